@@ -1,0 +1,146 @@
+"""What a node and its destinations are configured to do. Frozen; valid once constructed; units in the names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+
+class BatchMode(Enum):
+    """What Get.fetch_size counts: entries, or units of memory."""
+
+    ITEMSIZE = "ITEMSIZE"
+    MEMSIZE = "MEMSIZE"
+
+
+class CursorPlace(Enum):
+    """Where cursors live: canal's memory-, file- and default-instance templates."""
+
+    MEMORY = "memory"
+    FILE = "file"
+    ZOOKEEPER = "zookeeper"
+
+
+class FilterMode(Enum):
+    """Whether a client's filter replaces the server's or must hold beside it."""
+
+    REPLACE = "replace"
+    AND = "and"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """TLS towards MySQL. mode: DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY; files are PEM paths."""
+
+    mode: str = "DISABLED"
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceConfig:
+    """One MySQL or MariaDB server and where to start in its binlog. Empty journal, 0 and "" mean not configured."""
+
+    host: str
+    port: int = 3306
+    journal: str = ""
+    position: int = 0
+    timestamp_ms: int = 0
+    gtid: str = ""
+    tls: TlsConfig = field(default_factory=TlsConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """What entries a stream makes of events (specification 7.5, 7.6)."""
+
+    charset: str = "utf-8"  # canal.instance.connectionCharset as a Python codec name
+    gtid_on: bool = False
+    transaction_size: int = 1024
+    filter_query_dcl: bool = False
+    filter_query_dml: bool = False
+    filter_query_ddl: bool = False
+    filter_rows: bool = False
+    filter_table_error: bool = False
+    filter_dml_insert: bool = False
+    filter_dml_update: bool = False
+    filter_dml_delete: bool = False
+    filter_transaction_entry: bool = False
+    ddl_parser: bool = True  # canal.instance.filter.druid.ddl; False takes canal's regular expressions
+    field_filter: str = ""
+    field_black_filter: str = ""
+    table_history: bool = True  # canal.instance.tsdb.enable
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceConfig:
+    """One destination."""
+
+    destination: str
+    master: SourceConfig
+    standby: SourceConfig | None = None
+    username: str = "canal"
+    password: str = field(default="canal", repr=False)
+    default_database: str = ""
+    server_id: int = 0  # canal.instance.mysql.slaveId; 0: derived
+    filter_regex: str = r".*\..*"
+    filter_black_regex: str = ""
+    filter_client_mode: FilterMode = FilterMode.REPLACE
+    decode: DecodeOptions = field(default_factory=DecodeOptions)
+    cursor_place: CursorPlace = CursorPlace.MEMORY
+    buffer_size: int = 16384  # entries
+    buffer_mem_unit: int = 1024  # bytes
+    batch_mode: BatchMode = BatchMode.MEMSIZE
+    ddl_isolation: bool = False
+    stream_idle_s: float = 300.0
+    stream_max: int = 16
+    so_timeout_s: float = 30.0
+    receive_buffer_bytes: int = 262144
+    fallback_interval_s: int = 60
+    detecting_enable: bool = False
+    detecting_sql: str = ""
+    detecting_interval_s: float = 3.0
+    detecting_retry_threshold: int = 3
+    detecting_heartbeat_ha: bool = False
+    binlog_formats: tuple[str, ...] = ("ROW", "STATEMENT", "MIXED")
+    binlog_images: tuple[str, ...] = ("FULL", "MINIMAL", "NOBLOB")
+    tsdb_dir: str = ""
+    tsdb_url: str = ""
+    tsdb_username: str = ""
+    tsdb_password: str = field(default="", repr=False)
+    tsdb_snapshot_interval_h: int = 24
+    tsdb_snapshot_expire_h: int = 360
+    lazy: bool = False
+    auto_reset_latest: bool = False  # canal.auto.reset.latest.pos.mode
+    data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
+    file_flush_period_ms: int = 1000
+    mtime_ns: int = 0  # of instance.properties, for the scan
+
+
+@dataclass(frozen=True, slots=True)
+class CanalConfig:
+    """One node."""
+
+    conf_dir: Path
+    destinations: tuple[InstanceConfig, ...]
+    ip: str = ""  # "" binds every address
+    register_ip: str = ""
+    port: int = 11111
+    user: str = ""
+    passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(plain))), "" accepts anyone
+    metrics_port: int = 11112  # <= 0: off
+    admin_http_port: int = 8089
+    admin_http_bind: str = "127.0.0.1"
+    zk_servers: str = ""
+    zk_session_timeout_ms: int = 6000
+    zk_flush_period_ms: int = 1000
+    zk_auth: str = field(default="", repr=False)  # user:password of a digest ACL, "" is world:anyone
+    without_netty: bool = False
+    max_frame_bytes: int = 16 * 1024 * 1024
+    auto_scan: bool = True
+    auto_scan_interval_s: float = 5.0
+    log_dir: Path = Path("logs")
+    log_format: str = "text"  # or json
+    warnings: tuple[str, ...] = ()  # unknown or ignored keys, for the log at start

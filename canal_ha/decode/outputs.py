@@ -1,0 +1,58 @@
+"""What a Decoder yields beside segments, in the order of the stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from canal_ha.model.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """The journal changed. Real or artificial (timestamp 0); position: where the next event starts."""
+
+    journal: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFormat:
+    """A format description event: a journal began, or a dump did. Table ids restart with it."""
+
+    server_version: str
+    checksum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHeartbeat:
+    """The source says it is alive and where it stands; timestamps of heartbeats are 0 on the wire."""
+
+    journal: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSaid:
+    """The dump ended: ERR packet (errno, text) or EOF (errno 0)."""
+
+    errno: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawPacket:
+    """A packet for mysql-replication: payload without the 4-byte packet header, first byte 0x00 kept."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Everything before this position is decoded: the end of a transaction or of an event outside one."""
+
+    journal: str
+    position: int
+    timestamp_ms: int
+
+
+Output = Segment | Rotated | SourceFormat | SourceHeartbeat | SourceSaid | RawPacket | Passed

@@ -1,0 +1,163 @@
+"""Every exception of canal-ha, one tree.
+
+Each class says whose fault it is and whether trying again can help (`retryable`). `code` is what a peer on canal's
+port sees in Ack.error_code. Messages carry destination, position and the next useful action; the texts that clients
+search for are canal's own.
+"""
+
+from __future__ import annotations
+
+
+class CanalError(Exception):
+    """Root of the tree."""
+
+    retryable = False
+    code = 400
+
+
+# ---- the protocol between us and a peer
+
+
+class LocalProtocolError(CanalError):
+    """We were asked to do something the protocol forbids; nothing was sent."""
+
+
+class RemoteProtocolError(CanalError):
+    """The peer sent what the protocol forbids; its connection is closed."""
+
+
+class AuthenticationFailed(CanalError):
+    """User or password did not match."""
+
+
+class ServerRefused(CanalError):
+    """A server answered with an error packet (client side). `code` is the packet's own."""
+
+    def __init__(self, text: str, code: int = 400) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ConnectionLost(CanalError):
+    """The connection ended or timed out in mid-conversation."""
+
+    retryable = True
+
+
+# ---- what a client asked of a destination
+
+
+class NotRunningHere(CanalError):
+    """The destination runs on another node, or nowhere: ask ZooKeeper who runs it."""
+
+    retryable = True
+
+    def __init__(self, destination: str) -> None:
+        super().__init__(f"destination:{destination} should start first")
+
+
+class NotSubscribed(CanalError):
+    """GET or ACK before SUBSCRIBE."""
+
+    def __init__(self, destination: str, client_id: int) -> None:
+        super().__init__(
+            f"ClientIdentity:ClientIdentity[destination={destination},clientId={client_id},filter=<null>]"
+            " should subscribe first"
+        )
+
+
+class BatchNotFirst(CanalError):
+    """ACK or ROLLBACK names a batch that is not the oldest in flight."""
+
+    def __init__(self, batch_id: int, first: int) -> None:
+        super().__init__(f"batchId:{batch_id} is not the firstly:{first}")
+
+
+class BatchUnknown(CanalError):
+    """ACK or ROLLBACK names a batch that is not in flight. verb: `ack` or `rollback`."""
+
+    def __init__(self, verb: str, client_id: int, batch_id: int) -> None:
+        comma = " ," if verb == "ack" else ","  # canal's two texts differ by that blank
+        super().__init__(f"{verb} error{comma} clientId:{client_id} batchId:{batch_id} is not exist , please check")
+
+
+class FilterInvalid(CanalError):
+    """A table filter is not a regular expression."""
+
+
+class TooManyStreams(CanalError):
+    """canal.instance.stream.max open streams exist already for this destination."""
+
+    retryable = True
+
+
+class EndOfRange(CanalError):
+    """A private read reached the position it was asked to end at."""
+
+
+# ---- the source
+
+
+class SourceUnavailable(CanalError):
+    """MySQL cannot be reached, or ended the connection."""
+
+    retryable = True
+
+
+class SourceRefused(CanalError):
+    """MySQL is there but does not serve us: account, grants, binlog settings. The text names the statement to run."""
+
+    retryable = True
+
+
+class PositionLost(CanalError):
+    """The journal to start from is purged: needs a person. The text says the oldest journal that exists."""
+
+
+class MalformedEvent(CanalError):
+    """Bytes of the binlog that make no sense. One stream stops; nothing of the event is delivered."""
+
+    def __init__(self, journal: str, offset: int, reason: str) -> None:
+        super().__init__(f"malformed event at {journal}:{offset}: {reason}")
+        self.journal = journal
+        self.offset = offset
+        self.reason = reason
+
+
+class TableUnknown(CanalError):
+    """The columns of a table at this position cannot be told for certain; the stream stops rather than guess."""
+
+
+# ---- store and meta
+
+
+class StoreFull(CanalError):
+    """The ring has no room for a segment; nothing was stored."""
+
+    retryable = True
+
+
+class MetaWriteFailed(CanalError):
+    """A cursor or subscription could not be made durable; it stays in memory and is tried again."""
+
+    retryable = True
+
+
+class Fenced(CanalError):
+    """Another node owns the destination by now; whatever this node wanted to write was refused."""
+
+    retryable = True
+
+
+# ---- start-up
+
+
+class ConfigError(CanalError):
+    """A configuration value that cannot be used."""
+
+    def __init__(self, file: str, key: str, value: str, expected: str) -> None:
+        super().__init__(f"{file}: {key} = {value!r}: expected {expected}")
+        self.file = file
+        self.key = key
+        self.value = value
+        self.expected = expected

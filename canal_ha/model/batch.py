@@ -1,0 +1,40 @@
+"""What a GET hands out: a range of the ring, and the message made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from canal_ha.model.position import LogPosition
+
+EMPTY_BATCH_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRange:
+    """The stretch of one batch. ack: the last position a cursor may take (specification 5.4 step 6), None without one;
+    end_seq: ring sequence of the last entry.
+    """
+
+    start: LogPosition
+    end: LogPosition
+    ack: LogPosition | None
+    end_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Entries taken from the ring: `views` are consecutive pieces of wire-ready frames, not copied."""
+
+    range: PositionRange
+    views: tuple[memoryview, ...]
+    entries: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The answer to a GET. batch_id is EMPTY_BATCH_ID exactly when there is no batch."""
+
+    batch_id: int
+    batch: Batch | None = None

@@ -1,0 +1,109 @@
+"""Segment: a run of whole, wire-ready entries from one journal, with flat arrays beside them.
+
+`frames` holds the entries in the form in which a Messages body carries them (field 2, length-delimited), so that a
+MESSAGES packet is a short head plus slices of it. Nobody parses an entry on the server's way to the client.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from canal_ha.model.position import LogPosition
+
+
+class Kind(IntEnum):
+    """What an entry is, as the ring and the sink need to know it."""
+
+    BEGIN = 1
+    ROWS = 2
+    END = 3
+    DDL = 4  # ALTER, CREATE, ERASE, RENAME, TRUNCATE, CINDEX, DINDEX: the types canal isolates and acknowledges at
+    QUERY = 5  # every other statement, XA COMMIT and XA ROLLBACK included
+    HEARTBEAT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a segment's rows come from. address, port: as configured; uuid: MySQL's server_uuid, "" on MariaDB."""
+
+    address: str
+    port: int
+    uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Whole entries of one journal, in binlog order, ending where a transaction (or a piece of a large one) ends.
+
+    frames: bytes-like; per entry one element of
+    ends ('q'): end of its frame in `frames`; offsets ('q'): event start in the journal, bytes; subs ('i'): index among
+    the entries that share an offset (compressed payloads), else 0; timestamps ('q'): ms; event_lengths ('q'): bytes;
+    row_counts ('i'); kinds: one byte of `Kind`.
+    Per run of entries that agree on them: run_starts ('q', first is 0), run_server_ids ('q'), run_gtids (set text
+    including the run's transaction, "" outside GTID mode).
+    """
+
+    source: Source
+    journal: str
+    frames: bytes | bytearray | memoryview
+    ends: array[int]
+    offsets: array[int]
+    subs: array[int]
+    timestamps: array[int]
+    event_lengths: array[int]
+    row_counts: array[int]
+    kinds: bytes | bytearray
+    run_starts: array[int]
+    run_server_ids: array[int]
+    run_gtids: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def frame_start(self, index: int) -> int:
+        """Where the frame of entry `index` starts in `frames`; len(self) gives the end of the last."""
+        return self.ends[index - 1] if index else 0
+
+    def frames_view(self, first: int, last: int) -> memoryview:
+        """The frames of entries first..last (last exclusive), not copied."""
+        return memoryview(self.frames)[self.frame_start(first) : self.frame_start(last)]
+
+    def entry_size(self, index: int) -> int:
+        """Serialized Entry length in bytes, without the frame's tag and length: what canal's MEMSIZE counts."""
+        size = self.ends[index] - self.frame_start(index) - 2
+        bound = 1 << 7
+        while size >= bound:  # each further length byte carries seven bits more and is not the entry's
+            size -= 1
+            bound <<= 7
+        return size
+
+    def entry(self, index: int) -> bytes:
+        """The serialized Entry itself, copied."""
+        end = self.ends[index]
+        return bytes(memoryview(self.frames)[end - self.entry_size(index) : end])
+
+    def entries(self) -> Iterator[bytes]:
+        """All entries in order, copied."""
+        return (self.entry(index) for index in range(len(self)))
+
+    def run_of(self, index: int) -> int:
+        """Which run entry `index` belongs to."""
+        return bisect_right(self.run_starts, index) - 1
+
+    def position(self, index: int) -> LogPosition:
+        """Where entry `index` came from."""
+        run = self.run_of(index)
+        return LogPosition(
+            journal=self.journal,
+            offset=self.offsets[index],
+            timestamp_ms=self.timestamps[index],
+            server_id=self.run_server_ids[run],
+            gtid=self.run_gtids[run],
+            address=self.source.address,
+            port=self.source.port,
+            sub_index=self.subs[index],
+        )

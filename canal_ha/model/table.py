@@ -1,0 +1,33 @@
+"""TableSchema: the columns of one table as of one position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column as canal describes it.
+
+    mysql_type: canal's text (`int(11) unsigned`, `varchar(64)`, `enum('a','b')`), "" when only table-map metadata is
+    known; key: part of the primary key; nullable: as declared; charset: the column's own, "" when unknown.
+    """
+
+    name: str
+    mysql_type: str
+    key: bool = False
+    nullable: bool = True
+    unsigned: bool = False
+    charset: str = ""
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table. columns: in ordinal order. version: differs whenever anything else does."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...] = field(default=())
+    version: int = 0
+    certain: bool = True  # False after a statement that could not be read: the next table map decides
