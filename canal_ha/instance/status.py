@@ -1,0 +1,56 @@
+"""What an instance says of itself to status pages and metrics: plain numbers, taken at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from canal_ha.model.position import LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """One client id's stream. Sequences start at -1; times in seconds; -1.0 where a figure is unknown."""
+
+    client_id: int
+    filter: str
+    state: str  # open, parked, failed
+    error: str = ""
+    cursor: LogPosition | None = None
+    decoded: LogPosition | None = None
+    put_seq: int = -1
+    get_seq: int = -1
+    ack_seq: int = -1
+    put_bytes: int = 0
+    ack_bytes: int = 0
+    put_rows: int = 0
+    get_rows: int = 0
+    ack_rows: int = 0
+    put_time_ms: int = 0  # executeTime of the newest entry put, got, acknowledged
+    get_time_ms: int = 0
+    ack_time_ms: int = 0
+    transactions: int = 0
+    received_bytes: int = 0
+    sink_blocking_ms: int = 0
+    ring_entries: int = 0
+    ring_capacity: int = 0
+    ring_bytes: int = 0
+    ring_bytes_budget: int = 0
+    batches: tuple[int, ...] = ()
+    oldest_unacked_s: float = -1.0
+    seconds_behind: float = -1.0
+    bytes_behind: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """One running destination."""
+
+    destination: str
+    source_address: str
+    source_version: str = ""
+    source_error: str = ""
+    newest: LogPosition | None = None  # where the source's binlog stood when last asked
+    batch_mode: str = "MEMSIZE"
+    buffer_size: int = 0
+    subscriptions: int = 0
+    streams: tuple[StreamStatus, ...] = field(default=())

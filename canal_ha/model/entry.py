@@ -1,0 +1,46 @@
+"""The numbers of canal's EntryProtocol that rooms other than the wire need (specification 1.3)."""
+
+from enum import IntEnum
+
+
+class EntryType(IntEnum):
+    """Entry.entryType."""
+
+    TRANSACTIONBEGIN = 1
+    ROWDATA = 2
+    TRANSACTIONEND = 3
+    HEARTBEAT = 4
+    GTIDLOG = 5
+
+
+class EventType(IntEnum):
+    """Header.eventType and RowChange.eventType."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+    CREATE = 4
+    ALTER = 5
+    ERASE = 6
+    QUERY = 7
+    TRUNCATE = 8
+    RENAME = 9
+    CINDEX = 10
+    DINDEX = 11
+    GTID = 12
+    XACOMMIT = 13
+    XAROLLBACK = 14
+    MHEARTBEAT = 15
+
+
+DDL_TYPES = frozenset(
+    {
+        EventType.CREATE,
+        EventType.ALTER,
+        EventType.ERASE,
+        EventType.TRUNCATE,
+        EventType.RENAME,
+        EventType.CINDEX,
+        EventType.DINDEX,
+    }
+)
