@@ -1,0 +1,145 @@
+r"""Which tables and columns a stream sees: canal's lists of regular expressions (specification 7.6, 8.6).
+
+A table list is comma separated; every item is a Perl regular expression that has to match all of `schema.table`
+(`test\.user`, `test\..*`). Items are sorted longest first and joined as `^item$|^item$`; letter case does not matter
+and `.` matches line ends. An empty include list accepts every table, an empty exclude list none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from canal_ha.config.model import FilterMode
+from canal_ha.errors import FilterInvalid
+
+_CACHE_LIMIT = 65536  # decisions kept per filter; names come from a binlog and are few, unless someone makes them up
+_POSIX_CLASS = re.compile(r"\[:\^?[a-z]+:\]")  # Python would read [[:alpha:]] as a set of the letters in it
+
+
+def split_items(text: str) -> list[str]:
+    """Cut a list at its commas, except inside brackets and after a backslash; empty items vanish, blanks stay."""
+    items: list[str] = []
+    start = depth = index = 0
+    while index < len(text):
+        char = text[index]
+        if char == "\\":
+            index += 1
+        elif char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth = max(depth - 1, 0)
+        elif char == "," and not depth:
+            items.append(text[start:index])
+            start = index + 1
+        index += 1
+    items.append(text[start:])
+    return [item for item in items if item]
+
+
+def join_items(text: str) -> str:
+    """The one expression canal makes of a list: longest item first, each wrapped as `^item$`."""
+    return "|".join(f"^{item}$" for item in sorted(split_items(text), key=len, reverse=True))
+
+
+def _compile(text: str) -> Callable[[str], object] | None:
+    """The match function of one list, None when it is empty. Raises FilterInvalid naming the item at fault."""
+    for item in split_items(text):
+        if _POSIX_CLASS.search(item):
+            raise FilterInvalid(f"table filter {item!r}: write [a-z] or \\w in place of classes such as [:alpha:]")
+        try:
+            re.compile(f"^{item}$", re.IGNORECASE | re.DOTALL)
+        except re.error as error:
+            raise FilterInvalid(f"table filter {item!r} is not a regular expression: {error}") from error
+    joined = join_items(text)
+    if not joined:
+        return None
+    try:
+        return re.compile(joined, re.IGNORECASE | re.DOTALL).fullmatch
+    except re.error as error:  # each item compiles alone but not beside the others: a group name used twice
+        raise FilterInvalid(f"table filter {text!r} is not a regular expression: {error}") from error
+
+
+class TableFilter:
+    """Include and exclude list of one stream. Decisions are kept per name; no locks: one stream, one thread."""
+
+    def __init__(self, include: str, exclude: str) -> None:
+        """Raises FilterInvalid, naming the item at fault, when a list is no regular expression."""
+        self.include = include
+        self.exclude = exclude
+        self._included = _compile(include)
+        self._excluded = _compile(exclude)
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def accepts(self, schema: str, table: str) -> bool:
+        """True when the rows of this table belong in the stream. `.` alone (no schema, no table) is a name too."""
+        name = (schema, table)
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= _CACHE_LIMIT:
+                self._known.clear()
+            known = self._known[name] = self._decide(f"{schema}.{table}".lower())
+        return known
+
+    def _decide(self, target: str) -> bool:
+        included = self._included is None or bool(self._included(target))
+        return included and not (self._excluded is not None and self._excluded(target))
+
+    def __repr__(self) -> str:
+        return f"TableFilter({self.include!r}, {self.exclude!r})"
+
+
+class _Both(TableFilter):
+    """A client's list that only narrows the server's."""
+
+    def __init__(self, server: TableFilter, client: str) -> None:
+        super().__init__(client, server.exclude)
+        self._server = server
+
+    def _decide(self, target: str) -> bool:
+        return self._server._decide(target) and super()._decide(target)
+
+
+def effective(server_include: str, server_exclude: str, client_filter: str, mode: FilterMode) -> TableFilter:
+    """The filter of one stream: a non-empty client filter replaces the server's include list, or narrows it (AND).
+
+    The server's exclude list holds in either case, as in canal. Raises FilterInvalid.
+    """
+    if not client_filter:
+        return TableFilter(server_include, server_exclude)
+    if mode is FilterMode.AND:
+        return _Both(TableFilter(server_include, server_exclude), client_filter)
+    return TableFilter(client_filter, server_exclude)
+
+
+class FieldFilter:
+    """Columns to keep or to drop, as `schema.table:column/column,schema.table:column` (canal.instance.filter.field).
+
+    With an include list only the columns of the tables it names are narrowed, and the exclude list is ignored for all
+    tables; letter case does not matter; an item without exactly one colon is ignored.
+    """
+
+    def __init__(self, include: str, exclude: str) -> None:
+        self._include = _parse_fields(include)
+        self._exclude = {} if self._include else _parse_fields(exclude)
+
+    def keeps(self, schema: str, table: str, column: str) -> bool:
+        """True when the column is emitted."""
+        name = f"{schema}.{table}".upper()
+        if name in self._include:
+            return column.upper() in self._include[name]
+        return column.upper() not in self._exclude.get(name, ())
+
+    def touches(self, schema: str, table: str) -> bool:
+        """True when some column of the table may be dropped."""
+        name = f"{schema}.{table}".upper()
+        return name in self._include or name in self._exclude
+
+
+def _parse_fields(text: str) -> dict[str, frozenset[str]]:
+    fields: dict[str, frozenset[str]] = {}
+    for item in text.split(","):
+        if item.count(":") == 1:
+            name, columns = item.split(":")
+            fields[name.strip().upper()] = frozenset(column.strip().upper() for column in columns.split("/"))
+    return fields
