@@ -1,0 +1,88 @@
+"""Real servers for tests marked `real`, started on first use and shared by the whole run.
+
+    @pytest.mark.real
+    def test_rows_arrive(source_server: SqlServer, database: str, zookeeper: ZooKeeper) -> None:
+        source_server.execute(f"CREATE DATABASE {database}")
+
+Fixtures, all of session scope except `database`:
+
+    mysql          MySQL      9.x, row metadata FULL, GTIDs on
+    mariadb        MariaDB    10.11, row metadata FULL
+    source_server  SqlServer  either: the test runs once with each
+    zookeeper      ZooKeeper  one node; `.hosts` is the connection string
+    ensemble       Ensemble   three nodes; `.hosts`, `.nodes`, `.leader()`, `.followers()`
+    database       str        a schema name nobody else uses; not created
+
+A database server has `.port`, `.address`, `.connect(**pymysql_options)`, `.execute(*sql)` and `.query(sql)` as a user
+with all privileges, `.position()`, `.journals()`, `.gtid_set()`, `.version`, `.flavor`; `canal`/`canal` is the user
+for replication. All servers have start(), stop(), kill(), restart(), pause(),
+resume(), alive(), log_tail().
+
+Shared servers are for tests that leave them running as they were. A test that kills, pauses, purges or needs other
+options starts its own, in two seconds:
+
+    with MySQL(row_metadata="MINIMAL", gtid=False, extra=["--binlog-transaction-compression=ON"]) as server: ...
+    with MariaDB(server_id=7) as server: ...
+    with ZooKeeper() as node: ...      with Ensemble() as ensemble: ...
+
+A server that cannot be started fails the test and says why; nothing is skipped. Without `-m`, tests marked `real` and
+`spark` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.real import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
+
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out what needs services, unless the command line chooses by mark or names a test."""
+    if not config.option.markexpr and not any("::" in argument for argument in config.args):
+        config.option.markexpr = "not real and not spark"
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MySQL]:
+    """One MySQL for the whole run."""
+    with MySQL() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    """One MariaDB for the whole run."""
+    with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+def source_server(request: pytest.FixtureRequest) -> SqlServer:
+    """Run the test once with each database server."""
+    server = request.getfixturevalue(request.param)
+    assert isinstance(server, SqlServer)
+    return server
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeper]:
+    """One ZooKeeper node for the whole run."""
+    with ZooKeeper() as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def ensemble() -> Iterator[Ensemble]:
+    """Three ZooKeeper nodes for the whole run."""
+    with Ensemble() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def database() -> str:
+    """Return a schema name that no other test uses."""
+    return f"t{os.getpid()}_{next(_numbers)}"

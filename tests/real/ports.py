@@ -1,0 +1,35 @@
+"""Free ports on the loopback interface."""
+
+import random
+import socket
+
+LOOPBACK = "127.0.0.1"
+
+# Below the range from which Linux takes the ports of outgoing connections, so that a server that is down for a
+# moment finds its port still free when it is started again.
+_FIRST, _LAST = 12000, 32000
+
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """Return a port nobody listens on, never the same one twice in this process."""
+    for _ in range(1000):
+        port = random.randint(_FIRST, _LAST)
+        if port in _given:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        _given.add(port)
+        return port
+    raise RuntimeError(f"no free port between {_FIRST} and {_LAST} on {LOOPBACK}")
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody accepts connections on this port."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((LOOPBACK, port)) == 0
