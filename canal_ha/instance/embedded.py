@@ -1,0 +1,73 @@
+"""Embedded: the server without a network. Requests by identity, answered by whichever instance runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from canal_ha.errors import NotRunningHere
+from canal_ha.instance.instance import Instance
+from canal_ha.instance.status import InstanceStatus
+from canal_ha.model.batch import Message
+from canal_ha.model.identity import ClientIdentity
+
+
+class Embedded:
+    """The instances that run on this node. `demand(destination)` is asked when a SUBSCRIBE names one that does not:
+    it may start it (a lazy destination), or do nothing.
+    """
+
+    def __init__(self, demand: Callable[[str], Awaitable[None]] | None = None) -> None:
+        self._running: dict[str, Instance] = {}
+        self._demand = demand
+
+    async def start(self, instance: Instance) -> None:
+        """Start an instance and serve it; nothing is served when starting fails."""
+        await instance.start()
+        self._running[instance.config.destination] = instance
+
+    async def stop(self, destination: str, *, flush: bool = True) -> None:
+        """Stop serving first, then stop the instance. Unknown destinations are no error."""
+        instance = self._running.pop(destination, None)
+        if instance:
+            await instance.stop(flush=flush)
+
+    def running(self, destination: str) -> Instance | None:
+        """The instance that serves this destination here, if any."""
+        return self._running.get(destination)
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """Names of what runs here."""
+        return tuple(self._running)
+
+    def status(self) -> Sequence[InstanceStatus]:
+        """Figures of everything that runs here."""
+        return [instance.status() for instance in self._running.values()]
+
+    async def subscribe(self, identity: ClientIdentity) -> None:
+        """See Instance.subscribe. Raises NotRunningHere."""
+        if identity.destination not in self._running and self._demand:
+            await self._demand(identity.destination)
+        await self._instance(identity).subscribe(identity)
+
+    async def unsubscribe(self, identity: ClientIdentity) -> None:
+        """See Instance.unsubscribe. Raises NotRunningHere."""
+        await self._instance(identity).unsubscribe(identity)
+
+    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
+        """See Instance.get. Raises NotRunningHere."""
+        return await self._instance(identity).get(identity, fetch_size, wait_ms)
+
+    async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
+        """See Instance.ack. Raises NotRunningHere."""
+        await self._instance(identity).ack(identity, batch_id)
+
+    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
+        """See Instance.rollback. Raises NotRunningHere."""
+        await self._instance(identity).rollback(identity, batch_id)
+
+    def _instance(self, identity: ClientIdentity) -> Instance:
+        instance = self._running.get(identity.destination)
+        if instance is None:
+            raise NotRunningHere(identity.destination)
+        return instance

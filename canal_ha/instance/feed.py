@@ -1,0 +1,44 @@
+"""What a stream needs of its source: something that pushes segments from a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from canal_ha.errors import CanalError
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment
+
+
+class Feed(Protocol):
+    """One dump: segments go to `FeedRequest.accept`, in order, from the feed's own thread."""
+
+    decoded: LogPosition | None  # everything before it was accepted
+    received_bytes: int
+    last_event_ms: int  # source time of the newest event seen, 0 before the first
+    idle: bool  # the source has said that nothing newer exists
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """Ask the feed to end; returns at once. Nothing is accepted after the ring is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRequest:
+    """What to read, and whom to tell.
+
+    start: a transaction boundary; accept: blocks while the ring is full, raises RingClosed when it is gone;
+    failed(error, retry_in_s): called from the feed's thread; None means that the feed has ended for good.
+    """
+
+    client_id: int
+    filter: str
+    start: LogPosition
+    accept: Callable[[Segment], None]
+    connected: Callable[[str], None]
+    failed: Callable[[CanalError, float | None], None]
+
+
+OpenFeed = Callable[[FeedRequest], Feed]

@@ -1,0 +1,254 @@
+"""One running destination: its Meta, table history, source health and a Stream per client id. Reactor thread."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import iscoroutine
+from typing import Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.filters import effective
+from canal_ha.errors import CanalError, Fenced, MetaWriteFailed, NotRunningHere, NotSubscribed
+from canal_ha.instance.feed import OpenFeed
+from canal_ha.instance.status import InstanceStatus
+from canal_ha.instance.stream import Reactor, State, Stream
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.batch import Message
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+
+HEALTH_PERIOD_S = 5.0
+PARKING_PERIOD_S = 1.0
+
+
+class SourceView(Protocol):
+    """What an instance asks of its source outside the dumps; every call runs on the pool and may block there."""
+
+    version: str
+
+    def newest(self) -> LogPosition:
+        """Where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest."""
+
+
+class Told(Protocol):
+    """Whom an instance tells what happens to it: the node's logs."""
+
+    def event(self, destination: str, name: str, /, **facts: object) -> None: ...
+
+    def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None: ...
+
+
+class Instance:
+    """See the module. `guard` raises NotRunningHere as soon as this node can no longer prove that it owns the
+    destination; `lost(error)` is called once when a durable write finds that it does not.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        meta: Meta,
+        source: SourceView,
+        open_feed: OpenFeed,
+        reactor: Reactor,
+        *,
+        run_blocking: Callable[[Callable[[], LogPosition]], Awaitable[LogPosition]],
+        told: Told,
+        flush_period_ms: int,
+        guard: Callable[[], None] = lambda: None,
+        lost: Callable[[CanalError], None] = lambda error: None,
+    ) -> None:
+        self.config = config
+        self.meta = meta
+        self._source = source
+        self._open_feed = open_feed
+        self._reactor = reactor
+        self._run_blocking = run_blocking
+        self._told = told
+        self._flush_period_s = flush_period_ms / 1000
+        self._guard = guard
+        self._lost = lost
+        self._streams: dict[int, Stream] = {}
+        self._newest: LogPosition | None = None
+        self._source_error = ""
+        self._loops: list[LoopingCall] = []
+        self._stopped = False
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Load cursors and begin to serve. Streams open when their clients ask. Raises what loading raises."""
+        await self.meta.load()
+        for identity in self.meta.clients():
+            self._stream(identity.client_id)
+        self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
+        self._every(PARKING_PERIOD_S, self._park_idle)
+        if self._flush_period_s:
+            self._every(self._flush_period_s, self.flush)
+        self._told.event(self.config.destination, "instance.started", clients=len(self._streams))
+
+    async def stop(self, *, flush: bool = True) -> None:
+        """End every stream, then make the cursors durable, unless this node no longer owns them."""
+        if self._stopped:
+            return
+        self._stopped = True
+        for loop in self._loops:
+            if loop.running:
+                loop.stop()
+        for stream in self._streams.values():
+            stream.close(NotRunningHere(self.config.destination))
+        if flush:
+            await self.flush()
+        self._told.event(self.config.destination, "instance.stopped")
+
+    async def flush(self) -> None:
+        """Make acknowledged cursors durable. A failure is an alarm and is tried again; nothing in memory is lost."""
+        try:
+            written = await self.meta.flush()
+        except MetaWriteFailed as error:
+            self._told.event(self.config.destination, "cursor.write_failed", error=str(error), alarm=True)
+        except Fenced as error:
+            self._lost(error)
+        else:
+            for client_id, cursor in written:
+                self._told.cursor_persisted(self.config.destination, client_id, cursor)
+
+    # ---- requests
+
+    async def subscribe(self, identity: ClientIdentity) -> None:
+        """Know this client, with a durable cursor before this returns, and open its stream.
+
+        Raises FilterInvalid, TooManyStreams, SourceUnavailable or SourceRefused (a first cursor needs the source).
+        """
+        effective(
+            self.config.filter_regex, self.config.filter_black_regex, identity.filter, self.config.filter_client_mode
+        )
+        start = None
+        if self.meta.cursor(identity.client_id) is None:
+            start = await self._start_position()
+        await self.meta.subscribe(identity, start)
+        known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
+        self._stream(identity.client_id).subscribed(known.filter)
+
+    async def unsubscribe(self, identity: ClientIdentity) -> None:
+        """Forget this client: its stream ends, its cursor and filter are deleted durably."""
+        stream = self._streams.pop(identity.client_id, None)
+        if stream:
+            stream.close(NotSubscribed(self.config.destination, identity.client_id))
+        await self.meta.unsubscribe(identity.client_id)
+
+    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
+        """The next batch of this client. Raises NotSubscribed, NotRunningHere, and what ended its stream."""
+        message = await self._subscribed(identity).get(fetch_size, wait_ms)
+        self._guard()  # the node may have lost the destination while the GET waited
+        return message
+
+    async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
+        """Close the oldest batch. With a flush period of 0 the cursor is durable when this returns."""
+        self._subscribed(identity).ack(batch_id)
+        if not self._flush_period_s:
+            await self.flush()
+
+    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
+        """Hand out again what is not acknowledged. Silent for a client that never subscribed, as canal is."""
+        self._guard()
+        stream = self._streams.get(identity.client_id)
+        if stream:
+            stream.rollback(batch_id)
+
+    def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
+        """An operator wrote this client's cursor from outside: its stream goes on from there."""
+        self.meta.replaced(client_id, cursor)
+        stream = self._streams.get(client_id)
+        if stream:
+            stream.restart()
+        self._told.event(self.config.destination, "cursor.replaced", client_id=client_id, position=str(cursor))
+
+    def status(self) -> InstanceStatus:
+        """Figures of this moment."""
+        return InstanceStatus(
+            destination=self.config.destination,
+            source_address=f"{self.config.master.host}:{self.config.master.port}",
+            source_version=self._source.version,
+            source_error=self._source_error,
+            newest=self._newest,
+            batch_mode=self.config.batch_mode.value,
+            buffer_size=self.config.buffer_size,
+            subscriptions=len(self._streams),
+            streams=tuple(stream.status(self._newest) for stream in self._streams.values()),
+        )
+
+    # ---- inside
+
+    def _subscribed(self, identity: ClientIdentity) -> Stream:
+        self._guard()
+        stream = self._streams.get(identity.client_id)
+        if stream is None:
+            raise NotSubscribed(self.config.destination, identity.client_id)
+        return stream
+
+    def _stream(self, client_id: int) -> Stream:
+        if client_id not in self._streams:
+            self._streams[client_id] = Stream(
+                self.config, client_id, self.meta, self._open_feed, self._reactor, may_open=self._has_room
+            )
+        return self._streams[client_id]
+
+    def _has_room(self) -> bool:
+        return sum(stream.state is State.OPEN for stream in self._streams.values()) < self.config.stream_max
+
+    async def _start_position(self) -> LogPosition:
+        """The first client id begins where the source stood when the destination first ran; later ones at its end."""
+        first = not self.meta.clients()
+        kept = self.meta.start if first else None
+        return await self._run_blocking(lambda: self._source.start(kept))
+
+    async def _look_at_source(self) -> None:
+        """Ask how far the binlog has come; before there is any client, keep the first answer as their start."""
+        try:
+            self._newest = await self._run_blocking(self._source.newest)
+        except CanalError as error:
+            if str(error) != self._source_error:
+                self._told.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
+            self._source_error = str(error)
+            return
+        if self._source_error:
+            self._told.event(self.config.destination, "source.healthy")
+        self._source_error = ""
+        if not self._stopped and not self.meta.clients() and self.meta.start is None:
+            try:
+                await self.meta.keep_start(self._newest)
+            except MetaWriteFailed as error:
+                self._told.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
+            except Fenced as error:
+                self._lost(error)
+
+    def _park_idle(self) -> None:
+        for stream in self._streams.values():
+            stream.park_if_idle()
+
+    def _every(self, period_s: float, call: Callable[[], object], *, now: bool = False) -> None:
+        loop = LoopingCall(_as_deferred(call))
+        loop.clock = self._reactor
+        self._loops.append(loop)
+        loop.start(period_s, now=now).addErrback(lambda failure: self._loop_broke(failure.value))
+
+    def _loop_broke(self, error: BaseException) -> None:
+        """A chore failed in a way nobody foresaw: give the destination up, so that another node takes over."""
+        self._told.event(self.config.destination, "instance.broken", error=repr(error), alarm=True)
+        self._lost(CanalError(f"destination:{self.config.destination} gave up: {error!r}"))
+
+
+def _as_deferred(call: Callable[[], object]) -> Callable[[], object]:
+    """LoopingCall waits for Deferreds, not for coroutines."""
+
+    def run() -> object:
+        result = call()
+        return Deferred.fromCoroutine(result) if iscoroutine(result) else result
+
+    return run

@@ -1,0 +1,342 @@
+"""One client id's stream: its feed, ring, batches, waiting GETs and cursor. Reactor thread; the feed has its own.
+
+A stream is parked until its client asks, open while it has a feed, failed when the feed ended for good. Parking keeps
+the position and the batches in flight: an ACK still moves the cursor, the next GET re-opens behind the last batch
+handed out, a ROLLBACK re-opens at the cursor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.errors import CanalError, NotSubscribed, TooManyStreams
+from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
+from canal_ha.instance.skip import after
+from canal_ha.instance.status import StreamStatus
+from canal_ha.meta.batches import Batches
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.batch import EMPTY_BATCH_ID, Message
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment
+from canal_ha.sink import Sink
+from canal_ha.store.ring import Ring
+
+
+class Reactor(IReactorTime, IReactorFromThreads):
+    """What streams use of Twisted's reactor."""
+
+
+class State(Enum):
+    """Where a stream stands."""
+
+    PARKED = "parked"
+    OPEN = "open"
+    FAILED = "failed"
+
+
+class _Waiting:
+    """One GET that waits for data: woken at most once, by data, time or the end of the stream."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.done: Deferred[None] = Deferred()
+
+    def wake(self) -> None:
+        if not self.done.called:
+            self.done.callback(None)
+
+    def fail(self, error: CanalError) -> None:
+        if not self.done.called:
+            self.done.errback(error)
+
+
+class Stream:
+    """See the module. `may_open` says whether the destination has room for one more open stream."""
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        client_id: int,
+        meta: Meta,
+        open_feed: OpenFeed,
+        reactor: Reactor,
+        *,
+        may_open: Callable[[], bool],
+    ) -> None:
+        self.client_id = client_id
+        self.state = State.PARKED
+        self.error: CanalError | None = None
+        self._config = config
+        self._meta = meta
+        self._open_feed = open_feed
+        self._reactor = reactor
+        self._may_open = may_open
+        self._batches = Batches(client_id)
+        self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
+        self._last_handed_out: LogPosition | None = None  # end of those batches, while the cursor is before it
+        self._opened_at: dict[int, float] = {}  # batch id -> monotonic seconds
+        self._waiting: list[_Waiting] = []
+        self._asked_at = reactor.seconds()
+        self._filter = ""
+        self._feed: Feed | None = None
+        self._ring: Ring | None = None
+        self._sink: Sink | None = None
+
+    # ---- requests of the client
+
+    def subscribed(self, filter_text: str) -> None:
+        """SUBSCRIBE was answered: open, or start again from the cursor when the filter changed or the feed had ended."""
+        changed = filter_text != self._filter
+        self._filter = filter_text
+        self._asked_at = self._reactor.seconds()
+        if self.state is State.OPEN and not changed:
+            return
+        if changed:
+            self._abandon_ring()
+            self._last_handed_out = None
+        self._open()
+
+    async def get(self, fetch_size: int, wait_ms: float | None) -> Message:
+        """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit for `fetch_size`.
+
+        Raises TooManyStreams, or what ended the feed for good.
+        """
+        self._asked_at = self._reactor.seconds()
+        self._ensure_open()
+        if wait_ms != 0.0 and not self._filled(fetch_size):
+            await self._wait(fetch_size, wait_ms)
+            self._asked_at = self._reactor.seconds()
+            self._ensure_open()
+        batch = self._ring.get(fetch_size) if self._ring else None
+        if batch is None:
+            return Message(EMPTY_BATCH_ID)
+        batch_id = self._batches.open(batch.range)
+        self._opened_at[batch_id] = self._reactor.seconds()
+        return Message(batch_id, batch)
+
+    def ack(self, batch_id: int) -> None:
+        """Close the oldest batch: its ack point becomes the cursor (in memory; Meta makes it durable)."""
+        done = self._batches.ack(batch_id)
+        self._opened_at.pop(batch_id, None)
+        if self._ring and batch_id > self._last_of_gone_rings:
+            self._ring.ack(done.end, done.end_seq)
+        if done.ack:
+            self._meta.move(self.client_id, done.ack)
+            if self._last_handed_out is not None and done.ack.order >= self._last_handed_out.order:
+                self._last_handed_out = None
+
+    def rollback(self, batch_id: int) -> None:
+        """Forget all batches in flight, so that the next GET starts behind the last acknowledged one.
+
+        batch_id: 0, or the oldest; the ring rewinds as a whole, so the later batches go with it.
+        """
+        if batch_id:
+            self._batches.rollback(batch_id)
+        self._batches.clear()
+        self._opened_at.clear()
+        if self._last_handed_out is not None:
+            self.restart()  # this ring begins behind what is rolled back
+        elif self._ring:
+            self._ring.rollback()
+
+    # ---- life
+
+    def restart(self) -> None:
+        """Begin again at the cursor, as after a rollback of everything; batches in flight may still be acknowledged."""
+        was_open = self.state is State.OPEN
+        self._abandon_ring()
+        self._last_handed_out = None
+        if was_open:
+            self._open()
+
+    def park_if_idle(self) -> None:
+        """Close the feed when no GET came for canal.instance.stream.idle seconds; a waiting GET counts as one."""
+        if self.state is not State.OPEN or self._waiting:
+            return
+        if self._reactor.seconds() - self._asked_at >= self._config.stream_idle_s:
+            self._abandon_ring()
+
+    def close(self, error: CanalError) -> None:
+        """End for good; waiting GETs are answered with `error`."""
+        self._abandon_ring()
+        self._fail_waiting(error)
+
+    def _ensure_open(self) -> None:
+        if self.state is State.FAILED and self.error:
+            raise self.error
+        if self.state is State.PARKED:
+            self._open()
+
+    def _open(self) -> None:
+        cursor = self._meta.cursor(self.client_id)
+        if cursor is None:
+            raise NotSubscribed(self._config.destination, self.client_id)
+        if not self._may_open():
+            raise TooManyStreams(
+                f"destination:{self._config.destination} has {self._config.stream_max} open streams already"
+                " (canal.instance.stream.max); unsubscribe a client id or raise the limit"
+            )
+        self._abandon_ring()
+        ring = Ring(
+            buffer_size=self._config.buffer_size,
+            mem_unit=self._config.buffer_mem_unit,
+            batch_mode=self._config.batch_mode,
+            ddl_isolation=self._config.ddl_isolation,
+        )
+        ring.on_data = lambda: self._reactor.callFromThread(self._data_arrived, ring)
+        sink = Sink(ring.put, self._config.decode)
+        feed = self._open_feed(
+            FeedRequest(
+                client_id=self.client_id,
+                filter=self._filter,
+                start=cursor,
+                accept=_behind(self._last_handed_out, sink.accept),
+                connected=lambda version: self._reactor.callFromThread(self._connected, ring, version),
+                failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
+            )
+        )
+        self._ring, self._sink, self._feed = ring, sink, feed
+        self.state, self.error = State.OPEN, None
+        ring.armed = bool(self._waiting)
+        feed.start()
+
+    def _abandon_ring(self) -> None:
+        """Park: the feed ends, what the ring held is dropped (it comes again), batches in flight stay acknowledgeable."""
+        if self._ring is None:
+            self.state = State.PARKED
+            return
+        latest = self._batches.latest
+        if latest is not None:
+            self._last_handed_out = latest.end
+            self._last_of_gone_rings = self._batches.ids[-1]
+        if self._feed:
+            self._feed.stop()
+        self._ring.close()
+        self._ring = self._sink = self._feed = None
+        self.state = State.PARKED
+
+    # ---- what the feed's thread reports, hopped to the reactor
+
+    def _connected(self, ring: Ring, version: str) -> None:
+        if ring is self._ring:
+            self.error = None
+
+    def _failed(self, ring: Ring, error: CanalError, retry_in_s: float | None) -> None:
+        if ring is not self._ring:
+            return
+        self.error = error
+        if retry_in_s is None:
+            self._abandon_ring()
+            self.state, self.error = State.FAILED, error
+            self._fail_waiting(error)
+
+    def _data_arrived(self, ring: Ring) -> None:
+        if ring is not self._ring:
+            return
+        for waiting in list(self._waiting):
+            if self._filled(waiting.size):
+                waiting.wake()
+
+    # ---- waiting
+
+    def _filled(self, size: int) -> bool:
+        return self._ring is not None and self._ring.available(size)
+
+    async def _wait(self, size: int, wait_ms: float | None) -> None:
+        waiting = _Waiting(size)
+        self._waiting.append(waiting)
+        if self._ring:
+            self._ring.armed = True
+        timer = self._reactor.callLater(wait_ms / 1000, waiting.wake) if wait_ms is not None else None
+        try:
+            if self._filled(size):  # a put between the first look and arming told nobody
+                return
+            await waiting.done
+        finally:
+            if timer and timer.active():
+                timer.cancel()
+            self._waiting.remove(waiting)
+            if self._ring:
+                self._ring.armed = bool(self._waiting)
+
+    def _fail_waiting(self, error: CanalError) -> None:
+        for waiting in list(self._waiting):
+            waiting.fail(error)
+
+    # ---- looking in
+
+    def status(self, newest: LogPosition | None) -> StreamStatus:
+        """Figures of this moment. newest: where the source's binlog stood when last asked."""
+        ring, sink, feed = self._ring, self._sink, self._feed
+        oldest = min(self._opened_at.values(), default=None)
+        common = {
+            "client_id": self.client_id,
+            "filter": self._filter,
+            "state": self.state.value,
+            "error": str(self.error or ""),
+            "cursor": self._meta.cursor(self.client_id),
+            "batches": self._batches.ids,
+            "oldest_unacked_s": -1.0 if oldest is None else self._reactor.seconds() - oldest,
+        }
+        if ring is None or sink is None or feed is None:
+            return StreamStatus(**common)  # type: ignore[arg-type]  # one dict of mixed figures, checked by the tests
+        return StreamStatus(
+            **common,  # type: ignore[arg-type]  # as above
+            decoded=feed.decoded,
+            put_seq=ring.put_seq,
+            get_seq=ring.get_seq,
+            ack_seq=ring.ack_seq,
+            put_bytes=ring.put_bytes,
+            ack_bytes=ring.ack_bytes,
+            put_rows=ring.put_rows,
+            get_rows=ring.get_rows,
+            ack_rows=ring.ack_rows,
+            put_time_ms=ring.put_time_ms,
+            get_time_ms=ring.get_time_ms,
+            ack_time_ms=ring.ack_time_ms,
+            transactions=sink.transactions,
+            received_bytes=feed.received_bytes,
+            sink_blocking_ms=int(sink.blocked_ms),
+            ring_entries=ring.put_seq - ring.ack_seq,
+            ring_capacity=self._config.buffer_size,
+            ring_bytes=ring.put_bytes - ring.ack_bytes,
+            ring_bytes_budget=self._config.buffer_size * self._config.buffer_mem_unit,
+            seconds_behind=_seconds_behind(feed),
+            bytes_behind=_bytes_behind(feed.decoded, newest),
+        )
+
+
+def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Callable[[Segment], None]:
+    """`accept` for what lies behind `last`, the end of the last batch handed out before the stream was parked."""
+    if last is None:
+        return accept
+
+    def accept_rest(segment: Segment) -> None:
+        rest = after(segment, last)
+        if rest is not None:
+            accept(rest)
+
+    return accept_rest
+
+
+def _seconds_behind(feed: Feed) -> float:
+    """Source time to now; 0 when the source has said that there is nothing newer; -1 before anything was heard."""
+    if feed.idle:
+        return 0.0
+    if not feed.last_event_ms:
+        return -1.0
+    return max(0.0, time.time() - feed.last_event_ms / 1000)
+
+
+def _bytes_behind(decoded: LogPosition | None, newest: LogPosition | None) -> int:
+    """Bytes of binlog not decoded yet, when both lie in one journal; -1 when that cannot be told."""
+    if decoded is None or newest is None or decoded.journal != newest.journal:
+        return -1
+    return max(0, newest.offset - decoded.offset)
+
