@@ -137,6 +137,23 @@ class StoreFull(CanalError):
     retryable = True
 
 
+class RingClosed(CanalError):
+    """The stream ended while its source had something to put; nothing was stored."""
+
+    retryable = True
+
+
+class AckUnmatched(CanalError):
+    """A batch to acknowledge is not in the ring any more. position: its end, in canal's text form."""
+
+    def __init__(self, position: str) -> None:
+        super().__init__(f"no match ack position{position}")
+
+
+class MetaUnreadable(CanalError):
+    """Stored cursors that cannot be understood: left untouched, needs a person. The text names file or node."""
+
+
 class MetaWriteFailed(CanalError):
     """A cursor or subscription could not be made durable; it stays in memory and is tried again."""
 
@@ -147,6 +164,29 @@ class Fenced(CanalError):
     """Another node owns the destination by now; whatever this node wanted to write was refused."""
 
     retryable = True
+
+
+# ---- ZooKeeper
+
+
+class ZooKeeperUnavailable(CanalError):
+    """No answer: not connected, connection lost, session expired. A write may have landed or not."""
+
+    retryable = True
+
+
+class TransactionRefused(CanalError):
+    """ZooKeeper refused a transaction; nothing of it was done. index: the operation that did not fit;
+    reason: `exists`, `missing`, `version`, `not empty`, `no rights` or ZooKeeper's own name for it.
+    """
+
+    retryable = True
+
+    def __init__(self, index: int, reason: str, path: str) -> None:
+        super().__init__(f"refused at {path}: {reason}")
+        self.index = index
+        self.reason = reason
+        self.path = path
 
 
 # ---- start-up
