@@ -1,0 +1,43 @@
+"""Skipping what a client has in hand."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.instance.skip import after
+from canal_ha.model.position import LogPosition
+from tests.segments import Item, segment
+
+
+def at(offset: int, sub: int = 0, journal: str = "mysql-bin.000002") -> LogPosition:
+    return LogPosition(journal=journal, offset=offset, sub_index=sub)
+
+
+def test_journals_decide_first() -> None:
+    """A later journal passes whole, an earlier one not at all, whatever the offsets; numbers compare as numbers."""
+    items = [Item(100), Item(200)]
+    assert after(segment(items, journal="mysql-bin.000003"), at(999)) is not None
+    assert after(segment(items, journal="mysql-bin.000001"), at(4)) is None
+    assert after(segment(items, journal="mysql-bin.1000000"), at(999, journal="mysql-bin.999999")) is not None
+
+
+def test_entries_that_share_an_offset_are_told_apart_by_their_index() -> None:
+    """Half of a compressed payload was handed out: the other half follows."""
+    rest = after(segment([Item(100, sub=index, body=b"%d" % index) for index in range(4)]), at(100, 1, "mysql-bin.000001"))
+    assert rest is not None
+    assert list(rest.entries()) == [b"2", b"3"]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(0, 40))
+def test_the_rest_is_exactly_what_lies_behind(gaps: list[int], cut: int) -> None:
+    """For any cut the rest holds the entries with a greater offset, with their own bytes and positions."""
+    offsets = [sum(gaps[: index + 1]) for index in range(len(gaps))]
+    whole = segment([Item(offset, body=b"x" * offset) for offset in offsets])
+    rest = after(whole, at(cut, journal="mysql-bin.000001"))
+    expected = [offset for offset in offsets if offset > cut]
+    if not expected:
+        assert rest is None
+        return
+    assert rest is not None
+    assert list(rest.offsets) == expected
+    assert [len(entry) for entry in rest.entries()] == expected
+    assert [rest.position(index).offset for index in range(len(rest))] == expected
