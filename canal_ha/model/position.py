@@ -32,10 +32,13 @@ class LogPosition:
     sub_index: int = 0
 
     @property
-    def order(self) -> tuple[str, int, int, int, bool]:
-        """Sort key among positions of one source: journals by name, then number, then offset, then sub-index."""
+    def order(self) -> tuple[str, int, int, bool, int]:
+        """Sort key among positions of one source: journal name, its number, offset, consumed, sub-index.
+
+        A consumed event lies behind every entry of it: sub-indexes do not survive in JSON, the mark does.
+        """
         base, number = split_journal(self.journal)
-        return (base, number, self.offset, self.sub_index, self.consumed)
+        return (base, number, self.offset, self.consumed, self.sub_index)
 
     def to_json(self, *, with_type: bool) -> str:
         """canal's exact text: no blanks, keys in alphabetical order, `@type` first in ZooKeeper, none in files.
@@ -65,29 +68,25 @@ class LogPosition:
 
         Raises ValueError naming what is missing.
         """
-        body = json.loads(re.sub(r"(:\s*-?\d+)L(?=\s*[,}\]])", r"\1", text))
-        if not isinstance(body, dict):
-            raise ValueError(f"a position is a JSON object, not {text!r}")
-        return cls.from_dict(body)
+        return cls.from_dict(read_json(text))
 
     @classmethod
-    def from_dict(cls, body: dict[str, Any]) -> LogPosition:
-        """`from_json` for an object already parsed."""
-        entry = body.get("postion")
-        if not isinstance(entry, dict):
-            raise ValueError("a position needs an object under the key `postion`")
-        source = (body.get("identity") or {}).get("sourceAddress") or {}
-        offset = int(entry.get("position") or 0)
-        server_id = entry.get("serverId")
+    def from_dict(cls, body: Any) -> LogPosition:
+        """`from_json` for JSON already parsed. Raises ValueError."""
+        entry = _object(_object(body, "a position").get("postion"), "`postion` of a position")
+        identity = _object(body.get("identity") or {}, "`identity` of a position")
+        source = _object(identity.get("sourceAddress") or {}, "`sourceAddress` of a position")
+        offset = _integer(entry, "position", 0)
+        gtid = entry.get("gtid")
         return cls(
             journal=str(entry.get("journalName") or ""),
             offset=offset,
-            timestamp_ms=int(entry.get("timestamp") or 0),
-            server_id=None if server_id is None else int(server_id),
-            gtid=entry.get("gtid"),
+            timestamp_ms=_integer(entry, "timestamp", 0),
+            server_id=None if entry.get("serverId") is None else _integer(entry, "serverId", 0),
+            gtid=None if gtid is None else str(gtid),
             address=str(source.get("address") or ""),
-            port=int(source.get("port") or 3306),
-            consumed=entry.get("consumed") == offset and "consumed" in entry,
+            port=_integer(source, "port", 3306),
+            consumed="consumed" in entry and entry["consumed"] == offset,
         )
 
     def __str__(self) -> str:
@@ -98,3 +97,30 @@ def split_journal(journal: str) -> tuple[str, int]:
     """`mysql-bin.000012` -> (`mysql-bin`, 12); a name without a number sorts as 0."""
     base, _, number = journal.rpartition(".")
     return (base, int(number)) if number.isdigit() else (journal, 0)
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON in which integers may carry Java's suffix, `4L`, as some fastjson versions write them.
+
+    Raises ValueError.
+    """
+    return json.loads(_STRING_OR_LONG.sub(r"\1\2", text))
+
+
+_STRING_OR_LONG = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)L\b')  # strings first, so that their text is left alone
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} must be a JSON object, not {value!r}")
+    return value
+
+
+def _integer(holder: dict[str, Any], key: str, default: int) -> int:
+    value = holder.get(key)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"`{key}` of a position must be an integer, not {value!r}") from None
