@@ -1,0 +1,160 @@
+"""FileBackend: cursors in canal's files, meta.dat and parse.dat of {data_dir}/{destination} (specification 4.6).
+
+A file is replaced as a whole: written beside the old one, fsync, rename, fsync of the directory. A crash leaves the old
+text or the new one. A kept start counts only while no client has a cursor, so the rename of meta.dat that brings the
+first cursor voids it; removing parse.dat afterwards is tidying up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from canal_ha.errors import MetaUnreadable, MetaWriteFailed
+from canal_ha.meta.repository import Change, Snapshot, apply
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition, read_json
+
+T = TypeVar("T")
+
+
+class RunBlocking(Protocol):
+    """Runs a call that blocks somewhere else: Twisted's deferToThread."""
+
+    def __call__(self, call: Callable[[], T], /) -> Awaitable[T]:
+        """Return what `call` returns, or raise what it raises."""
+        ...
+
+
+class FileBackend:
+    """One destination's files. data_dir: the directory that holds a directory per destination."""
+
+    def __init__(self, data_dir: Path, destination: str, run_blocking: RunBlocking) -> None:
+        self._destination = destination
+        self._meta_file = data_dir / destination / "meta.dat"
+        self._start_file = data_dir / destination / "parse.dat"
+        self._run_blocking = run_blocking
+        self._written: Snapshot | None = None  # what the files hold; None before they were read
+
+    async def load(self) -> Snapshot:
+        """See MetaBackend. Files that do not exist are an empty snapshot."""
+        self._written = await self._run_blocking(self._read)
+        return self._written
+
+    async def write(self, changes: tuple[Change, ...]) -> None:
+        """See MetaBackend. Refuses to write over files that were never read: what they hold would be lost."""
+        before = self._written
+        if before is None:
+            raise MetaUnreadable(f"{self._meta_file}: not written, because it was not read before")
+        after = apply(before, changes)
+        await self._run_blocking(lambda: self._store(before, after))
+        self._written = after
+
+    # ---- in another thread
+
+    def _read(self) -> Snapshot:
+        clients: dict[int, ClientIdentity] = {}
+        cursors: dict[int, LogPosition] = {}
+        text = _read_text(self._meta_file)
+        if text is not None:
+            with _understanding(self._meta_file):
+                clients, cursors = self._parse(text)
+        if cursors:
+            with _writing(self._start_file):
+                self._start_file.unlink(missing_ok=True)
+            return Snapshot(clients, cursors)
+        text = _read_text(self._start_file)
+        if text is None:
+            return Snapshot(clients, cursors)
+        with _understanding(self._start_file):
+            return Snapshot(clients, cursors, LogPosition.from_json(text))
+
+    def _parse(self, text: str) -> tuple[dict[int, ClientIdentity], dict[int, LogPosition]]:
+        clients: dict[int, ClientIdentity] = {}
+        cursors: dict[int, LogPosition] = {}
+        for data in read_json(text)["clientDatas"]:
+            identity = data["clientIdentity"]
+            client_id = int(identity["clientId"])
+            clients[client_id] = ClientIdentity(self._destination, client_id, str(identity.get("filter") or ""))
+            if data.get("cursor") is not None:
+                cursors[client_id] = LogPosition.from_dict(data["cursor"])
+        return clients, cursors
+
+    def _store(self, before: Snapshot, after: Snapshot) -> None:
+        if after.start is not None and after.start != before.start:
+            with _writing(self._start_file):
+                _replace(self._start_file, after.start.to_json(with_type=False))
+        if (after.clients, after.cursors) != (before.clients, before.cursors):
+            with _writing(self._meta_file):
+                _replace(self._meta_file, meta_text(self._destination, after))
+        if after.start is None and before.start is not None:
+            with _writing(self._start_file):
+                self._start_file.unlink(missing_ok=True)
+
+
+def meta_text(destination: str, snapshot: Snapshot) -> str:
+    """canal's exact text of meta.dat: no blanks, keys in alphabetical order, no `@type`."""
+    datas: list[dict[str, Any]] = []
+    for client_id in sorted(snapshot.clients):
+        identity = snapshot.clients[client_id]
+        data: dict[str, Any] = {
+            "clientIdentity": {"clientId": client_id, "destination": destination, "filter": identity.filter}
+        }
+        if client_id in snapshot.cursors:
+            data["cursor"] = snapshot.cursors[client_id].to_dict(with_type=False)
+        datas.append(data)
+    body = {"clientDatas": datas, "destination": destination}
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+
+
+def _read_text(file: Path) -> str | None:
+    with _understanding(file):
+        try:
+            return file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+
+def _replace(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(file.name + ".new")
+    try:
+        with beside.open("wb") as out:
+            out.write(text.encode())
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(file)
+    except OSError:
+        with suppress(OSError):  # the reason above is what counts
+            beside.unlink(missing_ok=True)
+        raise
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def _understanding(file: Path) -> Iterator[None]:
+    """Turn whatever reading or parsing the file raises into MetaUnreadable."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetaUnreadable(
+            f"{file}: cannot be read as canal's cursors ({type(error).__name__}: {error});"
+            " repair it, or move it away to go on without it"
+        ) from error
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Turn an operating system error into MetaWriteFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise MetaWriteFailed(f"{file}: {error.strerror or error}; will be tried again") from error

@@ -1,0 +1,92 @@
+"""What is durable of one destination: a snapshot, the changes to it, and the backend that writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class CursorMoved:
+    """The client's cursor is now here."""
+
+    client_id: int
+    position: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """The client exists. A blank filter neither writes nor clears the stored one (specification 4.2)."""
+
+    identity: ClientIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The client is gone, and with it its cursor and filter."""
+
+    client_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartKept:
+    """Where the first client of the destination will begin."""
+
+    position: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class StartForgotten:
+    """The first client has its cursor: the kept start is void."""
+
+
+Change = CursorMoved | Subscribed | Unsubscribed | StartKept | StartForgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything durable of one destination. clients, cursors: by client id; start: kept for the first client."""
+
+    clients: dict[int, ClientIdentity] = field(default_factory=dict)
+    cursors: dict[int, LogPosition] = field(default_factory=dict)
+    start: LogPosition | None = None
+
+
+class MetaBackend(Protocol):
+    """Where one destination's snapshot lives. Meta never calls it while a call is under way."""
+
+    async def load(self) -> Snapshot:
+        """Read everything. Raises MetaUnreadable."""
+        ...
+
+    async def write(self, changes: tuple[Change, ...]) -> None:
+        """Make all changes durable in one step, or none. Raises MetaWriteFailed (try again), or Fenced."""
+        ...
+
+
+def same_or_filled(old: ClientIdentity | None, new: ClientIdentity) -> ClientIdentity:
+    """`new`, with the filter of `old` where its own is blank."""
+    return old if old is not None and not new.filter.strip() else new
+
+
+def apply(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
+    """The snapshot after these changes; the given one stays as it is."""
+    clients, cursors, start = dict(snapshot.clients), dict(snapshot.cursors), snapshot.start
+    for change in changes:
+        match change:
+            case CursorMoved(client_id, position):
+                cursors[client_id] = position
+            case Subscribed(identity):
+                clients[identity.client_id] = same_or_filled(clients.get(identity.client_id), identity)
+            case Unsubscribed(client_id):
+                clients.pop(client_id, None)
+                cursors.pop(client_id, None)
+            case StartKept(position):
+                start = position
+            case StartForgotten():
+                start = None
+    return Snapshot(clients, cursors, start)

@@ -1,0 +1,197 @@
+"""Meta: the truth about one destination's clients, in memory; durable at once or a moment later. Reactor thread.
+
+Subscriptions, and the first cursor with them, are durable before they count. Acknowledged cursors count at once and
+are written by the next flush, the latest value per client: a crash loses at most what was acknowledged since, which
+is delivered again, never skipped. A write that failed stays due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from canal_ha.errors import NotSubscribed
+from canal_ha.meta.repository import (
+    Change,
+    CursorMoved,
+    MetaBackend,
+    StartForgotten,
+    StartKept,
+    Subscribed,
+    Unsubscribed,
+    same_or_filled,
+)
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition, split_journal
+
+
+class Turn(Protocol):
+    """A lock for coroutines, first come first served: Twisted's DeferredLock, or asyncio.Lock."""
+
+    def acquire(self) -> Awaitable[object]:
+        """Wait for the turn."""
+        ...
+
+    def release(self) -> None:
+        """End the turn."""
+        ...
+
+
+class Meta:
+    """One destination's clients and cursors. turn: keeps the backend's writes one at a time and in order.
+
+    Every method that writes raises MetaWriteFailed, with memory as before the call, or Fenced.
+    """
+
+    def __init__(self, destination: str, backend: MetaBackend, *, turn: Turn) -> None:
+        self.destination = destination
+        self.start: LogPosition | None = None  # kept for the first client
+        self._backend = backend
+        self._turn = turn
+        self._clients: dict[int, ClientIdentity] = {}
+        self._cursors: dict[int, LogPosition] = {}
+        self._due_clients: set[int] = set()  # identities to write again
+        self._due: set[int] = set()  # clients whose cursor is to be written
+        self._start_due = False
+
+    async def load(self) -> None:
+        """Take over what the backend holds; once, before anything else. Raises MetaUnreadable."""
+        snapshot = await self._backend.load()
+        self._clients = dict(snapshot.clients)
+        self._cursors = {client: cursor for client, cursor in snapshot.cursors.items() if client in self._clients}
+        self.start = snapshot.start
+
+    # ---- looking in
+
+    def clients(self) -> tuple[ClientIdentity, ...]:
+        """Who is subscribed, by client id, each with the filter in force."""
+        return tuple(self._clients[client_id] for client_id in sorted(self._clients))
+
+    def cursor(self, client_id: int) -> LogPosition | None:
+        """The client's cursor as of the last ACK, durable or not; None before its first."""
+        return self._cursors.get(client_id)
+
+    @property
+    def due(self) -> tuple[int, ...]:
+        """Clients whose cursor is not durable yet."""
+        return tuple(sorted(self._due))
+
+    # ---- clients come and go, durably
+
+    async def subscribe(self, identity: ClientIdentity, start: LogPosition | None) -> None:
+        """Know this client; a blank filter keeps the one it had. A client without cursor gets `start` as its cursor.
+
+        The first cursor of the destination voids the kept start in the same write.
+        """
+        async with self._my_turn():
+            known = self._clients.get(identity.client_id)
+            identity = same_or_filled(known, identity)
+            first = None if identity.client_id in self._cursors else start
+            changes: list[Change] = [Subscribed(identity)] if identity != known else []
+            if first is not None:
+                changes.append(CursorMoved(identity.client_id, first))
+                if self.start is not None:
+                    changes.append(StartForgotten())
+            if changes:
+                await self._backend.write(tuple(changes))
+            self._clients[identity.client_id] = identity
+            if first is not None:
+                self._cursors.setdefault(identity.client_id, first)  # an ACK may have moved it meanwhile
+                self.start = None
+
+    async def unsubscribe(self, client_id: int) -> None:
+        """Forget this client, its filter and its cursor. Unknown clients are no error."""
+        async with self._my_turn():
+            if client_id not in self._clients:
+                return
+            await self._backend.write((Unsubscribed(client_id),))
+            del self._clients[client_id]
+            self._cursors.pop(client_id, None)
+            self._due.discard(client_id)
+            self._due_clients.discard(client_id)
+
+    async def keep_start(self, position: LogPosition) -> None:
+        """Remember where the first client will begin. Ignored once a client has a cursor, or a start is kept."""
+        async with self._my_turn():
+            if self.start is None and not self._cursors:
+                await self._backend.write((StartKept(position),))
+                self.start = position
+
+    # ---- cursors
+
+    def move(self, client_id: int, position: LogPosition) -> bool:
+        """Take an acknowledged position as the cursor, durable with the next flush. False: it is a step back, ignored.
+
+        Raises NotSubscribed: an ACK does not bring back a client that is gone.
+        """
+        if client_id not in self._clients:
+            raise NotSubscribed(self.destination, client_id)
+        cursor = self._cursors.get(client_id)
+        if cursor is not None and steps_back(cursor, position):
+            return False
+        if position != cursor:
+            self._cursors[client_id] = position
+            self._due.add(client_id)
+        return True
+
+    def replaced(self, client_id: int, position: LogPosition) -> None:
+        """Take over a cursor that was written from outside, forwards or backwards; nothing is due for it then.
+
+        Raises NotSubscribed.
+        """
+        if client_id not in self._clients:
+            raise NotSubscribed(self.destination, client_id)
+        self._cursors[client_id] = position
+        self._due.discard(client_id)
+
+    def rewrite(self, client_id: int | None = None) -> None:
+        """Make the next flush write this client again, or with None everything: the backend lost what it had."""
+        chosen = self._clients.keys() if client_id is None else self._clients.keys() & {client_id}
+        self._due_clients |= chosen
+        self._due |= chosen & self._cursors.keys()
+        self._start_due |= client_id is None and self.start is not None
+
+    async def flush(self) -> tuple[tuple[int, LogPosition], ...]:
+        """Write what is due in one step and return the cursors written. What failed or moved meanwhile stays due."""
+        if not (self._due or self._due_clients or self._start_due):
+            return ()
+        async with self._my_turn():
+            clients = tuple(self._clients[client_id] for client_id in sorted(self._due_clients))
+            cursors = tuple((client_id, self._cursors[client_id]) for client_id in sorted(self._due))
+            changes: list[Change] = [Subscribed(identity) for identity in clients]
+            changes += (CursorMoved(client_id, position) for client_id, position in cursors)
+            if self.start is not None and cursors:
+                changes.append(StartForgotten())
+            elif self.start is not None and self._start_due:
+                changes.append(StartKept(self.start))
+            if not changes:
+                return ()
+            await self._backend.write(tuple(changes))
+            self._due_clients -= {identity.client_id for identity in clients}
+            self._due -= {client_id for client_id, written in cursors if self._cursors.get(client_id) is written}
+            self._start_due = False
+            if cursors:
+                self.start = None
+            return cursors
+
+    @asynccontextmanager
+    async def _my_turn(self) -> AsyncIterator[None]:
+        await self._turn.acquire()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+
+def steps_back(cursor: LogPosition, position: LogPosition) -> bool:
+    """Whether `position` lies before `cursor` in one binlog.
+
+    Only addresses of one source compare. A smaller address with a later time is another binlog behind the same host
+    name (a switch, a reset), not a step back.
+    """
+    if (cursor.address, cursor.port) != (position.address, position.port):
+        return False
+    if split_journal(cursor.journal)[0] != split_journal(position.journal)[0] or position.order >= cursor.order:
+        return False
+    return not (0 < cursor.timestamp_ms < position.timestamp_ms)

@@ -1,0 +1,103 @@
+"""Sink: between decoding and the ring. Counts, removes heartbeats, and applies canal.instance.filter.transaction.entry.
+
+Source thread. Segments pass as they are unless something must go; what remains then is copied into a new one. Rules:
+canal's EntryEventSink, specification 5.3. Groups without rows never get here: the decoder drops them.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from canal_ha.config.model import DecodeOptions
+from canal_ha.model.segment import Kind, Segment
+
+SKIPPED_MAX = 8192  # begins and ends dropped in a row before one passes
+SKIPPED_MS = 5000  # or this far in event time from the last that passed
+
+
+class Sink:
+    """put: where segments go, the ring's; it may block, which is what blocked_ms counts. clock: seconds, monotonic.
+
+    transactions: ends seen; rows: rows passed on; last_time_ms: time of the newest entry seen.
+    """
+
+    def __init__(
+        self,
+        put: Callable[[Segment], object],
+        options: DecodeOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.transactions = 0
+        self.rows = 0
+        self.blocked_ms = 0.0
+        self.last_time_ms = 0
+        self._put = put
+        self._drop_boundaries = options.filter_transaction_entry
+        self._clock = clock
+        self._skipped = 0
+        self._passed_at_ms = 0
+
+    def accept(self, segment: Segment) -> None:
+        """Count a segment and put what remains of it; nothing is put when nothing remains. Raises what put raises."""
+        if not len(segment):
+            return
+        self.transactions += segment.kinds.count(Kind.END)
+        self.last_time_ms = segment.timestamps[-1]
+        kept = self._compact(segment)
+        if kept is None:
+            return
+        self.rows += sum(kept.row_counts)
+        since = self._clock()
+        try:
+            self._put(kept)
+        finally:
+            self.blocked_ms += (self._clock() - since) * 1000
+
+    def _compact(self, segment: Segment) -> Segment | None:
+        kinds = segment.kinds
+        if not self._drop_boundaries and Kind.HEARTBEAT not in kinds:
+            return segment
+        kept = [index for index, kind in enumerate(kinds) if self._keeps(kind, segment.timestamps[index])]
+        if len(kept) == len(segment):
+            return segment
+        return select(segment, kept) if kept else None
+
+    def _keeps(self, kind: int, time_ms: int) -> bool:
+        if kind == Kind.HEARTBEAT:
+            return False
+        if not self._drop_boundaries or kind not in (Kind.BEGIN, Kind.END):
+            return True
+        self._skipped += 1
+        if self._skipped <= SKIPPED_MAX and abs(time_ms - self._passed_at_ms) <= SKIPPED_MS:
+            return False
+        if kind == Kind.END:  # a begin that passes leaves the counters alone, so that its end passes too
+            self._skipped = 0
+            self._passed_at_ms = time_ms
+        return True
+
+
+def select(segment: Segment, kept: Sequence[int]) -> Segment:
+    """A segment of these entries of `segment` only. kept: ascending indexes, at least one; bytes are copied."""
+    frames = memoryview(segment.frames)
+    spans = [(segment.frame_start(index), segment.ends[index]) for index in kept]
+    runs = [segment.run_of(index) for index in kept]
+    starts = [new for new, run in enumerate(runs) if new == 0 or run != runs[new - 1]]
+    return Segment(
+        source=segment.source,
+        journal=segment.journal,
+        frames=b"".join(frames[start:end] for start, end in spans),
+        ends=array("q", accumulate(end - start for start, end in spans)),
+        offsets=array("q", [segment.offsets[index] for index in kept]),
+        subs=array("i", [segment.subs[index] for index in kept]),
+        timestamps=array("q", [segment.timestamps[index] for index in kept]),
+        event_lengths=array("q", [segment.event_lengths[index] for index in kept]),
+        row_counts=array("i", [segment.row_counts[index] for index in kept]),
+        kinds=bytes(segment.kinds[index] for index in kept),
+        run_starts=array("q", starts),
+        run_server_ids=array("q", [segment.run_server_ids[runs[start]] for start in starts]),
+        run_gtids=tuple(segment.run_gtids[runs[start]] for start in starts),
+    )

@@ -1,0 +1,127 @@
+"""What one GET takes out of segments, and which positions its batch gets: pure functions (specification 5.4).
+
+Nothing here looks at an entry's bytes, and only a limit in bytes makes it look at every entry's length.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from operator import sub
+from typing import NamedTuple
+
+from canal_ha.model.batch import Batch, PositionRange
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+
+MIN_OVERHEAD = 2  # bytes of a frame that are not the entry's: the tag, and at least one byte of length
+MAX_OVERHEAD = 6  # five length bytes reach 32 GiB
+
+
+class Piece(NamedTuple):
+    """Entries first..last of a segment, last exclusive; never empty."""
+
+    segment: Segment
+    first: int
+    last: int
+
+
+def entry_bytes(piece: Piece) -> int:
+    """Sum of the serialized Entry lengths, as canal counts memory: without the frames' tags and lengths."""
+    segment, first, last = piece
+    start = segment.frame_start(first)
+    ends = segment.ends[first:last]
+    total = ends[-1] - start - MIN_OVERHEAD * len(ends)
+    frames: Iterable[int] = map(sub, ends, chain((start,), ends))
+    length_bytes = 1
+    while longer := [size for size in frames if size > (1 << 7 * length_bytes) + length_bytes]:
+        total -= len(longer)
+        frames = longer
+        length_bytes += 1
+    return total
+
+
+def take_bytes(piece: Piece, left: int) -> tuple[int, int]:
+    """How many entries a limit of `left` bytes takes from the front of `piece`, and what is left of it afterwards.
+
+    An entry is taken while `left` is not negative before it, so the last one may pass the limit: `left` then comes
+    back negative and nothing more is to be taken.
+    """
+    segment, first, last = piece
+    at = first
+    while at < last and left >= 0:
+        ahead = range(at, last)
+        base = segment.frame_start(at)
+        # An upper bound for what the entries up to i hold: as many as stay below the limit even so fit for certain.
+        bound = bisect_right(ahead, left, key=lambda i: segment.ends[i] - base - MIN_OVERHEAD * (i - ahead.start + 1))
+        if bound:
+            left -= entry_bytes(Piece(segment, at, at + bound))
+            at += bound
+        else:
+            left -= segment.entry_size(at)
+            at += 1
+    return at - first, left
+
+
+def before_ddl(pieces: Sequence[Piece]) -> int:
+    """How many leading entries DDL isolation leaves in one batch: those before the first DDL, or that DDL alone."""
+    count = 0
+    for segment, first, last in pieces:
+        ddl = segment.kinds.find(Kind.DDL, first, last)
+        if ddl >= 0:
+            return max(count + ddl - first, 1)
+        count += last - first
+    return count
+
+
+def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
+    """Where a cursor may go once these entries are acknowledged; None when they end no transaction.
+
+    The last entry that is a transaction's end, a DDL, or a transaction's begin without GTID. The first two are
+    marked consumed, unless entries of the same event (a compressed payload) follow: then they are read again.
+    """
+    for segment, first, last in reversed(pieces):
+        kinds = segment.kinds
+        done = max(kinds.rfind(Kind.END, first, last), kinds.rfind(Kind.DDL, first, last))
+        begin = kinds.rfind(Kind.BEGIN, max(done, first), last)
+        while begin >= 0 and segment.run_gtids[segment.run_of(begin)]:
+            begin = kinds.rfind(Kind.BEGIN, max(done, first), begin)
+        if begin >= 0:
+            return segment.position(begin)
+        if done >= 0:
+            following = done + 1
+            whole = following == len(segment) or segment.offsets[following] != segment.offsets[done]
+            return replace(segment.position(done), consumed=whole)
+    return None
+
+
+def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
+    """The batch made of these consecutive pieces. end_seq: ring sequence of their last entry."""
+    head, tail = pieces[0], pieces[-1]
+    views = tuple(piece.segment.frames_view(piece.first, piece.last) for piece in pieces)
+    return Batch(
+        range=PositionRange(
+            start=head.segment.position(head.first),
+            end=tail.segment.position(tail.last - 1),
+            ack=ack_point(pieces),
+            end_seq=end_seq,
+        ),
+        views=views,
+        entries=sum(piece.last - piece.first for piece in pieces),
+        rows=sum(sum(piece.segment.row_counts[piece.first : piece.last]) for piece in pieces),
+        size_bytes=sum(view.nbytes for view in views),
+    )
+
+
+def canal_text(position: LogPosition) -> str:
+    """canal's text form of a position, as its error texts show it."""
+    unknown = "<null>"
+    server_id = unknown if position.server_id is None else position.server_id
+    gtid = unknown if position.gtid is None else position.gtid
+    return (
+        f"LogPosition[identity=LogIdentity[sourceAddress={position.address}:{position.port},slaveId=-1],"
+        f"postion=EntryPosition[included=false,journalName={position.journal},position={position.offset},"
+        f"serverId={server_id},gtid={gtid},timestamp={position.timestamp_ms}]]"
+    )
