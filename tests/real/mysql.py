@@ -285,6 +285,7 @@ class MariaDB(SqlServer):
                 *self.base_options(),
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
+                "--force",  # go on where the host name cannot be looked up
                 f"--extra-file={users}",
                 f"--datadir={data}",
             ],

@@ -1,0 +1,17 @@
+# Names for the steps of deploy/test.sh; that script is what counts.
+
+STEPS := install format lint imports types unit
+
+.PHONY: all demo fix $(STEPS)
+
+all:
+	bash deploy/test.sh
+
+$(STEPS):
+	bash deploy/test.sh $@
+
+demo:
+	bash deploy/demo.sh
+
+fix:
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix .

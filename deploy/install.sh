@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# Installs what demo.sh and test.sh need and what this machine lacks; nothing else. Run it as often as you like.
+#
+#   bash deploy/install.sh          Debian packages (servers' programs, no service is set up), .venv with this checkout
+#   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing outside of it
+#   bash deploy/install.sh spark    also pyspark in the virtual environment
+#
+# CANAL_HA_PYTHON   the Python to use (default: the first >= 3.11 that is found)
+# CANAL_HA_VENV     the virtual environment (default: .venv in the checkout)
+# CANAL_HA_CACHE    what is kept between runs (default: ~/.cache/canal-ha)
+set -euo pipefail
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${CANAL_HA_VENV:-$checkout/.venv}
+cache=${CANAL_HA_CACHE:-$HOME/.cache/canal-ha}
+mkdir -p "$cache"
+log=$cache/install.log
+
+say() { printf 'install: %s\n' "$*"; }
+
+# fail WHAT NEXT-STEP: ends the script; shows the end of the log when a command wrote to it.
+fail() {
+    printf '\ninstall: %s\n' "$1" >&2
+    if [[ -s $log ]]; then
+        sed 's/^/    | /' <(tail -n 15 "$log") >&2
+        printf 'install: whole output: %s\n' "$log" >&2
+    fi
+    printf 'install: next: %s\n' "$2" >&2
+    exit 1
+}
+
+trap 'fail "this command failed: $BASH_COMMAND" "read the lines above, then start again"' ERR
+
+as_root() {
+    if [[ $(id -u) == 0 ]]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo -- "$@"
+    else
+        fail "this needs root to run: $*" "become root, or install sudo, and start again"
+    fi
+}
+
+want_mysql=no want_spark=no
+for argument in "$@"; do
+    case $argument in
+    mysql) want_mysql=yes ;;
+    spark) want_spark=yes ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark]" ;;
+    esac
+done
+
+# One installation at a time: two test runs on one machine share packages and cache.
+exec 9>"$cache/install.lock"
+flock 9
+: >"$log"
+
+# --- Debian packages --------------------------------------------------------------------------------------------------
+
+has() { command -v "$1" >/dev/null 2>&1 || [[ -x /usr/sbin/$1 || -x /usr/bin/$1 ]]; }
+
+# A Python will do when it is new enough and can make virtual environments. Debian's own also needs its headers, which
+# are a package; others bring theirs.
+python_will_do() {
+    "$1" -c '
+import sys, os, sysconfig, venv, ensurepip
+assert sys.version_info >= (3, 11)
+assert os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
+' >/dev/null 2>&1
+}
+
+find_python() {
+    local candidate
+    for candidate in ${CANAL_HA_PYTHON:-python3.11 /usr/bin/python3.11 python3 /usr/bin/python3 python3.12 python3.13}; do
+        if command -v "$candidate" >/dev/null && python_will_do "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+packages=()
+if ! python=$(find_python); then
+    if [[ -n ${CANAL_HA_PYTHON:-} ]]; then
+        fail "$CANAL_HA_PYTHON is not a Python >= 3.11 with venv, ensurepip and headers" "unset CANAL_HA_PYTHON"
+    fi
+    packages+=(python3-venv python3-dev)
+fi
+has gcc && [[ -e /usr/include/stdio.h ]] || packages+=(gcc libc6-dev)
+# The core packages hold the programs without the service, so that nothing starts or changes on this machine.
+has mariadbd && has mariadb-install-db || packages+=(mariadb-server-core)
+has my_print_defaults || packages+=(mariadb-client-core)
+[[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
+[[ -e /usr/share/java/slf4j-simple.jar ]] || packages+=(libslf4j-java)
+has java || packages+=(openjdk-17-jre-headless)
+
+mysql_tree=$cache/mysql
+# Prints the version of the MySQL in the tree $1; fails when it does not run.
+mysql_version() {
+    local libraries
+    libraries=$1/usr/lib/$(uname -m)-linux-gnu
+    "$libraries"/ld-linux-*.so.* --library-path "$libraries:$libraries/mysql/private" "$1/usr/sbin/mysqld" \
+        --no-defaults --version 2>>"$log"
+}
+make_mysql=no
+if [[ $want_mysql == yes ]] && ! mysql_version "$mysql_tree" >/dev/null 2>&1; then
+    make_mysql=yes
+    has debootstrap || packages+=(debootstrap)
+    [[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || packages+=(debian-archive-keyring)
+    has gpgv || packages+=(gpgv)
+    [[ -e /etc/ssl/certs/ca-certificates.crt ]] || packages+=(ca-certificates)
+fi
+
+if ((${#packages[@]})); then
+    has apt-get || fail "missing: ${packages[*]}; and this is not a Debian" "run this on Debian 12 (bookworm)"
+    say "Debian packages: ${packages[*]}"
+    as_root apt-get -q update -o Acquire::Retries=3 >>"$log" 2>&1 ||
+        fail "apt-get update failed" "check the network and /etc/apt, then start again"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends --no-remove \
+        -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "${packages[@]}" >>"$log" 2>&1 ||
+        fail "apt-get could not install: ${packages[*]}" "read the lines above; on Debian 12 all of them exist in main"
+    python=$(find_python) ||
+        fail "there is still no Python >= 3.11 with venv and headers" "set CANAL_HA_PYTHON to one, then start again"
+fi
+
+# --- the virtual environment ------------------------------------------------------------------------------------------
+
+extras=dev
+[[ $want_spark == no ]] || extras=dev,spark
+
+# Changes when the dependencies, the interpreter, or a file that is compiled changes.
+fingerprint() {
+    (
+        cd "$checkout"
+        "$python" --version
+        printf '%s %s\n' "$extras" "${CANAL_HA_KERNEL:-auto}"
+        find setup.cfg setup.py pyproject.toml canal_ha -type f \
+            \( -name 'setup.*' -o -name pyproject.toml -o -path '*/kernel/*.py' -o -path '*/kernel/*.pxd' \) -print0 |
+            sort -z | xargs -0 sha256sum
+    ) | sha256sum | cut -d' ' -f1
+}
+
+stamp=$venv/canal-ha-$extras.installed
+fingerprint=$(fingerprint)
+if [[ ! -x $venv/bin/python || $(cat "$stamp" 2>/dev/null) != "$fingerprint" ]]; then
+    say "virtual environment $venv ($("$python" --version), extras: $extras)"
+    : >"$log"
+    [[ -x $venv/bin/python ]] || "$python" -m venv --clear "$venv" >>"$log" 2>&1 ||
+        fail "cannot make $venv" "check that the directory can be written"
+    "$venv/bin/python" -m pip install --disable-pip-version-check --retries 5 -e "$checkout[$extras]" >>"$log" 2>&1 ||
+        fail "pip could not install this checkout" "check that pip reaches its index (pip config list), then start again"
+    printf '%s\n' "$fingerprint" >"$stamp"
+fi
+
+# --- MySQL ------------------------------------------------------------------------------------------------------------
+
+# The mirror this machine's apt uses for Debian itself; empty when there is none.
+mirror() {
+    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
+        sed 's/#.*//' | grep -oE 'https?://[^] ]+/debian(/[0-9TZ]+)?/?([[:space:]]|$)' | head -n 1 | tr -d '[:space:]' || true
+}
+
+# fetch_tree TARGET [MIRROR]: fetches and checks the packages with debootstrap, and only unpacks them: nothing of them
+# is configured, so that no mounts, device nodes or chroot are needed, which containers often forbid.
+fetch_tree() {
+    local target=$1 package
+    as_root rm -rf "$target"
+    as_root env http_proxy="${http_proxy:-$proxy}" debootstrap --download-only --variant=minbase \
+        --include=mysql-server-core,mysql-client-core sid "$@" >>"$log" 2>&1 || return 1
+    # libraries move between directories that are links in a finished system; only /usr is looked at here
+    for package in "$target"/var/cache/apt/archives/*.deb; do
+        as_root dpkg-deb --extract "$package" "$target" >>"$log" 2>&1 || return 1
+    done
+    as_root rm -rf "$target/var" "$target/debootstrap"
+}
+
+if [[ $make_mysql == yes ]]; then
+    say "MySQL from Debian unstable into $mysql_tree (about a minute)"
+    : >"$log"
+    # debootstrap does not read apt's configuration
+    proxy=$(apt-config dump --format '%v%n' Acquire::http::Proxy 2>/dev/null || true)
+    making=$mysql_tree.making
+    as_root rm -rf "$mysql_tree"
+    near=$(mirror)
+    if ! { [[ -n $near ]] && fetch_tree "$making" "$near"; }; then
+        fetch_tree "$making" ||
+            fail "debootstrap could not fetch Debian unstable" \
+                "check the network; on an old Debian also upgrade debian-archive-keyring; then start again"
+    fi
+    mysql_version "$making" >/dev/null ||
+        fail "the MySQL from Debian unstable does not run here" "look into $making"
+    as_root mv "$making" "$mysql_tree"
+fi
+if [[ $want_mysql == yes ]]; then
+    say "MySQL$(mysql_version "$mysql_tree" | sed "s/.*mysqld *Ver//")"
+fi

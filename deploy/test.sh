@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Installs what is missing, then runs every check of this repository on real parts: MySQL, MariaDB, ZooKeeper, Java.
+# A step that fails does not stop the others; the exit code is 1 if any did.
+#
+#   bash deploy/test.sh             everything (what CI runs)
+#   bash deploy/test.sh lint unit   some steps, by the names of the table at the end
+#
+# CANAL_HA_VENV, CANAL_HA_CACHE, CANAL_HA_PYTHON: see install.sh. CANAL_HA_LONG=1: more repetitions (test-long.sh).
+set -uo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+export CANAL_HA_VENV=${CANAL_HA_VENV:-$PWD/.venv}
+export PATH=$CANAL_HA_VENV/bin:$PATH PYTHONUNBUFFERED=1
+
+wanted=" $* "
+names=() budgets=() seconds=() results=() summaries=()
+failed=0
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+
+# step NAME BUDGET-MINUTES COMMAND...: runs it, notes time and outcome. Twice the budget means that something hangs.
+step() {
+    local name=$1 budget=$2 began=$SECONDS outcome=passed code
+    shift 2
+    [[ $name == install || $wanted == "  " || $wanted == *" $name "* ]] || return 0
+    printf '\n=== %s: %s\n' "$name" "$*"
+    # -k: what ignores SIGTERM gets SIGKILL; --foreground: Ctrl-C reaches the step
+    timeout --foreground -k 20 "$((budget * 120 * ${CANAL_HA_SLOW:-1}))" "$@" 2>&1 | tee "$output"
+    code=${PIPESTATUS[0]}
+    if ((code == 124 || code == 137)); then
+        outcome="HANGS"
+    elif ((code)); then
+        outcome="FAILED ($code)"
+    fi
+    [[ $outcome == passed ]] || failed=1
+    names+=("$name") budgets+=("$budget") seconds+=($((SECONDS - began))) results+=("$outcome")
+    summaries+=("$(grep -E '(passed|failed|error|deselected).* in [0-9.]+s' "$output" | tail -n 1)")
+}
+
+report() {
+    local i
+    printf '\n%-14s %9s %9s  %s\n' step time budget result
+    for i in "${!names[@]}"; do
+        printf '%-14s %6d s %6d s  %s%s\n' "${names[i]}" "${seconds[i]}" "$((budgets[i] * 60))" "${results[i]}" \
+            "$( ((seconds[i] <= budgets[i] * 60)) || printf ', over budget')"
+    done
+    printf '\n'
+    for i in "${!names[@]}"; do
+        [[ -z ${summaries[i]} ]] || printf '%s: %s\n' "${names[i]}" "${summaries[i]}"
+    done
+}
+
+# suite NAME BUDGET-MINUTES DIRECTORY...: the tests on real parts of these directories.
+suite() {
+    local name=$1 budget=$2
+    shift 2
+    step "$name" "$budget" pytest -m "real or spark" --durations=5 "$@"
+}
+
+trap 'exit 130' INT TERM
+
+step install 7 bash deploy/install.sh mysql
+if ((failed)); then
+    report
+    exit 1
+fi
+
+step format 1 ruff format --check .
+step lint 1 ruff check .
+step imports 1 lint-imports
+step types 3 mypy
+step unit 4 env CANAL_HA_KERNEL=off pytest
+suite parts 2 tests/real
+
+report
+exit "$failed"
