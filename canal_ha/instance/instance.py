@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from inspect import iscoroutine
-from typing import Protocol
+from typing import Protocol, cast
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
+from twisted.python.failure import Failure
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.filters import effective
@@ -234,12 +236,13 @@ class Instance:
 
     def _every(self, period_s: float, call: Callable[[], object], *, now: bool = False) -> None:
         loop = LoopingCall(_as_deferred(call))
-        loop.clock = self._reactor
+        loop.clock = cast(IReactorTime, self._reactor)
         self._loops.append(loop)
-        loop.start(period_s, now=now).addErrback(lambda failure: self._loop_broke(failure.value))
+        loop.start(period_s, now=now).addErrback(self._loop_broke)
 
-    def _loop_broke(self, error: BaseException) -> None:
+    def _loop_broke(self, failure: Failure) -> None:
         """A chore failed in a way nobody foresaw: give the destination up, so that another node takes over."""
+        error = failure.value
         self._told.event(self.config.destination, "instance.broken", error=repr(error), alarm=True)
         self._lost(CanalError(f"destination:{self.config.destination} gave up: {error!r}"))
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import Enum
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
-
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, NotSubscribed, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
@@ -28,8 +27,22 @@ from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
 
 
-class Reactor(IReactorTime, IReactorFromThreads):
+class Timer(Protocol):
+    """A call that waits for its time."""
+
+    def active(self) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+
+class Reactor(Protocol):
     """What streams use of Twisted's reactor."""
+
+    def seconds(self) -> float: ...
+
+    def callLater(self, delay: float, call: Callable[..., object], /) -> Timer: ...
+
+    def callFromThread(self, call: Callable[..., object], /, *args: object) -> None: ...
 
 
 class State(Enum):
@@ -91,7 +104,7 @@ class Stream:
     # ---- requests of the client
 
     def subscribed(self, filter_text: str) -> None:
-        """SUBSCRIBE was answered: open, or start again from the cursor when the filter changed or the feed had ended."""
+        """SUBSCRIBE is good: open, or start again from the cursor when the filter changed or the feed had ended."""
         changed = filter_text != self._filter
         self._filter = filter_text
         self._asked_at = self._reactor.seconds()
@@ -207,7 +220,7 @@ class Stream:
         feed.start()
 
     def _abandon_ring(self) -> None:
-        """Park: the feed ends, what the ring held is dropped (it comes again), batches in flight stay acknowledgeable."""
+        """Park: the feed ends, what the ring held is dropped (it comes again), batches in flight may still be acked."""
         if self._ring is None:
             self.state = State.PARKED
             return
@@ -339,4 +352,3 @@ def _bytes_behind(decoded: LogPosition | None, newest: LogPosition | None) -> in
     if decoded is None or newest is None or decoded.journal != newest.journal:
         return -1
     return max(0, newest.offset - decoded.offset)
-

@@ -22,7 +22,9 @@ def test_journals_decide_first() -> None:
 
 def test_entries_that_share_an_offset_are_told_apart_by_their_index() -> None:
     """Half of a compressed payload was handed out: the other half follows."""
-    rest = after(segment([Item(100, sub=index, body=b"%d" % index) for index in range(4)]), at(100, 1, "mysql-bin.000001"))
+    rest = after(
+        segment([Item(100, sub=index, body=b"%d" % index) for index in range(4)]), at(100, 1, "mysql-bin.000001")
+    )
     assert rest is not None
     assert list(rest.entries()) == [b"2", b"3"]
 
