@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
+
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, NotSubscribed, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
@@ -141,7 +142,7 @@ class Stream:
             self._ring.ack(done.end, done.end_seq)
         if done.ack:
             self._meta.move(self.client_id, done.ack)
-            if self._last_handed_out is not None and done.ack.order >= self._last_handed_out.order:
+            if self._last_handed_out is not None and done.ack.order > self._last_handed_out.order:
                 self._last_handed_out = None
 
     def rollback(self, batch_id: int) -> None:

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""For tests and simulations only: real behaviour without real servers."""

@@ -1,0 +1,276 @@
+"""A client's stream over parking, roll-back, filter changes and failures; the feed runs in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
+from canal_ha.errors import BatchNotFirst, CanalError, PositionLost, TooManyStreams
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.stream import State, Stream
+from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.batch import EMPTY_BATCH_ID, Message
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.testing.replay import ReplayFeed
+from tests.segments import Item, segment
+
+T = TypeVar("T")
+JOURNAL = "mysql-bin.000001"
+
+
+class TestReactor(Clock):
+    """Virtual time; calls from threads are made when `hop` is called."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[Callable[[], object]] = []
+        self._lock = threading.Lock()
+
+    def callFromThread(self, call: Callable[..., object], /, *args: object) -> None:
+        with self._lock:
+            self._calls.append(lambda: call(*args))
+
+    def hop(self) -> None:
+        """Make the calls that threads asked for."""
+        with self._lock:
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that does not wait."""
+    deferred = Deferred.fromCoroutine(coroutine)
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    assert results, "it waits"
+    if isinstance(results[0], BaseException) or hasattr(results[0], "raiseException"):
+        results[0].raiseException()
+    return results[0]  # type: ignore[no-any-return]  # checked to be the coroutine's own result
+
+
+def transactions(count: int, *, first: int = 0) -> Segment:
+    """Begin, rows, end for each; a transaction starts every 100 bytes."""
+    items = []
+    for number in range(first, first + count):
+        at = 100 + number * 100
+        items += [
+            Item(at, Kind.BEGIN, b"begin %d" % number),
+            Item(at + 30, Kind.ROWS, b"rows %d" % number),
+            Item(at + 60, Kind.END, b"end %d" % number),
+        ]
+    return segment(items, journal=JOURNAL)
+
+
+class Bench:
+    """A stream on three transactions."""
+
+    def __init__(self, *, room: bool = True, config: dict[str, Any] | None = None) -> None:
+        self.reactor = TestReactor()
+        self.feeds: list[ReplayFeed] = []
+        self.requests: list[FeedRequest] = []
+        self.segments = [transactions(1), transactions(2, first=1)]
+        self.room = room
+        self.meta = Meta("example", MemoryBackend(), turn=asyncio.Lock())
+        self.config = InstanceConfig(
+            "example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE, stream_idle_s=300, **(config or {})
+        )
+        start = LogPosition(JOURNAL, 100)
+        now(self.meta.load())
+        now(self.meta.subscribe(ClientIdentity("example", 1001), start))
+        self.stream = Stream(self.config, 1001, self.meta, self.open_feed, self.reactor, may_open=lambda: self.room)
+
+    def open_feed(self, request: FeedRequest) -> Feed:
+        self.requests.append(request)
+        self.feeds.append(ReplayFeed(request, self.segments))
+        return self.feeds[-1]
+
+    def get(self, size: int = 100) -> Message:
+        """What is there once the feed has pushed everything; opens a parked stream."""
+        answers: list[Message] = []
+        asked = Deferred.fromCoroutine(self.stream.get(size, 1000.0))
+        asked.addCallback(answers.append)
+        if self.feeds:
+            self.feeds[-1].join()
+        self.reactor.hop()
+        self.reactor.advance(1)
+        if not answers:
+            asked.addErrback(lambda failure: failure.raiseException())
+        return answers[0]
+
+    def subscribe(self, filter_text: str = "") -> None:
+        self.stream.subscribed(filter_text)
+
+    @staticmethod
+    def bodies(message: Message) -> list[str]:
+        """The texts of the entries of a message."""
+        assert message.batch is not None
+        data = b"".join(message.batch.views)
+        out, at = [], 0
+        while at < len(data):
+            length = data[at + 1]
+            out.append(data[at + 2 : at + 2 + length].decode())
+            at += 2 + length
+        return out
+
+
+def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
+    """Parked in the middle of a transaction with a batch in flight: the ACK still counts, the next GET has the rest."""
+    bench = Bench()
+    bench.subscribe()
+    first = bench.get(4)
+    assert bench.bodies(first) == ["begin 0", "rows 0", "end 0", "begin 1"]
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    assert bench.stream.state is State.PARKED
+    bench.stream.ack(first.batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.offset == 200  # the begin of transaction 1, the last point a cursor may take
+    rest = bench.get(100)
+    assert bench.bodies(rest)[-1] == "end 2"
+    everything = bench.bodies(first) + bench.bodies(rest)
+    assert everything == [f"{what} {n}" for n in range(3) for what in ("begin", "rows", "end")]
+
+
+def test_rollback_after_parking_hands_out_again_from_the_cursor() -> None:
+    """What was in flight when the stream was parked comes again after a roll-back, though the new ring began later."""
+    bench = Bench()
+    bench.subscribe()
+    bench.get(3)
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    assert bench.bodies(bench.get())[0] == "begin 1"
+    bench.stream.rollback(0)
+    assert bench.stream.status(None).batches == ()
+    assert bench.bodies(bench.get())[0] == "begin 0"
+
+
+def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
+    """A GET that waits counts as a GET however long it waits; enough data answers it before its time is up."""
+    bench = Bench()
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    answers: list[Message] = []
+    Deferred.fromCoroutine(bench.stream.get(2, 900_000.0)).addCallback(answers.append)
+    bench.reactor.advance(600)
+    bench.stream.park_if_idle()
+    assert bench.stream.state is State.OPEN
+    assert answers == []
+    bench.requests[-1].accept(transactions(1))
+    bench.reactor.hop()
+    assert bench.bodies(answers[0]) == ["begin 0", "rows 0"]
+
+
+def test_a_get_takes_what_is_there_when_its_time_is_up() -> None:
+    """Fewer entries than asked for: the GET waits its time, then takes them."""
+    bench = Bench()
+    bench.subscribe()
+    bench.feeds[-1].join()
+    answers: list[Message] = []
+    Deferred.fromCoroutine(bench.stream.get(1000, 500.0)).addCallback(answers.append)
+    bench.reactor.hop()
+    assert answers == []
+    bench.reactor.advance(0.5)
+    assert len(bench.bodies(answers[0])) == 9
+
+
+def test_a_get_that_is_cancelled_takes_nothing() -> None:
+    """The connection closed while its GET waited: the data stays for the next one."""
+    bench = Bench()
+    bench.subscribe()
+    bench.feeds[-1].join()
+    waiting = Deferred.fromCoroutine(bench.stream.get(1000, 500.0))
+    waiting.addErrback(lambda failure: None)
+    waiting.cancel()
+    bench.reactor.advance(1)
+    assert len(bench.bodies(bench.get())) == 9
+
+
+def test_a_changed_filter_starts_again_at_the_cursor() -> None:
+    """Entries of the old filter are dropped; the new dump begins at the cursor; the same filter changes nothing."""
+    bench = Bench()
+    bench.subscribe()
+    batch = bench.get(3)
+    bench.stream.ack(batch.batch_id)
+    bench.get(3)
+    bench.subscribe("shop\\..*")
+    assert [request.filter for request in bench.requests] == ["", "shop\\..*"]
+    assert bench.requests[-1].start.offset == 160
+    assert bench.bodies(bench.get())[0] == "begin 1"
+    bench.subscribe("shop\\..*")
+    assert len(bench.requests) == 2
+
+
+def test_acks_go_in_order() -> None:
+    """Only the oldest batch can be acknowledged, and a wrong ACK changes nothing."""
+    bench = Bench()
+    bench.subscribe()
+    first, second = bench.get(3), bench.get(3)
+    with pytest.raises(BatchNotFirst, match=f"batchId:{second.batch_id} is not the firstly:{first.batch_id}"):
+        bench.stream.ack(second.batch_id)
+    bench.stream.ack(first.batch_id)
+    bench.stream.ack(second.batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert (cursor.offset, cursor.consumed) == (260, True)
+
+
+def test_a_feed_that_ended_for_good_says_so_until_the_client_subscribes_again() -> None:
+    """A lost position fails the waiting GET and every later one; a SUBSCRIBE tries again."""
+    bench = Bench()
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    failures: list[CanalError] = []
+
+    def failed(failure: Failure) -> None:
+        assert isinstance(failure.value, CanalError)
+        failures.append(failure.value)
+
+    Deferred.fromCoroutine(bench.stream.get(5, None)).addErrback(failed)
+    bench.requests[-1].failed(PositionLost("mysql-bin.000001 is purged"), None)
+    bench.reactor.hop()
+    assert [str(error) for error in failures] == ["mysql-bin.000001 is purged"]
+    assert bench.stream.status(None).state == "failed"
+    with pytest.raises(PositionLost):
+        now(bench.stream.get(5, 0.0))
+    bench.subscribe()
+    assert bench.stream.state is State.OPEN
+
+
+def test_an_error_that_is_tried_again_leaves_the_client_waiting() -> None:
+    """MySQL is away for a moment: GETs stay empty, the status names the error, and connecting clears it."""
+    bench = Bench()
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    bench.reactor.hop()
+    bench.requests[-1].failed(CanalError("connection refused"), 0.5)
+    bench.reactor.hop()
+    assert bench.get().batch_id == EMPTY_BATCH_ID
+    assert bench.stream.status(None).error == "connection refused"
+    bench.requests[-1].connected("9.7")
+    bench.reactor.hop()
+    assert bench.stream.status(None).error == ""
+
+
+def test_one_stream_too_many_is_refused() -> None:
+    """The destination's limit of open streams is an error that names the key."""
+    bench = Bench(room=False)
+    with pytest.raises(TooManyStreams, match=r"canal\.instance\.stream\.max"):
+        bench.subscribe()
