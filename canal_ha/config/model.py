@@ -123,7 +123,7 @@ class InstanceConfig:
 class CanalConfig:
     """One node."""
 
-    conf_dir: Path
+    conf_dir: Path  # that holds <destination>/instance.properties
     destinations: tuple[InstanceConfig, ...]
     ip: str = ""  # "" binds every address
     register_ip: str = ""
@@ -131,7 +131,7 @@ class CanalConfig:
     user: str = ""
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(plain))), "" accepts anyone
     metrics_port: int = 11112  # <= 0: off
-    admin_http_port: int = 8089
+    admin_http_port: int = 8089  # < 0: off; 0: any free one
     admin_http_bind: str = "127.0.0.1"
     zk_servers: str = ""
     zk_session_timeout_ms: int = 6000
@@ -144,3 +144,5 @@ class CanalConfig:
     log_dir: Path = Path("logs")
     log_format: str = "text"  # or json
     warnings: tuple[str, ...] = ()  # unknown or ignored keys, for the log at start
+    main_file: Path = Path("conf/canal.properties")  # what was loaded, to load one destination again
+    sets: tuple[str, ...] = field(default=(), repr=False)  # key=value arguments; may hold passwords
