@@ -1,4 +1,6 @@
-"""Configuration: canal's properties files in, frozen objects out.
+"""Configuration: canal's properties files, the environment and --set arguments in, frozen objects out.
 
-files < environment < --set. Unknown keys warn by name; a bad value raises ConfigError naming file, key and value.
+`load.load` reads a node's files, `load.load_instance` one destination again, `scan.compare` says which destinations
+changed. `keys` is the one table of keys. Holds no state. A bad value raises ConfigError naming file, key and value;
+unknown keys and keys of parts that do not exist here become CanalConfig.warnings.
 """

@@ -1,0 +1,208 @@
+"""Kinds of values: what a text must look like, and what it becomes."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+T = TypeVar("T", covariant=True)
+E = TypeVar("E", bound=Enum)
+
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^\s:\[\]/@,]+))(?::(?P<port>\d{1,5}))?")
+_TEMPLATE = re.compile(r"(?:.*[/:])?(memory|file|default)-instance\.xml")
+_PASSWORD_HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """read: text, trimmed and not blank unless the default is -> value, or ValueError. expected: for messages."""
+
+    expected: str
+    read: Callable[[str], T]
+
+
+def text() -> Kind[str]:
+    """Any text, also none."""
+    return Kind("a text", str)
+
+
+def whole(low: int, high: int) -> Kind[int]:
+    """A whole number within bounds."""
+
+    def read(value: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]+", value) or not low <= int(value) <= high:
+            raise ValueError(value)
+        return int(value)
+
+    return Kind(f"a whole number from {low} to {high}", read)
+
+
+def decimal(low: float) -> Kind[float]:
+    """A number of at least `low`, fractions allowed."""
+
+    def read(value: str) -> float:
+        if not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", value) or float(value) < low:
+            raise ValueError(value)
+        return float(value)
+
+    return Kind(f"a number of at least {low:g}", read)
+
+
+def switch() -> Kind[bool]:
+    """true or false, in any case; also what Spring takes for them."""
+    words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+
+    def read(value: str) -> bool:
+        try:
+            return words[value.lower()]
+        except KeyError:
+            raise ValueError(value) from None
+
+    return Kind("true or false", read)
+
+
+def word(*choices: str) -> Kind[str]:
+    """One of some words, in any case; read in the case listed."""
+    listed = {choice.lower(): choice for choice in choices}
+
+    def read(value: str) -> str:
+        if value.lower() not in listed:
+            raise ValueError(value)
+        return listed[value.lower()]
+
+    return Kind(" or ".join(choices), read)
+
+
+def words(*choices: str) -> Kind[tuple[str, ...]]:
+    """A comma separated list out of some words; an empty list is allowed."""
+    one = word(*choices)
+
+    def read(value: str) -> tuple[str, ...]:
+        return tuple(one.read(item.strip()) for item in value.split(",") if item.strip())
+
+    return Kind(f"a comma separated list of {', '.join(choices)}", read)
+
+
+def member(enum: type[E]) -> Kind[E]:
+    """A member of an enumeration, by its value, in any case."""
+    one = word(*(str(choice.value) for choice in enum))
+    return Kind(one.expected, lambda value: enum(one.read(value)))
+
+
+def address() -> Kind[tuple[str, int] | None]:
+    """host:port or [v6 address]:port, port 3306 when left out; nothing is None."""
+
+    def read(value: str) -> tuple[str, int] | None:
+        if not value:
+            return None
+        match = _ADDRESS.fullmatch(value)
+        if not match or not 0 < int(match["port"] or 3306) < 65536:
+            raise ValueError(value)
+        return match["v6"] or match["name"], int(match["port"] or 3306)
+
+    return Kind("host:port or [IPv6 address]:port", read)
+
+
+def zookeepers() -> Kind[str]:
+    """host:port,host:port with an optional /chroot; canal's `;` between groups becomes a comma. Nothing is none."""
+
+    def read(value: str) -> str:
+        hosts, slash, root = value.partition("/")
+        items = [item.strip() for item in re.split("[,;]", hosts) if item.strip()]
+        for item in items:
+            match = _ADDRESS.fullmatch(item)
+            if not match or not 0 < int(match["port"] or 2181) < 65536:
+                raise ValueError(value)
+        if value and not items:
+            raise ValueError(value)
+        return ",".join(items) + slash + root.strip()
+
+    return Kind("host:port,host:port with an optional /chroot behind the last", read)
+
+
+def template() -> Kind[str]:
+    """An instance template by canal's file name; read as memory, file or default."""
+
+    def read(value: str) -> str:
+        match = _TEMPLATE.fullmatch(value)
+        if not match:
+            raise ValueError(value)
+        return match[1]
+
+    return Kind(
+        "classpath:spring/default-instance.xml, file-instance.xml or memory-instance.xml"
+        " (for group-instance give each source a destination of its own)",
+        read,
+    )
+
+
+def charset() -> Kind[str]:
+    """A character set by Java's, MySQL's or Python's name; read as the name of a Python codec."""
+
+    def read(value: str) -> str:
+        name = "utf-8" if value.lower() in ("utf8mb4", "utf8mb3") else value
+        try:
+            "".encode(name)  # refuses what is unknown and what is no text encoding
+        except LookupError:
+            raise ValueError(value) from None
+        return codecs.lookup(name).name
+
+    return Kind("a character set such as UTF-8", read)
+
+
+def password_hash() -> Kind[str]:
+    """What MySQL's old PASSWORD() gives, without the star; nothing lets everyone in."""
+
+    def read(value: str) -> str:
+        match = _PASSWORD_HASH.fullmatch(value)
+        if value and not match:
+            raise ValueError(value)
+        return match[1].lower() if match else ""
+
+    return Kind("40 hexadecimal digits, SHA1(SHA1(password)), not the password itself", read)
+
+
+def credentials() -> Kind[str]:
+    """user:password, or nothing."""
+
+    def read(value: str) -> str:
+        if value and ":" not in value:
+            raise ValueError(value)
+        return value
+
+    return Kind("user:password", read)
+
+
+def names() -> Kind[tuple[str, ...]]:
+    """Comma separated destination names, each good for a directory and a znode."""
+
+    def read(value: str) -> tuple[str, ...]:
+        items = [item.strip() for item in value.split(",") if item.strip()]
+        return tuple(dict.fromkeys(destination(item) for item in items))
+
+    return Kind("comma separated names without blanks and slashes", read)
+
+
+def numbered_names() -> Kind[tuple[str, ...]]:
+    """prefix{1-32} -> prefix1 ... prefix32; nothing is none."""
+
+    def read(value: str) -> tuple[str, ...]:
+        if not value:
+            return ()
+        match = re.fullmatch(r"([^{}\s/]+)\{([0-9]+)-([0-9]+)\}", value)
+        if not match or int(match[2]) > int(match[3]) or int(match[3]) - int(match[2]) >= 10_000:
+            raise ValueError(value)
+        return tuple(destination(f"{match[1]}{number}") for number in range(int(match[2]), int(match[3]) + 1))
+
+    return Kind("prefix{1-32}", read)
+
+
+def destination(name: str) -> str:
+    """The name itself when it can be a directory and a znode. Raises ValueError."""
+    if not re.fullmatch(r"[^\s/\\\x00-\x1f]+", name) or name in (".", ".."):
+        raise ValueError(name)
+    return name

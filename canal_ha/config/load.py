@@ -1,0 +1,321 @@
+"""The properties files of a node, the environment and --set arguments -> CanalConfig (specification 6)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import TypeVar
+
+from canal_ha.config import absent, keys
+from canal_ha.config.keys import Key
+from canal_ha.config.kinds import destination as checked_name
+from canal_ha.config.model import CanalConfig, CursorPlace, DecodeOptions, InstanceConfig, SourceConfig
+from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
+from canal_ha.config.tls import tls_config
+from canal_ha.errors import ConfigError
+
+T = TypeVar("T")
+
+MAIN_FILE = "canal.properties"
+INSTANCE_FILE = "instance.properties"
+
+
+def load(conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str]) -> CanalConfig:
+    """Read conf_dir/canal.properties and the instance.properties of every destination.
+
+    sets: `key=value`, stronger than environ, which is stronger than the files.
+    Raises ConfigError for the first value that cannot be used.
+    """
+    files = _Files(conf_dir / MAIN_FILE, tuple(sets), environ)
+    node = files.node
+    scan_root = files.path(node.get(keys.CONF_DIR))
+    zk_servers = node.get(keys.ZK_SERVERS)
+    node.get(keys.SERVER_MODE)  # refuses a node that should feed a message queue
+    _cursor_place(node, "global", zk_servers)  # refuses a stock file before any destination exists
+    names = dict.fromkeys(node.get(keys.DESTINATIONS_EXPR) or node.get(keys.DESTINATIONS))
+    auto_scan = node.get(keys.AUTO_SCAN)
+    if auto_scan:
+        names |= dict.fromkeys(sorted(conf_state(scan_root)))
+    instances = [files.instance(scan_root, name, zk_servers) for name in names]
+    warnings = [*files.node_warnings(), *(warning for _, warnings in instances for warning in warnings)]
+    if node.get(keys.PASSWD) and not node.get(keys.USER):
+        warnings.append(
+            f"{node.origin(keys.PASSWD)}: canal.passwd has no effect without canal.user: every client is let in"
+        )
+    return CanalConfig(
+        conf_dir=scan_root,
+        destinations=tuple(instance for instance, _ in instances),
+        ip=node.get(keys.IP),
+        register_ip=node.get(keys.REGISTER_IP),
+        port=node.get(keys.PORT),
+        user=node.get(keys.USER),
+        passwd=node.get(keys.PASSWD),
+        metrics_port=node.get(keys.METRICS_PORT),
+        admin_http_port=node.get(keys.ADMIN_PORT),
+        admin_http_bind=node.get(keys.ADMIN_BIND),
+        zk_servers=zk_servers,
+        zk_session_timeout_ms=node.get(keys.ZK_SESSION),
+        zk_flush_period_ms=node.get(keys.ZK_FLUSH),
+        zk_auth=node.get(keys.ZK_AUTH),
+        without_netty=node.get(keys.WITHOUT_NETTY),
+        max_frame_bytes=node.get(keys.MAX_FRAME),
+        auto_scan=auto_scan,
+        auto_scan_interval_s=node.get(keys.AUTO_SCAN_INTERVAL),
+        log_dir=files.path(node.get(keys.LOG_DIR)),
+        log_format=node.get(keys.LOG_FORMAT),
+        warnings=tuple(dict.fromkeys(warnings)),
+        main_file=files.main_file,
+        sets=files.sets,
+    )
+
+
+def load_instance(
+    config: CanalConfig, destination: str, environ: Mapping[str, str]
+) -> tuple[InstanceConfig, tuple[str, ...]]:
+    """Read one destination's files again, for a scan that found it new or changed -> (its configuration, warnings).
+
+    Raises ConfigError; the node goes on without this destination then.
+    """
+    files = _Files(config.main_file, config.sets, environ)
+    instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers)
+    return instance, tuple(warnings)
+
+
+def conf_state(conf_dir: Path) -> dict[str, int]:
+    """destination -> modification time of its instance.properties, ns; what `scan.compare` compares.
+
+    A file that vanishes while we look counts as gone; a directory that cannot be read has none.
+    """
+    state = {}
+    for name, path in _instance_files(conf_dir):
+        try:
+            state[name] = path.stat().st_mtime_ns
+        except OSError:
+            continue
+    return state
+
+
+def _instance_files(conf_dir: Path) -> Iterator[tuple[str, Path]]:
+    """(destination, its instance.properties, written in any case), without canal's template directory `spring`."""
+    try:
+        directories = sorted(entry for entry in conf_dir.iterdir() if entry.is_dir())
+    except OSError:
+        return
+    for directory in directories:
+        if directory.name.lower() == "spring" or directory.name.startswith("."):
+            continue
+        path = _instance_file(directory)
+        if path is not None:
+            yield directory.name, path
+
+
+def _instance_file(directory: Path) -> Path | None:
+    try:
+        return next((path for path in sorted(directory.iterdir()) if path.name.lower() == INSTANCE_FILE), None)
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Typed values out of layers. where: the file to name when a value is in no layer."""
+
+    layers: Layers
+    where: str
+
+    def get(self, key: Key[T]) -> T:
+        """Raises ConfigError naming file, key, value (unless secret) and what was expected."""
+        try:
+            return key.kind.read(self._text(key)[0])
+        except ValueError as error:
+            raise self.refusal(key, key.kind.expected) from error
+
+    def has(self, key: Key[object]) -> bool:
+        found = self.layers.find(key.name)
+        return found is not None and bool(found.text)
+
+    def origin(self, key: Key[object]) -> str:
+        return self._text(key)[1]
+
+    def refusal(self, key: Key[object], expected: str) -> ConfigError:
+        text, origin = self._text(key)
+        return ConfigError(origin, key.name, "***" if key.secret else text, expected)
+
+    def _text(self, key: Key[object]) -> tuple[str, str]:
+        found = self.layers.find(key.name)
+        if found is not None and found.text:
+            return found.text, found.origin
+        default = Setting(key.default, self.where)
+        return self.layers.resolve(default, key.name), self.where
+
+
+class _Files:
+    """What one load reads: the main file once, the instance files on demand."""
+
+    def __init__(self, main_file: Path, sets: tuple[str, ...], environ: Mapping[str, str]) -> None:
+        self.main_file = main_file
+        self.sets = sets
+        self._strong = (from_mapping(from_sets(sets)), from_environment(environ))
+        self._main = read(main_file)
+        self._used = _used(self._main)  # names that placeholders ask for, in all files read so far
+        self.node = _Reader(Layers((*self._strong, from_mapping(self._main))), str(main_file))
+
+    def path(self, text: str) -> Path:
+        """An absolute path as it is; a relative one as canal's, from bin/ beside conf/, where ../conf is our directory.
+
+        So `../conf` means the directory given by --conf under whatever name.
+        """
+        conf_dir = self.main_file.parent.absolute()
+        path = PurePath(text)
+        if path.parts[:2] == ("..", "conf"):
+            return Path(os.path.normpath(conf_dir.joinpath(*path.parts[2:])))
+        return Path(os.path.normpath(conf_dir.parent / "bin" / path))
+
+    def node_warnings(self) -> Iterator[str]:
+        """What to tell about the main file and --set, once all instance files are read."""
+        for where, settings in ((self.main_file, self._main), ("--set", from_sets(self.sets))):
+            yield from absent.warnings(where, settings, self.node.layers.resolve, instance=False, used=self._used)
+
+    def instance(self, scan_root: Path, destination: str, zk_servers: str) -> tuple[InstanceConfig, list[str]]:
+        """One destination -> (configuration, warnings). Its file may be missing: canal.properties can say all."""
+        path = _instance_file(scan_root / destination)
+        where = path or scan_root / destination / INSTANCE_FILE
+        try:
+            checked_name(destination)
+        except ValueError as error:
+            raise ConfigError(str(where), "(directory)", destination, "a name without blanks and slashes") from error
+        mtime_ns = path.stat().st_mtime_ns if path else 0
+        own = read(path) if path else {}
+        self._used |= _used(own)
+        name = {"canal.instance.destination": Setting(destination, str(where))}
+        layers = Layers((from_mapping(name), *self._strong, from_mapping(own), from_mapping(self._main)))
+        reader = _Reader(layers, str(where))
+        warnings = list(absent.warnings(where, own, layers.resolve, instance=True, used=self._used))
+        cursor_place = _cursor_place(self.node, destination, zk_servers)
+        if cursor_place is CursorPlace.MEMORY and zk_servers:
+            warnings.append(f"{where}: cursors of {destination} are kept in memory only: rows are lost at a fail-over")
+        return self._instance(reader, destination, cursor_place, mtime_ns), warnings
+
+    def _instance(self, reader: _Reader, destination: str, cursor_place: CursorPlace, mtime_ns: int) -> InstanceConfig:
+        get = reader.get
+        master = self._source(reader, keys.MASTER)
+        if master is None:
+            raise reader.refusal(keys.MASTER.address, keys.MASTER.address.kind.expected)
+        lazy = replace(keys.LAZY, name=f"canal.instance.{destination}.lazy")
+        tsdb = keys.TSDB if cursor_place is not CursorPlace.MEMORY else replace(keys.TSDB, default="false")
+        return InstanceConfig(
+            destination=destination,
+            master=master,
+            standby=self._source(reader, keys.STANDBY),
+            username=get(keys.DB_USERNAME),
+            password=get(keys.DB_PASSWORD),
+            default_database=get(keys.DEFAULT_DATABASE),
+            server_id=get(keys.SLAVE_ID),
+            filter_regex=get(keys.FILTER),
+            filter_black_regex=get(keys.FILTER_BLACK),
+            filter_client_mode=get(keys.CLIENT_FILTER),
+            decode=_decode_options(reader, tsdb),
+            cursor_place=cursor_place,
+            buffer_size=get(keys.BUFFER_SIZE),
+            buffer_mem_unit=get(keys.BUFFER_UNIT),
+            batch_mode=get(keys.BATCH_MODE),
+            ddl_isolation=get(keys.DDL_ISOLATION),
+            stream_idle_s=get(keys.STREAM_IDLE),
+            stream_max=get(keys.STREAM_MAX),
+            so_timeout_s=get(keys.SO_TIMEOUT),
+            receive_buffer_bytes=get(keys.RECEIVE_BUFFER),
+            fallback_interval_s=get(keys.FALLBACK),
+            detecting_enable=get(keys.DETECT),
+            detecting_sql=get(keys.DETECT_SQL),
+            detecting_interval_s=get(keys.DETECT_INTERVAL),
+            detecting_retry_threshold=get(keys.DETECT_RETRY),
+            detecting_heartbeat_ha=get(keys.DETECT_HA),
+            binlog_formats=get(keys.BINLOG_FORMAT),
+            binlog_images=get(keys.BINLOG_IMAGE),
+            tsdb_dir=str(self.path(get(keys.TSDB_DIR))),
+            tsdb_url=_tsdb_url(reader),
+            tsdb_username=get(keys.TSDB_USERNAME),
+            tsdb_password=get(keys.TSDB_PASSWORD),
+            tsdb_snapshot_interval_h=get(keys.TSDB_INTERVAL),
+            tsdb_snapshot_expire_h=get(keys.TSDB_EXPIRE),
+            lazy=self.node.get(lazy if self.node.has(lazy) else keys.LAZY),
+            auto_reset_latest=get(keys.AUTO_RESET),
+            data_dir=self.path(get(keys.DATA_DIR)),
+            file_flush_period_ms=get(keys.FILE_FLUSH),
+            mtime_ns=mtime_ns,
+        )
+
+    def _source(self, reader: _Reader, names: keys.SourceKeys) -> SourceConfig | None:
+        """One MySQL server; None when its address is not given."""
+        address = reader.get(names.address)
+        if address is None:
+            return None
+        return SourceConfig(
+            host=address[0],
+            port=address[1],
+            journal=reader.get(names.journal),
+            position=reader.get(names.position),
+            timestamp_ms=reader.get(names.timestamp),
+            gtid=reader.get(names.gtid),
+            tls=tls_config(reader, names, self.path),
+        )
+
+
+def _used(settings: Mapping[str, Setting]) -> set[str]:
+    return {name for setting in settings.values() for name in references(setting.text)}
+
+
+def _cursor_place(node: _Reader, destination: str, zk_servers: str) -> CursorPlace:
+    """What the instance template of a destination says; `global` for all.
+
+    Raises ConfigError when cursors in files and ZooKeeper are asked for together: canal's stock setting, which loses
+    rows at the first fail-over because the next node does not have the file.
+    """
+    own = replace(keys.TEMPLATE, name=f"canal.instance.{destination}.spring.xml")
+    key = own if node.has(own) else keys.TEMPLATE
+    template = node.get(key)
+    if template == "memory":
+        return CursorPlace.MEMORY
+    if template == "default":
+        return CursorPlace.ZOOKEEPER if zk_servers else CursorPlace.FILE
+    if zk_servers:
+        raise node.refusal(
+            key,
+            "classpath:spring/default-instance.xml, because canal.zkServers is set: cursors in files do not follow a"
+            " destination to another node and rows would be lost at the first fail-over",
+        )
+    return CursorPlace.FILE
+
+
+def _tsdb_url(reader: _Reader) -> str:
+    """The URL of a history in MySQL; "" for one in a file, which canal calls jdbc:h2."""
+    url = reader.get(keys.TSDB_URL)
+    if not url or url.startswith("jdbc:h2:"):
+        return ""
+    if not url.startswith("jdbc:mysql://"):
+        raise reader.refusal(keys.TSDB_URL, "jdbc:mysql://host:port/database, jdbc:h2:... or nothing")
+    return url
+
+
+def _decode_options(reader: _Reader, tsdb: Key[bool]) -> DecodeOptions:
+    get = reader.get
+    return DecodeOptions(
+        charset=get(keys.CHARSET),
+        gtid_on=get(keys.GTID_ON),
+        transaction_size=get(keys.TRANSACTION_SIZE),
+        filter_query_dcl=get(keys.NO_DCL),
+        filter_query_dml=get(keys.NO_DML),
+        filter_query_ddl=get(keys.NO_DDL),
+        filter_rows=get(keys.NO_ROWS),
+        filter_table_error=get(keys.TABLE_ERRORS),
+        filter_dml_insert=get(keys.NO_INSERT),
+        filter_dml_update=get(keys.NO_UPDATE),
+        filter_dml_delete=get(keys.NO_DELETE),
+        filter_transaction_entry=get(keys.NO_TRANSACTION),
+        ddl_parser=get(keys.DDL_PARSER),
+        field_filter=get(keys.FILTER_FIELD),
+        field_black_filter=get(keys.FILTER_BLACK_FIELD),
+        table_history=get(tsdb),
+    )

@@ -1,0 +1,141 @@
+"""Properties files and `${key:default}`: where a value comes from and what it finally says (specification 6.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import javaproperties
+
+from canal_ha.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$\{([^:{}]+)")
+_SERVICE_LINK = re.compile(r"(tcp|udp)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value as written. origin: where, for messages (`conf/canal.properties:12`, `--set`, an environment name)."""
+
+    text: str
+    origin: str
+
+
+Layer = Callable[[str], Setting | None]
+
+
+def read(path: Path) -> dict[str, Setting]:
+    """The settings of one file, in its order; the last of several lines with one key wins.
+
+    UTF-8 as people write it today, else Latin-1 as Java defines it.
+    Raises ConfigError when the file cannot be read or is no properties file.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(str(path), "(file)", "", f"a readable file ({error.strerror})") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    settings: dict[str, Setting] = {}
+    line = 1
+    try:
+        for element in javaproperties.parse(text):
+            if isinstance(element, javaproperties.KeyValue):
+                settings[element.key.strip()] = Setting(element.value.strip(), f"{path}:{line}")
+            line += len(re.findall(r"\r\n|\r|\n", element.source))
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigError(f"{path}:{line}", "(line)", error.escape, "four hexadecimal digits behind \\u") from error
+    return settings
+
+
+def from_mapping(settings: Mapping[str, Setting]) -> Layer:
+    """A layer of given settings."""
+    return settings.get
+
+
+def from_sets(sets: Sequence[str]) -> dict[str, Setting]:
+    """`--set key=value` arguments, the last one of a key wins. Raises ConfigError for one without a key or `=`."""
+    settings: dict[str, Setting] = {}
+    for item in sets:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError("--set", key, "", "key=value")
+        settings[key.strip()] = Setting(value.strip(), "--set")
+    return settings
+
+
+def from_environment(environ: Mapping[str, str]) -> Layer:
+    """The process environment: the identical name first (dots and all), then CANAL_INSTANCE_MASTER_ADDRESS.
+
+    Kubernetes tells every container of a service called `canal` that CANAL_PORT is tcp://10.0.0.1:11111; such service
+    links in upper-case names are not settings.
+    """
+
+    def lookup(key: str) -> Setting | None:
+        if key in environ:
+            return Setting(environ[key].strip(), f"environment {key}")
+        name = key.upper().replace(".", "_")
+        text = environ.get(name, "").strip()
+        return None if not text or _SERVICE_LINK.match(text) else Setting(text, f"environment {name}")
+
+    return lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Layers of settings, the strongest first."""
+
+    layers: tuple[Layer, ...]
+
+    def find(self, key: str) -> Setting | None:
+        """The first setting of `key` that is not blank, with its placeholders resolved; it may be blank by then.
+
+        Raises ConfigError when placeholders go round in a circle.
+        """
+        return self._find(key, ())
+
+    def resolve(self, setting: Setting, key: str) -> str:
+        """The text of `setting`, a value of `key`, with `${name}` and `${name:default}` replaced, also nested ones."""
+        return self._resolve(setting.text, setting, (key,)).strip()
+
+    def _find(self, key: str, trail: tuple[str, ...]) -> Setting | None:
+        for layer in self.layers:
+            setting = layer(key)
+            if setting is not None and setting.text:
+                if key in trail:
+                    raise ConfigError(setting.origin, key, setting.text, "a value that does not refer to itself")
+                return Setting(self._resolve(setting.text, setting, (*trail, key)).strip(), setting.origin)
+        return None
+
+    def _resolve(self, text: str, setting: Setting, trail: tuple[str, ...]) -> str:
+        start = text.find("${")
+        if start < 0:
+            return text
+        end = _closing_brace(text, start + 2)
+        if end < 0:  # Spring leaves an open placeholder as it stands
+            return text
+        name, _, default = text[start + 2 : end].partition(":")
+        found = self._find(self._resolve(name, setting, trail).strip(), trail)
+        value = found.text if found and found.text else self._resolve(default, setting, trail)
+        return text[:start] + value + self._resolve(text[end + 1 :], setting, trail)
+
+
+def references(text: str) -> set[str]:
+    """The names that placeholders in a value ask for."""
+    return {name.strip() for name in _REFERENCE.findall(text)}
+
+
+def _closing_brace(text: str, start: int) -> int:
+    depth = 1
+    for index in range(start, len(text)):
+        if text.startswith("${", index):
+            depth += 1
+        elif text[index] == "}":
+            depth -= 1
+            if not depth:
+                return index
+    return -1

@@ -1,0 +1,311 @@
+"""A node's configuration out of its files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from canal_ha.config.load import load, load_instance
+from canal_ha.config.model import BatchMode, CanalConfig, CursorPlace, FilterMode
+from canal_ha.errors import ConfigError
+
+STOCK = Path(__file__).parent / "stock"
+SHIPPED = Path(__file__).parents[2] / "conf"
+DEFAULT_INSTANCE = "canal.instance.global.spring.xml=classpath:spring/default-instance.xml"
+
+
+def write(directory: Path, main: str = "", **instances: str) -> Path:
+    """A conf directory; every instance gets a master address unless it says one."""
+    conf = directory / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "canal.properties").write_text(main)
+    for name, text in instances.items():
+        (conf / name).mkdir(exist_ok=True)
+        address = "" if "master.address" in text else "canal.instance.master.address=db:3306\n"
+        (conf / name / "instance.properties").write_text(address + text)
+    return conf
+
+
+def one(conf: Path, *sets: str, **environ: str) -> CanalConfig:
+    return load(conf, ["canal.destinations=a", *sets], environ)
+
+
+def test_canals_stock_files_load_unchanged() -> None:
+    """canal's own files give canal's settings; what does not exist here is named in three warnings."""
+    config = load(STOCK, [], {})
+    assert (config.port, config.metrics_port, config.zk_servers, config.auto_scan) == (11111, 11112, "", True)
+    (instance,) = config.destinations
+    assert instance.destination == "example"
+    assert (instance.master.host, instance.master.port, instance.master.position) == ("127.0.0.1", 3306, 0)
+    assert instance.standby is None
+    assert instance.cursor_place is CursorPlace.FILE
+    assert (instance.filter_regex, instance.filter_black_regex) == (r".*\..*", r"mysql\.slave_.*")
+    assert instance.binlog_formats == ("ROW", "STATEMENT", "MIXED")
+    assert instance.detecting_interval_s == 3.0
+    assert instance.tsdb_url == ""
+    assert instance.decode.table_history
+    assert instance.data_dir == STOCK
+    assert config.log_dir == STOCK.parent / "logs"
+    notes = [warning.split(": ")[1].split(",")[0] for warning in config.warnings]
+    assert notes == [
+        "the canal-admin console is not used here",
+        "message queues are not served here",
+        "message queues are not served here",
+    ]
+    assert "canal.mq.topic, canal.mq.partition" in config.warnings[-1]
+    assert "kafka.bootstrap.servers" in config.warnings[1]
+
+
+def test_the_shipped_files_load_without_a_warning() -> None:
+    """What we ship is complete and says nothing unknown; cursors are in files until ZooKeeper is named."""
+    config = load(SHIPPED, [], {})
+    assert config.warnings == ()
+    assert [instance.cursor_place for instance in config.destinations] == [CursorPlace.FILE]
+    clustered = load(SHIPPED, ["canal.zkServers=z1:2181,z2:2181/canal"], {})
+    assert [instance.cursor_place for instance in clustered.destinations] == [CursorPlace.ZOOKEEPER]
+    assert clustered.zk_servers == "z1:2181,z2:2181/canal"
+
+
+def test_file_cursors_with_zookeeper_are_refused_with_the_line_to_change() -> None:
+    """canal's stock mode loses rows at the first fail-over; the message names file, line, key and the right value."""
+    with pytest.raises(ConfigError) as refusal:
+        load(STOCK, ["canal.zkServers=127.0.0.1:2181"], {})
+    assert refusal.value.file == f"{STOCK}/canal.properties:69"
+    assert refusal.value.key == "canal.instance.global.spring.xml"
+    assert refusal.value.value == "classpath:spring/file-instance.xml"
+    assert refusal.value.expected.startswith("classpath:spring/default-instance.xml, because canal.zkServers is set")
+    load(STOCK, ["canal.zkServers=127.0.0.1:2181", DEFAULT_INSTANCE], {})
+
+
+def test_one_destination_can_have_its_own_template(tmp_path: Path) -> None:
+    """canal.instance.{d}.spring.xml and .lazy override the global ones, for the refusal too."""
+    main = (
+        "canal.destinations=a,b\ncanal.zkServers=z:2181\n"
+        "canal.instance.b.spring.xml=classpath:spring/memory-instance.xml\ncanal.instance.b.lazy=true\n"
+    )
+    conf = write(tmp_path, main, a="", b="")
+    config = load(conf, [], {})
+    a, b = config.destinations
+    assert (a.cursor_place, a.lazy, a.decode.table_history) == (CursorPlace.ZOOKEEPER, False, True)
+    assert (b.cursor_place, b.lazy, b.decode.table_history) == (CursorPlace.MEMORY, True, False)
+    assert [warning for warning in config.warnings if "memory only" in warning]
+    with pytest.raises(ConfigError, match=r"canal.instance.a.spring.xml = 'file-instance.xml': expected .*default"):
+        load(conf, ["canal.instance.a.spring.xml=file-instance.xml"], {})
+
+
+def test_the_order_of_places(tmp_path: Path) -> None:
+    """--set beats the environment, the environment the instance's file, that file canal.properties, it the default."""
+    conf = write(tmp_path, "canal.instance.dbUsername=main\ncanal.instance.dbPassword=main", a="")
+    assert one(conf).destinations[0].username == "main"
+    write(tmp_path, "canal.instance.dbUsername=main", a="canal.instance.dbUsername=own\n")
+    assert one(conf).destinations[0].username == "own"
+    environ = {"CANAL_INSTANCE_DBUSERNAME": "env"}
+    assert one(conf, **environ).destinations[0].username == "env"
+    environ["canal.instance.dbUsername"] = "exact"
+    assert one(conf, **environ).destinations[0].username == "exact"
+    assert one(conf, "canal.instance.dbUsername=set", **environ).destinations[0].username == "set"
+    assert one(conf).destinations[0].password == "canal"
+
+
+def test_an_instance_sees_its_own_name(tmp_path: Path) -> None:
+    """canal.instance.destination stands for the destination in placeholders."""
+    conf = write(tmp_path, a="canal.instance.master.address=${canal.instance.destination}.db.${zone:eu}:3307\n")
+    assert one(conf).destinations[0].master.host == "a.db.eu"
+    assert one(conf, zone="us").destinations[0].master.host == "a.db.us"
+
+
+def test_every_value_arrives(tmp_path: Path) -> None:
+    """Values other than the defaults reach their fields in the right units."""
+    text = """
+canal.instance.master.address=[::1]:3307
+canal.instance.master.journal.name=mysql-bin.000007
+canal.instance.master.position=4711
+canal.instance.master.timestamp=1507701904000
+canal.instance.master.gtid=0-1-2
+canal.instance.standby.address=standby
+canal.instance.gtidon=TRUE
+canal.instance.mysql.slaveId=1234
+canal.instance.connectionCharset=UTF8MB4
+canal.instance.memory.batch.mode=itemsize
+canal.instance.filter.client.mode=and
+canal.instance.stream.idle=0.5
+canal.instance.stream.max=3
+canal.instance.filter.query.ddl=true
+canal.instance.filter.field=s.t:a/b
+canal.instance.binlog.format=row
+canal.instance.tsdb.url=jdbc:mysql://db:3306/tsdb
+canal.instance.tsdb.dir=/var/lib/canal
+canal.file.data.dir=../conf/data
+canal.auto.reset.latest.pos.mode=true
+"""
+    conf = write(tmp_path, a=text)
+    config = one(
+        conf,
+        "canal.port=0",
+        "canal.ip=10.0.0.1",
+        "canal.zookeeper.session.timeout=2000",
+        "canal.user=canal",
+        "canal.passwd=*E3619321C1A937C46A0D8BD1DAC39F93B27D4458",
+        "canal.admin.http.port=-1",
+        "canal.max.frame.bytes=65536",
+        "canal.log.format=JSON",
+        "canal.log.dir=/var/log/canal",
+        "canal.auto.scan.interval=0.5",
+    )
+    assert (config.ip, config.port, config.zk_session_timeout_ms, config.user) == ("10.0.0.1", 0, 2000, "canal")
+    assert config.passwd == "e3619321c1a937c46a0d8bd1dac39f93b27d4458"
+    assert (config.admin_http_port, config.max_frame_bytes, config.log_format) == (-1, 65536, "json")
+    assert (config.log_dir, config.auto_scan_interval_s) == (Path("/var/log/canal"), 0.5)
+    (a,) = config.destinations
+    assert (a.master.host, a.master.port, a.master.journal, a.master.position) == (
+        "::1",
+        3307,
+        "mysql-bin.000007",
+        4711,
+    )
+    assert (a.master.timestamp_ms, a.master.gtid) == (1507701904000, "0-1-2")
+    assert a.standby is not None
+    assert (a.standby.host, a.standby.port) == ("standby", 3306)
+    assert (a.decode.gtid_on, a.server_id, a.decode.charset, a.batch_mode) == (True, 1234, "utf-8", BatchMode.ITEMSIZE)
+    assert (a.filter_client_mode, a.stream_idle_s, a.stream_max) == (FilterMode.AND, 0.5, 3)
+    assert (a.decode.filter_query_ddl, a.decode.field_filter, a.binlog_formats) == (True, "s.t:a/b", ("ROW",))
+    assert (a.tsdb_url, a.tsdb_dir) == ("jdbc:mysql://db:3306/tsdb", "/var/lib/canal")
+    assert (a.data_dir, a.auto_reset_latest) == (conf / "data", True)
+    assert a.mtime_ns == (conf / "a/instance.properties").stat().st_mtime_ns
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("canal.port=70000", "a whole number from 0 to 65535"),
+        ("canal.port=1_1", "a whole number"),
+        ("canal.metrics.pull.port=x", "a whole number"),
+        ("canal.serverMode=kafka", "tcp"),
+        ("canal.log.format=xml", "text or json"),
+        ("canal.zkServers=a:b:c", "host:port,host:port"),
+        ("canal.zkServers=,", "host:port,host:port"),
+        ("canal.destinations=a/b", "without blanks and slashes"),
+        ("canal.destinations.expr=a{3-1}", "prefix{1-32}"),
+        ("canal.instance.global.spring.xml=classpath:spring/group-instance.xml", "a destination of its own"),
+        ("canal.instance.master.address=db:", "host:port or [IPv6 address]:port"),
+        ("canal.instance.master.address=db:0", "host:port"),
+        ("canal.instance.master.position=-1", "a whole number from 0"),
+        ("canal.instance.gtidon=maybe", "true or false"),
+        ("canal.instance.memory.batch.mode=BOTH", "ITEMSIZE or MEMSIZE"),
+        ("canal.instance.memory.buffer.size=0", "a whole number from 1"),
+        ("canal.instance.connectionCharset=klingon", "a character set"),
+        ("canal.instance.connectionCharset=hex", "a character set"),
+        ("canal.instance.binlog.image=FULL,HALF", "FULL, MINIMAL, NOBLOB"),
+        ("canal.instance.stream.idle=-1", "a number of at least 0"),
+        ("canal.instance.tsdb.url=jdbc:oracle:x", "jdbc:mysql://"),
+        ("canal.instance.master.sslMode=SOME", "VERIFY_CA"),
+    ],
+)
+def test_bad_values_are_named(tmp_path: Path, setting: str, expected: str) -> None:
+    """A value that cannot be used raises ConfigError with place, key, value and what was expected."""
+    key, _, value = setting.partition("=")
+    with pytest.raises(ConfigError) as error:
+        one(write(tmp_path, a=""), setting)
+    assert (error.value.file, error.value.key, error.value.value) == ("--set", key, value)
+    assert expected in error.value.expected
+
+
+def test_bad_values_in_files_are_named_with_their_line(tmp_path: Path) -> None:
+    """The file and line of the value, also through the environment's name."""
+    conf = write(tmp_path, "canal.destinations=a\n\ncanal.port = eleven\n", a="")
+    with pytest.raises(ConfigError, match=rf"{conf}/canal.properties:3: canal.port = 'eleven': expected"):
+        load(conf, [], {})
+    with pytest.raises(ConfigError, match=r"environment CANAL_PORT: canal\.port"):
+        load(conf, [], {"CANAL_PORT": "x"})
+
+
+def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+    """A refused password stays out of the message, and out of the printed configuration."""
+    with pytest.raises(ConfigError) as error:
+        one(write(tmp_path, a="canal.instance.dbPassword=hush\n"), "canal.passwd=plain-secret")
+    assert "plain-secret" not in str(error.value)
+    assert "SHA1(SHA1(password))" in str(error.value)
+    shown = repr(one(tmp_path / "conf", "canal.zookeeper.auth=u:hush", "canal.instance.tsdb.dbPassword=hush"))
+    assert "hush" not in shown
+
+
+def test_a_missing_source_address(tmp_path: Path) -> None:
+    """A destination without a source is refused, naming the file that should say it."""
+    (write(tmp_path) / "a").mkdir()
+    with pytest.raises(ConfigError, match=r"a/instance.properties: canal.instance.master.address = '': expected host"):
+        one(tmp_path / "conf")
+
+
+def test_a_directory_without_configuration(tmp_path: Path) -> None:
+    """A wrong --conf is told as a missing canal.properties."""
+    with pytest.raises(ConfigError, match=r"canal.properties: .*No such file"):
+        load(tmp_path / "nowhere", [], {})
+
+
+def test_destinations(tmp_path: Path) -> None:
+    """The list, the expression instead of the list, and with auto scan also what the directory holds; each once."""
+    conf = write(tmp_path, "canal.instance.master.address=db:3306\ncanal.auto.scan=true", b="", c="")
+    (conf / "spring").mkdir()
+
+    def names(*sets: str) -> list[str]:
+        return [instance.destination for instance in load(conf, sets, {}).destinations]
+
+    assert names() == ["b", "c"]
+    assert names("canal.destinations= c , a,,c") == ["c", "a", "b"]
+    assert names("canal.destinations=x", "canal.destinations.expr=d{9-11}") == ["d9", "d10", "d11", "b", "c"]
+    assert names("canal.auto.scan=false") == []
+    shutil.move(conf / "b", tmp_path / "b")
+    assert names("canal.conf.dir=../conf/../", "canal.destinations=") == ["b"]
+
+
+def test_unknown_keys_are_told_by_name(tmp_path: Path) -> None:
+    """A misspelt key is named with its line and the likely one; names that placeholders use are known."""
+    main = (
+        "canal.prot=1\nmy.host=db\ncanal.socketChannel=netty\ncanal.instance.a.mode=manager\nnonsense=1\nempty.one=\n"
+    )
+    text = "canal.instance.master.address=${my.host}:1\ncanal.port=5\ncanal.instance.rds.accesskey=k\n"
+    conf = write(tmp_path, main, a=text + "canal.instance.enableDruid=true\n")
+    config = one(conf, "canal.instance.dbPasswrd=x")
+    assert [warning.replace(str(conf), "") for warning in config.warnings] == [
+        "/canal.properties:1: unknown key canal.prot, did you mean canal.port?",
+        "/canal.properties:5: unknown key nonsense",
+        "/canal.properties: the canal-admin console is not used here, configuration comes from these files,"
+        " ignored: canal.instance.a.mode",
+        "--set: unknown key canal.instance.dbPasswrd, did you mean canal.instance.dbPassword?",
+        "/a/instance.properties:2: canal.port is read from canal.properties only",
+        "/a/instance.properties: cloud backups (RDS, OSS) are not read here, ignored: canal.instance.rds.accesskey",
+        "/a/instance.properties: druid-encrypted passwords are not read here, give canal.instance.dbPassword in plain"
+        " text, ignored: canal.instance.enableDruid",
+    ]
+
+
+def test_a_password_without_a_user_is_told(tmp_path: Path) -> None:
+    """canal lets everybody in then; the operator hears of it."""
+    config = one(write(tmp_path, a=""), "canal.passwd=" + "0" * 40)
+    assert any("no effect without canal.user" in warning for warning in config.warnings)
+
+
+def test_one_destination_is_read_again(tmp_path: Path) -> None:
+    """A changed file gives a changed configuration with the same --set arguments; a broken one raises."""
+    conf = write(tmp_path, a="")
+    config = one(conf, "canal.instance.dbUsername=set")
+    write(tmp_path, a="canal.instance.master.address=other:3306\nnonsense=1\n")
+    instance, warnings = load_instance(config, "a", {})
+    assert (instance.master.host, instance.username) == ("other", "set")
+    assert len(warnings) == 1
+    write(tmp_path, a="canal.instance.master.address=:::\n")
+    with pytest.raises(ConfigError):
+        load_instance(config, "a", {})
+
+
+def test_relative_paths_are_meant_from_beside_the_directory(tmp_path: Path) -> None:
+    """../conf is the given directory whatever its name; other relative paths are canal's, from bin/ beside it."""
+    conf = write(tmp_path, a="").rename(tmp_path / "node1")
+    config = one(conf)
+    assert config.conf_dir == conf
+    assert config.log_dir == tmp_path / "logs"
+    assert config.destinations[0].tsdb_dir == str(conf / "a")
+    assert one(conf, "canal.log.dir=here").log_dir == tmp_path / "bin/here"

@@ -1,0 +1,130 @@
+"""Where values come from and how placeholders resolve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read
+from canal_ha.errors import ConfigError
+
+
+def layers(*texts: Mapping[str, str]) -> Layers:
+    return Layers(
+        tuple(
+            from_mapping({key: Setting(text, f"layer {n}") for key, text in each.items()})
+            for n, each in enumerate(texts)
+        )
+    )
+
+
+def found(stack: Layers, key: str) -> str | None:
+    setting = stack.find(key)
+    return None if setting is None else setting.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("${a}", "1"),
+        ("${missing}", ""),
+        ("${missing:d}", "d"),
+        ("${missing:}", ""),
+        ("${blank:d}", "d"),
+        ("${a:d}", "1"),
+        ("${missing:a:b}", "a:b"),
+        ("x${a}y${b}z", "x1y2z"),
+        ("${missing:${a}}", "1"),
+        ("${missing:${gone:${b}}}", "2"),
+        ("${c}", "12"),
+        ("${${name}}", "1"),
+        ("jdbc:h2:${dir:../conf}/h2;MODE=MYSQL;", "jdbc:h2:../conf/h2;MODE=MYSQL;"),
+        ("${open", "${open"),
+        ("$ {a} {b}", "$ {a} {b}"),
+    ],
+)
+def test_placeholders_resolve_like_springs(text: str, expected: str) -> None:
+    """`${name:default}` takes the name's value, else the default; both may nest; nothing at all is empty."""
+    stack = layers({"a": "1", "b": "2", "c": "${a}${b}", "name": "a", "blank": "", "key": text})
+    assert found(stack, "key") == expected
+
+
+def test_the_first_layer_that_is_not_blank_wins() -> None:
+    """A blank value counts as missing in its layer."""
+    stack = layers({"k": ""}, {"k": "second"}, {"k": "third"})
+    assert stack.find("k") == Setting("second", "layer 1")
+    assert stack.find("other") is None
+
+
+def test_a_placeholder_looks_in_all_layers() -> None:
+    """A value of a weak layer sees the strong layers' values of the names it asks for."""
+    stack = layers({"host": "strong"}, {"address": "${host}:3306", "host": "weak"})
+    assert found(stack, "address") == "strong:3306"
+
+
+@pytest.mark.parametrize("values", [{"a": "${a}"}, {"a": "${b}", "b": "x${a:1}"}])
+def test_a_circle_is_an_error(values: dict[str, str]) -> None:
+    """Placeholders that go round are refused with the key, not followed for ever."""
+    with pytest.raises(ConfigError, match="does not refer to itself"):
+        layers(values).find("a")
+
+
+@given(st.text(alphabet="${}:key ", max_size=30))
+def test_any_text_resolves_or_is_refused(text: str) -> None:
+    """No text of placeholder characters makes the resolver fail in another way or hang."""
+    with suppress(ConfigError):
+        assert found(layers({"key": text, "a": "1"}), "key") is not None or not text
+
+
+def test_environment_names() -> None:
+    """The identical name comes first, then the upper-case one; Kubernetes' service links are no settings."""
+    lookup = from_environment({"canal.port": "1", "CANAL_PORT": "2", "CANAL_IP": " ::1 ", "CANAL_ZKSERVERS": "z:1"})
+    assert lookup("canal.port") == Setting("1", "environment canal.port")
+    assert lookup("canal.ip") == Setting("::1", "environment CANAL_IP")
+    assert lookup("canal.zkServers") == Setting("z:1", "environment CANAL_ZKSERVERS")
+    assert lookup("canal.user") is None
+    assert from_environment({"CANAL_PORT": "tcp://10.0.0.1:11111"})("canal.port") is None
+
+
+def test_set_arguments() -> None:
+    """`key=value`; the value may hold `=`; the last of one key wins; anything else is refused."""
+    assert from_sets(["a=1", "b=x=y", "a = 2"]) == {"a": Setting("2", "--set"), "b": Setting("x=y", "--set")}
+    for bad in ("a", "=1", " = 1"):
+        with pytest.raises(ConfigError):
+            from_sets([bad])
+
+
+def test_files_are_read_as_java_reads_them(tmp_path: Path) -> None:
+    """Separators, continuation, escapes and comments follow java.util.Properties; settings remember their line."""
+    path = tmp_path / "x.properties"
+    path.write_bytes(b"# c\r\n a = 1 \r\n! c\nb:x\\\n  y\nc=.*\\\\..*\n\nd\ne=\\u00e9\na=2\n")
+    settings = read(path)
+    assert {key: setting.text for key, setting in settings.items()} == {
+        "a": "2", "b": "xy", "c": r".*\..*", "d": "", "e": "é",
+    }  # fmt: skip
+    assert settings["c"].origin == f"{path}:6"
+    assert settings["a"].origin == f"{path}:10"
+
+
+@pytest.mark.parametrize("raw", ["é=ü".encode(), "\ufeffé=ü".encode(), "é=ü".encode("latin-1")])
+def test_both_encodings(tmp_path: Path, raw: bytes) -> None:
+    """UTF-8, with or without a byte order mark, and Java's Latin-1 are understood."""
+    path = tmp_path / "x.properties"
+    path.write_bytes(raw)
+    assert [(key, setting.text) for key, setting in read(path).items()] == [("é", "ü")]
+
+
+def test_what_is_no_properties_file(tmp_path: Path) -> None:
+    """A missing file and a broken escape are named."""
+    with pytest.raises(ConfigError, match="No such file"):
+        read(tmp_path / "gone")
+    path = tmp_path / "x.properties"
+    path.write_text("a=1\nb=\\u12\n")
+    with pytest.raises(ConfigError, match=r"x.properties:2: .*hexadecimal"):
+        read(path)

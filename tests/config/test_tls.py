@@ -1,0 +1,69 @@
+"""TLS towards MySQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canal_ha.config.load import load
+from canal_ha.config.model import TlsConfig
+from canal_ha.errors import ConfigError
+
+
+def tls(tmp_path: Path, *sets: str) -> TlsConfig:
+    conf = tmp_path / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "canal.properties").write_text("canal.destinations=a\ncanal.instance.master.address=db:1\n")
+    return load(conf, [f"canal.instance.master.{item}" for item in sets], {}).destinations[0].master.tls
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Path:
+    path = tmp_path / "ca.pem"
+    path.write_text("-----BEGIN CERTIFICATE-----\n")
+    return path
+
+
+def test_off_by_default(tmp_path: Path) -> None:
+    """Without sslMode there is no TLS, whatever files are named."""
+    assert tls(tmp_path) == TlsConfig()
+    assert tls(tmp_path, "ssl.ca=/gone.pem") == TlsConfig()
+
+
+def test_pem_files(tmp_path: Path, pem: Path) -> None:
+    """PEM files come under our keys, or under canal's as PEM; the key may stand in the certificate's file."""
+    assert tls(tmp_path, "sslMode=required") == TlsConfig("REQUIRED")
+    expected = TlsConfig("VERIFY_CA", str(pem), str(pem), str(pem))
+    assert tls(tmp_path, "sslMode=VERIFY_CA", f"ssl.ca={pem}", f"ssl.cert={pem}", f"ssl.key={pem}") == expected
+    canals = (
+        "trustCertificateKeyStoreUrl=file:///",
+        "clientCertificateKeyStoreType=pem",
+        "clientCertificateKeyStoreUrl=",
+    )
+    sets = [f"{canals[0]}{str(pem)[1:]}", canals[1], f"{canals[2]}{pem}"]
+    assert tls(tmp_path, "sslMode=VERIFY_CA", *sets) == expected
+    assert tls(tmp_path, "sslMode=VERIFY_CA", "ssl.ca=../ca.pem").ca_file == str(pem)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ("trustCertificateKeyStoreType=JKS", "trustCertificateKeyStoreUrl=file:/x.jks"),
+        ("trustCertificateKeyStoreUrl=file:/x.jks",),
+        ("clientCertificateKeyStoreType=PKCS12", "clientCertificateKeyStoreUrl=/x.p12"),
+    ],
+)
+def test_java_key_stores_are_refused(tmp_path: Path, sets: tuple[str, ...]) -> None:
+    """The message says how to convert the store and where to name the result."""
+    with pytest.raises(ConfigError, match=r"PEM: Java key stores cannot be read here; convert .*\.ssl\.(ca|cert)"):
+        tls(tmp_path, "sslMode=VERIFY_CA", *sets)
+
+
+def test_files_must_be_there_and_pem(tmp_path: Path) -> None:
+    """A missing file and one of another format are told at start-up, not at the first connection."""
+    with pytest.raises(ConfigError, match="No such file"):
+        tls(tmp_path, "sslMode=VERIFY_CA", "ssl.ca=/gone.pem")
+    (tmp_path / "x.pem").write_bytes(b"\xfe\xed\xfe\xed")
+    with pytest.raises(ConfigError, match="a file in PEM format"):
+        tls(tmp_path, "sslMode=VERIFY_CA", f"ssl.ca={tmp_path}/x.pem")
