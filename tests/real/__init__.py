@@ -1,4 +1,4 @@
-"""Real parts for tests, demonstrations and benchmarks: MySQL, MariaDB and ZooKeeper on free loopback ports.
+"""Real parts for tests, demonstrations and benchmarks: databases, ZooKeeper and nodes on free loopback ports.
 
 In: what `deploy/install.sh` has put on this machine. Out: running servers in temporary directories, which end with
 this process whatever ends it. Whoever starts a server owns it. What cannot be started raises `StartFailed`, which
@@ -6,8 +6,21 @@ says what is missing and how to get it; nothing is skipped.
 """
 
 from tests.real.mysql import MariaDB, MySQL, SqlServer
+from tests.real.node import Client, Node, follow
 from tests.real.ports import free_port
 from tests.real.process import Process, StartFailed
 from tests.real.zookeeper import Ensemble, ZooKeeper
 
-__all__ = ["Ensemble", "MariaDB", "MySQL", "Process", "SqlServer", "StartFailed", "ZooKeeper", "free_port"]
+__all__ = [
+    "Client",
+    "Ensemble",
+    "MariaDB",
+    "MySQL",
+    "Node",
+    "Process",
+    "SqlServer",
+    "StartFailed",
+    "ZooKeeper",
+    "follow",
+    "free_port",
+]

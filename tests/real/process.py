@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tests.real.ports import LOOPBACK
 
@@ -29,6 +29,13 @@ def temporary_directory(name: str) -> Path:
     path = Path(tempfile.mkdtemp(prefix=f"canal-ha-{name}-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
+
+
+def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+    """Start a program that gets SIGKILL when this process ends; options are Popen's."""
+    # setpriv (util-linux, on every Debian) asks for the parent-death signal and then becomes the command.
+    guarded = ["setpriv", "--pdeathsig", "KILL", *command]
+    return _spawner.submit(lambda: subprocess.Popen(guarded, stdin=subprocess.DEVNULL, **options)).result()
 
 
 class Process:
@@ -49,7 +56,7 @@ class Process:
         self.log = self.directory / f"{name}.log"
         self.start_seconds = 0.0
         """How long the last start took."""
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[Any] | None = None
 
     def command(self) -> Sequence[str]:
         """Return the command line that starts the server."""
@@ -92,24 +99,16 @@ class Process:
         if self.alive():
             return
         self.prepare()
-        # setpriv (util-linux, on every Debian) asks for SIGKILL at the starter's death and becomes the command.
-        command = ["setpriv", "--pdeathsig", "KILL", *self.command()]
-        environment = {**os.environ, **self.environment()}
-
-        def spawn() -> subprocess.Popen[bytes]:
-            with self.log.open("ab") as log:
-                return subprocess.Popen(
-                    command,
-                    cwd=self.directory,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    # its own session: Ctrl-C at the terminal reaches the starter alone, which then ends the child
-                    start_new_session=True,
-                )
-
-        self._child = _spawner.submit(spawn).result()
+        with self.log.open("ab") as log:
+            self._child = spawn(
+                self.command(),
+                cwd=self.directory,
+                env={**os.environ, **self.environment()},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # its own session: Ctrl-C at the terminal reaches the starter alone, which then ends the child
+                start_new_session=True,
+            )
 
     def wait_ready(self) -> None:
         """Wait until the server answers; raises StartFailed when it ends or takes too long."""
@@ -171,5 +170,5 @@ class Process:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.kill()  # nobody needs what an orderly end would write
         shutil.rmtree(self.directory, ignore_errors=True)

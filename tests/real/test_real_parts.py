@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -78,12 +79,17 @@ def test_one_node_grants_short_sessions(zookeeper: ZooKeeper) -> None:
     client.close()
 
 
-def test_servers_end_with_their_starter() -> None:
+def test_servers_end_with_their_starter(tmp_path: Path) -> None:
     """A starter that is killed leaves nothing running."""
     program = (
         "from tests.real import ZooKeeper; import time; print(ZooKeeper().start().pid, flush=True); time.sleep(99)"
     )
-    starter = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    starter = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert starter.stdout is not None
     server = int(starter.stdout.readline())
     os.kill(server, 0)
