@@ -1,0 +1,1 @@
+"""The demonstration that `bash deploy/demo.sh` runs."""
