@@ -1,11 +1,11 @@
-"""ZooKeeper: who runs which destination, and the proof of it that every durable write carries. Only importer of kazoo.
+"""ZooKeeper: who runs which destination, and the proof of it in every durable write. The only importer of kazoo.
 
-In: one kazoo session, the node's address, what the node can run. Out: Owner.start/stop, and an Ownership per destination
-with `epoch`, `lease_ok()` (ask it in the GET, ACK and flush paths) and `meta(...)`, the fenced cursor store. Wiring:
+In: one session, the node's address, what it can run. Out: Owner.start/stop with an Ownership per destination: `epoch`,
+`lease_ok()` (ask it in the GET, ACK and flush paths), `meta(...)`, the fenced cursor store, `failed()`. In a node:
 
     session = Session(config.zk_servers, timeout_ms=config.zk_session_timeout_ms, auth=config.zk_auth, reactor=reactor)
-    cluster = Cluster(config, reactor, session, owner, status_address)      # owner: async start(d, ownership), stop(d, why)
-    await cluster.start(); cluster.add(destination); await cluster.remove(destination); await cluster.stop()
+    cluster = Cluster(config, reactor, session, owner, status_address)
+    await cluster.start(); cluster.add("example"); await cluster.remove("example"); await cluster.stop()
 
-All state lives on the reactor thread. ZooKeeperUnavailable, TransactionRefused and Fenced come out of writes.
+All state lives on the reactor thread. Writes raise ZooKeeperUnavailable, TransactionRefused or Fenced.
 """

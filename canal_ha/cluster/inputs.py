@@ -190,8 +190,8 @@ class Claim:
     """One transaction that makes `running` ours and moves the epoch.
 
     version: `{d}` must be at it; None: create `{d}` first. jumps: further writes of `{d}` in the same transaction, so
-    that a node which began again at version 0 does not come to an epoch that once was. held: version of a `running` node
-    that is ours already and stays; leftover: version of one of an earlier session of this process, replaced.
+    that a node which began again at version 0 does not come to an epoch that once was. held: version of a `running`
+    node that is ours already and stays; leftover: version of one of an earlier session of this process, replaced.
     """
 
     ticket: int

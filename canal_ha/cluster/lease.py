@@ -1,8 +1,8 @@
 """How long this node may act as owner without hearing from ZooKeeper (pure).
 
-A session cannot expire sooner than its time-out after the ensemble last handled a write of it, and the write was handled
-after it was sent. So the clock runs from the send time of the last write that was answered. Reads, pings and sync prove
-nothing: a follower cut off from its leader answered reads for 10 s.
+A session cannot expire sooner than its time-out after the ensemble last handled a write of it, and the write was
+handled after it was sent. So the clock runs from the send time of the last write that was answered. Reads, pings and
+sync prove nothing: a follower cut off from its leader answered reads for 10 s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who runs a destination: one node's half of the race, as a pure machine (design: ownership and fencing).
 
     IDLE ── Join ──► OFFLINE ── session ──► LOOKING ──► STANDBY      another session owns `running`
-                                              ├───────► WAITING      nobody does: our turn, or a hold-back, must come first
+                                              ├───────► WAITING      nobody does: a turn or a hold-back comes first
                                               │            └──► CLAIMING ──► RUNNING ──► STOPPING ──► RELEASING
                                               └── ours already, or left by us ──┘
 

@@ -200,13 +200,10 @@ class ZnodeBackend:
             await self._read(parent)
         node = await self._znodes.get(path)
         client_id = self._client_of(path)
-        if client_id is not None and self._is_edit(path, node):
-            if self._take_over(client_id, path, node):
-                changes[:] = [
-                    change
-                    for change in changes
-                    if not (isinstance(change, CursorMoved) and change.client_id == client_id)
-                ]
+        if client_id is not None and self._is_edit(path, node) and self._take_over(client_id, path, node):
+            changes[:] = [
+                change for change in changes if not (isinstance(change, CursorMoved) and change.client_id == client_id)
+            ]
         self._remember(path, node)
         self._unsure.pop(path, None)
 
