@@ -223,11 +223,12 @@ class Ring:
         last = end_seq if end_seq >= 0 else self.get_seq
         if first <= self.ack_seq:
             return None
+        wanted = (position.offset, position.sub_index, position.timestamp_ms)
         at = first
         for segment, start, end in self._pieces(first, last):
             if segment.journal == position.journal:
                 for index in range(start, end):
-                    if segment.offsets[index] == position.offset and segment.timestamps[index] == position.timestamp_ms:
+                    if (segment.offsets[index], segment.subs[index], segment.timestamps[index]) == wanted:
                         return at + index - start, Piece(segment, index, index + 1)
             at += end - start
         return None

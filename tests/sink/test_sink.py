@@ -1,0 +1,132 @@
+"""What passes the sink, and what it counts."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from canal_ha.config.model import DecodeOptions
+from canal_ha.errors import RingClosed
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.sink import SKIPPED_MAX, SKIPPED_MS, Sink, select
+from tests.segments import Item, segment
+
+RECORDED = Path(__file__).parent.parent / "golden" / "transaction_entries_off.txt"
+OFF = DecodeOptions(filter_transaction_entry=True)
+
+
+def passed(options: DecodeOptions, *pieces: Segment) -> list[Segment]:
+    out: list[Segment] = []
+    sink = Sink(out.append, options)
+    for piece in pieces:
+        sink.accept(piece)
+    return out
+
+
+def transaction(time_ms: int, *, end_ms: int | None = None) -> list[Item]:
+    return [
+        Item(time_ms, Kind.BEGIN, b"b", timestamp_ms=time_ms),
+        Item(time_ms + 1, Kind.ROWS, b"r", timestamp_ms=time_ms, rows=3),
+        Item(time_ms + 2, Kind.END, b"e", timestamp_ms=time_ms if end_ms is None else end_ms),
+    ]
+
+
+def bodies(pieces: Sequence[Segment]) -> bytes:
+    return b"".join(entry for piece in pieces for entry in piece.entries())
+
+
+def test_segments_pass_untouched() -> None:
+    """Without the option, and without heartbeats, the very same segment goes on."""
+    piece = segment(transaction(1000))
+    assert passed(DecodeOptions(), piece) == [piece]
+    assert passed(DecodeOptions(), piece)[0] is piece
+
+
+def test_heartbeats_are_removed() -> None:
+    """Clients never see heartbeats; a segment of nothing else is not put at all."""
+    beat = Item(5, Kind.HEARTBEAT, b"h")
+    assert bodies(passed(DecodeOptions(), segment([beat, *transaction(1000), beat]), segment([beat]))) == b"bre"
+    assert len(passed(DecodeOptions(), segment([beat]), segment([]))) == 0
+
+
+def test_as_recorded() -> None:
+    """Entry by entry what the Java server let through, however the entries are cut into segments."""
+    lines = [line.split() for line in RECORDED.read_text().splitlines() if not line.startswith("#")]
+    items = [
+        Item(int(offset), Kind[kind], timestamp_ms=int(time), sub=n) for n, (offset, kind, time, _) in enumerate(lines)
+    ]
+    expected = [n for n, line in enumerate(lines) if line[3] == "passed"]
+    for step in (1, 7, len(items)):
+        pieces = [segment(items[at : at + step]) for at in range(0, len(items), step)]
+        assert [sub for piece in passed(OFF, *pieces) for sub in piece.subs] == expected
+
+
+def test_one_pair_passes_after_five_seconds() -> None:
+    """More than 5000 ms of event time since the last end that passed: the next begin and its end pass, then silence."""
+    times = [10_000, 10_000 + SKIPPED_MS, 10_001 + SKIPPED_MS, 10_002 + SKIPPED_MS]
+    assert bodies(passed(OFF, *(segment(transaction(time)) for time in times))) == b"bre" + b"r" + b"bre" + b"r"
+
+
+def test_an_end_may_pass_without_its_begin() -> None:
+    """A transaction that lasts over the threshold shows only its end, as in canal."""
+    assert bodies(passed(OFF, segment(transaction(10_000)), segment(transaction(11_000, end_ms=15_001)))) == b"brere"
+
+
+def test_one_passes_after_many() -> None:
+    """8192 dropped begins and ends in a row let the next ones pass until an end has passed."""
+    pairs = SKIPPED_MAX // 2
+    kept = bodies(passed(OFF, *(segment(transaction(10_000)) for _ in range(pairs + 3))))
+    assert kept == b"bre" + b"r" * pairs + b"bre" + b"r"
+
+
+def test_counters() -> None:
+    """Ends count whether they pass or not; rows are those that went on; the time is the newest entry's."""
+    sink = Sink(lambda segment: None, OFF)
+    for time_ms in (10_000, 10_001):
+        sink.accept(segment(transaction(time_ms)))
+    assert (sink.transactions, sink.rows, sink.last_time_ms) == (2, 6, 10_001)
+
+
+def test_blocked_time() -> None:
+    """The time spent in put counts, also when it ends in an error."""
+    now = [100.0]
+
+    def put(piece: Segment) -> None:
+        now[0] += 0.25
+        if piece.offsets[0] == 2000:
+            raise RingClosed("closed")
+
+    sink = Sink(put, DecodeOptions(), clock=lambda: now[0])
+    sink.accept(segment(transaction(1000)))
+    with pytest.raises(RingClosed):
+        sink.accept(segment(transaction(2000)))
+    assert sink.blocked_ms == 500.0
+
+
+@given(st.data())
+def test_select(data: st.DataObject) -> None:
+    """A selection holds its entries unchanged: bytes, position, figures; its runs are consistent."""
+    count = data.draw(st.integers(1, 30))
+    sizes = data.draw(st.lists(st.sampled_from([0, 5, 127, 128, 20_000]), min_size=count, max_size=count))
+    starts = sorted({0, *data.draw(st.lists(st.integers(0, count - 1), max_size=5))})
+    whole = replace(
+        segment([Item(10 * n, body=bytes([n]) * size, sub=n % 3, rows=n) for n, size in enumerate(sizes)]),
+        run_starts=array("q", starts),
+        run_server_ids=array("q", range(len(starts))),
+        run_gtids=tuple(f"u:1-{n}" for n in range(len(starts))),
+    )
+    kept = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
+    part = select(whole, kept)
+    assert [part.position(new) for new in range(len(part))] == [whole.position(old) for old in kept]
+    assert list(part.entries()) == [whole.entry(old) for old in kept]
+    assert list(part.row_counts) == [whole.row_counts[old] for old in kept]
+    assert list(part.event_lengths) == [whole.event_lengths[old] for old in kept]
+    assert part.run_starts[0] == 0
+    assert all(one < two for one, two in pairwise(part.run_starts))

@@ -1,0 +1,422 @@
+"""The ring's rules one by one, and two threads at it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from array import array
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canal_ha.config.model import BatchMode
+from canal_ha.errors import AckUnmatched, RingClosed, StoreFull
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.store.ring import Ring
+from tests.segments import Item, segment
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
+
+
+def ring(mode: BatchMode = BatchMode.ITEMSIZE, *, size: int = 1024, unit: int = 1024, isolation: bool = False) -> Ring:
+    return Ring(buffer_size=size, mem_unit=unit, batch_mode=mode, ddl_isolation=isolation)
+
+
+def rows(count: int, *, size: int = 5, first: int = 100) -> Segment:
+    return segment([Item(first + index, body=b"x" * size) for index in range(count)])
+
+
+def kinds(*wanted: Kind, gtid: str = "") -> Segment:
+    return segment([Item(100 * (index + 1), kind) for index, kind in enumerate(wanted)], gtid=gtid)
+
+
+# ---- how much a GET takes
+
+
+def test_empty() -> None:
+    """Nothing stored: nothing to get, no position, every sequence at -1."""
+    store = ring()
+    assert store.get(10) is None
+    assert not store.available(0)
+    assert (store.first_position, store.latest_position) == (None, None)
+    assert (store.put_seq, store.get_seq, store.ack_seq) == (-1, -1, -1)
+    assert store.put(segment([])) == -1
+
+
+def test_views_are_slices_of_the_segments() -> None:
+    """A batch across segments is one view per segment, over the very bytes that were put."""
+    store, pieces = ring(), [rows(3), rows(3), rows(3)]
+    for piece in pieces:
+        store.put(piece)
+    store.get(1)
+    batch = store.get(6)
+    assert batch is not None
+    assert [view.obj for view in batch.views] == [piece.frames for piece in pieces]
+    assert [view.nbytes for view in batch.views] == [14, 21, 7]
+    assert batch.entries == 6
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "fetch", "taken"),
+    [(512, 1, 3), (1024, 1, 2), (1025, 1, 1), (1, 1, 1025), (5000, 1, 1), (5000, 0, 1), (100, 0, 1), (1, -1, 1)],
+)
+def test_memory_is_counted_before_each_entry(size_bytes: int, fetch: int, taken: int) -> None:
+    """An entry is taken while what was taken before is not above the limit: exactly the limit takes one more."""
+    store = ring(BatchMode.MEMSIZE, size=16384)
+    store.put(rows(2000, size=size_bytes))
+    batch = store.get(fetch)
+    assert batch is not None
+    assert batch.entries == taken
+
+
+def test_memory_counts_entries_not_frames() -> None:
+    """Tags and lengths around the entries are no part of the limit, whichever way the sizes of many entries mix."""
+    sizes = [60, 300, 60, 20000, 127, 128, 16383, 16384, 0, 1] * 50
+    store = ring(BatchMode.MEMSIZE, size=1 << 24, unit=1)
+    pieces = [segment([Item(i, body=b"x" * size) for i, size in enumerate(sizes)]) for _ in range(2)]
+    for piece in pieces:
+        store.put(piece)
+    total = 0
+    for count, size in enumerate(sizes + sizes):
+        store.rollback()
+        batch = store.get(total)
+        assert batch is not None
+        zeros = next(n for n, size in enumerate([*(sizes + sizes)[count:], 1]) if size)  # empty entries weigh nothing
+        assert batch.entries == min(count + zeros + 1, len(sizes) * 2)
+        total += size
+
+
+def test_limits_beyond_32_bits() -> None:
+    """The largest fetch size times a large unit is a limit, not an overflow."""
+    store = ring(BatchMode.MEMSIZE, size=4194304, unit=1024)
+    store.put(rows(10))
+    batch = store.get(2**31 - 1)
+    assert batch is not None
+    assert batch.entries == 10
+    store.put(rows(10), timeout_s=0.0)
+
+
+def test_ddl_alone() -> None:
+    """Under isolation a DDL ends the batch before it and comes alone; a QUERY does not."""
+    store = ring(isolation=True)
+    store.put(kinds(Kind.BEGIN, Kind.ROWS, Kind.END, Kind.QUERY))
+    store.put(kinds(Kind.DDL, Kind.DDL, Kind.BEGIN, Kind.ROWS, Kind.END))
+    taken = []
+    while batch := store.get(100):
+        taken.append(batch.entries)
+    assert taken == [4, 1, 1, 3]
+
+
+# ---- waiting
+
+
+def test_available_when_full() -> None:
+    """A ring that takes no more before an ACK answers a waiting GET with what it has, however little was asked."""
+    for mode in BatchMode:
+        store = ring(mode, size=4, unit=1024)
+        store.put(rows(3))
+        assert not store.available(1000)
+        store.put(rows(1))
+        assert store.available(1000)
+
+
+def test_items_are_bounded_in_bytes_too() -> None:
+    """Few large entries fill the ring in either mode, so that memory is bounded."""
+    store = ring(BatchMode.ITEMSIZE, size=1024, unit=10)
+    store.put(rows(3, size=4000))
+    with pytest.raises(StoreFull, match="3 entries, 12009 bytes"):
+        store.put(rows(1), timeout_s=0.0)
+
+
+def test_oversized_segment_is_admitted() -> None:
+    """A segment larger than the whole ring gets in once there is any room, alone if need be."""
+    store = ring(BatchMode.MEMSIZE, size=4, unit=10)
+    store.put(rows(3, size=1))
+    store.put(rows(5000, size=100))
+    batch = store.get(1)
+    with pytest.raises(StoreFull):
+        store.put(rows(1), timeout_s=0.0)
+    while batch:
+        store.ack(batch.range.end, batch.range.end_seq)
+        batch = store.get(1000)
+    store.put(rows(1), timeout_s=0.0)
+
+
+# ---- ack points
+
+
+@pytest.mark.parametrize(
+    ("piece", "offset", "consumed"),
+    [
+        (kinds(Kind.BEGIN, Kind.ROWS, Kind.END), 300, True),
+        (kinds(Kind.END, Kind.BEGIN, Kind.ROWS), 200, False),
+        (kinds(Kind.END, Kind.BEGIN, Kind.ROWS, gtid="0-1-7"), 100, True),
+        (kinds(Kind.BEGIN, Kind.DDL, Kind.ROWS, Kind.QUERY), 200, True),
+        (kinds(Kind.END, Kind.DDL, Kind.QUERY), 200, True),
+        (kinds(Kind.ROWS, Kind.QUERY), None, None),
+        (kinds(Kind.BEGIN, Kind.ROWS, gtid="0-1-7"), None, None),
+    ],
+)
+def test_ack_point(piece: Segment, offset: int | None, consumed: bool | None) -> None:
+    """The last end, DDL, or begin without GTID; only the first two say that their event is done with."""
+    store = ring()
+    store.put(piece)
+    batch = store.get(100)
+    assert batch is not None
+    ack = batch.range.ack
+    assert (ack and ack.offset, ack and ack.consumed) == (offset, consumed)
+    assert not batch.range.start.consumed
+    assert not batch.range.end.consumed
+
+
+def test_ack_point_in_an_earlier_segment() -> None:
+    """A batch that ends inside a large transaction falls back to the last transaction's end before it."""
+    store = ring()
+    store.put(kinds(Kind.BEGIN, Kind.END))
+    store.put(segment([Item(900, Kind.BEGIN), Item(950)], gtid="0-1-8"))
+    store.put(segment([Item(960), Item(970)], gtid="0-1-8"))
+    batch = store.get(100)
+    assert batch is not None
+    assert batch.range.ack == replace(store_end(200), consumed=True)
+
+
+def store_end(offset: int) -> LogPosition:
+    return LogPosition("mysql-bin.000001", offset, 1000, 1, "", "127.0.0.1", 3306)
+
+
+def test_compressed_payload_is_consumed_as_a_whole() -> None:
+    """An end within a payload of several entries is consumed only if it is the payload's last entry."""
+    payload = [Item(500, Kind.BEGIN), Item(500, sub=1), Item(500, Kind.END, sub=2)]
+    for following, consumed in (([], True), ([Item(800, Kind.BEGIN)], True), ([Item(500, sub=3)], False)):
+        store = ring()
+        store.put(segment(payload + following))
+        batch = store.get(3)
+        assert batch is not None
+        assert batch.range.ack is not None
+        assert (batch.range.ack.sub_index, batch.range.ack.consumed) == (2, consumed)
+
+
+# ---- ack, rollback, positions
+
+
+def test_ack_frees_whole_segments() -> None:
+    """Segments are let go once their last entry is acknowledged, not before."""
+    store = ring()
+    pieces = [rows(2, first=100), rows(2, first=200)]
+    for piece in pieces:
+        store.put(piece)
+    for expected_held in ([0, 1], [1], [1], []):
+        batch = store.get(1)
+        assert batch is not None
+        store.ack(batch.range.end, batch.range.end_seq)
+        held = [index for index, piece in enumerate(pieces) if any(piece is kept for kept in store._segments)]
+        assert held == expected_held
+    assert store.first_position == store.latest_position == pieces[1].position(1)
+
+
+def test_ack_text() -> None:
+    """The refusal is canal's text, with canal's form of the position."""
+    store = ring()
+    position = LogPosition("b", 4, 5, None, None, "127.0.0.1", 3306)
+    with pytest.raises(AckUnmatched) as refusal:
+        store.ack(position, 3)
+    assert str(refusal.value) == (
+        "no match ack positionLogPosition[identity=LogIdentity[sourceAddress=127.0.0.1:3306,slaveId=-1],postion="
+        "EntryPosition[included=false,journalName=b,position=4,serverId=<null>,gtid=<null>,timestamp=5]]"
+    )
+
+
+def test_ack_twice() -> None:
+    """What is acknowledged already, or rolled back, cannot be acknowledged (again)."""
+    store = ring()
+    store.put(rows(4))
+    batch = store.get(2)
+    assert batch is not None
+    store.ack(batch.range.end, batch.range.end_seq)
+    with pytest.raises(AckUnmatched):
+        store.ack(batch.range.end, batch.range.end_seq)
+    later = store.get(2)
+    assert later is not None
+    store.rollback()
+    with pytest.raises(AckUnmatched):
+        store.ack(later.range.end, later.range.end_seq)
+    assert store.ack_seq == 1
+
+
+def test_positions_name_their_run() -> None:
+    """Server id and GTID of a position are those of its run of entries."""
+    piece = replace(
+        rows(4),
+        run_starts=array("q", [0, 1, 3]),
+        run_server_ids=array("q", [1, 2, 3]),
+        run_gtids=("a:1", "a:1-2", "a:1-3"),
+    )
+    store = ring()
+    store.put(piece)
+    ends = []
+    while batch := store.get(1):
+        ends.append((batch.range.end.server_id, batch.range.end.gtid))
+    assert ends == [(1, "a:1"), (2, "a:1-2"), (2, "a:1-2"), (3, "a:1-3")]
+
+
+# ---- two threads
+
+
+def test_producer_and_consumer() -> None:
+    """A source far ahead of its client: everything arrives once, in order, and the ring never holds much more than
+    its budget.
+    """
+    store = ring(BatchMode.ITEMSIZE, size=64)
+    total, most = 20_000, 0
+
+    def produce() -> None:
+        at = 0
+        while at < total:
+            count = min(1 + at % 17, total - at)
+            store.put(rows(count, first=at))
+            at += count
+
+    source = threading.Thread(target=produce, daemon=True)
+    source.start()
+    got: list[int] = []
+    deadline = time.monotonic() + 30
+    while len(got) < total and time.monotonic() < deadline:
+        most = max(most, store.put_seq - store.ack_seq)
+        batch = store.get(50)
+        if batch is None:
+            time.sleep(0.0005)
+            continue
+        if len(got) % 3 == 2:  # now and then the client asks for it again
+            store.rollback()
+            batch = store.get(batch.entries)
+            assert batch is not None
+        got.extend(range(batch.range.start.offset, batch.range.end.offset + 1))
+        store.ack(batch.range.end, batch.range.end_seq)
+    source.join(10)
+    assert got == list(range(total))
+    assert most <= 64 + 17
+
+
+def test_full_ring_blocks_until_ack() -> None:
+    """put waits while there is no room and goes on as soon as an ACK makes some."""
+    store = ring(size=2)
+    store.put(rows(2))
+    source, done = in_thread(lambda: store.put(rows(1)))
+    assert not done.wait(0.05)
+    batch = store.get(1)
+    assert batch is not None
+    store.ack(batch.range.end, batch.range.end_seq)
+    assert done.wait(5)
+    source.join()
+    assert store.put_seq == 2
+
+
+def test_full_ring_times_out() -> None:
+    """put gives up after its time-out and stores nothing."""
+    store = ring(size=2)
+    store.put(rows(2))
+    since = time.monotonic()
+    with pytest.raises(StoreFull):
+        store.put(rows(1), timeout_s=0.05)
+    assert time.monotonic() - since >= 0.05
+    assert store.put_seq == 1
+
+
+def test_close_wakes_a_waiting_put() -> None:
+    """Closing ends a waiting put and refuses later ones; what is stored can still be got and acknowledged."""
+    store, raised = ring(size=2), []
+    store.put(rows(2))
+
+    def put() -> None:
+        try:
+            store.put(rows(1))
+        except RingClosed as error:
+            raised.append(error)
+
+    source, done = in_thread(put)
+    assert not done.wait(0.05)
+    store.close()
+    assert done.wait(5)
+    source.join()
+    assert len(raised) == 1
+    with pytest.raises(RingClosed):
+        store.put(rows(1))
+    batch = store.get(10)
+    assert batch is not None
+    store.ack(batch.range.end, batch.range.end_seq)
+
+
+def test_clear_makes_room() -> None:
+    """Clearing starts at -1 again and lets a waiting put in."""
+    store = ring(size=2)
+    store.put(rows(2))
+    source, done = in_thread(lambda: store.put(rows(1)))
+    assert not done.wait(0.05)
+    store.clear()
+    assert done.wait(5)
+    source.join()
+    assert (store.put_seq, store.get_seq, store.ack_seq) == (0, -1, -1)
+
+
+def test_told_from_the_putting_thread_while_armed() -> None:
+    """on_data runs once per put, in the source's thread, only while armed."""
+    store, told = ring(), []
+    store.on_data = lambda: told.append(threading.current_thread())
+    store.put(rows(1))
+    store.armed = True
+    source, done = in_thread(lambda: [store.put(rows(3)) for _ in range(2)])
+    assert done.wait(5)
+    source.join()
+    store.armed = False
+    store.put(rows(1))
+    assert told == [source, source]
+
+
+def in_thread(call: Any) -> tuple[threading.Thread, threading.Event]:
+    done = threading.Event()
+
+    def run() -> None:
+        call()
+        done.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, done
+
+
+# ---- beside the Java server
+
+
+def test_batches_of_the_recorded_session() -> None:
+    """The session recorded with different fetch sizes: same entries, same bytes, batch for batch."""
+    frames = [json.loads(line) for line in (GOLDEN / "java_1.1.8_get_sizes.jsonl").read_text().splitlines()]
+    store = ring(BatchMode.MEMSIZE, size=16384)
+    answers = [frame for frame in frames if frame.get("decoded", {}).get("type") == "MESSAGES"]
+    full = next(answer for answer in answers if answer["decoded"]["body"]["messages"])
+    payload = bytes.fromhex(full["hex"])
+    messages = payload[payload.index(b"\x12") :]  # after the batch id every field of the body is an entry
+    items: list[Item] = []
+    while messages:
+        size, head = (messages[1], 2) if messages[1] < 128 else (messages[1] % 128 + messages[2] * 128, 3)
+        items.append(Item(len(items), Kind.ROWS, messages[head : head + size]))
+        messages = messages[head + size :]
+    asked, empty = None, True
+    for frame in frames:
+        decoded = frame.get("decoded", {})
+        if decoded.get("type") == "GET":
+            asked = decoded["body"]["fetch_size"]
+        elif decoded.get("type") == "CLIENTROLLBACK":
+            store.rollback()
+        elif decoded.get("type") == "MESSAGES" and asked is not None:
+            expected = decoded["body"]["messages"]
+            if expected and empty:
+                store.put(segment(items))
+                empty = False
+            batch = store.get(asked)
+            assert (batch.entries if batch else 0) == len(expected)
+            if batch:
+                assert bytes.fromhex(frame["hex"]).endswith(b"".join(batch.views))

@@ -1,0 +1,228 @@
+"""The ring against a plain list that does what canal's MemoryEventStoreWithBuffer does, entry by entry."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from canal_ha.config.model import BatchMode
+from canal_ha.errors import AckUnmatched, StoreFull
+from canal_ha.model.batch import Batch
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.store.ring import Ring
+from tests.segments import Item, segment
+
+SIZES = st.one_of(st.integers(0, 300), st.sampled_from([127, 128, 129, 16383, 16384]))
+KINDS = st.sampled_from([Kind.BEGIN, Kind.ROWS, Kind.ROWS, Kind.END, Kind.DDL, Kind.QUERY])
+GTIDS = st.sampled_from(["", "", "0-1-7"])
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One entry as the model keeps it. whole: no entry of the same event follows it."""
+
+    position: LogPosition
+    kind: Kind
+    body: bytes
+    frame: bytes
+    rows: int
+    whole: bool
+
+
+class RingMachine(RuleBasedStateMachine):
+    """Everything the ring says must be what the list says."""
+
+    @initialize(mode=st.sampled_from(BatchMode), isolation=st.booleans(), size=st.integers(1, 40))
+    def start(self, mode: BatchMode, isolation: bool, size: int) -> None:
+        self.mode, self.isolation, self.size, self.unit = mode, isolation, size, 64
+        self.ring = Ring(buffer_size=size, mem_unit=self.unit, batch_mode=mode, ddl_isolation=isolation)
+        self.told = 0
+        self.ring.on_data = self.tell
+        self.journal, self.offset = 1, 4
+        self.stored: list[Stored] = []
+        self.get_next = self.ack_next = 0
+        self.got_rows = 0
+        self.open: list[Batch] = []
+
+    def tell(self) -> None:
+        self.told += 1
+
+    # ---- the model
+
+    def full(self) -> bool:
+        held = self.stored[self.ack_next :]
+        return len(held) >= self.size or sum(len(entry.frame) for entry in held) >= self.size * self.unit
+
+    def expected(self, size: int) -> list[Stored]:
+        """canal's doGet: one entry after the other."""
+        taken: list[Stored] = []
+        used = 0
+        for entry in self.stored[self.get_next :]:
+            if self.mode is BatchMode.ITEMSIZE and len(taken) >= max(size, 1):
+                break
+            if self.mode is BatchMode.MEMSIZE and used > max(size, 0) * self.unit:
+                break
+            if self.isolation and entry.kind is Kind.DDL:
+                if not taken:
+                    taken.append(entry)
+                break
+            taken.append(entry)
+            used += len(entry.body)
+        return taken
+
+    # ---- what happens
+
+    @rule(data=st.data(), kinds=st.lists(st.tuples(KINDS, SIZES, st.booleans()), min_size=1, max_size=12), gtid=GTIDS)
+    def put(self, data: st.DataObject, kinds: list[tuple[Kind, int, bool]], gtid: str) -> None:
+        if data.draw(st.integers(0, 9)) == 0:
+            self.journal, self.offset = self.journal + 1, 4
+        items: list[Item] = []
+        for kind, size, shares in kinds:
+            before = items[-1] if items else None
+            joins = shares and before is not None
+            self.offset += 0 if joins else 50
+            items.append(
+                Item(
+                    offset=self.offset,
+                    kind=kind,
+                    body=bytes([len(items)]) * size,
+                    sub=before.sub + 1 if joins and before else 0,
+                    timestamp_ms=1000 + self.offset,
+                    rows=size % 7,
+                )
+            )
+        piece = two_runs(segment(items, journal=f"mysql-bin.{self.journal:06}"), gtid)
+        told = self.told
+        if self.full():
+            with pytest.raises(StoreFull):
+                self.ring.put(piece, timeout_s=0.0)
+            assert self.told == told
+            return
+        assert self.ring.put(piece) == len(self.stored) + len(items) - 1
+        assert self.told == told + self.ring.armed
+        for index, item in enumerate(items):
+            last = index + 1 == len(items)
+            self.stored.append(
+                Stored(
+                    position=piece.position(index),
+                    kind=item.kind,
+                    body=item.body,
+                    frame=bytes(piece.frames_view(index, index + 1)),
+                    rows=piece.row_counts[index],
+                    whole=last or items[index + 1].offset != item.offset,
+                )
+            )
+
+    @rule(size=st.integers(-1, 30))
+    def get(self, size: int) -> None:
+        taken = self.expected(size)
+        batch = self.ring.get(size)
+        if not taken:
+            assert batch is None
+            return
+        assert batch is not None
+        self.get_next += len(taken)
+        assert (batch.entries, batch.rows) == (len(taken), sum(entry.rows for entry in taken))
+        frames = b"".join(batch.views)
+        assert frames == b"".join(entry.frame for entry in taken)
+        assert batch.size_bytes == len(frames)
+        self.got_rows += batch.rows
+        assert (batch.range.start, batch.range.end) == (taken[0].position, taken[-1].position)
+        assert batch.range.end_seq == self.get_next - 1
+        assert batch.range.ack == ack_of(taken)
+        self.open.append(batch)
+
+    @precondition(lambda self: self.open)
+    @rule(by_sequence=st.booleans())
+    def ack(self, by_sequence: bool) -> None:
+        batch = self.open.pop(0)
+        self.ring.ack(batch.range.end, batch.range.end_seq if by_sequence else -1)
+        self.ack_next = batch.range.end_seq + 1
+
+    @precondition(lambda self: self.open)
+    @rule(wrong=st.sampled_from(["offset", "time", "journal", "sequence"]))
+    def ack_of_something_else(self, wrong: str) -> None:
+        end, end_seq = self.open[0].range.end, self.open[0].range.end_seq
+        position = {
+            "offset": replace(end, offset=end.offset + 1),
+            "time": replace(end, timestamp_ms=7),
+            "journal": replace(end, journal="other.000001"),
+            "sequence": end,
+        }[wrong]
+        with pytest.raises(AckUnmatched, match=r"^no match ack positionLogPosition\[identity="):
+            self.ring.ack(position, self.get_next if wrong == "sequence" else end_seq)
+
+    @rule()
+    def rollback(self) -> None:
+        self.ring.rollback()
+        self.get_next = self.ack_next
+        self.open.clear()
+
+    @rule()
+    def clear(self) -> None:
+        self.ring.clear()
+        self.stored.clear()
+        self.get_next = self.ack_next = self.got_rows = 0
+        self.open.clear()
+
+    @rule(armed=st.booleans())
+    def arm(self, armed: bool) -> None:
+        self.ring.armed = armed
+
+    # ---- what always holds
+
+    @invariant()
+    def sequences_and_sums(self) -> None:
+        ring, stored = self.ring, self.stored
+        assert (ring.put_seq, ring.get_seq, ring.ack_seq) == (len(stored) - 1, self.get_next - 1, self.ack_next - 1)
+        assert ring.put_bytes == sum(len(entry.frame) for entry in stored)
+        assert ring.ack_bytes == sum(len(entry.frame) for entry in stored[: self.ack_next])
+        assert ring.put_rows == sum(entry.rows for entry in stored)
+        assert ring.get_rows == self.got_rows
+        assert ring.ack_rows == sum(entry.rows for entry in stored[: self.ack_next])
+        assert ring.put_time_ms == (stored[-1].position.timestamp_ms if stored else 0)
+        assert ring.ack_time_ms == (stored[self.ack_next - 1].position.timestamp_ms if self.ack_next else 0)
+
+    @invariant()
+    def positions(self) -> None:
+        first = self.stored[max(self.ack_next - 1, 0)].position if self.stored else None
+        assert self.ring.first_position == first
+        assert self.ring.latest_position == (self.stored[-1].position if self.stored else None)
+
+    @invariant()
+    def availability(self) -> None:
+        waiting = self.stored[self.get_next :]
+        for size in (1, 2, 3, 10, 1000):
+            if self.mode is BatchMode.ITEMSIZE:
+                enough = len(waiting) >= size
+            else:
+                enough = sum(len(entry.body) for entry in waiting) >= size * self.unit
+            assert self.ring.available(size) == (bool(waiting) and (enough or self.full()))
+
+
+def two_runs(piece: Segment, gtid: str) -> Segment:
+    """The segment with `gtid` on its second half, none on the first."""
+    middle = len(piece) // 2
+    if not middle:
+        return replace(piece, run_gtids=(gtid,))
+    return replace(piece, run_starts=array("q", [0, middle]), run_server_ids=array("q", [1, 2]), run_gtids=("", gtid))
+
+
+def ack_of(taken: list[Stored]) -> LogPosition | None:
+    """canal's rule, from the last entry backwards; ends and DDL of a whole event are consumed."""
+    for entry in reversed(taken):
+        if entry.kind in (Kind.END, Kind.DDL):
+            return replace(entry.position, consumed=entry.whole)
+        if entry.kind is Kind.BEGIN and not entry.position.gtid:
+            return entry.position
+    return None
+
+
+TestRing = RingMachine.TestCase
+TestRing.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
