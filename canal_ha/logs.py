@@ -1,0 +1,245 @@
+"""Logs: events with keys, written by any thread to canal's files (logs/canal/canal.log, logs/<destination>/*.log).
+
+    log = logs.get(__name__)
+    log.info("running.claimed", destination=destination, node=node)      # the node's file
+    logs.bound(destination).warning("source.lost", error=str(error))    # the destination's own file
+
+Until `setup` has been called, events go where the standard library sends those of an unconfigured program.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from datetime import datetime
+from functools import cache
+from ipaddress import ip_address
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from canal_ha.model.position import LogPosition
+
+Log = structlog.stdlib.BoundLogger
+
+ROTATE_BYTES = 100 * 1024 * 1024
+ROTATE_FILES = 10
+
+_NODE = "canal_ha"
+_DESTINATIONS = "canal_ha.destinations"
+_CURSORS = "canal_ha.cursors"
+_SECRET = re.compile(r"passw|secret|token", re.IGNORECASE)
+_PLAIN = re.compile(r"[^\s\"\x00-\x1f\x7f]+")
+
+_installed: list[tuple[logging.Logger, logging.Handler]] = []
+
+
+def get(name: str) -> Log:
+    """A logger of the node; name: the module's, below canal_ha."""
+    return _wrap(name if name.startswith(_NODE) else f"{_NODE}.{name}")
+
+
+def bound(destination: str, **keys: object) -> Log:
+    """A logger whose lines go to logs/<destination>/<destination>.log, with `keys` on each."""
+    log: Log = _wrap(_DESTINATIONS).bind(destination=destination, **keys)
+    return log
+
+
+def cursor_persisted(destination: str, client_id: int, cursor: LogPosition, ip: str = "") -> None:
+    """One line of logs/<destination>/meta.log. ip: of the source, when its name is known to resolve to it."""
+    logging.getLogger(_CURSORS).info(cursor_line(client_id, cursor, ip), extra={"destination": destination})
+
+
+def cursor_line(client_id: int, cursor: LogPosition, ip: str = "") -> str:
+    """canal's text of a cursor: `clientId:1001 cursor:[journal,offset,ms] address[localhost/127.0.0.1:3306]`."""
+    place = f"{cursor.journal},{cursor.offset},{cursor.timestamp_ms}"
+    host = cursor.address
+    return f"clientId:{client_id} cursor:[{place}] address[{host}/{ip or _known_ip(host)}:{cursor.port}]"
+
+
+def setup(log_dir: Path, log_format: str = "text", *, console: bool = True) -> None:
+    """Open the files below log_dir and route everything there, also what libraries and Twisted have to say.
+
+    log_format: text or json; console: every line goes to standard error as well.
+    Raises OSError when the directory cannot be written.
+    """
+    close()
+    formatter = _formatter(_render_json if log_format == "json" else _render_text)
+    lines = logging.Formatter("%(asctime)s.%(msecs)03d - %(message)s", "%Y-%m-%d %H:%M:%S")
+    files = _Files(log_dir, formatter)
+    files.open(files.node_file)
+    node = _Routed(files, lambda record: files.node_file)
+    destinations = _Routed(files, files.destination_file)
+    cursors = _Routed(_Files(log_dir, lines), files.cursor_file)
+    root, own = logging.getLogger(), logging.getLogger(_NODE)
+    root.setLevel(logging.WARNING)
+    own.setLevel(logging.INFO)
+    _install(root, node)
+    _install(logging.getLogger(_DESTINATIONS), destinations)
+    _install(logging.getLogger(_CURSORS), cursors)
+    if console:
+        stream = logging.StreamHandler(sys.stderr)
+        stream.setFormatter(formatter)
+        _install(root, stream)
+        _install(logging.getLogger(_DESTINATIONS), stream)
+    for name in (_DESTINATIONS, _CURSORS):
+        logging.getLogger(name).propagate = False
+    _pipe_twisted()
+
+
+def close() -> None:
+    """Undo `setup` and close the files."""
+    for logger, handler in _installed:
+        logger.removeHandler(handler)
+        handler.close()
+    _installed.clear()
+    for name in (_DESTINATIONS, _CURSORS):
+        logging.getLogger(name).propagate = True
+
+
+class _Files:
+    """The open files of one format. A destination may be called `canal`: both write one file then."""
+
+    def __init__(self, log_dir: Path, formatter: logging.Formatter) -> None:
+        self._log_dir = log_dir
+        self._formatter = formatter
+        self._handlers: dict[Path, logging.Handler] = {}
+        self.node_file = log_dir / "canal" / "canal.log"
+
+    def open(self, path: Path) -> logging.Handler:
+        handler = self._handlers.get(path)
+        if handler is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handler = RotatingFileHandler(path, maxBytes=ROTATE_BYTES, backupCount=ROTATE_FILES, encoding="utf-8")
+            handler.setFormatter(self._formatter)
+            self._handlers[path] = handler
+        return handler
+
+    def close(self) -> None:
+        for handler in self._handlers.values():
+            handler.close()
+        self._handlers.clear()
+
+    def destination_file(self, record: logging.LogRecord) -> Path:
+        name = str(record.msg.get("destination", "")) if isinstance(record.msg, Mapping) else ""
+        return self._log_dir / name / f"{name}.log" if _is_directory_name(name) else self.node_file
+
+    def cursor_file(self, record: logging.LogRecord) -> Path:
+        name = str(record.__dict__["destination"])
+        return self._log_dir / name / "meta.log" if _is_directory_name(name) else self._log_dir / "canal" / "meta.log"
+
+
+class _Routed(logging.Handler):
+    """Hands each record to the file that is its own, opened when its first line comes."""
+
+    def __init__(self, files: _Files, path: Callable[[logging.LogRecord], Path]) -> None:
+        super().__init__()
+        self._files = files
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._files.open(self._path(record)).handle(record)
+        except OSError:  # a full or vanished disk must not stop replication; the library tells standard error
+            self.handleError(record)
+
+    def close(self) -> None:
+        self._files.close()
+        super().close()
+
+
+def _is_directory_name(name: str) -> bool:
+    return bool(name) and "/" not in name and name not in (".", "..")
+
+
+def _known_ip(host: str) -> str:
+    """What Java prints behind the slash: the address itself; a name is not looked up, that could block."""
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return "<unresolved>"
+
+
+def _install(logger: logging.Logger, handler: logging.Handler) -> None:
+    logger.addHandler(handler)
+    _installed.append((logger, handler))
+
+
+@cache
+def _pipe_twisted() -> None:
+    """Once per process: Twisted's events and Python's warnings join the node's file.
+
+    Imported late: who uses a logger only, as a client does, needs no Twisted.
+    """
+    from twisted.logger import STDLibLogObserver, globalLogBeginner
+
+    observer = STDLibLogObserver("twisted")
+    globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False)  # type: ignore[list-item] # zope interface
+
+
+# ---- from event to line
+
+
+def _redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for key in event:
+        if _SECRET.search(key):
+            event[key] = "***"
+    return event
+
+
+_PROCESSORS = (structlog.stdlib.filter_by_level, _redact, structlog.stdlib.ProcessorFormatter.wrap_for_formatter)
+
+
+def _wrap(name: str) -> Log:
+    log: Log = structlog.wrap_logger(
+        logging.getLogger(name), processors=_PROCESSORS, wrapper_class=structlog.stdlib.BoundLogger
+    )
+    return log
+
+
+def _formatter(render: Callable[[object, str, MutableMapping[str, Any]], str]) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(processors=[structlog.processors.format_exc_info, render])
+
+
+def _split(event: MutableMapping[str, Any]) -> tuple[logging.LogRecord, str, str, dict[str, Any]]:
+    """(record, event's name, traceback or "", its keys)."""
+    fields = {key: value for key, value in event.items() if key not in ("_record", "_from_structlog")}
+    return event["_record"], str(fields.pop("event", "")), str(fields.pop("exception", "")), fields
+
+
+def _render_text(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    """canal's line: `2017-10-11 14:06:04.589 [thread] INFO  logger - event key=value`; one line but for tracebacks."""
+    record, name, exception, fields = _split(event)
+    moment = datetime.fromtimestamp(record.created).strftime("%Y-%m-%d %H:%M:%S")
+    words = [name.replace("\n", " "), *(f"{key}={_quoted(value)}" for key, value in fields.items())]
+    level = "WARN" if record.levelno == logging.WARNING else record.levelname
+    head = f"{moment}.{int(record.msecs):03d} [{record.threadName}] {level:<5} {record.name} - "
+    return head + " ".join(words) + ("\n" + exception if exception else "")
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    """One JSON object per line, time with zone."""
+    record, name, exception, fields = _split(event)
+    line = {
+        "time": datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "thread": record.threadName,
+        "event": name,
+        **fields,
+    }
+    if exception:
+        line["exception"] = exception
+    return json.dumps(line, ensure_ascii=False, default=str)
