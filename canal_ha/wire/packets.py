@@ -1,0 +1,244 @@
+"""The Packet envelope and what is in it: requests as the server reads them, packets as both sides write them.
+
+Codes, texts and the order of checks are canal's (specification 2.5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError, Message
+
+from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.wire.framing import frame
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+
+DEFAULT_FETCH_SIZE = 1000
+GENERIC, MISSING, NO_BATCH = 400, 401, 402  # every error code there is
+
+# Get.unit -> milliseconds; any other number means milliseconds
+_UNIT_MS: Mapping[int, float] = {0: 1e-6, 1: 1e-3, 2: 1, 3: 1e3, 4: 60e3, 5: 3600e3, 6: 86400e3}
+_LONGEST_WAIT_MS = 2.0**31 - 1  # beyond it, 24 days, a wait counts as without limit
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_SHORT = range(-(2**15), 2**15)
+
+
+# ---- requests
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """SUBSCRIPTION. during_authentication: asked for inside CLIENTAUTHENTICATION; failing closes the connection."""
+
+    identity: ClientIdentity
+    during_authentication: bool = False
+    packet_type: ClassVar[str] = "SUBSCRIPTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """UNSUBSCRIPTION."""
+
+    identity: ClientIdentity
+    packet_type: ClassVar[str] = "UNSUBSCRIPTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """GET. wait_ms: 0.0 takes what is there now, None waits without limit."""
+
+    identity: ClientIdentity
+    fetch_size: int
+    wait_ms: float | None
+    packet_type: ClassVar[str] = "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """CLIENTACK: answered only when it fails."""
+
+    identity: ClientIdentity
+    batch_id: int
+    packet_type: ClassVar[str] = "CLIENTACK"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """CLIENTROLLBACK: answered only when it fails. batch_id 0: everything in flight."""
+
+    identity: ClientIdentity
+    batch_id: int
+    packet_type: ClassVar[str] = "CLIENTROLLBACK"
+
+
+Request = Subscribe | Unsubscribe | Get | Acknowledge | Rollback
+
+
+class Refusal(Exception):
+    """A request that is answered with an error packet instead of being carried out. Never leaves the wire room."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class JavaError(Exception):
+    """A request that fails where canal throws a Java exception: `java_class: text` goes into the generic error."""
+
+    def __init__(self, java_class: str, text: str) -> None:
+        super().__init__(text)
+        self.java_class = java_class
+
+
+def read_packet(data: bytes) -> pb.Packet:
+    """The envelope. Raises RemoteProtocolError when the bytes are none."""
+    try:
+        return pb.Packet.FromString(data)
+    except DecodeError as error:
+        raise RemoteProtocolError(f"a frame that is no Packet: {error}") from error
+
+
+def read_authentication(data: bytes) -> pb.ClientAuth:
+    """The first frame's body, whatever the packet's type says. Raises RemoteProtocolError."""
+    try:
+        return pb.ClientAuth.FromString(read_packet(data).body)
+    except DecodeError as error:
+        raise RemoteProtocolError(f"a first frame that is no CLIENTAUTHENTICATION: {error}") from error
+
+
+def read_request(packet: pb.Packet) -> Request:
+    """What a packet asks for. Raises Refusal or JavaError, both answered by a packet."""
+    read = _READERS.get(packet.type)
+    if read is None:
+        raise Refusal(GENERIC, f"packet type: {type_name(packet.type)} is NOT supported!")
+    try:
+        return read(packet.body)
+    except DecodeError as error:
+        raise JavaError("com.google.protobuf.InvalidProtocolBufferException", str(error)) from error
+
+
+def type_name(number: int) -> str:
+    """The name of a packet type, as canal's error texts and metrics have it."""
+    return pb.PacketType.Name(number) if number in pb.PacketType.values() else "UNRECOGNIZED"  # type: ignore[arg-type]
+
+
+def client_id_of(text: str) -> int:
+    """Short.valueOf. Raises JavaError."""
+    if not _NUMBER.fullmatch(text):
+        raise JavaError("java.lang.NumberFormatException", f'For input string: "{text}"')
+    if int(text) not in _SHORT:
+        raise JavaError("java.lang.NumberFormatException", f'Value out of range. Value:"{text}" Radix:10')
+    return int(text)
+
+
+def _subscribe(body: bytes) -> Subscribe:
+    sub = pb.Sub.FromString(body)
+    return Subscribe(_identity("Sub", sub, sub.destination, sub.client_id, sub.filter))
+
+
+def _unsubscribe(body: bytes) -> Unsubscribe:
+    unsub = pb.Unsub.FromString(body)
+    return Unsubscribe(_identity("Unsub", unsub, unsub.destination, unsub.client_id))
+
+
+def _get(body: bytes) -> Get:
+    get = pb.Get.FromString(body)
+    identity = _identity("Get", get, get.destination, get.client_id)
+    return Get(identity, get.fetch_size if get.fetch_size > 0 else DEFAULT_FETCH_SIZE, _wait_ms(get.timeout, get.unit))
+
+
+def _acknowledge(body: bytes) -> Acknowledge:
+    ack = pb.ClientAck.FromString(body)
+    identity = _identity("Ack", ack, ack.destination, ack.client_id)
+    if ack.batch_id == 0:
+        raise Refusal(NO_BATCH, f"batchId should assign value. Ack: {_dump(ack)}")
+    return Acknowledge(identity, ack.batch_id)
+
+
+def _rollback(body: bytes) -> Rollback:
+    rollback = pb.ClientRollback.FromString(body)
+    identity = _identity("Rollback", rollback, rollback.destination, rollback.client_id)
+    return Rollback(identity, rollback.batch_id)
+
+
+_READERS: Mapping[int, Callable[[bytes], Request]] = {
+    pb.SUBSCRIPTION: _subscribe,
+    pb.UNSUBSCRIPTION: _unsubscribe,
+    pb.GET: _get,
+    pb.CLIENTACK: _acknowledge,
+    pb.CLIENTROLLBACK: _rollback,
+}
+
+
+def _identity(name: str, body: Message, destination: str, client_id: str, filter_text: str = "") -> ClientIdentity:
+    if not destination or not client_id:
+        raise Refusal(MISSING, f"destination or clientId is null. {name}: {_dump(body)}")
+    return ClientIdentity(destination, client_id_of(client_id), filter_text)
+
+
+def _wait_ms(timeout: int, unit: int) -> float | None:
+    """-1: at once; 0 and less: without limit. An absent timeout reads as 0, an absent unit as nanoseconds."""
+    if timeout == -1:
+        return 0.0
+    wait_ms = timeout * _UNIT_MS.get(unit, 1)
+    return wait_ms if 0 < wait_ms <= _LONGEST_WAIT_MS else None
+
+
+def _dump(body: Message) -> str:
+    """Protobuf's text format, other characters than ASCII as octal escapes, as Java prints it."""
+    return text_format.MessageToString(body, as_utf8=False)
+
+
+# ---- what a server writes
+
+
+def handshake(seed: bytes) -> bytes:
+    """The server's first frame."""
+    return _server_frame(pb.HANDSHAKE, pb.Handshake(seeds=seed))
+
+
+def accepted() -> bytes:
+    """A successful ACK: its body is empty, so it has none."""
+    return _server_frame(pb.ACK, pb.Ack())
+
+
+def refused(code: int, text: str) -> bytes:
+    """An error ACK."""
+    return _server_frame(pb.ACK, pb.Ack(error_code=code, error_message=text))
+
+
+def generic_text(channel: str, error: Exception) -> str:
+    """canal's text for anything that goes wrong. canal appends a Java stack trace: here it is the first line alone."""
+    return f"something goes wrong with channel: {channel}, exception: {_java_class(error)}: {error}\n"
+
+
+def _java_class(error: Exception) -> str:
+    canal = "com.alibaba.otter.canal"
+    match error:
+        case JavaError():
+            return error.java_class
+        case BatchNotFirst():
+            return f"{canal}.meta.exception.CanalMetaManagerException"
+        case AckUnmatched():
+            return f"{canal}.store.CanalStoreException"
+        case CanalError():
+            return f"{canal}.server.exception.CanalServerException"
+        case _:
+            return "java.lang.RuntimeException"
+
+
+def _server_frame(packet_type: pb.PacketType.ValueType, body: Message) -> bytes:
+    return frame(pb.Packet(version=1, type=packet_type, body=body.SerializeToString()).SerializeToString())
+
+
+# ---- what a client writes: type and body, never a version
+
+
+def client_frame(packet_type: pb.PacketType.ValueType, body: Message) -> bytes:
+    """One request."""
+    return frame(pb.Packet(type=packet_type, body=body.SerializeToString()).SerializeToString())

@@ -1,0 +1,69 @@
+"""Passwords on the wire: MySQL's native 4.1 scramble around the handshake's seed (specification 2.4)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from binascii import Error, unhexlify
+from dataclasses import dataclass, field
+
+from canal_ha.errors import RemoteProtocolError
+
+SEED_BYTES = 8
+_TOKEN_BYTES = 20
+
+
+def token(password: str, seed: bytes) -> bytes:
+    """What a client sends: 40 lower-case hex digits."""
+    once = _sha1(password.encode())
+    mask = _sha1(seed + _sha1(once))
+    return _xor(mask, once).hex().encode()
+
+
+def secret_of(password: str) -> bytes:
+    """What a server keeps of a password; canal.passwd is its hex text."""
+    return _sha1(_sha1(password.encode()))
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who may connect. user: "" lets any name pass; secret: 20 bytes, b"" lets any password pass."""
+
+    user: str = ""
+    secret: bytes = field(default=b"", repr=False)
+
+    def accept(self, username: str, password: bytes, seed: bytes) -> bool:
+        """Whether this peer may connect. password: the hex text as received.
+
+        Raises RemoteProtocolError for a text that is not hex or too short: canal closes the connection then.
+        """
+        if self.user and self.user != username:
+            return False
+        if not self.secret:
+            return True
+        if not password:
+            return False
+        sent = _from_hex(password)
+        once = _xor(_sha1(seed + self.secret), sent)
+        return hmac.compare_digest(_sha1(once), self.secret)
+
+
+def _from_hex(text: bytes) -> bytes:
+    """Bytes of a hex text of either case; an odd number of digits is read as if one 0 stood before them."""
+    if len(text) % 2:
+        text = b"0" + text
+    try:
+        sent = unhexlify(text)
+    except Error:
+        raise RemoteProtocolError("illegal hex-string in the password of CLIENTAUTHENTICATION") from None
+    if len(sent) < _TOKEN_BYTES:
+        raise RemoteProtocolError(f"a password token of {len(sent)} bytes, not {_TOKEN_BYTES}")
+    return sent
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=False))  # a token may be longer than a digest
+
+
+def _sha1(data: bytes) -> bytes:
+    return hashlib.sha1(data, usedforsecurity=False).digest()
