@@ -1,0 +1,112 @@
+"""HTTP around the status document. Runs in the reactor's thread, and asks for the status there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
+from typing import Any, Protocol
+
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
+from twisted.web.http import Request as HttpRequest
+from twisted.web.resource import Resource
+from twisted.web.server import Request, Site
+
+from canal_ha import logs
+from canal_ha.admin.document import NodeFacts, status_document
+from canal_ha.instance.status import InstanceStatus
+
+STATUS_PATH = b"/api/v1/status"
+
+log = logs.get(__name__)
+
+
+class Listener(Protocol):
+    """What is needed of Twisted's reactor."""
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort: ...
+
+
+class StatusApi(Resource):
+    """GET /api/v1/status; everything else is an error, also in JSON.
+
+    local: refuse requests that were not meant for this machine by name. A web page can make a browser on this machine
+    send requests here under a name of its own (DNS rebinding); only the Host header tells.
+    """
+
+    isLeaf = True
+
+    def __init__(self, facts: NodeFacts, status: Callable[[], Sequence[InstanceStatus]], *, local: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # Twisted's
+        self._facts = facts
+        self._status = status
+        self._local = local
+
+    def render(self, request: Request) -> bytes:
+        """Answer one request."""
+        if self._local and not _is_local_name(request.getRequestHostname()):
+            return _answer(request, 403, {"error": "this endpoint answers requests for localhost only"})
+        if request.path != STATUS_PATH:
+            return _answer(request, 404, {"error": "not found; there is " + STATUS_PATH.decode()})
+        if request.method not in (b"GET", b"HEAD"):
+            request.setHeader(b"allow", b"GET, HEAD")
+            return _answer(request, 405, {"error": "only GET"})
+        return _answer(request, 200, status_document(self._facts, self._status(), time.time()))
+
+
+class _QuietSite(Site):
+    """A site without an access log: monitoring asks all day."""
+
+    displayTracebacks = False
+
+    def log(self, request: HttpRequest) -> None:
+        """Write nothing."""
+
+
+def listen(
+    reactor: Listener, bind: str, port: int, facts: NodeFacts, status: Callable[[], Sequence[InstanceStatus]]
+) -> IListeningPort | None:
+    """Serve the status on bind:port, on any free port when that one is taken; None when port is negative.
+
+    Raises CannotListenError when `bind` is no address of this machine.
+    """
+    if port < 0:
+        return None
+    interface = "127.0.0.1" if bind == "localhost" else bind
+    site = _QuietSite(StatusApi(facts, status, local=_is_loopback(interface)))  # type: ignore[no-untyped-call] # Twisted's
+    try:
+        listening = reactor.listenTCP(port, site, interface=interface)
+    except CannotListenError as error:
+        listening = reactor.listenTCP(0, site, interface=interface)
+        log.warning("admin.port_taken", wanted=port, error=str(error.socketError))
+    log.info("admin.listening", bind=interface, port=port_of(listening))
+    return listening
+
+
+def port_of(listening: IListeningPort) -> int:
+    """The TCP port that was bound."""
+    host: Any = listening.getHost()  # type: ignore[misc] # zope interface: methods without self
+    return int(host.port)
+
+
+def _is_loopback(interface: str) -> bool:
+    try:
+        return ip_address(interface).is_loopback
+    except ValueError:  # "" and names: reachable from elsewhere
+        return False
+
+
+def _is_local_name(host: bytes) -> bool:
+    name = host.decode("latin-1").strip("[]").lower()
+    return name == "localhost" or _is_loopback(name)
+
+
+def _answer(request: Request, code: int, body: dict[str, Any]) -> bytes:
+    request.setResponseCode(code)
+    request.setHeader(b"content-type", b"application/json")
+    request.setHeader(b"cache-control", b"no-store")
+    request.setHeader(b"x-content-type-options", b"nosniff")
+    request.setHeader(b"server", b"canal-ha")
+    return (json.dumps(body, ensure_ascii=False) + "\n").encode()

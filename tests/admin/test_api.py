@@ -1,0 +1,124 @@
+"""The status endpoint, spoken to in bytes."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from twisted.internet import reactor
+from twisted.internet.error import CannotListenError
+from twisted.internet.testing import StringTransport
+
+from canal_ha.admin.api import StatusApi, _QuietSite, listen, port_of
+from canal_ha.admin.document import NodeFacts
+from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.model.position import LogPosition
+
+FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=1_500_000_000.0)
+INSTANCE = InstanceStatus(
+    destination="example",
+    source_address="db:3306",
+    newest=LogPosition("mysql-bin.000004", 900),
+    streams=(StreamStatus(1001, "", "open", cursor=LogPosition("mysql-bin.000004", 491), batches=(1, 2)),),
+)
+
+
+def instances() -> Sequence[InstanceStatus]:
+    return [INSTANCE]
+
+
+def ask(request: str, *, local: bool = True) -> tuple[int, dict[str, str], bytes]:
+    """One HTTP request through Twisted's own parser -> (code, headers, body)."""
+    site: Any = _QuietSite(StatusApi(FACTS, instances, local=local))  # type: ignore[no-untyped-call] # Twisted's
+    site.startFactory()
+    protocol: Any = site.buildProtocol(None)
+    transport = StringTransport()
+    protocol.makeConnection(transport)
+    protocol.dataReceived(request.encode())
+    head, _, body = transport.value().partition(b"\r\n\r\n")
+    protocol.connectionLost(None)
+    site.stopFactory()
+    status, *lines = head.decode().split("\r\n")
+    return int(status.split()[1]), {line.split(": ")[0].lower(): line.split(": ")[1] for line in lines}, body
+
+
+def get(path: str = "/api/v1/status", host: str = "127.0.0.1:8089", method: str = "GET") -> str:
+    return f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+
+
+def test_the_status_is_json() -> None:
+    """The node and every destination with its streams, under the names of the status types."""
+    code, headers, body = ask(get())
+    assert code == 200
+    assert headers["content-type"] == "application/json"
+    assert headers["server"] == "canal-ha"
+    document = json.loads(body)
+    assert document["node"]["address"] == "10.0.0.1:11111"
+    assert document["node"]["kernel"] == "compiled"
+    assert document["node"]["started"] == "2017-07-14T02:40:00+00:00"
+    assert document["node"]["uptime_s"] > 0
+    (destination,) = document["destinations"]
+    assert (destination["destination"], destination["source_address"]) == ("example", "db:3306")
+    assert destination["newest"]["offset"] == 900
+    (stream,) = destination["streams"]
+    assert (stream["client_id"], stream["state"], stream["batches"]) == (1001, "open", [1, 2])
+    assert (stream["cursor"]["journal"], stream["cursor"]["offset"]) == ("mysql-bin.000004", 491)
+
+
+def test_nothing_secret() -> None:
+    """No password can be in the answer: none is in the types it is made of."""
+    names = set(INSTANCE.__slots__) | set(INSTANCE.streams[0].__slots__) | set(FACTS.__slots__)
+    assert not [name for name in names if "pass" in name or "secret" in name or "auth" in name]
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/status/", "/api/v1/status/example", "/api/v1/statuses", "/%2e%2e/x"])
+def test_unknown_paths(path: str) -> None:
+    """Any other path is 404, in JSON."""
+    code, headers, body = ask(get(path))
+    assert (code, headers["content-type"]) == (404, "application/json")
+    assert "error" in json.loads(body)
+
+
+def test_only_reading() -> None:
+    """HEAD has no body; what would change something is 405."""
+    assert ask(get(method="HEAD"))[::2] == (200, b"")
+    code, headers, body = ask(get(method="POST"))
+    assert (code, headers["allow"]) == (405, "GET, HEAD")
+    assert "error" in json.loads(body)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8089", "127.0.0.1", "127.0.0.1:1", "[::1]:8089"])
+def test_local_names_are_answered(host: str) -> None:
+    """The names of this machine's loopback, with any port."""
+    assert ask(get(host=host))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8089", "localhost.evil:8089"])
+def test_other_names_are_refused_on_loopback(host: str) -> None:
+    """A page in a local browser that re-bound its name to 127.0.0.1 gets nothing; bound openly, any name will do."""
+    code, _, body = ask(get(host=host))
+    assert code == 403
+    assert b"destinations" not in body
+    assert ask(get(host=host), local=False)[0] == 200
+
+
+def test_a_taken_port_is_replaced() -> None:
+    """Two nodes on one host start both; the second one's port is any free one."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        wanted = taken.getsockname()[1]
+        listening = listen(reactor, "localhost", wanted, FACTS, instances)
+        assert listening is not None
+        assert port_of(listening) != wanted
+        listening.stopListening()  # type: ignore[misc] # zope interface
+
+
+def test_the_port_can_be_off_and_the_address_must_exist() -> None:
+    """A negative port serves nothing; an address of another machine is an error."""
+    assert listen(reactor, "127.0.0.1", -1, FACTS, instances) is None
+    with pytest.raises(CannotListenError):
+        listen(reactor, "192.0.2.1", 0, FACTS, instances)
