@@ -61,7 +61,7 @@ class Cluster:
     # ---- destinations
 
     def add(self, destination: str, *, race: bool = True) -> None:
-        """This node can run the destination. race=False only says so (canal.instance.global.lazy); add again to race."""
+        """This node can run the destination. race=False only says so (a lazy one); add again to take part."""
         self._known.add(destination)
         self.members.register(destination)
         if race:
