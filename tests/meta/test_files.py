@@ -1,0 +1,254 @@
+"""meta.dat and parse.dat: canal's texts, and what crashes, full disks and damaged files do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from canal_ha.errors import MetaUnreadable, MetaWriteFailed
+from canal_ha.meta.files import FileBackend, meta_text
+from canal_ha.meta.repository import (
+    Change,
+    CursorMoved,
+    Snapshot,
+    StartForgotten,
+    StartKept,
+    Subscribed,
+    Unsubscribed,
+    apply,
+)
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+
+T = TypeVar("T")
+
+CURSOR = LogPosition("mysql-bin.000001", 2034, 1699999999000, 1, "", "localhost", 3306)
+START = LogPosition("mysql-bin.000001", 157, 0, None, None, "localhost", 3306)
+CURSOR_TEXT = (
+    '{"identity":{"slaveId":-1,"sourceAddress":{"address":"localhost","port":3306}},"postion":{"gtid":"","included":'
+    'false,"journalName":"mysql-bin.000001","position":2034,"serverId":1,"timestamp":1699999999000}}'
+)
+META_TEXT = (
+    '{"clientDatas":[{"clientIdentity":{"clientId":1001,"destination":"example","filter":""},"cursor":'
+    + CURSOR_TEXT
+    + '}],"destination":"example"}'
+)
+CLIENT = ClientIdentity("example", 1001)
+FIRST: tuple[Change, ...] = (Subscribed(CLIENT), CursorMoved(1001, CURSOR))
+
+
+def in_thread(call: Callable[[], T], /) -> Awaitable[T]:
+    return asyncio.to_thread(call)
+
+
+def backend(directory: Path) -> FileBackend:
+    return FileBackend(directory, "example", in_thread)
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(coroutine)
+
+
+def loaded(directory: Path) -> Snapshot:
+    return run(backend(directory).load())
+
+
+async def written(directory: Path, *writes: tuple[Change, ...]) -> FileBackend:
+    files = backend(directory)
+    await files.load()
+    for changes in writes:
+        await files.write(changes)
+    return files
+
+
+def test_text(tmp_path: Path) -> None:
+    """meta.dat is canal's text, byte for byte; nothing else is left in the directory."""
+    run(written(tmp_path, FIRST))
+    assert (tmp_path / "example" / "meta.dat").read_bytes() == META_TEXT.encode()
+    assert [file.name for file in (tmp_path / "example").iterdir()] == ["meta.dat"]
+
+
+def test_text_with_consumed_and_gtid() -> None:
+    """A consumed cursor says so, keys stay in order; a client without cursor has no such key; clients are sorted."""
+    consumed = LogPosition("b.000002", 9, 5, None, "u:1-7", "10.0.0.1", 3307, consumed=True)
+    clients = {7: ClientIdentity("é", 7, r"a\..*"), 2: ClientIdentity("é", 2)}
+    assert meta_text("é", Snapshot(clients, {7: consumed})) == (
+        '{"clientDatas":[{"clientIdentity":{"clientId":2,"destination":"é","filter":""}},{"clientIdentity":{"clientId"'
+        r':7,"destination":"é","filter":"a\\..*"},"cursor":{"identity":{"slaveId":-1,"sourceAddress":{"address":'
+        '"10.0.0.1","port":3307}},"postion":{"consumed":9,"gtid":"u:1-7","included":false,"journalName":"b.000002",'
+        '"position":9,"timestamp":5}}}],"destination":"é"}'
+    )
+
+
+def test_reads_what_canal_wrote(tmp_path: Path) -> None:
+    """Blanks, unknown keys, Java's long integers, a missing filter and a missing cursor are no obstacle."""
+    (tmp_path / "example").mkdir()
+    text = META_TEXT.replace("2034", "2034L").replace('"clientDatas":', '"x" : null, "clientDatas" :')
+    text = text.replace(',"filter":""', "").replace("}],", '},{"clientIdentity":{"clientId":2,"filter":":7L,"}}],')
+    (tmp_path / "example" / "meta.dat").write_text(text)
+    found = loaded(tmp_path)
+    assert found.clients == {1001: CLIENT, 2: ClientIdentity("example", 2, ":7L,")}
+    assert found.cursors == {1001: CURSOR}
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    """No file, no directory: an empty snapshot, and nothing is created by looking."""
+    assert loaded(tmp_path) == Snapshot()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{", "[]", "null", '{"clientDatas":5}', '{"clientDatas":[{}]}', META_TEXT[:-20], "\x00" * 50]
+    + [META_TEXT.replace(old, new) for old, new in (("1001", '"x"'), ("2034", '"x"'), ("postion", "position"))],
+)
+@pytest.mark.parametrize("name", ["meta.dat", "parse.dat"])
+def test_damaged(tmp_path: Path, name: str, damage: str) -> None:
+    """A file that makes no sense is an error that names it; it is left as it is, also by a write that follows."""
+    (tmp_path / "example").mkdir()
+    file = tmp_path / "example" / name
+    file.write_text(damage)
+    files = backend(tmp_path)
+    with pytest.raises(MetaUnreadable, match=str(file)):
+        run(files.load())
+    with pytest.raises(MetaUnreadable):
+        run(files.write(FIRST))
+    assert file.read_text() == damage
+
+
+def test_not_utf8(tmp_path: Path) -> None:
+    """Neither is a file in another encoding guessed at."""
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example" / "meta.dat").write_bytes(META_TEXT.replace("localhost", "höst").encode("latin1"))
+    with pytest.raises(MetaUnreadable, match=r"meta\.dat"):
+        loaded(tmp_path)
+
+
+def test_not_a_file(tmp_path: Path) -> None:
+    """A directory in the place of the file is named as well."""
+    (tmp_path / "example" / "meta.dat").mkdir(parents=True)
+    with pytest.raises(MetaUnreadable, match=r"meta\.dat.*repair it"):
+        loaded(tmp_path)
+
+
+def test_start(tmp_path: Path) -> None:
+    """A kept start lives in parse.dat and ends with the first cursor."""
+
+    async def story() -> None:
+        files = await written(tmp_path, (StartKept(START),))
+        assert (tmp_path / "example" / "parse.dat").read_text() == START.to_json(with_type=False)
+        assert await backend(tmp_path).load() == Snapshot(start=START)
+        await files.write((*FIRST, StartForgotten()))
+
+    run(story())
+    assert not (tmp_path / "example" / "parse.dat").exists()
+    assert loaded(tmp_path) == Snapshot({1001: CLIENT}, {1001: CURSOR})
+
+
+def test_start_without_cursor(tmp_path: Path) -> None:
+    """A client that has no cursor yet does not void the kept start."""
+    run(written(tmp_path, (StartKept(START),), (Subscribed(CLIENT),)))
+    assert loaded(tmp_path) == Snapshot({1001: CLIENT}, {}, START)
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """No room: the write fails and names the file, the old text stays, the next write works."""
+
+    async def story() -> None:
+        files = await written(tmp_path, FIRST)
+        (tmp_path / "example" / "meta.dat.new").symlink_to("/dev/full")
+        with pytest.raises(MetaWriteFailed, match=r"meta\.dat: No space left on device"):
+            await files.write((Unsubscribed(1001),))
+        assert (tmp_path / "example" / "meta.dat").read_text() == META_TEXT
+        await files.write((Unsubscribed(1001),))
+
+    run(story())
+    assert loaded(tmp_path) == Snapshot()
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    """A directory that cannot be made fails the write, and works once it can."""
+
+    async def story() -> None:
+        files = await written(tmp_path / "data")
+        (tmp_path / "data").write_text("in the way")
+        with pytest.raises(MetaWriteFailed):
+            await files.write(FIRST)
+        (tmp_path / "data").unlink()
+        await files.write((Subscribed(ClientIdentity("example", 5)),))
+
+    run(story())
+    assert loaded(tmp_path / "data").clients == {5: ClientIdentity("example", 5)}
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from tests.meta.test_files import CLIENT, CURSOR, START, written
+from canal_ha.meta.repository import CursorMoved, StartForgotten, StartKept, Subscribed
+
+event, directory = sys.argv[1], Path(sys.argv[2])
+
+async def story():
+    files = await written(directory, (StartKept(START),), (Subscribed(CLIENT),))
+    sys.addaudithook(lambda name, arguments: name == event and os.kill(os.getpid(), signal.SIGKILL))
+    await files.write((CursorMoved(1001, CURSOR), StartForgotten()))
+
+asyncio.run(story())
+"""
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        ("os.rename", Snapshot({1001: CLIENT}, {}, START)),
+        ("os.remove", Snapshot({1001: CLIENT}, {1001: CURSOR})),
+    ],
+)
+def test_killed_in_the_middle(tmp_path: Path, event: str, expected: Snapshot) -> None:
+    """Killed before the rename the old state is there, killed after it the new one: cursor written, start void."""
+    child = subprocess.run([sys.executable, "-c", KILLED, event, str(tmp_path)], timeout=30, check=False)
+    assert child.returncode == -9
+    assert loaded(tmp_path) == expected
+    run(written(tmp_path, (Unsubscribed(1001),)))
+    assert loaded(tmp_path).start == expected.start
+
+
+POSITIONS = st.builds(
+    LogPosition,
+    journal=st.sampled_from(["mysql-bin.000001", "binlog.1"]),
+    offset=st.integers(4, 1 << 40),
+    timestamp_ms=st.integers(0, 1 << 42),
+    server_id=st.none() | st.integers(0, 1 << 32),
+    gtid=st.none() | st.sampled_from(["", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,\nb:2"]),
+    address=st.sampled_from(["localhost", "10.0.0.1", "::1", "hôte"]),
+    port=st.integers(1, 65535),
+    consumed=st.booleans(),
+)
+IDS = st.integers(1, 4)
+FILTERS = st.sampled_from(["", " ", r".*\..*", 'quo"te', "ünï"])
+CHANGES: st.SearchStrategy[Change] = st.one_of(
+    st.builds(CursorMoved, IDS, POSITIONS),
+    st.builds(Subscribed, st.builds(ClientIdentity, st.just("example"), IDS, FILTERS)),
+    st.builds(Unsubscribed, IDS),
+)
+
+
+@given(st.lists(st.lists(CHANGES, max_size=4), max_size=6))
+@settings(deadline=None, max_examples=40)
+def test_round_trip(tmp_path_factory: pytest.TempPathFactory, writes: list[list[Change]]) -> None:
+    """What was written is what the next process reads: clients with their filters, and the cursors of those."""
+    directory = tmp_path_factory.mktemp("meta")
+    run(written(directory, *(tuple(changes) for changes in writes)))
+    expected = apply(Snapshot(), (change for changes in writes for change in changes))
+    found = loaded(directory)
+    assert found.clients == expected.clients
+    assert found.cursors == {c: position for c, position in expected.cursors.items() if c in expected.clients}
