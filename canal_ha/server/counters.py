@@ -1,0 +1,54 @@
+"""What happened on the port since it was opened: plain numbers that the metrics read (specification 9.1)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+from canal_ha.wire.server_session import Reply
+
+LATENCY_BUCKETS_MS = (2.5, 10.0, 25.0, 100.0)
+
+
+@dataclass(slots=True)
+class Latency:
+    """A histogram. buckets: requests that took at most LATENCY_BUCKETS_MS[i], not cumulated; the last has no limit."""
+
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS_MS) + 1))
+    sum_ms: float = 0.0
+    count: int = 0
+
+    def note(self, latency_ms: float) -> None:
+        """Count one request."""
+        self.buckets[bisect_left(LATENCY_BUCKETS_MS, latency_ms)] += 1
+        self.sum_ms += latency_ms
+        self.count += 1
+
+
+@dataclass(slots=True)
+class RequestCounters:
+    """Keys are destinations, where a request named one; else the peer's address as `/ip`, without its port, which would
+    make a new series of every connection. Authentication is not counted.
+    """
+
+    packets: Counter[tuple[str, str]] = field(default_factory=Counter)  # (destination, packet type); no empty GETs
+    bytes: Counter[str] = field(default_factory=Counter)  # outbound, headers included
+    empty_batches: Counter[str] = field(default_factory=Counter)
+    errors: Counter[tuple[str, int]] = field(default_factory=Counter)  # (destination, error code)
+    latency: dict[str, Latency] = field(default_factory=dict)
+    connections: int = 0  # open now
+
+    def note(self, reply: Reply, peer: str, latency_ms: float) -> None:
+        """Count one request and its reply. peer: `/ip`; latency_ms: until the reply's last byte has left."""
+        if not reply.packet_type:
+            return
+        label = reply.destination or peer
+        self.bytes[label] += reply.size_bytes
+        self.latency.setdefault(label, Latency()).note(latency_ms)
+        if reply.error_code:
+            self.errors[label, reply.error_code] += 1
+        if reply.empty:
+            self.empty_batches[label] += 1
+        else:
+            self.packets[label, reply.packet_type] += 1

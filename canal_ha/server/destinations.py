@@ -1,0 +1,29 @@
+"""What a connection asks of the node: requests by identity."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from canal_ha.model.batch import Message
+from canal_ha.model.identity import ClientIdentity
+
+
+class Destinations(Protocol):
+    """The destinations that run here. Each method raises NotRunningHere for one that does not, and what its instance
+    raises; every CanalError becomes an error packet.
+    """
+
+    async def subscribe(self, identity: ClientIdentity) -> None:
+        """Know this client, durably, before returning."""
+
+    async def unsubscribe(self, identity: ClientIdentity) -> None:
+        """Forget this client."""
+
+    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
+        """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit. May be cancelled."""
+
+    async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
+        """Close the oldest batch."""
+
+    async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
+        """Hand out again what is not acknowledged. batch_id 0: everything."""

@@ -1,0 +1,66 @@
+"""Idle limits of one connection: nothing read, or nothing written, for too long (specification 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A call to come."""
+
+    def active(self) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """What this room uses of Twisted's reactor as a clock."""
+
+    def seconds(self) -> float: ...
+
+    def callLater(self, delay: float, call: Callable[..., object], /) -> Timer: ...
+
+
+class IdleLimits:
+    """Calls `expired` once, with a text, when a limit is passed. There is one timer, set anew only when it rings."""
+
+    def __init__(self, clock: Clock, expired: Callable[[str], None], limits_ms: tuple[int, int]) -> None:
+        self._clock = clock
+        self._expired = expired
+        self._read_ms, self._write_ms = limits_ms
+        self._heard_at = self._wrote_at = clock.seconds()
+        self._timer: Timer | None = None
+        self._look()
+
+    def limit(self, limits_ms: tuple[int, int]) -> None:
+        """Change both limits and begin to count anew."""
+        self._read_ms, self._write_ms = limits_ms
+        self._heard_at = self._wrote_at = self._clock.seconds()
+        self._look()
+
+    def heard(self) -> None:
+        """Something was read."""
+        self._heard_at = self._clock.seconds()
+
+    def wrote(self) -> None:
+        """Something was written."""
+        self._wrote_at = self._clock.seconds()
+
+    def stop(self) -> None:
+        """No more limits."""
+        if self._timer and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+    def _look(self) -> None:
+        self.stop()
+        now = self._clock.seconds()
+        reading = self._heard_at + self._read_ms / 1000 - now
+        writing = self._wrote_at + self._write_ms / 1000 - now
+        if reading <= 0:
+            self._expired(f"nothing read for {self._read_ms} ms")
+        elif writing <= 0:
+            self._expired(f"nothing written for {self._write_ms} ms")
+        else:
+            self._timer = self._clock.callLater(min(reading, writing), self._look)

@@ -1,0 +1,280 @@
+"""Prometheus metrics: canal's under canal's names (specification 9.1), and how far each stream is behind.
+
+Runs in the reactor's thread: figures are taken there, at the moment they are asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Protocol
+
+from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
+from twisted.web.http import Request as HttpRequest
+from twisted.web.resource import Resource
+from twisted.web.server import Request, Site
+
+from canal_ha import logs
+from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
+from canal_ha.version import VERSION
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+log = logs.get(__name__)
+
+
+class Family(Metric):
+    """A metric family whose samples are called as the family is: canal's counters have no `_total`."""
+
+    def __init__(self, name: str, kind: str, text: str, *labels: str) -> None:
+        super().__init__(name, text, kind)
+        self._labels = labels
+
+    def add(self, value: float, *labels: object) -> None:
+        """One sample."""
+        self.add_sample(self.name, dict(zip(self._labels, map(str, labels), strict=True)), value)
+
+
+@dataclass(frozen=True, slots=True)
+class CanalCollector(Collector):
+    """Figures of all running destinations and of the data port.
+
+    A destination with several streams shows their sum in canal's counters and the one farthest behind in canal's
+    gauges; the canal_stream_* families tell them apart.
+    """
+
+    status: Callable[[], Sequence[InstanceStatus]]
+    counters: RequestCounters
+    kernel: str
+    now: Callable[[], float] = time.time
+
+    def collect(self) -> Iterator[Metric]:
+        """All families that have samples."""
+        instances = self.status()
+        now_ms = self.now() * 1000
+        yield from (family for family in _node(self.kernel))
+        for families in (_instances(instances), _delays(instances, now_ms), _streams(instances), _port(self.counters)):
+            yield from (family for family in families if family.samples)
+
+
+def _node(kernel: str) -> Iterator[Metric]:
+    build = Family("canal_build_info", "gauge", "Version, and which kernel decodes rows.", "version", "kernel")
+    build.add(1, VERSION, kernel)
+    yield build
+
+
+def _instances(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
+    """canal's constants and counters."""
+    instance = Family("canal_instance", "gauge", "A destination runs here.", "destination", "mode")
+    clients = Family("canal_instance_subscriptions", "gauge", "Subscribed clients.", "destination")
+    parser = Family("canal_instance_parser_mode", "gauge", "How the binlog is parsed.", "destination", "parallel")
+    store = Family("canal_instance_store", "gauge", "Kind and places of the ring.", "destination", "batchMode", "size")
+    received = Family(
+        "canal_instance_received_binlog_bytes", "counter", "Bytes from the source.", "destination", "parser"
+    )
+    for status in instances:
+        name = status.destination
+        instance.add(1, name, "spring")
+        clients.add(status.subscriptions, name)
+        parser.add(1, name, "true")
+        store.add(1, name, status.batch_mode, status.buffer_size)
+        received.add(sum(stream.received_bytes for stream in status.streams), name, 0)
+    yield from (instance, clients, parser, store, received)
+    for family, text, read in _COUNTERS:
+        counter = Family(f"canal_instance_{family}", "counter", text, "destination")
+        for status in instances:
+            if status.batch_mode == "MEMSIZE" or not family.endswith("_mem"):
+                counter.add(read(status.streams), status.destination)
+        yield counter
+
+
+def _sequence(values: Iterable[int]) -> int:
+    """Sequences start at -1; together they count entries of all streams, and start at -1 too."""
+    return sum(value + 1 for value in values) - 1
+
+
+Streams = Sequence[StreamStatus]
+_COUNTERS: tuple[tuple[str, str, Callable[[Streams], int]], ...] = (
+    ("transactions", "Transaction ends.", lambda all: sum(each.transactions for each in all)),
+    ("sink_blocking_time", "ms waited for room in the ring.", lambda all: sum(each.sink_blocking_ms for each in all)),
+    ("store_produce_seq", "Entries put, from -1.", lambda all: _sequence(each.put_seq for each in all)),
+    ("store_consume_seq", "Entries acknowledged, from -1.", lambda all: _sequence(each.ack_seq for each in all)),
+    ("store_produce_mem", "Bytes put.", lambda all: sum(each.put_bytes for each in all)),
+    ("store_consume_mem", "Bytes acknowledged.", lambda all: sum(each.ack_bytes for each in all)),
+    ("put_rows", "Rows put.", lambda all: sum(each.put_rows for each in all)),
+    ("get_rows", "Rows handed out.", lambda all: sum(each.get_rows for each in all)),
+    ("ack_rows", "Rows acknowledged.", lambda all: sum(each.ack_rows for each in all)),
+)
+
+
+def _delays(instances: Sequence[InstanceStatus], now_ms: float) -> Iterator[Metric]:
+    """canal's delays in ms, of the stream farthest behind; none before a first entry."""
+    traffic = Family(
+        "canal_instance_traffic_delay", "gauge", "ms behind the source when entering the ring.", "destination"
+    )
+    put = Family("canal_instance_put_delay", "gauge", "ms since the newest entry put was executed.", "destination")
+    get = Family("canal_instance_get_delay", "gauge", "The same for the newest handed out.", "destination")
+    ack = Family("canal_instance_ack_delay", "gauge", "The same for the newest acknowledged.", "destination")
+    for status in instances:
+        behind = [stream.seconds_behind for stream in status.streams if stream.seconds_behind >= 0]
+        if behind:
+            traffic.add(max(behind) * 1000, status.destination)
+        times = [
+            (
+                stream.put_time_ms,
+                min(stream.get_time_ms, stream.put_time_ms),
+                min(stream.ack_time_ms, stream.get_time_ms),
+            )
+            for stream in status.streams
+        ]
+        for family, column in zip((put, get, ack), zip(*times, strict=True), strict=False):
+            known = [time_ms for time_ms in column if time_ms > 0]
+            if known:
+                family.add(max(0.0, now_ms - min(known)), status.destination)
+    yield from (traffic, put, get, ack)
+
+
+_STREAM_GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float]], ...] = (
+    ("lag_seconds", "Seconds behind the source.", lambda stream: stream.seconds_behind),
+    ("lag_bytes", "Binlog bytes behind the source.", lambda stream: stream.bytes_behind),
+    ("oldest_unacked_seconds", "Age of the oldest batch in flight.", lambda stream: stream.oldest_unacked_s),
+    ("batches_in_flight", "Batches handed out and not acknowledged.", lambda stream: len(stream.batches)),
+    ("ring_entries", "Entries in the ring.", lambda stream: stream.ring_entries),
+    ("ring_capacity_entries", "Places in the ring.", lambda stream: stream.ring_capacity),
+    ("ring_bytes", "Bytes in the ring.", lambda stream: stream.ring_bytes),
+    ("ring_capacity_bytes", "Byte budget of the ring.", lambda stream: stream.ring_bytes_budget),
+)
+
+
+def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
+    """What canal does not tell: every stream by itself; figures that are unknown (negative) have no sample."""
+    pairs = [(status.destination, stream) for status in instances for stream in status.streams]
+    state = Family("canal_stream_state", "gauge", "open, parked or failed.", "destination", "client_id", "state")
+    for destination, stream in pairs:
+        state.add(1, destination, stream.client_id, stream.state)
+    yield state
+    for name, text, read in _STREAM_GAUGES:
+        gauge = Family(f"canal_stream_{name}", "gauge", text, "destination", "client_id")
+        for destination, stream in pairs:
+            if read(stream) >= 0:
+                gauge.add(read(stream), destination, stream.client_id)
+        yield gauge
+
+
+def _port(counters: RequestCounters) -> Iterator[Metric]:
+    """What the data port counted."""
+    packets = Family("canal_instance_client_packets", "counter", "Answers.", "destination", "packetType")
+    for (destination, kind), count in counters.packets.items():
+        packets.add(count, destination, kind)
+    sent = Family("canal_instance_client_bytes", "counter", "Bytes sent to clients.", "destination")
+    for destination, count in counters.bytes.items():
+        sent.add(count, destination)
+    empty = Family("canal_instance_client_empty_batches", "counter", "Empty answers to GET.", "destination")
+    for destination, count in counters.empty_batches.items():
+        empty.add(count, destination)
+    errors = Family("canal_instance_client_request_error", "counter", "Error answers.", "destination", "errorCode")
+    for (destination, code), count in counters.errors.items():
+        errors.add(count, destination, code)
+    latency = Family("canal_instance_client_request_latency", "histogram", "Request times, ms.", "destination")
+    for destination, times in counters.latency.items():
+        for limit, total in zip((*LATENCY_BUCKETS_MS, float("inf")), accumulate(times.buckets), strict=True):
+            latency.add_sample(latency.name + "_bucket", {"destination": destination, "le": _number(limit)}, total)
+        latency.add_sample(latency.name + "_count", {"destination": destination}, times.count)
+        latency.add_sample(latency.name + "_sum", {"destination": destination}, times.sum_ms)
+    connections = Family("canal_client_connections", "gauge", "Connections open on the data port.")
+    connections.add(counters.connections)
+    yield from (packets, sent, empty, errors, latency, connections)
+
+
+# ---- text and HTTP
+
+
+def exposition(families: Iterable[Metric]) -> bytes:
+    """Prometheus' text format, version 0.0.4.
+
+    The library's own writer appends `_total` to the name of every counter family; canal's dashboards know none.
+    """
+    lines = []
+    for family in families:
+        name = family.name
+        if family.type == "counter" and any(sample.name == f"{name}_total" for sample in family.samples):
+            name += "_total"  # the library's own counters
+        lines.append(f"# HELP {name} {_escaped(family.documentation)}")
+        lines.append(f"# TYPE {name} {family.type if family.type != 'unknown' else 'untyped'}")
+        for sample in family.samples:
+            if sample.name.endswith("_created"):
+                continue
+            labels = ",".join(f'{key}="{_escaped(value, quote=True)}"' for key, value in sample.labels.items())
+            lines.append(
+                f"{sample.name}{{{labels}}} {_number(sample.value)}"
+                if labels
+                else f"{sample.name} {_number(sample.value)}"
+            )
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _number(value: float) -> str:
+    """A sample's or a bucket's number as Go writes it; counters of bytes keep all their digits."""
+    if isinstance(value, int):
+        return str(value)
+    return floatToGoString(value)  # type: ignore[no-untyped-call, no-any-return] # prometheus_client's
+
+
+def _escaped(text: str, *, quote: bool = False) -> str:
+    text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return text.replace('"', r"\"") if quote else text
+
+
+class MetricsPage(Resource):
+    """The metrics, under any path as canal serves them."""
+
+    isLeaf = True
+
+    def __init__(self, collector: Collector) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # Twisted's
+        self._collectors = (collector, PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
+
+    def render_GET(self, request: Request) -> bytes:
+        """Write everything."""
+        request.setHeader(b"content-type", CONTENT_TYPE)
+        return exposition(family for collector in self._collectors for family in collector.collect())
+
+
+class _QuietSite(Site):
+    """A site without an access log: Prometheus asks all day."""
+
+    displayTracebacks = False
+
+    def log(self, request: HttpRequest) -> None:
+        """Write nothing."""
+
+
+class Listener(Protocol):
+    """What is needed of Twisted's reactor."""
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort: ...
+
+
+def listen(reactor: Listener, port: int, collector: Collector) -> IListeningPort | None:
+    """Serve the metrics on every address; None when port is 0 or less, or taken: that is logged and stops nobody.
+
+    Two nodes on one host usually share the default port (console-and-logs: the second node's data port is 11112).
+    """
+    if port <= 0:
+        return None
+    site = _QuietSite(MetricsPage(collector))  # type: ignore[no-untyped-call] # Twisted's
+    try:
+        listening = reactor.listenTCP(port, site)
+    except CannotListenError as error:
+        log.warning("metrics.port_taken", port=port, error=str(error.socketError))
+        return None
+    log.info("metrics.listening", port=port)
+    return listening

@@ -1,0 +1,209 @@
+"""One client's connection: moves bytes between a transport and a wire session. Reactor thread.
+
+`_converse` is the connection's whole life, one request after the other; Twisted's callbacks only feed and wake it. When
+the client goes, a waiting GET is cancelled; acknowledgements and rollbacks it sent before are still carried out.
+"""
+
+from __future__ import annotations
+
+import socket
+import typing
+from dataclasses import dataclass
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+
+from canal_ha import logs
+from canal_ha.errors import CanalError, RemoteProtocolError
+from canal_ha.model.batch import Message
+from canal_ha.server.counters import RequestCounters
+from canal_ha.server.destinations import Destinations
+from canal_ha.server.idle import Clock, IdleLimits
+from canal_ha.server.outbox import Consumer, Outbox
+from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe
+from canal_ha.wire.server_session import Reply, ServerSession
+
+LOG = logs.get(__name__)
+IN_A_ROW = 100  # requests without a reply that are carried out before others get their turn
+QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
+
+
+class Transport(Consumer, typing.Protocol):
+    """What a connection uses of a Twisted TCP transport."""
+
+    def setTcpNoDelay(self, enabled: bool) -> None: ...
+
+    def setTcpKeepAlive(self, enabled: bool) -> None: ...
+
+    def getHandle(self) -> socket.socket: ...
+
+    def loseConnection(self) -> None: ...
+
+    def abortConnection(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of a service have in common."""
+
+    destinations: Destinations
+    counters: RequestCounters
+    clock: Clock
+    open: set[CanalConnection]
+
+
+class CanalConnection(Protocol):
+    """See the module. peer: `/ip`, for the counters."""
+
+    def __init__(self, session: ServerSession, shared: Shared, peer: str) -> None:
+        self._session = session
+        self._shared = shared
+        self._peer = peer
+        self._gone = False  # the client is
+        self._ending = False  # we are
+        self._wake: Deferred[None] | None = None
+        self._get: Deferred[Message] | None = None
+
+    def connectionMade(self) -> None:
+        """Greet the client and begin."""
+        self._transport = typing.cast(Transport, self.transport)
+        self._transport.setTcpNoDelay(True)
+        self._transport.setTcpKeepAlive(True)
+        self._idle = IdleLimits(self._shared.clock, self._drop, self._session.idle_ms)
+        self._outbox = Outbox(self._transport, self._idle.wrote)
+        self._shared.open.add(self)
+        self._shared.counters.connections += 1
+        Deferred.fromCoroutine(self._converse()).addErrback(self._broke)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Take bytes and acknowledge them at once.
+
+        The Java client sends a request's header and body apart, without TCP_NODELAY: the body waits for the ACK of the
+        header, which Linux delays by 40 ms unless told otherwise after each read (specification 11).
+        """
+        if QUICKACK is not None:
+            self._transport.getHandle().setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
+        self._idle.heard()
+        try:
+            self._session.receive(data)
+        except RemoteProtocolError as error:
+            self._drop(str(error))
+        self._awaken()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Let a waiting GET go; `_converse` finishes what was sent before."""
+        self._gone = True
+        self._idle.stop()
+        self._shared.open.discard(self)
+        self._shared.counters.connections -= 1
+        self._let_go()
+
+    def end(self) -> None:
+        """Close the connection once the reply being written is out."""
+        self._ending = True
+        self._let_go()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abortConnection()
+
+    # ---- the conversation
+
+    async def _converse(self) -> None:
+        silent = 0
+        await self._outbox.send(self._session.handshake().pieces)
+        while not self._ending:
+            try:
+                step = self._session.next()
+                if step is None:
+                    if self._gone:
+                        return
+                    await self._more()
+                    continue
+                began = self._shared.clock.seconds()
+                reply = step if isinstance(step, Reply) else await self._carry_out(step)
+            except RemoteProtocolError as error:
+                LOG.warning("connection.dropped", channel=self._session.channel, reason=str(error))
+                break
+            if self._gone or reply is None:
+                continue
+            if reply.error:
+                LOG.warning("request.refused", channel=self._session.channel, error=reply.error)
+            await self._outbox.send(reply.pieces)
+            self._shared.counters.note(reply, self._peer, (self._shared.clock.seconds() - began) * 1000)
+            if not reply.packet_type and not self._gone:
+                self._idle.limit(self._session.idle_ms)
+            silent = 0 if reply.pieces else silent + 1
+            if silent == IN_A_ROW:
+                silent = 0
+                await self._turn()
+        self._transport.loseConnection()
+
+    async def _carry_out(self, request: Request) -> Reply | None:
+        """Have it done. None: there is nobody left to tell. Raises RemoteProtocolError."""
+        if self._gone and not isinstance(request, Acknowledge | Rollback):
+            self._session.done()
+            return None
+        destinations, identity = self._shared.destinations, request.identity
+        try:
+            match request:
+                case Get():
+                    return await self._fetch(request)
+                case Acknowledge():
+                    await destinations.ack(identity, request.batch_id)
+                case Rollback():
+                    await destinations.rollback(identity, request.batch_id)
+                case Subscribe():
+                    await destinations.subscribe(identity)
+                case Unsubscribe():
+                    await destinations.unsubscribe(identity)
+        except CanalError as error:
+            return self._session.failed(error)
+        except Exception as error:
+            LOG.exception("request.broke", channel=self._session.channel, request=request.packet_type)
+            return self._session.failed(error)
+        return self._session.done()
+
+    async def _fetch(self, request: Get) -> Reply | None:
+        get = self._shared.destinations.get(request.identity, request.fetch_size, request.wait_ms)
+        self._get = Deferred.fromCoroutine(get)
+        try:
+            return self._session.fetched(await self._get)
+        except CancelledError:
+            self._session.done()
+            return None
+        finally:
+            self._get = None
+
+    async def _turn(self) -> None:
+        """Let the reactor look after everyone else."""
+        turn = Deferred[None]()
+        self._shared.clock.callLater(0, lambda: turn.callback(None))
+        await turn
+
+    async def _more(self) -> None:
+        """Wait for something to happen."""
+        self._wake = Deferred()
+        await self._wake
+
+    # ---- waking, dropping
+
+    def _awaken(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake:
+            wake.callback(None)
+
+    def _let_go(self) -> None:
+        if self._get:
+            self._get.cancel()
+        self._awaken()
+
+    def _drop(self, reason: str) -> None:
+        LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
+        self.abort()
+
+    def _broke(self, failure: Failure) -> None:
+        """Something nobody foresaw: this connection ends, the others go on."""
+        LOG.error("connection.broke", channel=self._session.channel, error=failure.getTraceback())
+        self.abort()
