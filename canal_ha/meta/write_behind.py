@@ -46,14 +46,14 @@ class Meta:
 
     def __init__(self, destination: str, backend: MetaBackend, *, turn: Turn) -> None:
         self.destination = destination
-        self.start: LogPosition | None = None  # kept for the first client
+        self.start: LogPosition | None = None  # kept for the first client, void as soon as any has a cursor
         self._backend = backend
         self._turn = turn
         self._clients: dict[int, ClientIdentity] = {}
         self._cursors: dict[int, LogPosition] = {}
         self._due_clients: set[int] = set()  # identities to write again
         self._due: set[int] = set()  # clients whose cursor is to be written
-        self._start_due = False
+        self._start_due = False  # write the start again, or void it
 
     async def load(self) -> None:
         """Take over what the backend holds; once, before anything else. Raises MetaUnreadable."""
@@ -61,6 +61,7 @@ class Meta:
         self._clients = dict(snapshot.clients)
         self._cursors = {client: cursor for client, cursor in snapshot.cursors.items() if client in self._clients}
         self.start = snapshot.start
+        self._start_due = self.start is not None and bool(self._cursors)
 
     # ---- looking in
 
@@ -74,7 +75,7 @@ class Meta:
 
     @property
     def due(self) -> tuple[int, ...]:
-        """Clients whose cursor is not durable yet."""
+        """Clients whose cursor waits for a flush; those being written at this moment are not among them."""
         return tuple(sorted(self._due))
 
     # ---- clients come and go, durably
@@ -144,6 +145,7 @@ class Meta:
             raise NotSubscribed(self.destination, client_id)
         self._cursors[client_id] = position
         self._due.discard(client_id)
+        self._start_due |= self.start is not None
 
     def rewrite(self, client_id: int | None = None) -> None:
         """Make the next flush write this client again, or with None everything: the backend lost what it had."""
@@ -154,24 +156,29 @@ class Meta:
 
     async def flush(self) -> tuple[tuple[int, LogPosition], ...]:
         """Write what is due in one step and return the cursors written. What failed or moved meanwhile stays due."""
-        if not (self._due or self._due_clients or self._start_due):
-            return ()
         async with self._my_turn():
             clients = tuple(self._clients[client_id] for client_id in sorted(self._due_clients))
             cursors = tuple((client_id, self._cursors[client_id]) for client_id in sorted(self._due))
+            start_due = self._start_due
+            void = self.start is not None and bool(self._cursors)
             changes: list[Change] = [Subscribed(identity) for identity in clients]
             changes += (CursorMoved(client_id, position) for client_id, position in cursors)
-            if self.start is not None and cursors:
+            if void:
                 changes.append(StartForgotten())
-            elif self.start is not None and self._start_due:
+            elif self.start is not None and start_due:
                 changes.append(StartKept(self.start))
             if not changes:
                 return ()
-            await self._backend.write(tuple(changes))
-            self._due_clients -= {identity.client_id for identity in clients}
-            self._due -= {client_id for client_id, written in cursors if self._cursors.get(client_id) is written}
-            self._start_due = False
-            if cursors:
+            # What becomes due during the write is due again, so the marks go before it and come back if it fails.
+            self._due_clients, self._due, self._start_due = set(), set(), False
+            try:
+                await self._backend.write(tuple(changes))
+            except BaseException:
+                self._due_clients |= {identity.client_id for identity in clients}
+                self._due |= {client_id for client_id, due in cursors if self._cursors[client_id] is due}
+                self._start_due |= start_due
+                raise
+            if void:
                 self.start = None
             return cursors
 

@@ -249,6 +249,38 @@ def test_edited_while_written() -> None:
     assert (clients.cursor(1), clients.due) == (at(5), ())
 
 
+def test_lost_while_written() -> None:
+    """A cursor that the backend reports lost during a flush is written once more, whatever that flush wrote."""
+    disk = Disk()
+    clients = meta(disk)
+    do(clients.subscribe(A, at(4)))
+    clients.move(1, at(70))
+    disk.held = Deferred()
+    flushing = Deferred.fromCoroutine(clients.flush())
+    clients.rewrite(1)
+    release(disk)
+    assert flushing.called
+    assert do(clients.flush()) == ((1, at(70)),)
+
+
+def test_second_flush_waits_for_the_first() -> None:
+    """A flush returns only when what was acknowledged before it is durable, whoever writes it."""
+    disk = Disk()
+    clients = meta(disk)
+    do(clients.subscribe(A, at(4)))
+    clients.move(1, at(70))
+    disk.held = Deferred()
+    first, second = Deferred.fromCoroutine(clients.flush()), Deferred.fromCoroutine(clients.flush())
+    first.addErrback(lambda failure: failure.trap(MetaWriteFailed))
+    assert not second.called
+    disk.refuse = MetaWriteFailed("once")
+    second.addErrback(lambda failure: failure.trap(MetaWriteFailed))
+    release(disk)
+    assert clients.due == (1,)
+    disk.refuse = None
+    assert do(clients.flush()) == ((1, at(70)),)
+
+
 def test_writes_keep_their_order() -> None:
     """Writes wait for each other: a call while one is under way is written after it, with what counts by then."""
     disk = Disk()
@@ -350,8 +382,22 @@ def test_rewrite() -> None:
 
 def test_load_leaves_out_cursors_without_client() -> None:
     """Only subscribed clients have cursors."""
-    clients = meta(Disk(Snapshot({1: A}, {1: at(4), 9: at(5)}, at(3))))
-    assert (clients.clients(), clients.cursor(1), clients.cursor(9), clients.start) == ((A,), at(4), None, at(3))
+    clients = meta(Disk(Snapshot({1: A}, {1: at(4), 9: at(5)})))
+    assert (clients.clients(), clients.cursor(1), clients.cursor(9)) == ((A,), at(4), None)
+
+
+def test_cursor_from_outside_voids_the_start() -> None:
+    """A first cursor that an operator wrote, before or after loading, voids the kept start with the next flush."""
+    disk = Disk(Snapshot({1: A}, {}, at(3)))
+    clients = meta(disk)
+    clients.replaced(1, at(4))
+    do(clients.flush())
+    assert disk.writes == [(StartForgotten(),)]
+    disk = Disk(Snapshot({1: A}, {1: at(4)}, at(3)))
+    clients = meta(disk)
+    do(clients.flush())
+    assert disk.writes == [(StartForgotten(),)]
+    assert clients.start is None
 
 
 def test_with_asyncio() -> None:
@@ -456,7 +502,7 @@ class MetaMachine(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         if self.write(self.meta.flush()):
-            if self.durable != self.cursors:
+            if self.cursors:
                 self.kept = None
             self.durable = dict(self.cursors)
 
