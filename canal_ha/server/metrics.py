@@ -103,15 +103,23 @@ def _sequence(values: Iterable[int]) -> int:
 
 Streams = Sequence[StreamStatus]
 _COUNTERS: tuple[tuple[str, str, Callable[[Streams], int]], ...] = (
-    ("transactions", "Transaction ends.", lambda all: sum(each.transactions for each in all)),
-    ("sink_blocking_time", "ms waited for room in the ring.", lambda all: sum(each.sink_blocking_ms for each in all)),
-    ("store_produce_seq", "Entries put, from -1.", lambda all: _sequence(each.put_seq for each in all)),
-    ("store_consume_seq", "Entries acknowledged, from -1.", lambda all: _sequence(each.ack_seq for each in all)),
-    ("store_produce_mem", "Bytes put.", lambda all: sum(each.put_bytes for each in all)),
-    ("store_consume_mem", "Bytes acknowledged.", lambda all: sum(each.ack_bytes for each in all)),
-    ("put_rows", "Rows put.", lambda all: sum(each.put_rows for each in all)),
-    ("get_rows", "Rows handed out.", lambda all: sum(each.get_rows for each in all)),
-    ("ack_rows", "Rows acknowledged.", lambda all: sum(each.ack_rows for each in all)),
+    ("transactions", "Transaction ends.", lambda streams: sum(each.transactions for each in streams)),
+    (
+        "sink_blocking_time",
+        "ms waited for room in the ring.",
+        lambda streams: sum(each.sink_blocking_ms for each in streams),
+    ),
+    ("store_produce_seq", "Entries put, from -1.", lambda streams: _sequence(each.put_seq for each in streams)),
+    (
+        "store_consume_seq",
+        "Entries acknowledged, from -1.",
+        lambda streams: _sequence(each.ack_seq for each in streams),
+    ),
+    ("store_produce_mem", "Bytes put.", lambda streams: sum(each.put_bytes for each in streams)),
+    ("store_consume_mem", "Bytes acknowledged.", lambda streams: sum(each.ack_bytes for each in streams)),
+    ("put_rows", "Rows put.", lambda streams: sum(each.put_rows for each in streams)),
+    ("get_rows", "Rows handed out.", lambda streams: sum(each.get_rows for each in streams)),
+    ("ack_rows", "Rows acknowledged.", lambda streams: sum(each.ack_rows for each in streams)),
 )
 
 

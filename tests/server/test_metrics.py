@@ -1,0 +1,218 @@
+"""What Prometheus reads."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet import reactor
+from twisted.internet.testing import StringTransport
+
+from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.server.counters import Latency, RequestCounters
+from canal_ha.server.metrics import CanalCollector, MetricsPage, _QuietSite, exposition, listen
+
+NOW_S = 2_000.0
+FULL = StreamStatus(
+    1001,
+    "",
+    "open",
+    put_seq=9,
+    get_seq=7,
+    ack_seq=4,
+    put_bytes=900,
+    ack_bytes=2**60 + 1,
+    put_rows=8,
+    get_rows=6,
+    ack_rows=3,
+    put_time_ms=1_999_000,
+    get_time_ms=1_998_000,
+    ack_time_ms=1_997_000,
+    transactions=2,
+    received_bytes=5000,
+    sink_blocking_ms=12,
+    ring_entries=5,
+    ring_capacity=16384,
+    ring_bytes=400,
+    ring_bytes_budget=16777216,
+    batches=(3, 4),
+    oldest_unacked_s=1.5,
+    seconds_behind=0.25,
+    bytes_behind=700,
+)
+NEW = StreamStatus(1002, "", "parked")
+
+
+def collector(*instances: InstanceStatus, counters: RequestCounters | None = None) -> CanalCollector:
+    def status() -> Sequence[InstanceStatus]:
+        return instances
+
+    return CanalCollector(status, counters or RequestCounters(), "compiled", now=lambda: NOW_S)
+
+
+def samples(from_collector: CanalCollector) -> dict[tuple[str, ...], float]:
+    """(name, label values in order of label names) -> value, through the text and back.
+
+    The library's parser adds `_total` to counters; that they come without is seen in test_types_and_big_numbers.
+    """
+    families = text_string_to_metric_families(exposition(from_collector.collect()).decode())
+    return {
+        (sample.name.removesuffix("_total"), *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_canals_families_of_one_client() -> None:
+    """With one client every figure is canal's, under canal's name without `_total`."""
+    found = samples(
+        collector(
+            InstanceStatus("example", "db:1", batch_mode="MEMSIZE", buffer_size=16384, subscriptions=1, streams=(FULL,))
+        )
+    )
+    expected = {
+        ("canal_instance", "example", "spring"): 1,
+        ("canal_instance_subscriptions", "example"): 1,
+        ("canal_instance_parser_mode", "example", "true"): 1,
+        ("canal_instance_store", "MEMSIZE", "example", "16384"): 1,
+        ("canal_instance_traffic_delay", "example"): 250,
+        ("canal_instance_transactions", "example"): 2,
+        ("canal_instance_sink_blocking_time", "example"): 12,
+        ("canal_instance_received_binlog_bytes", "example", "0"): 5000,
+        ("canal_instance_store_produce_seq", "example"): 9,
+        ("canal_instance_store_consume_seq", "example"): 4,
+        ("canal_instance_store_produce_mem", "example"): 900,
+        ("canal_instance_store_consume_mem", "example"): 2**60 + 1,
+        ("canal_instance_put_delay", "example"): 1000,
+        ("canal_instance_get_delay", "example"): 2000,
+        ("canal_instance_ack_delay", "example"): 3000,
+        ("canal_instance_put_rows", "example"): 8,
+        ("canal_instance_get_rows", "example"): 6,
+        ("canal_instance_ack_rows", "example"): 3,
+    }
+    assert {key: value for key, value in found.items() if key[0].startswith("canal_instance")} == expected
+
+
+def test_every_stream_by_itself() -> None:
+    """Lag in seconds and bytes, ring and oldest batch per client id; what is unknown has no sample."""
+    found = samples(collector(InstanceStatus("example", "db:1", streams=(FULL, NEW))))
+    assert found["canal_stream_lag_seconds", "1001", "example"] == 0.25
+    assert found["canal_stream_lag_bytes", "1001", "example"] == 700
+    assert found["canal_stream_oldest_unacked_seconds", "1001", "example"] == 1.5
+    assert found["canal_stream_batches_in_flight", "1001", "example"] == 2
+    assert found["canal_stream_ring_entries", "1001", "example"] == 5
+    assert found["canal_stream_ring_capacity_entries", "1001", "example"] == 16384
+    assert found["canal_stream_ring_bytes", "1001", "example"] == 400
+    assert found["canal_stream_ring_capacity_bytes", "1001", "example"] == 16777216
+    assert found["canal_stream_state", "1002", "example", "parked"] == 1
+    assert ("canal_stream_lag_seconds", "1002", "example") not in found
+    assert ("canal_stream_lag_bytes", "1002", "example") not in found
+
+
+def test_several_streams_together() -> None:
+    """Counters add up and sequences still start at -1; delays are those of the stream farthest behind."""
+    older = StreamStatus(
+        1003, "", "open", put_seq=0, put_time_ms=1_990_000, get_time_ms=1_995_000, put_bytes=1, seconds_behind=7.0
+    )
+    found = samples(collector(InstanceStatus("example", "db:1", streams=(FULL, NEW, older))))
+    assert found["canal_instance_store_produce_seq", "example"] == 10
+    assert found["canal_instance_store_consume_seq", "example"] == 4
+    assert found["canal_instance_store_produce_mem", "example"] == 901
+    assert found["canal_instance_put_delay", "example"] == 10_000
+    assert found["canal_instance_get_delay", "example"] == 10_000  # no later than put
+    assert found["canal_instance_ack_delay", "example"] == 3000
+    assert found["canal_instance_traffic_delay", "example"] == 7000
+
+
+def test_a_destination_without_clients() -> None:
+    """Sequences are -1, there are no delays, and nothing fails."""
+    found = samples(collector(InstanceStatus("example", "db:1")))
+    assert found["canal_instance_store_produce_seq", "example"] == -1
+    assert not [key for key in found if key[0].endswith("_delay")]
+
+
+def test_memory_figures_need_memsize() -> None:
+    """canal shows bytes in MEMSIZE mode only."""
+    found = samples(collector(InstanceStatus("example", "db:1", batch_mode="ITEMSIZE", streams=(FULL,))))
+    assert not [key for key in found if key[0].endswith("_mem")]
+    assert found["canal_instance_store", "ITEMSIZE", "example", "0"] == 1
+
+
+def test_the_data_port() -> None:
+    """Answers, bytes, errors and the latency histogram, cumulated as Prometheus wants it."""
+    latency = Latency()
+    for took_ms in (1.0, 2.5, 3.0, 50.0, 1000.0):
+        latency.note(took_ms)
+    counters = RequestCounters(latency={"example": latency}, connections=3)
+    counters.packets["example", "GET"] = 4
+    counters.bytes["example"] = 100
+    counters.empty_batches["example"] = 5
+    counters.errors["/10.0.0.1", 400] = 6
+    found = samples(collector(counters=counters))
+    assert found["canal_instance_client_packets", "example", "GET"] == 4
+    assert found["canal_instance_client_bytes", "example"] == 100
+    assert found["canal_instance_client_empty_batches", "example"] == 5
+    assert found["canal_instance_client_request_error", "/10.0.0.1", "400"] == 6
+    assert found[("canal_client_connections",)] == 3
+    name = "canal_instance_client_request_latency"
+    assert [found[name + "_bucket", "example", le] for le in ("2.5", "10.0", "25.0", "100.0", "+Inf")] == [
+        2,
+        3,
+        3,
+        4,
+        5,
+    ]
+    assert (found[name + "_count", "example"], found[name + "_sum", "example"]) == (5, 1056.5)
+
+
+def test_types_and_big_numbers() -> None:
+    """Counters are announced as counters under the name of their samples, and keep every digit."""
+    text = exposition(collector(InstanceStatus("example", "db:1", streams=(FULL,))).collect()).decode()
+    assert "# TYPE canal_instance_put_rows counter\ncanal_instance_put_rows{" in text
+    assert "# TYPE canal_instance_put_delay gauge\n" in text
+    assert f'canal_instance_store_consume_mem{{destination="example"}} {2**60 + 1}\n' in text
+    assert 'canal_build_info{version="' in text
+
+
+def test_label_values_are_escaped() -> None:
+    """A name with quotes, backslashes or line ends stays one label value."""
+    name = 'a"b\\c\nd'
+    assert ("canal_instance_subscriptions", name) in samples(collector(InstanceStatus(name, "db:1")))
+
+
+def test_the_page_holds_the_process_too() -> None:
+    """Any path answers with the destinations' and the process's own metrics, in Prometheus' content type."""
+    site: Any = _QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1"))))  # type: ignore[no-untyped-call] # Twisted's
+    site.startFactory()
+    protocol: Any = site.buildProtocol(None)
+    transport = StringTransport()
+    protocol.makeConnection(transport)
+    protocol.dataReceived(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    head, _, body = transport.value().partition(b"\r\n\r\n")
+    protocol.connectionLost(None)
+    site.stopFactory()
+    assert b"text/plain; version=0.0.4" in head.replace(b"Content-Type", b"content-type")
+    families: dict[str, Metric] = {each.name: each for each in text_string_to_metric_families(body.decode())}
+    assert families["process_cpu_seconds"].type == "counter"
+    assert {"canal_instance", "process_resident_memory_bytes", "python_info"} <= set(families)
+
+
+def test_a_taken_port_stops_nobody() -> None:
+    """The node goes on without metrics; 0 and less switch them off."""
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        assert listen(reactor, taken.getsockname()[1], collector()) is None
+    assert listen(reactor, 0, collector()) is None
+    assert listen(reactor, -1, collector()) is None
+
+
+@pytest.mark.parametrize("kernel", ["compiled", "interpreted"])
+def test_the_build_is_named(kernel: str) -> None:
+    """Which kernel runs shows on a dashboard."""
+    found = samples(CanalCollector(list, RequestCounters(), kernel))
+    assert [key for key in found if key[0] == "canal_build_info" and kernel in key]
