@@ -96,7 +96,7 @@ class LogPosition:
 def split_journal(journal: str) -> tuple[str, int]:
     """`mysql-bin.000012` -> (`mysql-bin`, 12); a name without a number sorts as 0."""
     base, _, number = journal.rpartition(".")
-    return (base, int(number)) if number.isdigit() else (journal, 0)
+    return (base, int(number)) if number.isascii() and number.isdigit() else (journal, 0)
 
 
 def read_json(text: str) -> Any:
@@ -120,7 +120,8 @@ def _integer(holder: dict[str, Any], key: str, default: int) -> int:
     value = holder.get(key)
     if value is None:
         return default
-    try:
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
         return int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"`{key}` of a position must be an integer, not {value!r}") from None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"`{key}` of a position must be an integer, not {value!r}")

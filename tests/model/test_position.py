@@ -1,0 +1,158 @@
+"""Positions: canal's JSON, what is read leniently, and their order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from canal_ha.model.position import TYPE_NAME, LogPosition, read_json, split_journal
+
+CANAL = (
+    '{"@type":"com.alibaba.otter.canal.protocol.position.LogPosition","identity":{"slaveId":-1,"sourceAddress":'
+    '{"address":"localhost","port":3306}},"postion":{"gtid":"","included":false,"journalName":"mysql-bin.000001",'
+    '"position":2034,"serverId":1,"timestamp":1699999999000}}'
+)
+POSITION = LogPosition("mysql-bin.000001", 2034, 1699999999000, 1, "", "localhost", 3306)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+POSITIONS = st.builds(
+    LogPosition,
+    journal=TEXT,
+    offset=st.integers(0, 1 << 62),
+    timestamp_ms=st.integers(0, 1 << 62),
+    server_id=st.none() | st.integers(0, (1 << 32) - 1),
+    gtid=st.none() | TEXT,
+    address=TEXT,
+    port=st.integers(1, 65535),
+    consumed=st.booleans(),
+)
+
+
+def test_text() -> None:
+    """canal's text, byte for byte, with `@type` first in ZooKeeper and without it in files."""
+    assert POSITION.to_json(with_type=True) == CANAL
+    assert POSITION.to_json(with_type=False) == CANAL.replace(f'"@type":"{TYPE_NAME}",', "")
+    assert LogPosition.from_json(CANAL) == POSITION
+
+
+def test_nulls_are_omitted() -> None:
+    """An unknown server id or GTID has no key."""
+    text = replace(POSITION, server_id=None, gtid=None).to_json(with_type=True)
+    assert text == CANAL.replace('"gtid":"",', "").replace('"serverId":1,', "")
+    assert LogPosition.from_json(text) == replace(POSITION, server_id=None, gtid=None)
+
+
+def test_consumed() -> None:
+    """The mark repeats the offset, in its place in the alphabet, and is void once somebody changes the offset."""
+    text = replace(POSITION, consumed=True).to_json(with_type=True)
+    assert text == CANAL.replace('"postion":{', '"postion":{"consumed":2034,')
+    assert LogPosition.from_json(text).consumed
+    assert not LogPosition.from_json(text.replace('"position":2034', '"position":2035')).consumed
+    assert not LogPosition.from_json(text.replace('"consumed":2034', '"consumed":null')).consumed
+
+
+@given(POSITIONS, st.booleans())
+def test_round_trip(position: LogPosition, with_type: bool) -> None:
+    """Whatever is written is read back, whatever the order of keys and the blanks."""
+    text = position.to_json(with_type=with_type)
+    assert LogPosition.from_json(text) == position
+    body = json.loads(text)
+    shuffled = {key: dict(reversed(value.items())) if isinstance(value, dict) else value for key, value in body.items()}
+    assert LogPosition.from_json(json.dumps(shuffled, indent=3)) == position
+
+
+@given(POSITIONS)
+def test_long_suffix(position: LogPosition) -> None:
+    """Every integer may carry Java's suffix."""
+    body = json.loads(position.to_json(with_type=True))
+    assert LogPosition.from_json(_java_text(body)) == position
+
+
+def _java_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} : {_java_text(inner)}" for key, inner in value.items()) + "}"
+    return f"{value}L" if type(value) is int else json.dumps(value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a:1L,"\\{}[] é'), max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("k1L:,", max_size=4), inner, max_size=4),
+)
+
+
+@given(JSON, st.booleans())
+def test_texts_are_left_alone(value: Any, ascii_only: bool) -> None:
+    """What looks like a long integer inside a text stays as it is."""
+    assert read_json(json.dumps(value, ensure_ascii=ascii_only)) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "[]",
+        "7",
+        "{}",
+        '{"position":4}',
+        '{"postion":7}',
+        '{"postion":{},"identity":7}',
+        '{"postion":{},"identity":{"sourceAddress":"x"}}',
+        '{"postion":{"position":"x"}}',
+        '{"postion":{"position":[4]}}',
+        '{"postion":{"position":4.5}}',
+        '{"postion":{"position":true}}',
+        '{"postion":{"position":1e999}}',
+        '{"postion":{"serverId":{}}}',
+    ],
+)
+def test_nonsense(text: str) -> None:
+    """What is no position is a ValueError, never another error and never a guess."""
+    with pytest.raises(ValueError, match=r"position|value"):
+        LogPosition.from_json(text)
+
+
+def test_missing_fields() -> None:
+    """What canal omits when null is unknown: no server id, no GTID, time 0, the default port."""
+    assert LogPosition.from_json('{"postion":{"journalName":"b","position":"4","timestamp":null}}') == LogPosition(
+        "b", 4, 0, None, None, "", 3306
+    )
+
+
+def test_order() -> None:
+    """Journals count by number, beyond six digits too; then the offset; a consumed event lies behind its entries."""
+    in_order = [
+        LogPosition("mysql-bin.000002", 900),
+        LogPosition("mysql-bin.000010", 4),
+        LogPosition("mysql-bin.999999", 4),
+        LogPosition("mysql-bin.1000000", 4),
+        LogPosition("mysql-bin.1000000", 5),
+        LogPosition("mysql-bin.1000000", 5, sub_index=1),
+        LogPosition("mysql-bin.1000000", 5, sub_index=2),
+        LogPosition("mysql-bin.1000000", 5, consumed=True),
+        LogPosition("mysql-bin.1000000", 5, sub_index=2, consumed=True),
+        LogPosition("mysql-bin.1000000", 6),
+    ]
+    assert sorted(in_order[::-1], key=lambda position: position.order) == in_order
+
+
+@pytest.mark.parametrize(
+    ("journal", "split"),
+    [
+        ("mysql-bin.000012", ("mysql-bin", 12)),
+        ("a.b.3", ("a.b", 3)),
+        ("nodot", ("nodot", 0)),
+        ("a.b", ("a.b", 0)),
+        ("", ("", 0)),
+        ("x.²", ("x.²", 0)),
+        ("x.٣", ("x.٣", 0)),
+    ],
+)
+def test_split_journal(journal: str, split: tuple[str, int]) -> None:
+    """The number is what follows the last dot, if it is one."""
+    assert split_journal(journal) == split
