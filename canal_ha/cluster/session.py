@@ -130,7 +130,8 @@ class Session:
 
     async def start(self) -> None:
         """Begin to connect and return at once: a node may come up before ZooKeeper does."""
-        self._connect()
+        if self._client is None:
+            self._connect()
 
     async def stop(self) -> None:
         """Close the session, and its ephemeral nodes with it. Waits for ZooKeeper's answer, not for a connection."""
@@ -138,6 +139,11 @@ class Session:
         self._calm_down()
         await self._discard()
         self.connected = False
+
+    @property
+    def credentials(self) -> tuple[int, bytes] | None:
+        """Id and password of the session; who has them can close it."""
+        return None if self._client is None else self._client.client_id
 
     # ---- kazoo client, its life
 

@@ -1,0 +1,155 @@
+"""Sessions to test on: with a real ZooKeeper through a reactor in a thread, or with the one in memory."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Protocol, TypeVar, cast
+
+import structlog
+from twisted.internet import reactor as global_reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import blockingCallFromThread
+
+from canal_ha.cluster.session import ClusterSession, Session
+from canal_ha.testing.session import SimulatedSession
+from canal_ha.testing.time import Process, World
+from canal_ha.testing.zookeeper import Ensemble
+
+T = TypeVar("T")
+reactor: Any = global_reactor
+_chroots = itertools.count(1)
+
+
+def start_reactor() -> None:
+    """Run the reactor in a thread of its own; once per process."""
+    if not reactor.running:
+        threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True).start()
+        wait_until(lambda: bool(reactor.running), 5.0)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> float:
+    """Seconds until the condition held; fails when it does not in time."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < timeout_s, "it did not happen in time"
+        time.sleep(0.002)
+    return time.monotonic() - began
+
+
+def on_reactor(work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float = 30.0) -> T:
+    """Run a coroutine on the reactor and return what it returns."""
+
+    def started() -> Deferred[T]:
+        return Deferred.fromCoroutine(work()).addTimeout(timeout_s, reactor)
+
+    call: Any = blockingCallFromThread  # its annotations know no generic coroutine
+    return cast(T, call(reactor, started))
+
+
+class Stage(Protocol):
+    """Where a conformance test plays."""
+
+    def session(self) -> ClusterSession:
+        """A session that is connected."""
+        ...
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of a coroutine."""
+        ...
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Let things happen until the condition holds; it must, soon."""
+        ...
+
+    def pass_time(self) -> None:
+        """Let everything happen that is under way."""
+        ...
+
+
+class RealStage:
+    """A chroot of its own on a real server. hosts: of the server."""
+
+    def __init__(self, hosts: str, *, timeout_ms: int = 3000, auth: str = "") -> None:
+        start_reactor()
+        self.hosts = f"{hosts}/stage{time.time_ns()}_{next(_chroots)}"
+        self._timeout_ms = timeout_ms
+        self._auth = auth
+        self._sessions: list[Session] = []
+
+    def open(self) -> Session:
+        """A session that is not started yet."""
+        session = Session(
+            self.hosts, timeout_ms=self._timeout_ms, reactor=reactor, auth=self._auth, log=structlog.get_logger()
+        )
+        self._sessions.append(session)
+        return session
+
+    def session(self) -> ClusterSession:
+        """As Stage."""
+        session = self.open()
+        on_reactor(session.start)
+        wait_until(lambda: session.connected, 15.0)
+        on_reactor(lambda: session.ensure("/"))
+        return session
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """As Stage."""
+        return on_reactor(work)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """As Stage."""
+        wait_until(condition, 10.0)
+
+    def pass_time(self) -> None:
+        """As Stage."""
+        time.sleep(0.2)
+
+    def close(self) -> None:
+        """End all sessions."""
+        for session in self._sessions:
+            on_reactor(session.stop)
+
+
+class MemoryStage:
+    """The ensemble in memory."""
+
+    def __init__(self) -> None:
+        self._world = World()
+        self._ensemble = Ensemble(self._world)
+        self._random = Random(1)
+
+    def session(self) -> ClusterSession:
+        """As Stage."""
+        session = SimulatedSession(self._ensemble, Process(self._world, self._random), self._random, timeout_s=3.0)
+        Deferred.fromCoroutine(session.start())
+        self.until(lambda: session.connected)
+        return session
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """As Stage."""
+        answers: list[T] = []
+        errors: list[BaseException] = []
+        Deferred.fromCoroutine(work()).addCallbacks(answers.append, lambda failure: errors.append(failure.value))
+        self.until(lambda: bool(answers or errors))
+        if errors:
+            raise errors[0]
+        return answers[0]
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """As Stage."""
+        for _ in range(10_000):
+            if condition():
+                return
+            self._world.run(self._world.seconds() + 0.001)
+        raise AssertionError("it did not happen in time")
+
+    def pass_time(self) -> None:
+        """As Stage."""
+        self._world.run(self._world.seconds() + 0.2)
+
+    def close(self) -> None:
+        """Nothing is left behind."""

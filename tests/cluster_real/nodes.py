@@ -1,0 +1,99 @@
+"""Nodes of a cluster in this process, each with a session of its own, whose instances only remember what they hold."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import DeferredLock
+
+from canal_ha.cluster.cluster import Cluster
+from canal_ha.cluster.inputs import StopReason
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.config.model import CanalConfig
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from tests.cluster.stage import RealStage, on_reactor, reactor, wait_until
+
+CLIENT = 1001
+
+
+def position(offset: int) -> LogPosition:
+    """A place in the only binlog there is."""
+    return LogPosition("mysql-bin.000001", offset, timestamp_ms=1, address="127.0.0.1", port=3306)
+
+
+class Node:
+    """An Owner and its Cluster. number: its port; held: ownership per running destination; log: (time, event, keys)."""
+
+    def __init__(self, stage: RealStage, number: int, destinations: tuple[str, ...], *, session: Any = None) -> None:
+        self.session = session or stage.open()
+        self.held: dict[str, Ownership] = {}
+        self.metas: dict[str, Meta] = {}
+        self.replaced: list[tuple[int, LogPosition]] = []
+        self.lost: list[int] = []
+        self.stops: list[tuple[str, StopReason, float]] = []
+        self.starts: list[tuple[str, float]] = []
+        self.destinations = destinations
+        config = CanalConfig(Path("conf"), (), register_ip="127.0.0.1", port=number)
+        self.cluster = Cluster(config, reactor, self.session, self, lambda: f"127.0.0.1:{number + 1}", random=Random())
+
+    async def start(self, destination: str, ownership: Ownership) -> None:
+        """As Owner: load the cursors."""
+        backend = ownership.meta(replaced=lambda *edit: self.replaced.append(edit), lost=self.lost.append)
+        meta = Meta(destination, backend, turn=DeferredLock())
+        await meta.load()
+        self.held[destination], self.metas[destination] = ownership, meta
+        self.starts.append((destination, time.monotonic()))
+
+    async def stop(self, destination: str, reason: StopReason) -> None:
+        """As Owner: flush if that makes sense."""
+        self.held.pop(destination, None)
+        meta = self.metas.pop(destination, None)
+        self.stops.append((destination, reason, time.monotonic()))
+        if meta is not None and reason.orderly:
+            await meta.flush()
+
+    # ---- from the test's thread
+
+    def begin(self) -> None:
+        """Start and race for every destination."""
+
+        async def work() -> None:
+            await self.cluster.start()
+            for destination in self.destinations:
+                self.cluster.add(destination)
+
+        on_reactor(work)
+
+    def end(self) -> None:
+        """Stop in good order."""
+        on_reactor(self.cluster.stop)
+
+    def subscribe(self, destination: str, offset: int) -> None:
+        """A client subscribes and has its cursor at `offset`, durably."""
+        identity = ClientIdentity(destination, CLIENT, r"shop\..*")
+        on_reactor(lambda: self.metas[destination].subscribe(identity, position(offset)))
+
+    def move(self, destination: str, offset: int) -> None:
+        """The client acknowledges up to `offset`; durable on return."""
+
+        async def work() -> None:
+            self.metas[destination].move(CLIENT, position(offset))
+            await self.metas[destination].flush()
+
+        on_reactor(work)
+
+    def cursor(self, destination: str) -> int:
+        """The cursor as this node has it."""
+        cursor = self.metas[destination].cursor(CLIENT)
+        return -1 if cursor is None else cursor.offset
+
+
+def owner_of(nodes: list[Node], destination: str, timeout_s: float = 15.0) -> Node:
+    """The one node that runs the destination."""
+    wait_until(lambda: sum(destination in node.held for node in nodes) == 1, timeout_s)
+    return next(node for node in nodes if destination in node.held)

@@ -1,0 +1,105 @@
+"""ZooKeeper goes away and comes back, with and without its data."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from canal_ha.cluster.inputs import StopReason
+from tests.cluster.stage import RealStage, wait_until
+from tests.cluster_real.nodes import Node, owner_of
+from tests.real import Ensemble, ZooKeeper
+
+pytestmark = pytest.mark.real
+
+
+def test_a_node_waits_for_zookeeper() -> None:
+    """Started first, a node waits; it runs soon after ZooKeeper is there."""
+    server = ZooKeeper()
+    stage = RealStage(server.hosts, timeout_ms=2000)
+    node = Node(stage, 21000, ("example",))
+    node.begin()
+    time.sleep(1.0)
+    assert not node.held
+    with server:
+        took_s = wait_until(lambda: bool(node.held), 15.0)
+        print(f"runs {took_s:.2f} s after ZooKeeper was ready")
+        node.end()
+        stage.close()
+
+
+def test_an_ensemble_changes_its_leader_and_loses_its_quorum() -> None:
+    """A new leader within the lease stops nobody, or somebody runs again soon. Without a quorum the owner stops before
+    its session could end elsewhere, and after it is back exactly one node runs, with the cursor.
+    """
+    with Ensemble() as ensemble:
+        stage = RealStage(ensemble.hosts, timeout_ms=4000)
+        stage.session()
+        nodes = [Node(stage, 21100 + 2 * number, ("example",)) for number in range(2)]
+        for node in nodes:
+            node.begin()
+        owner = owner_of(nodes, "example")
+        owner.subscribe("example", 4)
+        owner.move("example", 100)
+
+        leader = ensemble.leader()
+        leader.kill()
+        ensemble.leader()
+        again = owner_of(nodes, "example", 20.0)
+        wait_until(lambda: again.session.connected, 20.0)
+        wait_until(lambda: "example" in again.held and again.held["example"].lease_ok(), 20.0)
+        assert again.cursor("example") == 100
+        leader.start()
+
+        again = owner_of(nodes, "example", 20.0)
+        stops = len(again.stops)
+        leader = ensemble.leader()
+        down = [node for node in ensemble.nodes if node is not leader]
+        began = time.monotonic()
+        for follower in down:
+            follower.kill()
+        wait_until(lambda: len(again.stops) > stops, 10.0)
+        stopped_s = again.stops[-1][2] - began
+        print(f"without quorum: stopped after {stopped_s:.2f} s of a 4 s session: {again.stops[-1][1].value}")
+        assert stopped_s < 4.0
+        time.sleep(1.0)
+        assert not any(node.held for node in nodes)
+        for follower in down:
+            follower.start()
+        began = time.monotonic()
+        back = owner_of(nodes, "example", 40.0)
+        print(f"runs {time.monotonic() - began:.2f} s after the quorum is back")
+        assert back.cursor("example") == 100
+        for node in nodes:
+            node.end()
+        stage.close()
+
+
+def test_an_ensemble_that_lost_its_data_gets_the_cursors_back() -> None:
+    """The disks are emptied: the owner of that time registers again, claims first, and puts its cursors back."""
+    with ZooKeeper() as server:
+        stage = RealStage(server.hosts, timeout_ms=2000)
+        stage.session()
+        nodes = [Node(stage, 21200 + 2 * number, ("example",)) for number in range(2)]
+        for node in nodes:
+            node.begin()
+        owner = owner_of(nodes, "example")
+        owner.subscribe("example", 4)
+        owner.move("example", 777)
+        server.kill()
+        wait_until(lambda: bool(owner.stops), 10.0)
+        assert owner.stops[-1][1] is StopReason.LEASE_OVER
+        shutil.rmtree(server.directory / "data" / "version-2")
+        server.start()
+        began = time.monotonic()
+        again = owner_of(nodes, "example", 40.0)
+        print(f"runs {time.monotonic() - began:.2f} s after ZooKeeper came back empty")
+        assert again is owner
+        assert again.cursor("example") == 777
+        (client,) = again.metas["example"].clients()
+        assert client.filter == r"shop\..*"
+        for node in nodes:
+            node.end()
+        stage.close()

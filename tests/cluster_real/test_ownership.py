@@ -1,0 +1,243 @@
+"""Who runs a destination, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from canal_ha.cluster.inputs import StopReason
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.errors import Fenced
+from canal_ha.meta.repository import CursorMoved
+from canal_ha.model import znode_tree as tree
+from tests.cluster.stage import RealStage, on_reactor, wait_until
+from tests.cluster_real.nodes import CLIENT, Node, owner_of, position
+from tests.real import ZooKeeper
+
+pytestmark = pytest.mark.real
+
+MakeNodes = Callable[..., list[Node]]
+
+
+@pytest.fixture
+def stage(zookeeper: ZooKeeper) -> Iterator[RealStage]:
+    """A chroot of its own; sessions of 2 s."""
+    stage = RealStage(zookeeper.hosts, timeout_ms=2000)
+    stage.session()  # makes the chroot
+    yield stage
+    stage.close()
+
+
+@pytest.fixture
+def nodes(stage: RealStage) -> Iterator[MakeNodes]:
+    """Make nodes that race; all are stopped at the end."""
+    made: list[Node] = []
+
+    def make(count: int, destinations: tuple[str, ...] = ("example",)) -> list[Node]:
+        new = [Node(stage, 20000 + 2 * (len(made) + number), destinations) for number in range(count)]
+        made.extend(new)
+        for node in new:
+            node.begin()
+        return new
+
+    yield make
+    for node in made:
+        node.end()
+
+
+@pytest.fixture
+def operator(stage: RealStage) -> Iterator[KazooClient]:
+    """Somebody with zkCli."""
+    client = KazooClient(stage.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_one_node_runs_a_destination_and_says_so(nodes: MakeNodes, operator: KazooClient) -> None:
+    """Three nodes race: one wins; `running` and the lists read as canal's own."""
+    three = nodes(3)
+    owner = owner_of(three, "example")
+    time.sleep(0.5)
+    assert [node for node in three if node.held] == [owner]
+    data, stat = operator.get(tree.running("example"))
+    assert data.decode() == f'{{"active":true,"address":"{owner.cluster.node}"}}'
+    assert stat.ephemeralOwner == owner.session.id
+    assert sorted(operator.get_children(tree.CLUSTER)) == [node.cluster.node for node in three]
+    assert sorted(operator.get_children(tree.destination_members("example"))) == [node.cluster.node for node in three]
+    assert operator.get(tree.member("127.0.0.1:20000"))[0] == b"127.0.0.1:20001"
+    assert on_reactor(owner.cluster.members.nodes)["127.0.0.1:20002"] == "127.0.0.1:20003"
+
+
+def test_destinations_spread(nodes: MakeNodes) -> None:
+    """12 destinations over 3 nodes: 4 each, give or take one; without the stopped one 6 each."""
+    destinations = tuple(f"d{number}" for number in range(12))
+    three = nodes(3, destinations)
+    wait_until(lambda: sum(len(node.held) for node in three) == 12, 15.0)
+    print("spread:", sorted(len(node.held) for node in three))
+    assert all(3 <= len(node.held) <= 5 for node in three)
+    three[0].end()
+    wait_until(lambda: sum(len(node.held) for node in three[1:]) == 12, 15.0)
+    print("spread after one left:", sorted(len(node.held) for node in three[1:]))
+    assert all(5 <= len(node.held) <= 7 for node in three[1:])
+
+
+def test_an_orderly_stop_hands_over_at_once(nodes: MakeNodes) -> None:
+    """The stand-by runs well within a second after the stop was asked for, and finds the last cursor."""
+    two = nodes(2)
+    owner = owner_of(two, "example")
+    owner.subscribe("example", 4)
+    owner.move("example", 100)
+    standby = two[1 - two.index(owner)]
+    began = time.monotonic()
+    owner.end()
+    wait_until(lambda: "example" in standby.held, 5.0)
+    took_s = standby.starts[-1][1] - began
+    print(f"hand-over: {took_s * 1000:.0f} ms")
+    assert took_s < 1.0
+    assert standby.cursor("example") == 100
+    assert owner.stops[-1][1] is StopReason.SHUTDOWN
+
+
+def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealStage) -> None:
+    """The session is ended under the owner: it stops, the other one takes over; the late writer is refused."""
+    two = nodes(2)
+    owner = owner_of(two, "example")
+    owner.subscribe("example", 4)
+    epoch = owner.held["example"].epoch
+    standby = two[1 - two.index(owner)]
+    thief = KazooClient(stage.hosts, client_id=owner.session.credentials)
+    thief.start()
+    thief.stop()
+    thief.close()
+    wait_until(lambda: "example" in standby.held and standby.held["example"].epoch > epoch, 10.0)
+    wait_until(lambda: bool(owner.stops), 10.0)
+    assert owner.stops[0][1] is StopReason.SESSION_LOST
+    wait_until(lambda: owner.session.connected, 10.0)
+    heard: list[str] = []
+    unleashed = Ownership(
+        "example",
+        epoch,
+        owner.session,
+        holds=lambda: True,  # an owner that does not know, and has no lease to stop it
+        write=owner.session.transaction,
+        fenced=lambda: heard.append("fenced"),
+        failed=heard.append,
+        restore=None,
+    )
+    late = unleashed.meta(replaced=lambda *edit: None, lost=lambda client: None)
+
+    async def write_late() -> None:
+        await late.load()
+        await late.write((CursorMoved(CLIENT, position(50)),))
+
+    with pytest.raises(Fenced):
+        on_reactor(write_late)
+    assert heard == ["fenced"]
+    standby.move("example", 60)
+    assert standby.cursor("example") == 60
+
+
+def test_an_operator_takes_a_destination_away(nodes: MakeNodes, operator: KazooClient) -> None:
+    """`active` set to false: the owner lets go in good order, the other one takes it, the first stands back."""
+    two = nodes(2)
+    owner = owner_of(two, "example")
+    operator.set(tree.running("example"), b'{"active":false,"address":"x"}')
+    standby = two[1 - two.index(owner)]
+    wait_until(lambda: "example" in standby.held, 3.0)
+    assert owner.stops[-1][1] is StopReason.OPERATOR
+    assert not owner.held
+
+
+def test_a_cursor_edited_by_hand_is_taken_over(nodes: MakeNodes, operator: KazooClient) -> None:
+    """Rewinding with zkCli works on an idle client, and in the way of a flush; a deleted cursor is noticed."""
+    (owner,) = nodes(1)
+    owner_of([owner], "example")
+    owner.subscribe("example", 4)
+    owner.move("example", 500)
+    path = tree.cursor("example", CLIENT)
+    operator.set(path, position(200).to_json(with_type=True).encode())
+    wait_until(lambda: bool(owner.replaced), 5.0)
+    assert [(client, edit.offset) for client, edit in owner.replaced] == [(CLIENT, 200)]
+    owner.move("example", 600)
+    assert b'"position":600' in operator.get(path)[0]
+    operator.delete(path)
+    wait_until(lambda: owner.lost == [CLIENT], 5.0)
+    on_reactor(lambda: _rewrite(owner))
+    assert b'"position":600' in operator.get(path)[0]
+
+
+async def _rewrite(owner: Node) -> None:
+    owner.metas["example"].rewrite(CLIENT)
+    await owner.metas["example"].flush()
+
+
+def test_a_deleted_destination_begins_anew(nodes: MakeNodes, operator: KazooClient) -> None:
+    """zkCli deleteall: the owner stops, no cursor comes back, somebody runs it again, in every list as before."""
+    two = nodes(2)
+    owner = owner_of(two, "example")
+    owner.subscribe("example", 4)
+    operator.delete(tree.destination("example"), recursive=True)
+    wait_until(lambda: bool(owner.stops), 5.0)
+    again = owner_of(two, "example")
+    assert again.cursor("example") == -1
+    assert again.metas["example"].clients() == ()
+    wait_until(lambda: len(operator.get_children(tree.destination_members("example"))) == 2, 5.0)
+
+
+def test_unsubscribing_deletes_everything_of_a_client(nodes: MakeNodes, operator: KazooClient) -> None:
+    """Cursor, filter, marks of another meta mode and the client's own `running`; filter text is stored raw."""
+    (owner,) = nodes(1)
+    owner_of([owner], "example")
+    owner.subscribe("example", 4)
+    assert operator.get(tree.client_filter("example", CLIENT))[0] == rb"shop\..*"
+    operator.create(tree.client_running("example", CLIENT), b"{}", ephemeral=True)
+    operator.create(f"{tree.client('example', CLIENT)}/mark/0000000001", b"{}", makepath=True)
+    on_reactor(lambda: owner.metas["example"].unsubscribe(CLIENT))
+    assert operator.exists(tree.client("example", CLIENT)) is None
+
+
+def test_a_leftover_of_an_earlier_process_is_replaced(
+    nodes: MakeNodes, stage: RealStage, operator: KazooClient
+) -> None:
+    """Our address under an earlier process's session: the list keeps us when that session goes."""
+    operator.create(tree.member("127.0.0.1:20000"), ephemeral=True, makepath=True)
+    (node,) = nodes(1)
+    owner_of([node], "example")
+    assert operator.get(tree.member("127.0.0.1:20000"))[1].ephemeralOwner == node.session.id
+    operator.stop()
+    time.sleep(0.3)
+    assert on_reactor(node.cluster.members.nodes) == {"127.0.0.1:20000": "127.0.0.1:20001"}
+    operator.start()
+
+
+def test_a_digest_guards_what_we_write(zookeeper: ZooKeeper) -> None:
+    """With canal.zookeeper.auth nobody else reads or writes our nodes, and the cluster works."""
+    stage = RealStage(zookeeper.hosts, auth="canal:secret")
+    stage.session()
+    node = Node(stage, 20900, ("example",))
+    node.begin()
+    owner_of([node], "example")
+    stranger = KazooClient(stage.hosts)
+    stranger.start()
+    with pytest.raises(NoAuthError):
+        stranger.get(tree.running("example"))
+    stranger.stop()
+    stranger.close()
+    node.end()
+    stage.close()
+
+
+def test_the_time_out_is_the_negotiated_one(zookeeper: ZooKeeper) -> None:
+    """The server grants at least 1 s here: at most 60 s: the lease counts on what was granted."""
+    stage = RealStage(zookeeper.hosts, timeout_ms=100)
+    assert stage.session().timeout_s == 1.0
+    stage.close()
+    stage = RealStage(zookeeper.hosts, timeout_ms=90_000)
+    assert stage.session().timeout_s == 60.0
+    stage.close()
