@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from canal_ha.decode import ddl_outcomes, ddl_patterns
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_options import table_name
+from canal_ha.decode.ddl_statements import (
+    AlterTable,
+    ChangeDatabase,
+    ChangeIndex,
+    CreateTable,
+    DropTables,
+    Name,
+    RenameTables,
+    Statement,
+    TruncateTables,
+)
+from canal_ha.decode.ddl_tokens import Reader, Token, Unreadable, covered, leading
 from canal_ha.model.entry import EventType
 
 
@@ -18,11 +33,19 @@ class DdlResult:
     origin_table: str | None = None
 
 
-_SIMPLE = {
-    ("CREATE", "TABLE"): EventType.CREATE,
-    ("ALTER", "TABLE"): EventType.ALTER,
-    ("DROP", "TABLE"): EventType.ERASE,
-    ("TRUNCATE", "TABLE"): EventType.TRUNCATE,
+QUERY_ONLY = (DdlResult(EventType.QUERY, None, None),)
+_ROW_VERBS = {
+    "INSERT": EventType.INSERT,
+    "REPLACE": EventType.INSERT,
+    "UPDATE": EventType.UPDATE,
+    "DELETE": EventType.DELETE,
+}
+_ROW_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO", "FROM")
+_TABLE_VERBS = {
+    "CREATE": EventType.CREATE,
+    "ALTER": EventType.ALTER,
+    "DROP": EventType.ERASE,
+    "TRUNCATE": EventType.TRUNCATE,
 }
 
 
@@ -30,11 +53,122 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
     """What canal's parser makes of one statement: () means no entry at all, several results are filtered one by one.
 
     default_schema: the session's; sql_parser: False selects canal's plain patterns (canal.instance.filter.druid.ddl).
-    Never raises: what cannot be read is one QUERY without a table.
+    Never raises. What canal's parser refuses is one QUERY without a table; a table statement that our own grammar
+    cannot read goes by its first words. canal makes no entry of a statement that stands in executable comments as a
+    whole; here that holds only where no table changes by it.
     """
-    words = sql.split(None, 3)
-    kind = _SIMPLE.get((words[0].upper(), words[1].upper())) if len(words) > 2 else None
-    if kind is None:
-        return (DdlResult(EventType.QUERY, None, None),)
-    name = words[2].split("(")[0].strip("`;")
-    return (DdlResult(kind, default_schema, name),)
+    if not sql_parser:
+        event_type, table, origin = ddl_patterns.match(sql, default_schema)
+        return (DdlResult(event_type, *table, *origin),)
+    tokens = leading(sql)
+    if not tokens:
+        return ()
+    if tokens[0].word in _ROW_VERBS:
+        return (_rows(tokens, default_schema),)
+    if tokens[0].word == "WITH":
+        return _with(tokens, default_schema)
+    try:
+        statement = read(sql)
+    except Unreadable:
+        return _by_first_words(tokens, default_schema)
+    if covered(sql) and not changes_tables(statement):
+        return ()
+    if statement is not None:
+        return QUERY_ONLY if statement.refused else _results(statement, default_schema)
+    return () if ddl_outcomes.dropped(tokens) else QUERY_ONLY
+
+
+def changes_tables(statement: Statement | None) -> bool:
+    """Whether column lists or table names may differ afterwards."""
+    match statement:
+        case AlterTable():
+            return bool(statement.changes or statement.renamed or statement.split_off or statement.absorbed)
+        case TruncateTables() | ChangeIndex(drops_key=False) | ChangeDatabase(drops=False) | None:
+            return False
+        case _:
+            return True
+
+
+def _results(statement: Statement, default_schema: str) -> tuple[DdlResult, ...]:
+    def result(event_type: EventType, name: Name, origin: Name | None = None) -> DdlResult:
+        found = DdlResult(event_type, name.schema or default_schema, name.table)
+        if origin is None:
+            return found
+        return DdlResult(event_type, found.schema, found.table, origin.schema or default_schema, origin.table)
+
+    match statement:
+        case CreateTable(name):
+            return (result(EventType.CREATE, name),)
+        case AlterTable(name):
+            new = statement.renamed
+            return tuple(
+                result(kind, new, name) if kind is EventType.RENAME and new else result(kind, name)
+                for kind in statement.results
+            )
+        case DropTables(names):
+            return tuple(result(EventType.ERASE, name) for name in names)
+        case TruncateTables(names):
+            return tuple(result(EventType.TRUNCATE, name) for name in names)
+        case RenameTables(pairs):
+            return tuple(result(EventType.RENAME, new, old) for old, new in pairs)
+        case ChangeIndex(event_type, name):
+            return (result(event_type, name),)
+        case ChangeDatabase():
+            return (DdlResult(EventType.QUERY, statement.written, None),)
+
+
+def _rows(tokens: list[Token], default_schema: str) -> DdlResult:
+    """INSERT, REPLACE, UPDATE or DELETE logged as a statement; a DELETE from several tables names none."""
+    reader = Reader(tokens)
+    event_type = _ROW_VERBS[reader.next().word]
+    while reader.take_any(*_ROW_MODIFIERS):
+        pass
+    try:
+        name = table_name(reader)
+    except Unreadable:
+        return DdlResult(event_type, default_schema, None)
+    if event_type is EventType.DELETE and reader.take(","):
+        return DdlResult(event_type, default_schema, None)
+    return DdlResult(event_type, name.schema or default_schema, name.table)
+
+
+def _with(tokens: list[Token], default_schema: str) -> tuple[DdlResult, ...]:
+    """A query or an UPDATE behind WITH; canal's parser refuses a DELETE there."""
+    reader = Reader(tokens)
+    try:
+        reader.skip_to("SELECT", "UPDATE", "DELETE")
+    except Unreadable:
+        return QUERY_ONLY
+    if reader.word == "SELECT":
+        return ()
+    rest = reader.rest()
+    return (_rows(rest, default_schema),) if reader.word == "UPDATE" else QUERY_ONLY
+
+
+def _by_first_words(tokens: list[Token], default_schema: str) -> tuple[DdlResult, ...]:
+    names = first_names(tokens)
+    kind = _TABLE_VERBS.get(tokens[0].word)
+    if kind is None or not names:
+        return () if ddl_outcomes.dropped(tokens) else QUERY_ONLY
+    return tuple(DdlResult(kind, name.schema or default_schema, name.table) for name in names)
+
+
+def first_names(tokens: list[Token]) -> list[Name]:
+    """The tables that a CREATE, ALTER, DROP, TRUNCATE or RENAME TABLE names, as far as its first tokens tell."""
+    reader = Reader(tokens)
+    verb = reader.take_any(*_TABLE_VERBS, "RENAME")
+    reader.take("OR", "REPLACE")
+    while reader.take_any("TEMPORARY", "ONLINE", "OFFLINE", "IGNORE"):
+        pass
+    if not reader.take_any("TABLE", "TABLES") and verb != "TRUNCATE":
+        return []
+    if not reader.take("IF", "NOT", "EXISTS"):
+        reader.take("IF", "EXISTS")
+    names: list[Name] = []
+    try:
+        names.append(table_name(reader))
+        while verb in ("DROP", "TRUNCATE", "RENAME") and reader.take_any(",", "TO"):
+            names.append(table_name(reader))
+    except Unreadable:
+        pass
+    return names

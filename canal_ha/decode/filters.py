@@ -13,6 +13,7 @@ from collections.abc import Callable
 from canal_ha.config.model import FilterMode
 from canal_ha.errors import FilterInvalid
 
+_CLOSING = {"}": "{", "]": "[", ")": "("}
 _CACHE_LIMIT = 65536  # decisions kept per filter; names come from a binlog and are few, unless someone makes them up
 _POSIX_CLASS = re.compile(r"\[:\^?[a-z]+:\]")  # Python would read [[:alpha:]] as a set of the letters in it
 
@@ -20,16 +21,17 @@ _POSIX_CLASS = re.compile(r"\[:\^?[a-z]+:\]")  # Python would read [[:alpha:]] a
 def split_items(text: str) -> list[str]:
     """Cut a list at its commas, except inside brackets and after a backslash; empty items vanish, blanks stay."""
     items: list[str] = []
-    start = depth = index = 0
+    start = index = 0
+    depth = dict.fromkeys("{[(", 0)  # counted apart and never below zero, as canal does
     while index < len(text):
         char = text[index]
         if char == "\\":
             index += 1
-        elif char in "{[(":
-            depth += 1
-        elif char in "}])":
-            depth = max(depth - 1, 0)
-        elif char == "," and not depth:
+        elif char in depth:
+            depth[char] += 1
+        elif char in _CLOSING:
+            depth[_CLOSING[char]] = max(depth[_CLOSING[char]] - 1, 0)
+        elif char == "," and not any(depth.values()):
             items.append(text[start:index])
             start = index + 1
         index += 1
@@ -115,13 +117,13 @@ def effective(server_include: str, server_exclude: str, client_filter: str, mode
 class FieldFilter:
     """Columns to keep or to drop, as `schema.table:column/column,schema.table:column` (canal.instance.filter.field).
 
-    With an include list only the columns of the tables it names are narrowed, and the exclude list is ignored for all
-    tables; letter case does not matter; an item without exactly one colon is ignored.
+    The include list, where it names a table, says all its columns, and the exclude list is ignored there; letter case
+    does not matter; an item without exactly one colon is ignored.
     """
 
     def __init__(self, include: str, exclude: str) -> None:
         self._include = _parse_fields(include)
-        self._exclude = {} if self._include else _parse_fields(exclude)
+        self._exclude = _parse_fields(exclude)
 
     def keeps(self, schema: str, table: str, column: str) -> bool:
         """True when the column is emitted."""
@@ -139,7 +141,7 @@ class FieldFilter:
 def _parse_fields(text: str) -> dict[str, frozenset[str]]:
     fields: dict[str, frozenset[str]] = {}
     for item in text.split(","):
-        if item.count(":") == 1:
-            name, columns = item.split(":")
+        name, _, columns = item.partition(":")
+        if columns.strip() and ":" not in columns:
             fields[name.strip().upper()] = frozenset(column.strip().upper() for column in columns.split("/"))
     return fields
