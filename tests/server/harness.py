@@ -1,0 +1,257 @@
+"""A real server on a loopback port: service, embedded server and instance, fed with entries by the test.
+
+Twisted's reactor runs in a thread of its own; a test talks to the port from the outside.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from twisted.internet import reactor as global_reactor
+from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.threads import blockingCallFromThread
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.instance import Instance
+from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.batch import Message
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.server.destinations import Destinations
+from canal_ha.server.service import CanalService
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.segments import Item, segment
+
+T = TypeVar("T")
+LOOPBACK = "127.0.0.1"
+JOURNAL = "mysql-bin.000001"
+DDL = {pb.CREATE, pb.ALTER, pb.ERASE, pb.TRUNCATE, pb.RENAME, pb.CINDEX, pb.DINDEX}
+reactor: Any = global_reactor
+
+
+def on_reactor(work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float = 20.0) -> T:
+    """Run a coroutine on the reactor, which is started if need be, and return what it returns."""
+    if not reactor.running:
+        threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True).start()
+        while not reactor.running:
+            time.sleep(0.001)
+
+    def begun() -> Deferred[T]:
+        return Deferred.fromCoroutine(work()).addTimeout(timeout_s, reactor)
+
+    result: T = blockingCallFromThread(reactor, begun)  # type: ignore[arg-type]  # Twisted leaves the type open
+    return result
+
+
+class PushedFeed:
+    """A feed that passes on what the test pushes."""
+
+    def __init__(self, request: FeedRequest) -> None:
+        self.request = request
+        self.decoded: LogPosition | None = None
+        self.received_bytes = 0
+        self.last_event_ms = 0
+        self.idle = False
+
+    def start(self) -> None:
+        self.request.connected("pushed")
+
+    def stop(self) -> None:
+        pass
+
+
+class QuietSource:
+    """A source that stands still."""
+
+    version = "test"
+
+    def newest(self) -> LogPosition:
+        return LogPosition(JOURNAL, 4)
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        return kept or self.newest()
+
+
+class Silent:
+    """Logs nothing."""
+
+    def event(self, destination: str, name: str, /, **facts: object) -> None:
+        pass
+
+    def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
+        pass
+
+
+class Hurried:
+    """Destinations whose GETs wait a hundredth of the time asked for; without limit stays without limit."""
+
+    def __init__(self, inner: Destinations) -> None:
+        self._inner = inner
+        self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
+        self.ack, self.rollback = inner.ack, inner.rollback
+
+    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
+        return await self._inner.get(identity, fetch_size, wait_ms and wait_ms / 100)
+
+
+class Served:
+    """One server with the destination `example`. push() is what its source says next, to every client's stream."""
+
+    def __init__(
+        self,
+        *,
+        destination: str = "example",
+        hurried: bool = False,
+        config: dict[str, Any] | None = None,
+        **service: Any,
+    ) -> None:
+        self.destination = destination
+        self.embedded = Embedded()
+        self.feeds: list[PushedFeed] = []
+        self.meta = Meta(destination, MemoryBackend(), turn=DeferredLock())
+        self._config = InstanceConfig(destination, SourceConfig(LOOPBACK), **(config or {}))
+        served: Destinations = Hurried(self.embedded) if hurried else self.embedded
+        self.service = CanalService(served, reactor, host=LOOPBACK, port=0, **service)
+
+    def __enter__(self) -> Served:
+        on_reactor(self._start)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        on_reactor(self._stop)
+
+    @property
+    def port(self) -> int:
+        return self.service.port
+
+    def push(self, made: Segment) -> None:
+        """Put a segment into the ring of every open stream."""
+        latest = {feed.request.client_id: feed for feed in self.feeds}
+        for feed in latest.values():
+            feed.request.accept(made)
+
+    def connect(self, timeout_s: float = 10.0) -> socket.socket:
+        return socket.create_connection((LOOPBACK, self.port), timeout_s)
+
+    async def _start(self) -> None:
+        instance = Instance(
+            self._config,
+            self.meta,
+            QuietSource(),
+            self._open,
+            reactor,
+            run_blocking=_at_once,
+            told=Silent(),
+            flush_period_ms=1000,
+        )
+        await self.embedded.start(instance)
+        self.service.start()
+
+    async def _stop(self) -> None:
+        await self.service.stop(grace_s=1.0)
+        await self.embedded.stop(self.destination)
+
+    def _open(self, request: FeedRequest) -> Feed:
+        self.feeds.append(PushedFeed(request))
+        return self.feeds[-1]
+
+
+async def _at_once(work: Callable[[], LogPosition]) -> LogPosition:
+    return work()
+
+
+def entries_segment(bodies: Sequence[bytes]) -> Segment:
+    """A segment of serialized entries, its arrays read from their headers."""
+    return segment([_item(body) for body in bodies], journal=pb.Entry.FromString(bodies[0]).header.logfileName)
+
+
+def _item(body: bytes) -> Item:
+    entry = pb.Entry.FromString(body)
+    header = entry.header
+    rows = next((int(prop.value) for prop in header.props if prop.key == "rowsCount"), 0)
+    return Item(header.logfileOffset, _kind(entry), body, timestamp_ms=header.executeTime, rows=rows)
+
+
+def _kind(entry: pb.Entry) -> Kind:
+    if entry.entryType == pb.TRANSACTIONBEGIN:
+        return Kind.BEGIN
+    if entry.entryType == pb.TRANSACTIONEND:
+        return Kind.END
+    if entry.header.eventType in DDL:
+        return Kind.DDL
+    return Kind.ROWS if entry.header.eventType in (pb.INSERT, pb.UPDATE, pb.DELETE) else Kind.QUERY
+
+
+def transaction(number: int, *, rows: int = 1, value: str = "x") -> list[bytes]:
+    """Begin, one event with `rows` inserted rows (id, v), end; a transaction every thousand bytes of JOURNAL."""
+    offset = 1000 + number * 1000
+    row_datas = [_inserted(number * rows + row, value) for row in range(rows)]
+    change = pb.RowChange(tableId=1, eventType=pb.INSERT, isDdl=False, rowDatas=row_datas)
+    props = [pb.Pair(key="rowsCount", value=str(rows))]
+    return [
+        entry(offset, pb.TRANSACTIONBEGIN, pb.TransactionBegin(threadId=7).SerializeToString()),
+        entry(
+            offset + 100, pb.ROWDATA, change.SerializeToString(), eventType=pb.INSERT, schemaName="shop", tableName="t",
+            props=props,
+        ),
+        entry(offset + 900, pb.TRANSACTIONEND, pb.TransactionEnd(transactionId=str(number)).SerializeToString()),
+    ]  # fmt: skip
+
+
+def _inserted(number: int, value: str) -> pb.RowData:
+    common: dict[str, Any] = {"updated": True, "isNull": False}
+    key = pb.Column(index=0, sqlType=-5, name="id", isKey=True, value=str(number), mysqlType="bigint(20)", **common)
+    text = pb.Column(index=1, sqlType=12, name="v", isKey=False, value=value, mysqlType="varchar(20)", **common)
+    return pb.RowData(afterColumns=[key, text])
+
+
+def entry(offset: int, entry_type: pb.EntryType.ValueType, value: bytes, **header: Any) -> bytes:
+    """One serialized Entry as the server writes it."""
+    head: dict[str, Any] = {"schemaName": "", "tableName": "", **header}
+    return pb.Entry(
+        header=pb.Header(
+            version=1,
+            logfileName=JOURNAL,
+            logfileOffset=offset,
+            serverId=1,
+            serverenCode="UTF-8",
+            executeTime=1_700_000_000_000 + offset,
+            sourceType=pb.MYSQL,
+            eventLength=100,
+            **head,
+        ),
+        entryType=entry_type,
+        storeValue=value,
+    ).SerializeToString()
+
+
+def read_frame(sock: socket.socket) -> bytes | None:
+    """One frame with its length, or None at the end of the stream."""
+    head = _read(sock, 4)
+    if head is None:
+        return None
+    body = _read(sock, int.from_bytes(head, "big"))
+    assert body is not None, "a frame cut short"
+    return head + body
+
+
+def _read(sock: socket.socket, size: int) -> bytes | None:
+    data = b""
+    while len(data) < size:
+        try:
+            more = sock.recv(size - len(data))
+        except ConnectionResetError:
+            more = b""
+        if not more:
+            assert not data, "a frame cut short"
+            return None
+        data += more
+    return data
