@@ -1,0 +1,295 @@
+"""The source thread of one stream: connect, check, dump, decode, deliver; begin again when the connection breaks.
+
+`Dump` starts one thread. Everything runs on it, except `start`, `stop`, `join` and reading the attributes that say how
+far it has come. mysql-replication speaks the protocol; what it must not do, reconnect by itself, is done here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from pymysqlreplication import BinLogStreamReader
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
+from canal_ha.errors import CanalError, RingClosed, SourceRefused, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment, Source
+from canal_ha.source import flavor
+from canal_ha.source.backoff import Backoff
+from canal_ha.source.connection import DumpConnection
+from canal_ha.source.identity import ReplicaIdentity, free_server_id
+from canal_ha.source.lost import DUMP_FAILED, Superseded, ended
+from canal_ha.source.resume import Resume
+from canal_ha.source.session import Interruptible, Session, settings
+
+HEARTBEAT_S = 1.0  # the source says every second that there is nothing new: that is what makes "idle" known
+_SESSION = "SET SESSION net_write_timeout = 7200, net_read_timeout = 7200, wait_timeout = 9999999"  # specification 8.1
+
+# The library warns whenever row metadata is not FULL; names come from our table history then.
+logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The source dumps. version, uuid ("" on MariaDB), server_id: the source's."""
+
+    version: str
+    uuid: str
+    server_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt ended. retry_in_s: until the next one, None when the dump has ended for good."""
+
+    error: CanalError
+    retry_in_s: float | None
+
+
+DumpEvent = Connected | Failed
+
+
+class DumpDecoder(Protocol):
+    """What a dump needs of a decoder: bytes in, outputs in the order of the stream. The iterator is driven to its end."""
+
+    def feed(self, data: memoryview, /) -> Iterator[Output]: ...
+
+
+class _Stopped(Exception):
+    """stop() was called."""
+
+
+class Dump:
+    """One stream's dump, from `start` (a transaction's boundary; inclusive unless consumed) until stopped.
+
+    accept: takes segments in order, none twice; blocks while there is no room; raises RingClosed to end the dump;
+    report: told of every connection and failure. Both are called from the dump's thread.
+    make_decoder: a fresh decoder for each connection, to begin at the position given.
+    decoded: everything before it was accepted; last_event_ms: source time of the newest event; idle: the source said
+    that nothing newer exists; heard_at: `clock` when bytes last came.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig,
+        *,
+        replica: ReplicaIdentity,
+        start: LogPosition,
+        make_decoder: Callable[[Source, LogPosition], DumpDecoder],
+        accept: Callable[[Segment], None],
+        report: Callable[[DumpEvent], None],
+        rng: Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.received_bytes = 0
+        self.last_event_ms = 0
+        self.idle = False
+        self.heard_at = 0.0
+        self._config = config
+        self._source = source
+        self._replica = replica
+        self._make_decoder = make_decoder
+        self._accept = accept
+        self._report = report
+        self._clock = clock
+        self._resume = Resume(start)
+        self._backoff = Backoff((rng or Random()).random)
+        self._stopping = threading.Event()
+        self._opening = threading.Lock()
+        self._connections: list[Interruptible] = []
+        self._decoder: DumpDecoder | None = None
+        self._connected: Connected | None = None
+        self._session: Session | None = None
+        name = f"dump-{config.destination}-{replica.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    # ---- any thread
+
+    @property
+    def decoded(self) -> LogPosition:
+        """Everything before it was accepted."""
+        return self._resume.at
+
+    def start(self) -> None:
+        """Begin to read; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the dump to end, and wake it when it waits for the source; returns at once.
+
+        When it waits in `accept`, it ends as soon as that returns or raises.
+        """
+        self._stopping.set()
+        with self._opening:
+            for connection in self._connections:
+                connection.interrupt()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; False when it has not come within the time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # ---- the dump's thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            before = self._resume.at
+            try:
+                self._dump()
+            except (_Stopped, RingClosed):
+                return
+            except CanalError as error:
+                failure = error
+            except Exception as error:
+                failure = CanalError(f"{self._config.destination}: the dump broke at {self._resume.at}: {error!r}")
+                failure.__cause__ = error
+            finally:
+                self._close()
+            if self._stopping.is_set():
+                return
+            if self._resume.at is not before:
+                self._backoff.reset()
+            retry_in_s = self._pause_s(failure)
+            self._report(Failed(failure, retry_in_s))
+            if retry_in_s is None:
+                return
+            self._stopping.wait(retry_in_s)
+
+    def _pause_s(self, failure: CanalError) -> float | None:
+        if not failure.retryable:
+            return None
+        # two nodes that end each other's dump must not do so twice a second
+        return self._backoff.limit_s() if isinstance(failure, Superseded) else self._backoff.delay_s()
+
+    def _dump(self) -> None:
+        """One connection, until it ends with an exception."""
+        session = self._session = Session(self._config, self._source, opening=self._opened)
+        server = flavor.examine(session)
+        flavor.check(server, self._config, session.where.address)
+        server_id = free_server_id(self._replica, flavor.replicas(session, server), server.server_id)
+        if server_id is None:
+            raise SourceRefused(
+                f"{session.where.address}: another replica uses server id {self._replica.server_id}; set"
+                f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
+            )
+        begin = self._resume.begin()
+        source = Source(address=self._source.host, port=self._source.port, uuid=server.uuid)
+        self._decoder = self._make_decoder(source, begin)
+        self._connected = Connected(server.version, server.uuid, server.server_id)
+        reader = BinLogStreamReader(
+            connection_settings={**settings(self._config, self._source), "init_command": _SESSION},
+            server_id=server_id,
+            log_file=begin.journal,
+            log_pos=begin.offset,
+            resume_stream=True,
+            blocking=True,
+            only_events=(),
+            report_slave=(self._replica.name, "", "", 0),
+            slave_uuid=self._replica.uuid,
+            slave_heartbeat=HEARTBEAT_S,
+            pymysql_wrapper=_Connections(session, lambda **options: self._dump_connection(server.mariadb, options)),
+            is_mariadb=False,  # True would send an empty file name and read everything again
+            enable_logging=False,
+        )
+        with session.where.translating():
+            reader.fetchone()
+        raise SourceUnavailable(f"{session.where.address}: the dump ended at {self._resume.at}")
+
+    def _dump_connection(self, mariadb: bool, options: dict[str, Any]) -> DumpConnection:
+        connection = DumpConnection(
+            self._eat,
+            annotate=mariadb,
+            receive_bytes=self._config.receive_buffer_bytes,
+            defer_connect=True,
+            **options,
+        )
+        self._opened(connection)
+        connection.connect()
+        return connection
+
+    def _opened(self, connection: Interruptible) -> None:
+        """From here on stop() interrupts this connection."""
+        with self._opening:
+            self._connections.append(connection)
+        if self._stopping.is_set():
+            raise _Stopped
+
+    def _close(self) -> None:
+        with self._opening:
+            connections, self._connections = self._connections, []
+        for connection in connections:
+            if connection.open:
+                connection.close()
+        self._decoder = self._connected = self._session = None
+
+    def _eat(self, data: memoryview) -> list[bytes]:
+        """Decode what was received; return what the library must see."""
+        assert self._decoder is not None
+        self.heard_at = self._clock()
+        self.received_bytes += len(data)
+        packets: list[bytes] = []
+        for output in self._decoder.feed(data):
+            match output:
+                case Segment():
+                    self._deliver(output)
+                case Passed():
+                    self.idle = False
+                    self.last_event_ms = output.timestamp_ms or self.last_event_ms
+                    self._resume.passed(output.journal, output.position, output.timestamp_ms)
+                case RawPacket():
+                    packets.append(output.payload)
+                case Rotated():
+                    self._resume.passed(output.journal, output.position)
+                case SourceHeartbeat():
+                    self.idle = True
+                case SourceFormat():
+                    if self._connected:
+                        self._report(self._connected)
+                        self._connected = None
+                case SourceSaid():
+                    self._said(output)
+        if self._stopping.is_set():
+            raise _Stopped
+        return packets
+
+    def _deliver(self, segment: Segment) -> None:
+        self.idle = False
+        fresh = self._resume.new(segment)
+        if fresh is None:
+            return
+        self._accept(fresh)
+        self._resume.delivered(fresh)
+        if self._stopping.is_set():
+            raise _Stopped
+
+    def _said(self, said: SourceSaid) -> None:
+        """The server ended the dump."""
+        assert self._session is not None
+        if said.errno == DUMP_FAILED:
+            raise ended(self._session, self._config, self._resume.at, said.text, began=self._connected is None)
+        if said.errno:
+            raise self._session.where.error(said.errno, said.text)
+        raise SourceUnavailable(f"{self._session.where.address}: the server ended the dump at {self._resume.at}")
+
+
+class _Connections:
+    """What the library connects with: first for the dump, then for questions, for which our session is at hand."""
+
+    def __init__(self, session: Session, dump_connection: Callable[..., DumpConnection]) -> None:
+        self._session = session
+        self._dump_connection = dump_connection
+        self._dumping = False
+
+    def __call__(self, **options: Any) -> Interruptible:
+        if self._dumping:
+            return self._session.connection
+        self._dumping = True
+        return self._dump_connection(**options)

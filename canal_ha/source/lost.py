@@ -1,0 +1,47 @@
+"""What it means when the server refuses to dump with error 1236, which it uses for nearly everything."""
+
+from __future__ import annotations
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source.locate import binary_logs
+from canal_ha.source.session import Session
+
+DUMP_FAILED = 1236
+
+_REPLACED = "same server_uuid/server_id"  # MySQL and MariaDB, when another dump with our identity began
+
+
+class Superseded(SourceUnavailable):
+    """Another dump with this identity began, usually that of the node which has taken the destination over."""
+
+
+def ended(session: Session, config: InstanceConfig, at: LogPosition, text: str, *, began: bool) -> CanalError:
+    """The error for a dump from `at` that ended with 1236. began: the server had sent events before.
+
+    Raises SourceUnavailable, SourceRefused when the server does not answer questions either.
+    """
+    where = session.where.address
+    if _REPLACED in text:
+        return Superseded(f"{where}: another node has begun to read as this replica ({text})")
+    logs = binary_logs(session)
+    cure = (
+        f"{config.destination} cannot go on by itself: restore the journal, or set the cursor (or"
+        f" canal.instance.master.journal.name and position) to a position that exists"
+    )
+    size = next((log.size_bytes for log in logs if log.name == at.journal), None)
+    if size is None:
+        return PositionLost(
+            f"{where}: journal {at.journal} (wanted: {at}) is purged; the oldest that exists is {logs[0].name}; {cure}"
+        )
+    if at.offset > size:
+        return PositionLost(
+            f"{where}: {at} lies beyond the end of its journal ({size} bytes): binary logs were reset or lost;"
+            f" the oldest that exists is {logs[0].name}; {cure}"
+        )
+    if not began:
+        return PositionLost(
+            f"{where}: cannot be read from {at}: {text}; the oldest journal that exists is {logs[0].name}; {cure}"
+        )
+    return SourceUnavailable(f"{where}: the dump ended at {at}: {text}")
