@@ -12,12 +12,19 @@ from canal_ha.model.segment import Segment
 
 
 class Feed(Protocol):
-    """One dump: segments go to `FeedRequest.accept`, in order, from the feed's own thread."""
+    """One dump: segments go to `FeedRequest.accept`, in order, from the feed's own thread.
 
-    decoded: LogPosition | None  # everything before it was accepted
+    last_event_ms: source time of the newest event seen, 0 before the first; idle: the source has said that nothing
+    newer exists.
+    """
+
     received_bytes: int
-    last_event_ms: int  # source time of the newest event seen, 0 before the first
-    idle: bool  # the source has said that nothing newer exists
+    last_event_ms: int
+    idle: bool
+
+    @property
+    def decoded(self) -> LogPosition | None:
+        """Everything before it was accepted."""
 
     def start(self) -> None: ...
 

@@ -41,9 +41,11 @@ class SourceView(Protocol):
 class Told(Protocol):
     """Whom an instance tells what happens to it: the node's logs."""
 
-    def event(self, destination: str, name: str, /, **facts: object) -> None: ...
+    def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
+        """Something happened; `alarm` when a person should look."""
 
-    def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None: ...
+    def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
+        """This cursor is durable now."""
 
 
 class Instance:
@@ -165,10 +167,12 @@ class Instance:
 
     def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
         """An operator wrote this client's cursor from outside: its stream goes on from there."""
+        if self.meta.cursor(client_id) is None:
+            return  # unsubscribed meanwhile
         self.meta.replaced(client_id, cursor)
         stream = self._streams.get(client_id)
         if stream:
-            stream.restart()
+            stream.rewind()
         self._told.event(self.config.destination, "cursor.replaced", client_id=client_id, position=str(cursor))
 
     def status(self) -> InstanceStatus:

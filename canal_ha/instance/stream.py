@@ -169,6 +169,12 @@ class Stream:
         if was_open:
             self._open()
 
+    def rewind(self) -> None:
+        """The cursor was written from outside: what is in flight belongs to the old one, begin again at the new."""
+        self._batches.clear()
+        self._opened_at.clear()
+        self.restart()
+
     def park_if_idle(self) -> None:
         """Close the feed when no GET came for canal.instance.stream.idle seconds; a waiting GET counts as one."""
         if self.state is not State.OPEN or self._waiting:
