@@ -374,9 +374,9 @@ FILTER = _instance(
 )
 FILTER_BLACK = _instance("filter.black.regex", kinds.text(), "", "tables to leave out, in the same form")
 FILTER_FIELD = _instance(
-    "filter.field", kinds.text(), "", "columns to keep: schema.table:col1/col2,schema2.table2:col3"
+    "filter.field", kinds.column_list(), "", "columns to keep: schema.table:col1/col2,schema2.table2:col3"
 )
-FILTER_BLACK_FIELD = _instance("filter.black.field", kinds.text(), "", "columns to drop, in the same form")
+FILTER_BLACK_FIELD = _instance("filter.black.field", kinds.column_list(), "", "columns to drop, in the same form")
 
 KEYS: tuple[Key[Any], ...] = tuple(_table)
 BY_NAME: dict[str, Key[Any]] = {key.name: key for key in KEYS}

@@ -166,6 +166,18 @@ def password_hash() -> Kind[str]:
     return Kind("40 hexadecimal digits, SHA1(SHA1(password)), not the password itself", read)
 
 
+def column_list() -> Kind[str]:
+    """schema.table:column/column,... Canal ignores an item it cannot read: a column meant to be hidden would show."""
+    item = re.compile(r"[^:,]+\.[^:,]+:[^:,/]+(/[^:,/]+)*")
+
+    def read(value: str) -> str:
+        if not all(item.fullmatch(part.strip()) for part in value.split(",") if part.strip()):
+            raise ValueError(value)
+        return value
+
+    return Kind("schema.table:column/column,schema.table:column", read)
+
+
 def credentials() -> Kind[str]:
     """user:password, or nothing."""
 

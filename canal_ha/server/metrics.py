@@ -22,6 +22,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from canal_ha import logs
+from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.version import VERSION
@@ -53,7 +54,7 @@ class CanalCollector(Collector):
 
     status: Callable[[], Sequence[InstanceStatus]]
     counters: RequestCounters
-    kernel: str
+    kernel: str = BUILD
     now: Callable[[], float] = time.time
 
     def collect(self) -> Iterator[Metric]:

@@ -133,7 +133,7 @@ canal.instance.filter.client.mode=and
 canal.instance.stream.idle=0.5
 canal.instance.stream.max=3
 canal.instance.filter.query.ddl=true
-canal.instance.filter.field=s.t:a/b
+canal.instance.filter.field=s.t:a/b, s.u:c
 canal.instance.binlog.format=row
 canal.instance.tsdb.url=jdbc:mysql://db:3306/tsdb
 canal.instance.tsdb.dir=/var/lib/canal
@@ -170,7 +170,7 @@ canal.auto.reset.latest.pos.mode=true
     assert (a.standby.host, a.standby.port) == ("standby", 3306)
     assert (a.decode.gtid_on, a.server_id, a.decode.charset, a.batch_mode) == (True, 1234, "utf-8", BatchMode.ITEMSIZE)
     assert (a.filter_client_mode, a.stream_idle_s, a.stream_max) == (FilterMode.AND, 0.5, 3)
-    assert (a.decode.filter_query_ddl, a.decode.field_filter, a.binlog_formats) == (True, "s.t:a/b", ("ROW",))
+    assert (a.decode.filter_query_ddl, a.decode.field_filter, a.binlog_formats) == (True, "s.t:a/b, s.u:c", ("ROW",))
     assert (a.tsdb_url, a.tsdb_dir) == ("jdbc:mysql://db:3306/tsdb", "/var/lib/canal")
     assert (a.data_dir, a.auto_reset_latest) == (conf / "data", True)
     assert a.mtime_ns == (conf / "a/instance.properties").stat().st_mtime_ns
@@ -202,6 +202,8 @@ canal.auto.reset.latest.pos.mode=true
         ("canal.instance.stream.idle=-1", "a number of at least 0"),
         ("canal.instance.tsdb.url=jdbc:oracle:x", "jdbc:mysql://"),
         ("canal.instance.master.sslMode=SOME", "VERIFY_CA"),
+        ("canal.instance.filter.black.field=users:password", "schema.table:column/column"),
+        ("canal.instance.filter.field=s.t:a/,s.u:b", "schema.table:column/column"),
     ],
 )
 def test_bad_values_are_named(tmp_path: Path, setting: str, expected: str) -> None:

@@ -1,0 +1,66 @@
+"""The frame of the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from canal_ha.cli.main import COMMANDS, group
+from canal_ha.version import VERSION
+
+PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
+
+
+def test_help_names_every_command() -> None:
+    """--help and -h list the commands with what they do."""
+    for option in ("--help", "-h"):
+        text = CliRunner().invoke(group, [option]).output
+        assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["server", "status", "version"])
+def test_every_command_is_there(name: str) -> None:
+    """A name of the table has its module and a help text of its own, the same as in the table."""
+    result = CliRunner().invoke(group, [name, "--help"])
+    assert result.exit_code == 0
+    assert " ".join(result.output.split()).count(COMMANDS[name].rstrip(".")[:30]) == 1
+
+
+def test_an_unknown_command() -> None:
+    """It is an error that says so."""
+    result = CliRunner().invoke(group, ["frobnicate"])
+    assert result.exit_code == 2
+    assert "No such command 'frobnicate'" in result.output
+
+
+def test_help_is_quick() -> None:
+    """`canal-ha --help` takes less than 200 ms of processor time: nothing of the node is imported."""
+    times = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run([PROGRAM, "--help"], check=True, stdout=subprocess.DEVNULL)
+        after = os.times()
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(times) < 0.2
+
+
+def test_version_loads_no_networking() -> None:
+    """`canal-ha version` names version, kernel, Python and platform without Twisted, kazoo or the MySQL driver."""
+    code = (
+        "import sys; sys.argv[1:] = ['version']\n"
+        "from canal_ha.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "sys.exit(any(name in sys.modules for name in ('twisted', 'kazoo', 'pymysql', 'structlog', 'rich')))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"canal-ha {VERSION}"
+    assert lines[1].split() in (["kernel", "compiled"], ["kernel", "interpreted"])
+    assert lines[2].startswith(f"Python   {sys.version_info.major}.{sys.version_info.minor}")
+    assert lines[3].startswith("platform ")

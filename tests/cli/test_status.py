@@ -1,0 +1,133 @@
+"""`canal-ha status` against an HTTP server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from canal_ha.admin.document import NodeFacts, status_document
+from canal_ha.cli import status
+from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.model.position import LogPosition
+
+FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=0.0)
+INSTANCES = (
+    InstanceStatus("lonely", "db2:3306", source_error="no [route] to host"),
+    InstanceStatus(
+        "example",
+        "db:3306",
+        streams=(
+            StreamStatus(
+                1001,
+                "",
+                "open",
+                cursor=LogPosition("mysql-bin.000004", 491),
+                decoded=LogPosition("mysql-bin.000004", 822),
+                ring_entries=4096,
+                ring_capacity=16384,
+                batches=(1, 2),
+                oldest_unacked_s=61.0,
+                seconds_behind=0.25,
+                bytes_behind=2048,
+            ),
+            StreamStatus(1002, r"shop\..*", "failed", error="journal mysql-bin.000001 is gone"),
+        ),
+    ),
+)
+
+
+@contextmanager
+def serving(body: bytes, code: int = 200) -> Iterator[str]:
+    """An HTTP server that gives one answer; yields its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/api/v1/status"
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def run(document: Any, *arguments: str) -> Result:
+    with serving(json.dumps(document).encode()) as url:
+        return CliRunner().invoke(status.command, ["--url", url, *arguments], catch_exceptions=False)
+
+
+def test_the_table() -> None:
+    """Destinations, streams, cursors, ring, batches and lag, then what is wrong."""
+    text = run(status_document(FACTS, INSTANCES, 7300.0)).output
+    assert "node 10.0.0.1:11111   canal-ha 0.1.0, compiled kernel   up 2 h 1 min" in text
+    row = next(line for line in text.splitlines() if "1001" in line)
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells == [
+        "example", "db:3306", "1001", "open", "mysql-bin.000004:491", "mysql-bin.000004:822",
+        "4096 of 16384 (25 %)", "2", "1 min 1 s", "0.2 s", "2.0 KiB",
+    ]  # fmt: skip
+    assert "lonely: no [route] to host" in text
+    assert "example, client 1002: journal mysql-bin.000001 is gone" in text
+    assert next(line for line in text.splitlines() if "1002" in line).count("-") >= 5
+
+
+def test_a_node_that_runs_nothing() -> None:
+    """A stand-by says so instead of an empty table."""
+    assert "no destination runs here" in run(status_document(FACTS, (), 1.0)).output
+
+
+def test_json() -> None:
+    """--json prints the node's document."""
+    document = status_document(FACTS, INSTANCES, 7300.0)
+    assert json.loads(run(document, "--json").output) == json.loads(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (b"gone", 404, "answered 404 Not Found: is this a canal-ha node?"),
+        (b"<html>", 200, "is no status of a canal-ha node"),
+        (b"[]", 200, "is no status of a canal-ha node"),
+        (b'{"node": {}}', 200, "is no status of a canal-ha node"),
+    ],
+)
+def test_something_else_answers(body: bytes, code: int, message: str) -> None:
+    """Another program on that port is told apart from no program."""
+    with serving(body, code) as url, pytest.raises(status.NodeUnreachable, match=message.replace("?", r"\?")):
+        status.fetch(url)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:1/", "127.0.0.1:1", "http://nowhere.invalid"])
+def test_nobody_answers(url: str) -> None:
+    """The message names the URL and what to look at."""
+    with pytest.raises(status.NodeUnreachable, match=r"no node answers at .*canal\.admin\.http\.port"):
+        status.fetch(url)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1.0, "-"), (0.04, "0.0 s"), (59.94, "59.9 s"), (60, "1 min 0 s"), (3600, "1 h 0 min"), (200_000, "2 d 7 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """Two units at most."""
+    assert status.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(-1, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**50, "1024.0 TiB")]
+)
+def test_sizes(count: int, text: str) -> None:
+    """Binary units."""
+    assert status.size(count) == text
