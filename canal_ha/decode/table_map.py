@@ -2,7 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import canal_ha.decode.kernel.primitives as p
+from canal_ha.decode import types
+from canal_ha.decode.values import packed_integer
+
+_NUMERIC = frozenset(
+    {
+        types.TINY,
+        types.SHORT,
+        types.INT24,
+        types.LONG,
+        types.LONGLONG,
+        types.NEWDECIMAL,
+        types.FLOAT,
+        types.DOUBLE,
+    }
+)
+_CHARACTER = frozenset(
+    {
+        types.STRING,
+        types.VAR_STRING,
+        types.VARCHAR,
+        types.VARCHAR_COMPRESSED,
+        types.TINY_BLOB,
+        types.BLOB,
+        types.MEDIUM_BLOB,
+        types.LONG_BLOB,
+        types.BLOB_COMPRESSED,
+    }
+)
+_ONE_BYTE_META = frozenset(
+    {
+        types.FLOAT,
+        types.DOUBLE,
+        types.TINY_BLOB,
+        types.BLOB,
+        types.MEDIUM_BLOB,
+        types.LONG_BLOB,
+        types.BLOB_COMPRESSED,
+        types.GEOMETRY,
+        types.JSON,
+        types.VECTOR,
+        types.TIMESTAMP2,
+        types.DATETIME2,
+        types.TIME2,
+    }
+)
+_LITTLE_ENDIAN_META = frozenset({types.VARCHAR, types.VARCHAR_COMPRESSED, types.VAR_STRING, types.BIT})
+_RAW_META = frozenset({types.STRING, types.ENUM, types.SET, types.NEWDECIMAL})
+
+# Table_map_log_event::Optional_metadata_field_type
+_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = range(1, 8)
+_PRIMARY_KEY, _PRIMARY_KEY_PREFIXES, _ENUM_SET_DEFAULT_CHARSET, _ENUM_SET_COLUMN_CHARSET = range(8, 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +81,188 @@ class TableMap:
     set_values: tuple[tuple[str, ...], ...] | None = None
     geometry_types: tuple[int, ...] | None = None
     charsets: tuple[int, ...] | None = None  # collation id per column, 0 for none
+
+
+class _Cursor:
+    """Bounds-checked reading of one event's bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.pos = 0
+
+    def left(self) -> int:
+        return len(self.data) - self.pos
+
+    def take(self, size: int) -> bytes:
+        if self.left() < size:
+            raise p.Broken("a table map ends early")
+        self.pos += size
+        return self.data[self.pos - size : self.pos]
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def packed(self) -> int:
+        value, self.pos = packed_integer(self.data, self.pos, len(self.data))
+        return value
+
+    def text(self, length: int) -> str:
+        return self.take(length).decode("utf-8", "replace")
+
+    def rest(self, item: Callable[[], int]) -> tuple[int, ...]:
+        """Read to the end, item by item."""
+        items = []
+        while self.left():
+            items.append(item())
+        return tuple(items)
+
+
+def parse_table_map(body: bytes) -> TableMap:
+    """body: the event without header and checksum. Raises Broken.
+
+    Source: MySQL libs/mysql/binlog/event/rows_event.h, Table_map_event.
+    """
+    cursor = _Cursor(body)
+    table_id = int.from_bytes(cursor.take(6), "little")
+    cursor.take(2)  # flags
+    schema = cursor.text(cursor.byte())
+    cursor.take(1)
+    name = cursor.text(cursor.byte())
+    cursor.take(1)
+    count = cursor.packed()
+    codes = cursor.take(count)
+    metas_size = cursor.packed()
+    metas = _metas(codes, _Cursor(cursor.take(metas_size)))
+    null_bits = cursor.take((count + 7) // 8)
+    nullable = tuple(bool(null_bits[i >> 3] >> (i & 7) & 1) for i in range(count))
+    real = bytes(
+        types.split_string(meta)[0] if code == types.STRING else code for code, meta in zip(codes, metas, strict=True)
+    )
+    optional = _optional(cursor)
+    return TableMap(
+        table_id=table_id,
+        schema=schema,
+        name=name,
+        types=codes,
+        metas=metas,
+        nullable=nullable,
+        unsigned=_unsigned(real, optional),
+        names=_names(optional, count),
+        primary_key=_primary_key(optional, count),
+        enum_values=_values(optional.get(_ENUM_VALUES)),
+        set_values=_values(optional.get(_SET_VALUES)),
+        geometry_types=_integers(optional.get(_GEOMETRY_TYPE)),
+        charsets=_charsets(real, optional),
+    )
+
+
+def _metas(codes: bytes, cursor: _Cursor) -> tuple[int, ...]:
+    metas = []
+    for code in codes:
+        if code in _ONE_BYTE_META:
+            metas.append(cursor.byte())
+        elif code in _LITTLE_ENDIAN_META:
+            metas.append(int.from_bytes(cursor.take(2), "little"))
+        elif code in _RAW_META:
+            metas.append(int.from_bytes(cursor.take(2), "big"))
+        else:
+            metas.append(0)
+    return tuple(metas)
+
+
+def _optional(cursor: _Cursor) -> dict[int, bytes]:
+    """Fields by type; unknown ones stay unread."""
+    fields = {}
+    while cursor.left():
+        kind = cursor.byte()
+        fields[kind] = cursor.take(cursor.packed())
+    return fields
+
+
+def _unsigned(real: bytes, optional: dict[int, bytes]) -> tuple[bool, ...] | None:
+    """One bit per numeric column, most significant first."""
+    bits = optional.get(_SIGNEDNESS)
+    if bits is None:
+        return None
+    numeric = [index for index, code in enumerate(real) if code in _NUMERIC]
+    if len(bits) < (len(numeric) + 7) // 8:
+        raise p.Broken("a table map with too few signs")
+    flags = [False] * len(real)
+    for bit, index in enumerate(numeric):
+        flags[index] = bool(bits[bit >> 3] >> (7 - (bit & 7)) & 1)
+    return tuple(flags)
+
+
+def _names(optional: dict[int, bytes], count: int) -> tuple[str, ...] | None:
+    field = optional.get(_COLUMN_NAME)
+    if field is None:
+        return None
+    cursor = _Cursor(field)
+    names = []
+    while cursor.left():
+        names.append(cursor.text(cursor.packed()))
+    if len(names) != count:
+        raise p.Broken(f"a table map with {len(names)} names for {count} columns")
+    return tuple(names)
+
+
+def _primary_key(optional: dict[int, bytes], count: int) -> tuple[int, ...] | None:
+    """Ordinals of the key's columns. FULL metadata is told by the column names; without a key it sends no field."""
+    simple = optional.get(_PRIMARY_KEY)
+    prefixes = optional.get(_PRIMARY_KEY_PREFIXES)
+    if simple is not None:
+        key = _integers(simple) or ()
+    elif prefixes is not None:
+        key = (_integers(prefixes) or ())[::2]  # pairs of ordinal and prefix length
+    else:
+        return () if _COLUMN_NAME in optional else None
+    if any(ordinal >= count for ordinal in key):
+        raise p.Broken("a table map whose key names a column that is not there")
+    return key
+
+
+def _integers(field: bytes | None) -> tuple[int, ...] | None:
+    if field is None:
+        return None
+    cursor = _Cursor(field)
+    return cursor.rest(cursor.packed)
+
+
+def _values(field: bytes | None) -> tuple[tuple[str, ...], ...] | None:
+    """The labels of each ENUM (or each SET) column, in table order."""
+    if field is None:
+        return None
+    cursor = _Cursor(field)
+    columns = []
+    while cursor.left():
+        columns.append(tuple(cursor.text(cursor.packed()) for _ in range(cursor.packed())))
+    return tuple(columns)
+
+
+def _charsets(real: bytes, optional: dict[int, bytes]) -> tuple[int, ...] | None:
+    """Collation id per column, from the four fields that may carry them."""
+    fields = (
+        (_CHARACTER, _DEFAULT_CHARSET, _COLUMN_CHARSET),
+        (frozenset({types.ENUM, types.SET}), _ENUM_SET_DEFAULT_CHARSET, _ENUM_SET_COLUMN_CHARSET),
+    )
+    charsets = [0] * len(real)
+    known = False
+    for kinds, default_field, column_field in fields:
+        columns = [index for index, code in enumerate(real) if code in kinds]
+        default = _integers(optional.get(default_field))
+        single = _integers(optional.get(column_field))
+        if default:
+            known = True
+            for index in columns:
+                charsets[index] = default[0]
+            for ordinal, collation in zip(default[1::2], default[2::2], strict=False):
+                if ordinal >= len(columns):
+                    raise p.Broken("a table map with a charset for a column that is not there")
+                charsets[columns[ordinal]] = collation
+        elif single is not None:
+            known = True
+            if len(single) != len(columns):
+                raise p.Broken("a table map with too few charsets")
+            for index, collation in zip(columns, single, strict=True):
+                charsets[index] = collation
+    return tuple(charsets) if known else None

@@ -1,0 +1,164 @@
+"""Plans, as the kernel executes them: per column the constant protobuf bytes around a value (specification 1.4).
+
+A Column message is `tag length fixed 0x42 n value suffix`: `fixed` holds index, sqlType, name, isKey, updated and
+isNull, `suffix` mysqlType. All of it but the value depends only on the value's length, so the bytes before a value are
+kept in a list by that length. A column has one Cell for the before image and one for the after image.
+"""
+
+from __future__ import annotations
+
+import canal_ha.decode.kernel.kinds as k
+import canal_ha.decode.kernel.primitives as p
+
+
+class Cell:
+    """One column of one image: how to read it, and the bytes around its value."""
+
+    __slots__ = (
+        "codec",
+        "decimals",
+        "fixed",
+        "heads",
+        "index",
+        "json_index",
+        "kind",
+        "name",
+        "null",
+        "null_same",
+        "precision",
+        "size",
+        "skip",
+        "suffix",
+        "suffix_size",
+        "tag",
+        "text",
+        "unsigned",
+        "wide_fixed",
+        "wide_heads",
+    )
+
+    def __init__(self, index: int, kind: int, tag: bytes, fixed: bytes, wide_fixed: bytes, suffix: bytes) -> None:
+        """tag: of RowData's field; wide_fixed: `fixed` with the sqlType of an unsigned value whose top bit is set."""
+        self.index = index
+        self.kind = kind
+        self.tag = tag
+        self.fixed = fixed
+        self.wide_fixed = wide_fixed
+        self.suffix = suffix
+        self.suffix_size = len(suffix)
+        self.heads: list[bytes | None] = [None] * k.HEADS
+        self.wide_heads: list[bytes | None] = [None] * k.HEADS if wide_fixed else []
+        self.null = b""  # the whole Column of a NULL
+        self.null_same = b""  # the same with updated = false
+        self.name = b""
+        self.codec = ""
+        self.size = 0
+        self.precision = 0
+        self.decimals = 0
+        self.text = 0
+        self.json_index = -1  # among the table's JSON columns, for partial updates
+        self.unsigned = False
+        self.skip = False  # filtered out: read, not written
+
+
+def head(cell: Cell, size: int, wide: bool) -> bytes:
+    """The bytes before a value of `size` bytes."""
+    fixed = cell.wide_fixed if wide else cell.fixed
+    length = p.varint(size)
+    body = len(fixed) + 1 + len(length) + size + cell.suffix_size
+    made = cell.tag + p.varint(body) + fixed + b"\x42" + length
+    if size < k.HEADS:
+        if wide:
+            cell.wide_heads[size] = made
+        else:
+            cell.heads[size] = made
+    return made
+
+
+def put_value(out: bytearray, cell: Cell, value: bytes) -> int:
+    """Write a whole Column; return the value's length in bytes."""
+    size = len(value)
+    before = cell.heads[size] if size < k.HEADS else None
+    if before is None:
+        before = head(cell, size, False)
+    out += before
+    out += value
+    out += cell.suffix
+    return size
+
+
+def put_wide(out: bytearray, cell: Cell, value: bytes) -> int:
+    """`put_value` for an unsigned number whose top bit is set."""
+    size = len(value)
+    before = cell.wide_heads[size]
+    if before is None:
+        before = head(cell, size, True)
+    out += before
+    out += value
+    out += cell.suffix
+    return size
+
+
+def put_integer(out: bytearray, cell: Cell, value: int) -> int:
+    """A Column whose value is a decimal number; a negative value of an unsigned column is its upper half."""
+    if value < 0 and cell.unsigned:
+        return put_wide(out, cell, b"%d" % (value + (1 << (cell.size << 3))))
+    return put_value(out, cell, b"%d" % value)
+
+
+def put_utf8(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
+    """A Column whose value is UTF-8 text; malformed bytes become U+FFFD, as in Java."""
+    value = src[start:stop]
+    if not value.isascii():
+        value = value.decode("utf-8", "replace").encode()
+    return put_value(out, cell, value)
+
+
+def put_latin1(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
+    """A Column whose bytes are one character each, as canal carries binary values."""
+    value = src[start:stop]
+    if not value.isascii():
+        value = value.decode("latin-1").encode()
+    return put_value(out, cell, value)
+
+
+class TablePlan:
+    """What to do with the rows of one table id. drop: nothing at all (filtered out).
+
+    before, after: cells in table order; body: the TABLE_MAP event's body, to recognise it; names: the header's schema
+    and table fields; change: RowChange's tableId field; head_size: how long the bytes before the rows were last time.
+    """
+
+    __slots__ = (
+        "after",
+        "before",
+        "body",
+        "change",
+        "drop",
+        "head_size",
+        "json_columns",
+        "names",
+        "starts",
+        "stops",
+        "width",
+    )
+
+    def __init__(self, body: bytes, names: bytes, change: bytes, before: list[Cell], after: list[Cell]) -> None:
+        self.body = body
+        self.names = names
+        self.change = change
+        self.before = before
+        self.after = after
+        self.width = len(before)
+        self.drop = False
+        self.head_size = 128
+        self.json_columns = 0
+        self.starts = [0] * len(before)  # of the before image's values in the output: -1 NULL, -2 not in the image
+        self.stops = [0] * len(before)
+
+
+def dropped(body: bytes) -> TablePlan:
+    """The plan of a table whose rows nobody wants."""
+    plan = TablePlan(body, b"", b"", [], [])
+    plan.drop = True
+    return plan

@@ -1,0 +1,166 @@
+"""Entries -> groups -> segments: what becomes visible, and when (specification 5.2, 5.3).
+
+Entries are appended to one buffer of frames with flat arrays beside it. A group is what canal's transaction buffer
+flushes at once; flushing makes it visible, or takes it back when it is an empty transaction that canal would drop.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import canal_ha.decode.kernel.kinds as k
+import canal_ha.decode.kernel.primitives as p
+
+
+class Grouping:
+    """Frames and arrays of one stream. The first `visible` entries are decided, those behind form the open group.
+
+    visible_bytes: where the frames of the open group start.
+    """
+
+    __slots__ = (
+        "cut",
+        "empty_count",
+        "empty_ms",
+        "ends",
+        "event_lengths",
+        "gtid",
+        "has_rows",
+        "kinds",
+        "offsets",
+        "out",
+        "row_counts",
+        "run_gtids",
+        "run_server_ids",
+        "run_starts",
+        "subs",
+        "timestamps",
+        "transaction_size",
+        "visible",
+        "visible_bytes",
+    )
+
+    def __init__(self, transaction_size: int) -> None:
+        self.transaction_size = transaction_size
+        self.gtid = ""  # of the run that entries are added to
+        self.has_rows = False  # the open group holds an entry that is not BEGIN or END
+        self.cut = False  # the open group continues a transaction of which pieces are visible
+        self.empty_ms = 0  # time of the last empty transaction that was let through
+        self.empty_count = 0
+        self._renew()
+
+    def _renew(self) -> None:
+        self.out = bytearray()
+        self.ends = array("q")
+        self.offsets = array("q")
+        self.subs = array("i")
+        self.timestamps = array("q")
+        self.event_lengths = array("q")
+        self.row_counts = array("i")
+        self.kinds = bytearray()
+        self.run_starts = array("q")
+        self.run_server_ids = array("q")
+        self.run_gtids: list[str] = []
+        self.visible = 0
+        self.visible_bytes = 0
+
+    def room(self) -> None:
+        """Called before an entry is added: a transaction that grew too large is shown as far as it came."""
+        if (
+            len(self.ends) - self.visible >= self.transaction_size
+            or len(self.out) - self.visible_bytes >= k.PIECE_BYTES
+        ):
+            self.flush()
+            self.cut = True
+
+    def added(
+        self, kind: int, offset: int, sub: int, timestamp_ms: int, event_length: int, rows: int, server_id: int
+    ) -> None:
+        """An entry's frame was appended to `out`; note what belongs to it."""
+        runs = len(self.run_starts)
+        if runs == 0 or self.run_server_ids[runs - 1] != server_id or self.run_gtids[runs - 1] != self.gtid:
+            self.run_starts.append(len(self.ends))
+            self.run_server_ids.append(server_id)
+            self.run_gtids.append(self.gtid)
+        self.ends.append(len(self.out))
+        self.offsets.append(offset)
+        self.subs.append(sub)
+        self.timestamps.append(timestamp_ms)
+        self.event_lengths.append(event_length)
+        self.row_counts.append(rows)
+        self.kinds.append(kind)
+
+    def flush(self) -> None:
+        """Make the open group visible; an empty transaction only now and then."""
+        first = self.visible
+        if len(self.ends) == first:
+            return
+        if not self.has_rows and not self.cut:
+            timestamp = self.timestamps[first]
+            if abs(timestamp - self.empty_ms) <= k.EMPTY_INTERVAL_MS:
+                self.empty_count += 1
+                if self.empty_count <= k.EMPTY_THRESHOLD:
+                    self.rewind()
+                    return
+            self.empty_count = 0
+            self.empty_ms = timestamp
+        self.visible = len(self.ends)
+        self.visible_bytes = len(self.out)
+        self.has_rows = False
+        self.cut = False
+
+    def rewind(self) -> None:
+        """Forget the open group, and what a broken event left behind."""
+        first = self.visible
+        p.truncate(self.out, self.visible_bytes)
+        p.truncate(self.kinds, first)
+        del self.ends[first:]
+        del self.offsets[first:]
+        del self.subs[first:]
+        del self.timestamps[first:]
+        del self.event_lengths[first:]
+        del self.row_counts[first:]
+        runs = len(self.run_starts)
+        while runs and self.run_starts[runs - 1] >= first:
+            runs -= 1
+        del self.run_starts[runs:]
+        del self.run_server_ids[runs:]
+        del self.run_gtids[runs:]
+        self.has_rows = False
+        self.cut = False
+
+    def take(self) -> Grouping:
+        """Hand over the visible entries as they lie in memory; the open group moves to new buffers."""
+        taken = Grouping(self.transaction_size)
+        taken.out, taken.kinds = self.out, self.kinds
+        taken.ends, taken.offsets, taken.subs, taken.timestamps = self.ends, self.offsets, self.subs, self.timestamps
+        taken.event_lengths, taken.row_counts = self.event_lengths, self.row_counts
+        taken.run_starts, taken.run_server_ids, taken.run_gtids = self.run_starts, self.run_server_ids, self.run_gtids
+        taken.visible, taken.visible_bytes = self.visible, self.visible_bytes
+        self._renew()
+        if len(taken.ends) > taken.visible:
+            self._adopt(taken)
+            has_rows, cut = self.has_rows, self.cut
+            taken.rewind()
+            self.has_rows, self.cut = has_rows, cut
+        return taken
+
+    def _adopt(self, taken: Grouping) -> None:
+        """Copy the open group of `taken`."""
+        first = taken.visible
+        base = taken.visible_bytes
+        self.out += taken.out[base:]
+        self.kinds += taken.kinds[first:]
+        self.offsets += taken.offsets[first:]
+        self.subs += taken.subs[first:]
+        self.timestamps += taken.timestamps[first:]
+        self.event_lengths += taken.event_lengths[first:]
+        self.row_counts += taken.row_counts[first:]
+        for end in taken.ends[first:]:
+            self.ends.append(end - base)
+        for run in range(len(taken.run_starts)):
+            last = run + 1 == len(taken.run_starts)
+            if last or taken.run_starts[run + 1] > first:
+                self.run_starts.append(max(taken.run_starts[run] - first, 0))
+                self.run_server_ids.append(taken.run_server_ids[run])
+                self.run_gtids.append(taken.run_gtids[run])

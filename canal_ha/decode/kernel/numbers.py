@@ -1,0 +1,249 @@
+"""Numbers as canal prints them: DECIMAL in MySQL's packed form, FLOAT and DOUBLE as Java 17 writes them."""
+
+from __future__ import annotations
+
+from math import floor
+from struct import Struct
+
+import canal_ha.decode.kernel.primitives as p
+
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # MySQL dig2bytes
+_POWERS = tuple(10**n for n in range(10))
+_DOUBLE = Struct("<d")
+_FLOAT = Struct("<f")
+
+# The cut of an integer's digits that a double cannot hold (JDK FloatingDecimal.insignificantDigitsNumber).
+_INSIGNIFICANT = (
+    *(0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9),
+    *(9, 9, 10, 10, 10, 11, 11, 11, 12, 12, 12, 12, 13, 13, 13, 14, 14, 14, 15, 15, 15, 15, 16, 16, 16, 17, 17, 17),
+    *(18, 18, 18, 19),
+)
+_FIVE_BITS = tuple((5**n).bit_length() for n in range(28))
+
+
+def decimal_size(precision: int, decimals: int) -> int:
+    """Bytes of a packed DECIMAL(precision, decimals)."""
+    whole = precision - decimals
+    full = (whole // 9 + decimals // 9) * 4
+    return full + _DIGIT_BYTES[whole % 9] + _DIGIT_BYTES[decimals % 9]
+
+
+def decimal_text(src: bytes, at: int, precision: int, decimals: int) -> bytes:
+    """canal's text: the last, partial group of fraction digits is left out when it is zero (specification 7.4.1).
+
+    The caller has checked that `decimal_size` bytes are there. Raises Broken on a group beyond its digits.
+    """
+    raw = bytearray(src[at : at + decimal_size(precision, decimals)])
+    negative = not raw[0] & 0x80
+    raw[0] ^= 0x80
+    if negative:
+        for index in range(len(raw)):
+            raw[index] ^= 0xFF
+    pos = 0
+    whole = 0
+    digits = (precision - decimals) % 9
+    left = (precision - decimals) // 9
+    if digits:
+        pos = _DIGIT_BYTES[digits]
+        whole = _group(raw, 0, pos, digits)
+    while left:
+        whole = whole * 1_000_000_000 + _group(raw, pos, 4, 9)
+        pos += 4
+        left -= 1
+    text = b"%d" % whole
+    any_digit = whole != 0
+    if decimals:
+        fraction = b""
+        for _ in range(decimals // 9):
+            value = _group(raw, pos, 4, 9)
+            pos += 4
+            fraction += b"%09d" % value
+            any_digit = any_digit or value != 0
+        digits = decimals % 9
+        if digits:
+            value = _group(raw, pos, _DIGIT_BYTES[digits], digits)
+            if value:
+                fraction += b"%0*d" % (digits, value)
+                any_digit = True
+        text += b"." + (fraction or b"0")
+    return b"-" + text if negative and any_digit else text
+
+
+def _group(raw: bytearray, at: int, size: int, digits: int) -> int:
+    value = int.from_bytes(raw[at : at + size], "big")
+    if value >= _POWERS[digits]:
+        raise p.Broken(f"a group of {digits} DECIMAL digits holds {value}")
+    return value
+
+
+def double_text(src: bytes, at: int) -> bytes:
+    """Eight bytes, little-endian, as Java 17's Double.toString."""
+    bits = p.u64(src, at)
+    exponent = bits >> 52 & 0x7FF
+    fraction = bits & 0xFFFFFFFFFFFFF
+    # Java's digits are the shortest ones, as Python's, unless the value is a power of two (its two neighbours are not
+    # equally far) or lies so high or low that a short number falls right between two doubles.
+    if fraction and 0x010 < exponent < 0x3FF + 50:
+        return _layout_repr(repr(_DOUBLE.unpack_from(src, at)[0]))
+    return java_text(bits >> 63 != 0, exponent, fraction, 1023, 52)
+
+
+def float_text(src: bytes, at: int) -> bytes:
+    """Four bytes, little-endian, as Java 17's Float.toString."""
+    bits = p.u32(src, at)
+    exponent = bits >> 23 & 0xFF
+    fraction = bits & 0x7FFFFF
+    if fraction and 0x08 < exponent < 0x7F + 20:
+        value = _FLOAT.unpack_from(src, at)[0]
+        for precision in ("%.5e", "%.6e", "%.7e", "%.8e"):
+            short = precision % value
+            if _FLOAT.unpack(_FLOAT.pack(float(short)))[0] == value:
+                return _layout_repr(repr(float(short)))
+    return java_text(bits >> 31 != 0, exponent, fraction, 127, 23)
+
+
+def _layout_repr(text: str) -> bytes:
+    """Python's shortest digits in Java's layout."""
+    sign = text[0] == "-"
+    mantissa, _, exponent = text.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    point = len(whole) + int(exponent or 0)
+    digits = whole + fraction
+    stripped = digits.lstrip("0")
+    point -= len(digits) - len(stripped)
+    return _layout(sign, stripped.rstrip("0") or "0", point)
+
+
+def _layout(negative: bool, digits: str, point: int) -> bytes:
+    """FloatingDecimal.getChars: 0.`digits` times ten to the `point`, without trailing zeros unless it is one digit."""
+    count = len(digits)
+    if 0 < point < 8:
+        text = digits[:point].ljust(point, "0") + "." + (digits[point:] or "0")
+    elif -3 < point <= 0:
+        text = "0." + "0" * -point + digits
+    else:
+        text = digits[0] + "." + (digits[1:] if count > 1 else "0") + "E" + str(point - 1)
+    return (("-" + text) if negative else text).encode("ascii")
+
+
+def java_text(negative: bool, exponent: int, fraction: int, bias: int, width: int) -> bytes:
+    """Any binary floating point number by the JDK 17 algorithm itself. exponent, fraction: the raw fields."""
+    if exponent == 2 * bias + 1:
+        return b"NaN" if fraction else (b"-Infinity" if negative else b"Infinity")
+    if exponent == 0:
+        if not fraction:
+            return b"-0.0" if negative else b"0.0"
+        significant = fraction.bit_length()
+        shift = width + 1 - significant
+        fraction <<= shift
+        exponent = 1 - shift
+    else:
+        significant = width + 1
+        fraction |= 1 << width
+    digits, point = _digits(exponent - bias, fraction << (52 - width), significant)
+    return _layout(negative, digits.rstrip("0") or "0", point)
+
+
+def _digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
+    """JDK 17 FloatingDecimal.BinaryToASCIIBuffer.dtoa: digits and where the point stands before them.
+
+    fraction: 53 bits with the hidden one; significant: how many of them the type holds.
+    """
+    tail_zeros = (fraction & -fraction).bit_length() - 1
+    bits = 53 - tail_zeros
+    tiny = max(0, bits - exponent - 1)
+    if tiny == 0 and -21 <= exponent <= 62:
+        return _integer_digits(exponent, fraction, significant)
+    guess = _estimate(exponent, fraction)
+    b5 = max(0, -guess)
+    b2 = b5 + tiny + exponent
+    s5 = max(0, guess)
+    s2 = s5 + tiny
+    m2 = b2 - significant
+    b2 -= bits - 1
+    common = min(b2, s2)
+    b2 -= common
+    s2 -= common
+    m2 -= common
+    if bits == 1:
+        m2 -= 1  # the neighbour below a power of two is only half as far away
+    if m2 < 0:
+        b2 -= m2
+        s2 -= m2
+        m2 = 0
+    value = (fraction >> tail_zeros) * 5**b5 << b2
+    scale = 5**s5 << s2
+    margin = 5**b5 << m2
+    tens = scale * 10
+    # Where they suffice the JDK computes in 32 or 64 bits, overflows included, and wants the upper bound exceeded; with
+    # big numbers it wants it reached.
+    value_bits = bits + b2 + (_FIVE_BITS[b5] if b5 < 27 else b5 * 3)
+    tens_bits = s2 + 1 + (_FIVE_BITS[s5 + 1] if s5 + 1 < 27 else (s5 + 1) * 3)
+    width = 32 if value_bits < 32 and tens_bits < 32 else 64 if value_bits < 64 and tens_bits < 64 else 0
+    digits: list[int] = []
+    quotient, value = divmod(value, scale)
+    value *= 10
+    margin = _wrap(margin * 10, width)
+    low = value < margin
+    high = _wrap(value + margin, width) > tens if width else value + margin >= tens
+    if quotient == 0 and not high:
+        guess -= 1
+    else:
+        digits.append(quotient)
+    if guess < -3 or guess >= 8:
+        low = high = False  # scientific notation shows two digits at least
+    while not low and not high:
+        quotient, value = divmod(value, scale)
+        value *= 10
+        margin = _wrap(margin * 10, width)
+        if margin > 0:
+            low = value < margin
+            high = _wrap(value + margin, width) > tens if width else value + margin >= tens
+        else:
+            low = high = True
+        digits.append(quotient)
+    over = _wrap(_wrap(value * 2, width) - tens, width)
+    if high and (not low or over > 0 or (over == 0 and digits[-1] & 1)):
+        guess += _round_up(digits)
+    return "".join(map(str, digits)), guess + 1
+
+
+def _wrap(value: int, width: int) -> int:
+    """What a Java integer of that many bits makes of a value; width 0: any size."""
+    if width and value >> (width - 1):
+        value &= (1 << width) - 1
+        if value >> (width - 1):
+            value -= 1 << width
+    return value
+
+
+def _integer_digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
+    value = fraction << (exponent - 52) if exponent >= 52 else fraction >> (52 - exponent)
+    cut = exponent - significant - 1
+    insignificant = _INSIGNIFICANT[cut] if exponent > significant and 1 < cut < len(_INSIGNIFICANT) else 0
+    if insignificant:
+        power = 10**insignificant
+        value, rest = divmod(value, power)
+        if rest >= power >> 1:
+            value += 1
+    text = str(value)
+    return text, len(text) + insignificant
+
+
+def _estimate(exponent: int, fraction: int) -> int:
+    """Decimal exponent, or one more or less (FloatingDecimal.estimateDecExp)."""
+    mantissa = 1.0 + (fraction & 0xFFFFFFFFFFFFF) / 4503599627370496.0
+    return floor((mantissa - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
+
+
+def _round_up(digits: list[int]) -> int:
+    """Add one to the last digit; 1 when all were nines and the point moves."""
+    index = len(digits) - 1
+    while digits[index] == 9:
+        if index == 0:
+            digits[0] = 1
+            return 1
+        digits[index] = 0
+        index -= 1
+    digits[index] += 1
+    return 0

@@ -1,0 +1,181 @@
+"""The few operations on raw bytes that everything hot is made of; a compiled build replaces them by inline C.
+
+Readers take a bounds-checked position: the caller has made sure that the bytes are there. Writers append to a
+bytearray. Hot modules say `import ... as p` and call `p.name`, the form that Cython resolves to the C version.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from zlib import crc32
+
+_HEADER = Struct("<IBIIIH").unpack_from
+_I16 = Struct("<h").unpack_from
+_U16 = Struct("<H").unpack_from
+_I32 = Struct("<i").unpack_from
+_U32 = Struct("<I").unpack_from
+_I64 = Struct("<q").unpack_from
+_U64 = Struct("<Q").unpack_from
+_VARINTS = tuple(bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(16384))
+
+
+class Broken(Exception):
+    """Bytes of an event that make no sense; the stream adds journal and offset."""
+
+
+# ---- reading
+
+
+def u16(src: bytes, at: int) -> int:
+    """Little-endian, unsigned."""
+    value: int = _U16(src, at)[0]
+    return value
+
+
+def u24(src: bytes, at: int) -> int:
+    """Little-endian, unsigned."""
+    return src[at] | src[at + 1] << 8 | src[at + 2] << 16
+
+
+def u32(src: bytes, at: int) -> int:
+    """Little-endian, unsigned."""
+    value: int = _U32(src, at)[0]
+    return value
+
+
+def u48(src: bytes, at: int) -> int:
+    """Little-endian, unsigned: a table id."""
+    value: int = _U32(src, at)[0] | _U16(src, at + 4)[0] << 32
+    return value
+
+
+def u64(src: bytes, at: int) -> int:
+    """Little-endian, unsigned."""
+    value: int = _U64(src, at)[0]
+    return value
+
+
+def signed(src: bytes, at: int, size: int) -> int:
+    """A little-endian two's complement number of 1, 2, 3, 4 or 8 bytes."""
+    value: int
+    if size == 4:
+        value = _I32(src, at)[0]
+    elif size == 8:
+        value = _I64(src, at)[0]
+    elif size == 1:
+        value = src[at]
+        if value > 127:
+            value -= 256
+    elif size == 2:
+        value = _I16(src, at)[0]
+    else:
+        value = int.from_bytes(src[at : at + 3], "little", signed=True)
+    return value
+
+
+def little(src: bytes, at: int, size: int) -> int:
+    """Little-endian, unsigned, 1 to 8 bytes: lengths, SET masks."""
+    if size == 1:
+        return src[at]
+    return int.from_bytes(src[at : at + size], "little")
+
+
+def big(src: bytes, at: int, size: int) -> int:
+    """Big-endian, unsigned, 1 to 8 bytes: BIT and the packed temporal types."""
+    return int.from_bytes(src[at : at + size], "big")
+
+
+def event_header(src: bytes, at: int) -> tuple[int, int, int, int, int, int]:
+    """(timestamp s, type, server id, length, end position, flags) of the 19-byte event header."""
+    header: tuple[int, int, int, int, int, int] = _HEADER(src, at)
+    return header
+
+
+def checksum_holds(src: bytes, start: int, stop: int) -> bool:
+    """Whether the last four bytes of src[start:stop] are the CRC32 of those before them."""
+    return crc32(memoryview(src)[start : stop - 4]) == u32(src, stop - 4)
+
+
+def same_bytes(src: bytes, start: int, stop: int, other: bytes) -> bool:
+    """src[start:stop] == other."""
+    return src[start:stop] == other
+
+
+def has_null(src: bytes, at: int, count: int) -> bool:
+    """Whether one of the first `count` bits of a null bitmap is set; the bits behind them mean nothing."""
+    return int.from_bytes(src[at : at + ((count + 7) >> 3)], "little") & ((1 << count) - 1) != 0
+
+
+# ---- writing
+
+
+def put(out: bytearray, data: bytes | bytearray) -> None:
+    """Append."""
+    out += data
+
+
+def put_slice(out: bytearray, src: bytes, start: int, stop: int) -> None:
+    """Append src[start:stop]."""
+    out += src[start:stop]
+
+
+def put_text(out: bytearray, src: bytes, start: int, stop: int) -> None:
+    """Append UTF-8 text, malformed bytes as U+FFFD."""
+    data = src[start:stop]
+    out += data if data.isascii() else data.decode("utf-8", "replace").encode()
+
+
+def varint(value: int) -> bytes:
+    """A protobuf varint; value: 0 or more."""
+    if value < 16384:
+        return _VARINTS[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint_size(value: int) -> int:
+    """How many bytes `varint(value)` has."""
+    if value < 128:
+        return 1
+    if value < 16384:
+        return 2
+    size = 3
+    value >>= 21
+    while value:
+        size += 1
+        value >>= 7
+    return size
+
+
+def put_varint(out: bytearray, value: int) -> None:
+    """Append a varint; value: 0 or more."""
+    out += _VARINTS[value] if value < 16384 else varint(value)
+
+
+def reserve(out: bytearray, size: int) -> None:
+    """Append `size` bytes to be filled in later."""
+    out += bytes(size)
+
+
+def fill(out: bytearray, at: int, size: int, data: bytes | bytearray) -> None:
+    """Put `data` in the place of `size` reserved bytes; what follows moves only when the lengths differ."""
+    out[at : at + size] = data
+
+
+def fill_varint(out: bytearray, at: int, size: int, value: int) -> None:
+    """`fill` with a varint."""
+    out[at : at + size] = _VARINTS[value] if value < 16384 else varint(value)
+
+
+def truncate(out: bytearray, size: int) -> None:
+    """Forget what was written from `size` on."""
+    del out[size:]
+
+
+def same_text(out: bytearray, start: int, other: int, size: int) -> bool:
+    """Whether two stretches of what was written agree."""
+    return out[start : start + size] == out[other : other + size]

@@ -1,0 +1,254 @@
+"""Row images -> RowData bytes, as a plan says. The innermost loop of all.
+
+An image is a null bitmap over the columns it holds, then their values. Columns come out in table order; `updated` of an
+after image is written as true and taken back when the before image holds the same text.
+"""
+
+from __future__ import annotations
+
+import canal_ha.decode.kernel.cells as c
+import canal_ha.decode.kernel.kinds as k
+import canal_ha.decode.kernel.numbers as numbers
+import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.temporal as temporal
+import canal_ha.decode.values as values
+
+_ROW_LENGTH = 2  # bytes reserved for a RowData's length: right from 128 to 16383 bytes
+
+
+class RowWriter:
+    """Writes the rows of one event at a time; holds nothing between events."""
+
+    __slots__ = ("out", "partial", "partial_at", "pos")
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self.pos = 0
+        self.partial = False  # the image being read is an after image with JSON diffs
+        self.partial_at = 0
+
+    def rows(self, plan: c.TablePlan, kind: int, partial: bool, src: bytes, pos: int, stop: int, out: bytearray) -> int:
+        """Append the RowDatas of a rows event; return how many.
+
+        src[pos:stop]: the event from its column count on, without checksum. Raises Broken; `out` then holds rubbish
+        behind what it held.
+        """
+        if pos >= stop:
+            raise p.Broken("no column count")
+        width = src[pos]
+        pos += 1
+        if width == 252:
+            if pos + 2 > stop:
+                raise p.Broken("no column count")
+            width = p.u16(src, pos)
+            pos += 2
+        if width != plan.width:
+            raise p.Broken(f"a row of {width} columns for a table of {plan.width}")
+        size = (width + 7) >> 3
+        if pos + size > stop:
+            raise p.Broken("no column bitmap")
+        cells = plan.before if kind in (k.DELETE, k.UPDATE) else plan.after
+        if not _all_present(src, pos, width):
+            cells = _present(cells, src, pos)
+        pos += size
+        afters = plan.after
+        if kind == k.UPDATE:
+            if pos + size > stop:
+                raise p.Broken("no second column bitmap")
+            if not _all_present(src, pos, width):
+                afters = _present(afters, src, pos)
+            pos += size
+            if len(cells) < width:
+                for index in range(width):
+                    plan.starts[index] = k.ABSENT
+        self.out = out
+        count = 0
+        while pos < stop:
+            start = len(out) + 1
+            p.put(out, b"\x62\0\0")
+            self.pos = pos
+            self.partial = False
+            if kind == k.UPDATE:
+                self._before(cells, plan, src, stop)
+                if partial:
+                    self._partial(plan, src, stop)
+                self._after(afters, plan, src, stop)
+            else:
+                self._image(cells, src, stop)
+            if self.pos == pos:
+                raise p.Broken("a row without bytes")
+            pos = self.pos
+            p.fill_varint(out, start, _ROW_LENGTH, len(out) - start - _ROW_LENGTH)
+            count += 1
+        return count
+
+    def _image(self, cells: list[c.Cell], src: bytes, stop: int) -> None:
+        """The only image of an inserted or deleted row."""
+        out = self.out
+        nulls = self.pos
+        count = len(cells)
+        self.pos = nulls + ((count + 7) >> 3)
+        if self.pos > stop:
+            raise p.Broken("no null bitmap")
+        any_null = p.has_null(src, nulls, count)
+        for bit, cell in enumerate(cells):
+            if any_null and src[nulls + (bit >> 3)] >> (bit & 7) & 1:
+                if not cell.skip:
+                    p.put(out, cell.null)
+            elif cell.skip:
+                mark = len(out)
+                self._cell(cell, src, stop)
+                p.truncate(out, mark)
+            else:
+                self._cell(cell, src, stop)
+
+    def _before(self, cells: list[c.Cell], plan: c.TablePlan, src: bytes, stop: int) -> None:
+        """The before image of an update; notes where its values are."""
+        out = self.out
+        starts = plan.starts
+        stops = plan.stops
+        nulls = self.pos
+        count = len(cells)
+        self.pos = nulls + ((count + 7) >> 3)
+        if self.pos > stop:
+            raise p.Broken("no null bitmap")
+        any_null = p.has_null(src, nulls, count)
+        for bit, cell in enumerate(cells):
+            if any_null and src[nulls + (bit >> 3)] >> (bit & 7) & 1:
+                starts[cell.index] = k.NULL
+                if not cell.skip:
+                    p.put(out, cell.null)
+            else:
+                mark = len(out)
+                size = self._cell(cell, src, stop)
+                if cell.skip:
+                    p.truncate(out, mark)
+                else:
+                    end = len(out) - cell.suffix_size
+                    stops[cell.index] = end
+                    starts[cell.index] = end - size
+
+    def _after(self, cells: list[c.Cell], plan: c.TablePlan, src: bytes, stop: int) -> None:
+        """The after image of an update: `updated` is false where both images say the same."""
+        out = self.out
+        starts = plan.starts
+        stops = plan.stops
+        nulls = self.pos
+        count = len(cells)
+        self.pos = nulls + ((count + 7) >> 3)
+        if self.pos > stop:
+            raise p.Broken("no null bitmap")
+        any_null = p.has_null(src, nulls, count)
+        for bit, cell in enumerate(cells):
+            index = cell.index
+            if any_null and src[nulls + (bit >> 3)] >> (bit & 7) & 1:
+                if not cell.skip:
+                    p.put(out, cell.null_same if starts[index] == k.NULL else cell.null)
+            else:
+                mark = len(out)
+                size = self._cell(cell, src, stop)
+                if cell.skip:
+                    p.truncate(out, mark)
+                elif starts[index] >= 0 and stops[index] - starts[index] == size:
+                    start = len(out) - cell.suffix_size - size
+                    if p.same_text(out, start, starts[index], size):
+                        # ... updated(28 01) isNull(30 00) value(42 n ...): step back over n and five bytes
+                        out[start - p.varint_size(size) - 4] = 0
+
+    def _partial(self, plan: c.TablePlan, src: bytes, stop: int) -> None:
+        """What precedes the after image of a PARTIAL_UPDATE row: options, then a bit for each JSON column."""
+        pos = self.pos
+        if pos >= stop or src[pos] > 1:
+            raise p.Broken("unknown value options")
+        options = src[pos]
+        pos += 1
+        if options:
+            self.partial = True
+            self.partial_at = pos
+            pos += (plan.json_columns + 7) >> 3
+            if pos > stop:
+                raise p.Broken("no bitmap of partial JSON values")
+        self.pos = pos
+
+    def _cell(self, cell: c.Cell, src: bytes, stop: int) -> int:
+        """Write the Column of one value that is not NULL and step over it; return the length of its text."""
+        out = self.out
+        pos = self.pos
+        kind = cell.kind
+        size = cell.size
+        if kind == k.INTEGER:
+            self.pos = pos + size
+            if pos + size > stop:
+                raise p.Broken("a number beyond the event")
+            return c.put_integer(out, cell, p.signed(src, pos, size))
+        if kind == k.PREFIXED:
+            if pos + size > stop:
+                raise p.Broken("a length beyond the event")
+            length = p.little(src, pos, size)
+            pos += size
+            end = pos + length
+            if end > stop:
+                raise p.Broken(f"a value of {length} bytes beyond the event")
+            self.pos = end
+            if cell.text == k.UTF8:
+                return c.put_utf8(out, cell, src, pos, end)
+            if cell.text == k.LATIN1:
+                return c.put_latin1(out, cell, src, pos, end)
+            return c.put_value(out, cell, self._text(cell, src, pos, end))
+        if pos + size > stop:
+            raise p.Broken("a value beyond the event")
+        self.pos = pos + size
+        if kind == k.DATETIME2:
+            return c.put_value(out, cell, temporal.datetime2_text(src, pos, cell.decimals))
+        if kind == k.TIMESTAMP2:
+            return c.put_value(out, cell, temporal.timestamp2_text(src, pos, cell.decimals))
+        if kind == k.DECIMAL:
+            return c.put_value(out, cell, numbers.decimal_text(src, pos, cell.precision, cell.decimals))
+        if kind == k.DOUBLE:
+            return c.put_value(out, cell, numbers.double_text(src, pos))
+        if kind == k.FLOAT:
+            return c.put_value(out, cell, numbers.float_text(src, pos))
+        if kind == k.DATE:
+            return c.put_value(out, cell, temporal.date_text(src, pos))
+        if kind == k.TIME2:
+            return c.put_value(out, cell, temporal.time2_text(src, pos, cell.decimals))
+        if kind in (k.ENUM, k.SET):
+            return c.put_value(out, cell, b"%d" % p.little(src, pos, size))
+        if kind == k.BIT:
+            return c.put_value(out, cell, b"%d" % p.big(src, pos, size))
+        if kind == k.YEAR:
+            return c.put_value(out, cell, temporal.year_text(src[pos]))
+        if kind == k.TIMESTAMP:
+            return c.put_value(out, cell, temporal.seconds_text(p.u32(src, pos)))
+        if kind == k.DATETIME:
+            return c.put_value(out, cell, temporal.datetime_text(src, pos))
+        if kind == k.TIME:
+            return c.put_value(out, cell, temporal.time_text(src, pos))
+        return c.put_value(out, cell, b"")
+
+    def _text(self, cell: c.Cell, src: bytes, start: int, stop: int) -> bytes:
+        """The rarer texts, which are made in Python."""
+        data = src[start:stop]
+        if cell.text == k.JSON:
+            index = cell.json_index
+            if self.partial and src[self.partial_at + (index >> 3)] >> (index & 7) & 1:
+                return values.json_diff_text(cell.name, data)
+            return values.json_text(data)
+        if cell.text == k.CHARSET:
+            return values.recoded(data, cell.codec)
+        return values.uncompressed(data, cell.text == k.COMPRESSED_UTF8, cell.codec)
+
+
+def _all_present(src: bytes, at: int, width: int) -> bool:
+    """Whether a column bitmap has all its bits set."""
+    full = width >> 3
+    for index in range(full):
+        if src[at + index] != 255:
+            return False
+    rest = (1 << (width & 7)) - 1
+    return rest == 0 or src[at + full] & rest == rest
+
+
+def _present(cells: list[c.Cell], src: bytes, at: int) -> list[c.Cell]:
+    """The cells whose bits are set in a column bitmap."""
+    return [cell for cell in cells if src[at + (cell.index >> 3)] >> (cell.index & 7) & 1]

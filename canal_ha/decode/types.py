@@ -1,0 +1,166 @@
+"""MySQL column types as canal shows them: how a cell is read, and its java.sql.Types code (specification 7.4.1)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from canal_ha.decode.kernel import kinds, numbers, temporal
+from canal_ha.errors import TableUnknown
+
+# Type codes of the TABLE_MAP event (include/field_types.h; 140 and 141 are MariaDB's).
+(
+    TINY,
+    SHORT,
+    LONG,
+    FLOAT,
+    DOUBLE,
+    NULL,
+    TIMESTAMP,
+    LONGLONG,
+    INT24,
+    DATE,
+    TIME,
+    DATETIME,
+    YEAR,
+    NEWDATE,
+    VARCHAR,
+    BIT,
+) = range(1, 17)
+TIMESTAMP2, DATETIME2, TIME2 = 17, 18, 19
+BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
+VECTOR, JSON, NEWDECIMAL, ENUM, SET = 242, 245, 246, 247, 248
+TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, VAR_STRING, STRING, GEOMETRY = range(249, 256)
+
+# java.sql.Types
+_BIT, _TINYINT, _BIGINT, _CHAR, _DECIMAL, _INTEGER, _SMALLINT, _REAL, _DOUBLE, _VARCHAR = (
+    -7,
+    -6,
+    -5,
+    1,
+    3,
+    4,
+    5,
+    7,
+    8,
+    12,
+)
+_DATE, _TIME, _TIMESTAMP, _OTHER, _BLOB, _CLOB = 91, 92, 93, 1111, 2004, 2005
+
+_TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one column's cells are read and typed.
+
+    kind, size, text, precision, decimals: as cells.Cell has them; sql_type: of a value; wide_sql_type: of an unsigned
+    integer whose top bit is set; null_sql_type: of NULL.
+    """
+
+    kind: int
+    size: int
+    sql_type: int
+    null_sql_type: int
+    wide_sql_type: int = 0
+    text: int = 0
+    precision: int = 0
+    decimals: int = 0
+
+
+_INTEGERS = {
+    TINY: Reading(kinds.INTEGER, 1, _TINYINT, _TINYINT, _SMALLINT),
+    SHORT: Reading(kinds.INTEGER, 2, _SMALLINT, _SMALLINT, _INTEGER),
+    INT24: Reading(kinds.INTEGER, 3, _INTEGER, _INTEGER, _INTEGER),
+    LONG: Reading(kinds.INTEGER, 4, _INTEGER, _INTEGER, _BIGINT),
+    LONGLONG: Reading(kinds.INTEGER, 8, _BIGINT, _BIGINT, _DECIMAL),
+}
+
+_FIXED = {
+    **_INTEGERS,
+    FLOAT: Reading(kinds.FLOAT, 4, _REAL, _REAL),
+    DOUBLE: Reading(kinds.DOUBLE, 8, _DOUBLE, _DOUBLE),
+    NULL: Reading(kinds.NOTHING, 0, _OTHER, _OTHER),
+    TIMESTAMP: Reading(kinds.TIMESTAMP, 4, _TIMESTAMP, _TIMESTAMP),
+    DATE: Reading(kinds.DATE, 3, _DATE, _DATE),
+    NEWDATE: Reading(kinds.DATE, 3, _DATE, _DATE),
+    TIME: Reading(kinds.TIME, 3, _TIME, _TIME),
+    DATETIME: Reading(kinds.DATETIME, 8, _TIMESTAMP, _TIMESTAMP),
+    YEAR: Reading(kinds.YEAR, 1, _VARCHAR, _VARCHAR),
+}
+
+
+def split_string(meta: int) -> tuple[int, int]:
+    """(real type, length in bytes) of a STRING column: the type byte carries two bits of long lengths, inverted."""
+    first, second = meta >> 8, meta & 255
+    if first and first & 0x30 != 0x30:
+        return first | 0x30, second | ((first & 0x30) ^ 0x30) << 4
+    return first or STRING, second
+
+
+def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> Reading:
+    """How to read a column. code, meta: from the table map; mysql_type: canal's text, "" when unknown; utf8: whether
+    the connection charset is UTF-8.
+
+    Raises TableUnknown for a type nobody has described.
+    """
+    fixed = _FIXED.get(code)
+    if fixed is not None:
+        return fixed
+    if code == STRING:
+        code, length = split_string(meta)
+        if code == STRING:
+            return _characters(_CHAR, 2 if length > 255 else 1, mysql_type, utf8)
+        meta = length
+    elif code in (ENUM, SET):
+        meta &= 255
+    if code in (VARCHAR, VAR_STRING):
+        return _characters(_VARCHAR, 2 if meta > 255 else 1, mysql_type, utf8)
+    if code == VARCHAR_COMPRESSED:
+        plain = _characters(_VARCHAR, 2 if meta > 255 else 1, mysql_type, utf8)
+        return _compressed(plain)
+    if code == ENUM and meta in (1, 2):
+        return Reading(kinds.ENUM, meta, _INTEGER, _INTEGER)
+    if code == SET and 1 <= meta <= 8:
+        return Reading(kinds.SET, meta, _BIT, _BLOB)
+    if code == NEWDECIMAL:
+        precision, decimals = meta >> 8, meta & 255
+        if decimals <= precision:
+            size = numbers.decimal_size(precision, decimals)
+            return Reading(kinds.DECIMAL, size, _DECIMAL, _DECIMAL, precision=precision, decimals=decimals)
+    if code == BIT:
+        bits = (meta >> 8) * 8 + (meta & 255)
+        if 0 < bits <= 64:
+            return Reading(kinds.BIT, (bits + 7) // 8, _BIT, _BIT)
+    if code in (TIMESTAMP2, DATETIME2, TIME2) and meta <= 6:
+        return _temporal(code, meta)
+    if code in (TINY_BLOB, BLOB, MEDIUM_BLOB, LONG_BLOB, GEOMETRY, VECTOR, BLOB_COMPRESSED, JSON) and 1 <= meta <= 4:
+        if code == JSON:
+            return Reading(kinds.PREFIXED, meta, _VARCHAR, _OTHER, text=kinds.JSON)
+        if code not in (GEOMETRY, VECTOR) and mysql_type.lower() in _TEXTS:
+            plain = Reading(kinds.PREFIXED, meta, _CLOB, _CLOB, text=kinds.UTF8 if utf8 else kinds.CHARSET)
+        else:
+            plain = Reading(kinds.PREFIXED, meta, _BLOB, _BLOB, text=kinds.LATIN1)
+        return _compressed(plain) if code == BLOB_COMPRESSED else plain
+    raise TableUnknown(f"a column of type {code} (metadata {meta:#x}, {mysql_type or 'undeclared'}) cannot be read")
+
+
+def _characters(sql_type: int, size: int, mysql_type: str, utf8: bool) -> Reading:
+    """CHAR and VARCHAR; BINARY and VARBINARY are told by the type text alone."""
+    if re.search("binary", mysql_type, re.IGNORECASE):
+        return Reading(kinds.PREFIXED, size, _BLOB, _BLOB, text=kinds.LATIN1)
+    return Reading(kinds.PREFIXED, size, sql_type, sql_type, text=kinds.UTF8 if utf8 else kinds.CHARSET)
+
+
+def _compressed(plain: Reading) -> Reading:
+    text = kinds.COMPRESSED if plain.text == kinds.LATIN1 else kinds.COMPRESSED_UTF8
+    return Reading(plain.kind, plain.size, plain.sql_type, plain.null_sql_type, text=text)
+
+
+def _temporal(code: int, decimals: int) -> Reading:
+    extra = temporal.fraction_size(decimals)
+    if code == TIMESTAMP2:
+        return Reading(kinds.TIMESTAMP2, 4 + extra, _TIMESTAMP, _TIMESTAMP, decimals=decimals)
+    if code == DATETIME2:
+        return Reading(kinds.DATETIME2, 5 + extra, _TIMESTAMP, _TIMESTAMP, decimals=decimals)
+    return Reading(kinds.TIME2, 3 + extra, _TIME, _TIME, decimals=decimals)
