@@ -81,7 +81,7 @@ step types 3 mypy
 step unit 4 env CANAL_HA_KERNEL=off pytest
 suite parts 2 tests/real
 suite node 4 tests/source tests/node
-suite cluster 6 tests/cluster_real
+suite cluster 6 tests/cluster tests/cluster_real
 others 6
 
 report

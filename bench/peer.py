@@ -1,0 +1,43 @@
+"""A peer: mysql-replication iterates the rows of the binlog and counts them. Prints seconds to the last row.
+
+python -m bench.peer PORT JOURNAL OFFSET ROWS
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.row_event import WriteRowsEvent
+
+from tests.real.mysql import ADMIN
+from tests.real.ports import LOOPBACK
+
+
+def count(port: int, journal: str, offset: int, rows: int) -> float:
+    """Read from a position until so many rows were seen; return the seconds from connecting to the last of them."""
+    began = time.perf_counter()
+    stream = BinLogStreamReader(
+        connection_settings={"host": LOOPBACK, "port": port, "user": ADMIN, "passwd": ADMIN, "ssl_disabled": True},
+        server_id=4001,
+        log_file=journal,
+        log_pos=offset,
+        resume_stream=True,
+        only_events=[WriteRowsEvent],
+    )
+    seen = 0
+    for event in stream:
+        for _row in event.rows:
+            seen += 1
+        if seen >= rows:
+            break
+    else:
+        raise SystemExit(f"the binlog ended after {seen} of {rows} rows")
+    seconds = time.perf_counter() - began
+    stream.close()
+    return seconds
+
+
+if __name__ == "__main__":
+    print(count(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
