@@ -233,8 +233,6 @@ class Election:
         if running is not None:
             data = tree.RunningData.from_bytes(running.data)
             seen = i.Running(running.owner, running.version, data.address, data.active)
-        if node is None or node.version == 0:
-            self._members.register(seat.destination)  # new, or deleted with everything below it
         self._feed(seat, i.Looked(ticket, None if node is None else node.version, seen))
 
     def _watch(self, seat: Seat, what: str) -> Callable[[bool], None]:

@@ -7,6 +7,7 @@ some time after we have started and take us from the list for good, so it is rep
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -18,6 +19,7 @@ from canal_ha.model import znode_tree as tree
 
 STABLE_S = 0.300
 ATTEMPTS = 10
+REGISTER_AGAIN_S = 0.5  # after somebody deleted our node: time for a deleteall to come to its end
 
 
 class Members:
@@ -32,35 +34,33 @@ class Members:
         self._status_address = status_address
         self._clock = clock
         self._log = log
-        self._destinations: set[str] = set()
+        self._wanted: dict[str, bytes] = {}  # our nodes: path -> data
+        self._watches: dict[str, Callable[[bool], None]] = {}
         self._changed_at: float | None = None  # None: the list of this session was not read yet
-        self._stopping = False
 
     def connected(self) -> None:
         """Register everything again and read the list; after every (re)connect, since the session may be new."""
         self._changed_at = None
-        self._spawn(self._register(tree.member(self._node), self._status_address().encode()))
+        self._wanted[tree.member(self._node)] = self._status_address().encode()
+        for path in self._wanted:
+            self._spawn(self._register(path))
         self._spawn(self._read())
-        for destination in self._destinations:
-            self.register(destination)
 
     def register(self, destination: str) -> None:
-        """Say that this node could run the destination; again after it was deleted."""
-        self._destinations.add(destination)
+        """Say that this node could run the destination."""
+        path = tree.destination_member(destination, self._node)
+        self._wanted[path] = b""
         if self._session.connected:
-            self._spawn(self._register(tree.destination_member(destination, self._node), b""))
+            self._spawn(self._register(path))
 
     async def unregister(self, destination: str) -> None:
         """This node will not run the destination any more."""
-        self._destinations.discard(destination)
         await self._remove(tree.destination_member(destination, self._node))
 
     async def stop(self) -> None:
         """Take this node from every list."""
-        self._stopping = True
-        for destination in sorted(self._destinations):
-            await self._remove(tree.destination_member(destination, self._node))
-        await self._remove(tree.member(self._node))
+        for path in tuple(self._wanted):
+            await self._remove(path)
 
     def stable_in(self, now: float) -> float | None:
         """Seconds until the list has been the same for long enough, 0.0 when it has; None: not read yet."""
@@ -77,23 +77,35 @@ class Members:
 
     # ---- inside
 
-    async def _register(self, path: str, data: bytes) -> None:
-        await self._session.ensure(path.rpartition("/")[0])
+    async def _register(self, path: str) -> None:
+        """Make one of our nodes and watch it. Twice at the same time does no harm."""
+        watch = self._watches.setdefault(path, partial(self._gone, path))
         for _ in range(ATTEMPTS):
-            found = await self._session.get(path)
-            operations: list[Operation] = [Create(path, data, ephemeral=True)]
+            if path not in self._wanted:
+                return
+            found = await self._session.get(path, watch)
+            if found is not None and found.owner == self._session.id:
+                return
+            operations: list[Operation] = [Create(path, self._wanted[path], ephemeral=True)]
             if found is not None:
-                if found.owner == self._session.id:
-                    return
                 operations.insert(0, Delete(path, found.version))
             try:
                 await self._session.transaction(operations)
-                return
             except TransactionRefused:
                 await self._session.ensure(path.rpartition("/")[0])
         self._log.warning("members.not_registered", path=path)
 
+    def _gone(self, path: str, deleted: bool) -> None:
+        if self._session.connected and path in self._wanted:
+            self._clock.callLater(REGISTER_AGAIN_S if deleted else 0.0, self._again, path)
+
+    def _again(self, path: str) -> None:
+        if self._session.connected and path in self._wanted:
+            self._spawn(self._register(path))
+
     async def _remove(self, path: str) -> None:
+        if self._wanted.pop(path, None) is None:
+            return
         try:
             found = await self._session.get(path)
             if found is not None and found.owner == self._session.id:
@@ -107,8 +119,6 @@ class Members:
         if names != self.names or self._changed_at is None:
             self._changed_at = self._clock.seconds()
             self.names = names
-        if self._node not in names and not self._stopping:
-            await self._register(tree.member(self._node), self._status_address().encode())
 
     def _fired(self, deleted: bool) -> None:
         if self._session.connected:

@@ -54,6 +54,7 @@ FAILURE_FIRST_S = 1.0  # back-off of an instance that fails: doubles up to
 FAILURE_MOST_S = 60.0  # this, and starts again after having run this long
 LOOK_AGAIN_S = 0.5  # after a look that got no answer
 JUMP_MOST = 1000
+GRACE_S = 0.25  # after `running` vanished: a person's deleteall comes to its end before anybody creates nodes again
 
 
 class State(Enum):
@@ -86,6 +87,7 @@ class Race:
         self._leaving = False
         self._stop_reason = StopReason.SHUTDOWN
         self._orderly = True  # how the last owner went: at first sight nobody crashed
+        self._graced = False
         self._hold_until = 0.0
         self._failures = 0
         self._running_since = 0.0
@@ -225,7 +227,7 @@ class Race:
         if seen.owner in self._past_sessions:
             return self._claim(leftover=seen.version)
         self._last_owner_was_us = self._restore = False
-        self._orderly = not seen.active
+        self._orderly, self._graced = not seen.active, False
         self.state = State.STANDBY
         self.standing_by_for = seen.address
         return [StandingBy(seen.address)]
@@ -264,6 +266,9 @@ class Race:
         if self._restore:
             return self._claim()
         self.state = State.WAITING
+        if not self._orderly and not self._graced:
+            self._graced = True
+            self._hold_until = max(self._hold_until, now + GRACE_S)
         if now < self._hold_until:
             return [self._wait(self._hold_until - now)]
         return [WantTurn(ORDERLY_STEP_S if self._orderly else VANISHED_STEP_S)]
@@ -308,7 +313,7 @@ class Race:
         self.state = State.STOPPING
         self._ticket += 1
         self._stop_reason = reason
-        self._orderly = reason.orderly
+        self._orderly, self._graced = reason.orderly, False
         return [StopInstance(reason)]
 
     def _instance_failed(self, event: InstanceFailed, now: float) -> list[Command]:

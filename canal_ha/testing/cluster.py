@@ -46,6 +46,7 @@ class Referee:
         self.owner: dict[str, int] = {}  # session of the newest claim
         self.writes = 0
         self.serves = 0
+        self.broken: list[str] = []  # raised by Simulation.run: whatever it broke in might have swallowed it
         self._meddled: dict[str, float] = {}
         self._world = world
         self._ensemble = ensemble
@@ -64,25 +65,31 @@ class Referee:
     def _cursor_written(self, destination: str, session_id: int, offset: int) -> None:
         self.writes += 1
         if self.owner.get(destination) != session_id:
-            raise Broken(f"{destination}: session {session_id} wrote a cursor, {self.owner.get(destination)} owns it")
+            self.broken.append(
+                f"{destination}: session {session_id} wrote a cursor, {self.owner.get(destination)} owns it"
+            )
         if offset < self.durable.get(destination, 0):
-            raise Broken(f"{destination}: the cursor went back from {self.durable[destination]} to {offset}")
+            self.broken.append(f"{destination}: the cursor went back from {self.durable[destination]} to {offset}")
         if offset > self.acked.get(destination, 0):
-            raise Broken(f"{destination}: cursor {offset} is past what was acknowledged, {self.acked.get(destination)}")
+            self.broken.append(
+                f"{destination}: cursor {offset} is past what was acknowledged, {self.acked.get(destination)}"
+            )
         self.durable[destination] = offset
 
     def served(self, destination: str, session_id: int, offset: int) -> None:
         """A node answered for the destination, and acknowledged up to `offset`."""
         self.serves += 1
-        if session_id not in self._ensemble.sessions:
-            raise Broken(f"{destination}: served beyond the end of session {session_id}")
         excused = self._world.seconds() < self._meddled.get(destination, -1.0)
+        if session_id not in self._ensemble.sessions and not excused:
+            self.broken.append(f"{destination}: served beyond the end of session {session_id}")
         if self.owner.get(destination) != session_id and not excused:
-            raise Broken(f"{destination}: session {session_id} served, {self.owner.get(destination)} owns it")
+            self.broken.append(f"{destination}: session {session_id} served, {self.owner.get(destination)} owns it")
         self.acked[destination] = max(offset, self.acked.get(destination, 0))
 
     def meddled(self, destination: str, for_s: float) -> None:
-        """A person deleted `running`: until its owner hears of it two may serve, though only one can write."""
+        """A person deleted `running` or ended a session before its time: until the owner hears of it, within the lease,
+        two may serve, though only one can write.
+        """
         self._meddled[destination] = self._world.seconds() + for_s
 
     def reset(self, destination: str) -> None:
@@ -190,16 +197,18 @@ class Simulation:
         self.conf_dir = Path("conf")
         self.random = Random(seed)
         self.timeout_s = timeout_s
-        self.log: Any = structlog.get_logger() if verbose else _Silent()
         self.world = World()
         self.ensemble = Ensemble(self.world, lax=lax)
         self.referee = Referee(self.world, self.ensemble)
+        self.log: Any = structlog.get_logger() if verbose else _Silent(self.referee)
         self.destinations = tuple(f"d{number}" for number in range(destinations))
         self.nodes = [Node(number, self) for number in range(1, nodes + 1)]
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass. Raises Broken."""
         self.world.run(self.world.seconds() + seconds)
+        if self.referee.broken:
+            raise Broken(self.referee.broken[0])
 
     # ---- what goes wrong
 
@@ -217,6 +226,12 @@ class Simulation:
         if tree.running(destination) in self.ensemble.tree:
             self.referee.meddled(destination, self.timeout_s)
             self.ensemble.transaction(0, [Delete(tree.running(destination))])
+
+    def end_session(self, node: Node) -> None:
+        """A person ends a session before its time."""
+        for destination in self.destinations:
+            self.referee.meddled(destination, self.timeout_s)
+        self.ensemble.expire(node.session.id)
 
     def ask_to_release(self, destination: str) -> None:
         """A person sets `active` to false."""
@@ -248,7 +263,7 @@ class Simulation:
                 node.session.cut(Link.STALE, notice_s * 2)
                 self.world.callLater(while_s, node.session.heal)
             case 7:
-                self.ensemble.expire(node.session.id)
+                self.end_session(node)
             case 8:
                 self.delete_running(destination)
             case 9:
@@ -296,8 +311,17 @@ class Simulation:
 
 
 class _Silent:
-    """A log that nobody reads."""
+    """A log that nobody reads, except for what must never happen."""
 
-    def info(self, event: str, **keys: object) -> None: ...
+    def __init__(self, referee: Referee) -> None:
+        self._referee = referee
 
-    warning = error = info
+    def info(self, event: str, **keys: object) -> None:
+        """Nothing."""
+
+    warning = info
+
+    def error(self, event: str, **keys: object) -> None:
+        """An error that the election did not foresee breaks the run."""
+        if event == "election.failed":
+            self._referee.broken.append(str(keys))

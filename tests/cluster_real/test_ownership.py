@@ -187,7 +187,8 @@ def test_a_deleted_destination_begins_anew(nodes: MakeNodes, operator: KazooClie
     again = owner_of(two, "example")
     assert again.cursor("example") == -1
     assert again.metas["example"].clients() == ()
-    wait_until(lambda: len(operator.get_children(tree.destination_members("example"))) == 2, 5.0)
+    members = [tree.destination_member("example", node.cluster.node) for node in two]
+    wait_until(lambda: all(operator.exists(member) for member in members), 5.0)
 
 
 def test_unsubscribing_deletes_everything_of_a_client(nodes: MakeNodes, operator: KazooClient) -> None:
