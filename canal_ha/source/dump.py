@@ -57,9 +57,13 @@ DumpEvent = Connected | Failed
 
 
 class DumpDecoder(Protocol):
-    """What a dump needs of a decoder: bytes in, outputs in the order of the stream. The iterator is driven to its end."""
+    """What a dump needs of a decoder: bytes in, outputs in their order. The iterator is driven to its end."""
 
     def feed(self, data: memoryview, /) -> Iterator[Output]: ...
+
+    @property
+    def gtid_set(self) -> str:
+        """Executed so far, "" outside GTID mode."""
 
 
 class _Stopped(Exception):
@@ -89,6 +93,7 @@ class Dump:
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.decoded: LogPosition | None = start
         self.received_bytes = 0
         self.last_event_ms = 0
         self.idle = False
@@ -112,11 +117,6 @@ class Dump:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # ---- any thread
-
-    @property
-    def decoded(self) -> LogPosition:
-        """Everything before it was accepted."""
-        return self._resume.at
 
     def start(self) -> None:
         """Begin to read; returns at once."""
@@ -243,11 +243,13 @@ class Dump:
                 case Passed():
                     self.idle = False
                     self.last_event_ms = output.timestamp_ms or self.last_event_ms
-                    self._resume.passed(output.journal, output.position, output.timestamp_ms)
+                    self._resume.passed(output.journal, output.position, output.timestamp_ms, self._decoder.gtid_set)
+                    self.decoded = self._resume.at
                 case RawPacket():
                     packets.append(output.payload)
                 case Rotated():
                     self._resume.passed(output.journal, output.position)
+                    self.decoded = self._resume.at
                 case SourceHeartbeat():
                     self.idle = True
                 case SourceFormat():

@@ -96,7 +96,7 @@ def check(server: Flavor, config: InstanceConfig, address: str) -> None:
             f"{address}: Unsupported BinlogFormat {server.binlog_format}; run: SET GLOBAL binlog_format = ROW"
             " (sessions that are connected keep the old format until they reconnect)"
         )
-    if server.row_image and server.row_image not in config.binlog_images:
+    if config.binlog_images and server.row_image and server.row_image not in config.binlog_images:
         raise SourceRefused(
             f"{address}: Unsupported BinlogImage {server.row_image}; run: SET GLOBAL binlog_row_image ="
             f" {config.binlog_images[0]}, or add {server.row_image} to canal.instance.binlog.image"

@@ -24,7 +24,6 @@ class Resume:
 
     def __init__(self, start: LogPosition) -> None:
         self.at = start
-        self._gtid = start.gtid
         # journal, offset, sub-index of the last entry that must not be delivered (again)
         self._delivered = (start.journal, start.offset, _LAST_SUB) if start.consumed else None
         self._skip = self._delivered
@@ -53,17 +52,19 @@ class Resume:
     def delivered(self, segment: Segment) -> None:
         """These entries were accepted."""
         self._delivered = (segment.journal, segment.offsets[-1], segment.subs[-1])
-        self._gtid = segment.run_gtids[-1]
 
-    def passed(self, journal: str, position: int, timestamp_ms: int = 0) -> None:
-        """The stream is at this boundary. It never moves back: a dump from an earlier place has to catch up first."""
+    def passed(self, journal: str, position: int, timestamp_ms: int = 0, gtid: str = "") -> None:
+        """The stream is at this boundary. It never moves back: a dump from an earlier place has to catch up first.
+
+        timestamp_ms, gtid: 0 and "" keep those of the boundary before.
+        """
         if _is_later((journal, position, 0), (self.at.journal, self.at.offset, 0)):
             self.at = LogPosition(
                 journal=journal,
                 offset=position,
                 timestamp_ms=timestamp_ms or self.at.timestamp_ms,
                 server_id=self.at.server_id,
-                gtid=self._gtid,
+                gtid=gtid or self.at.gtid,
                 address=self.at.address,
                 port=self.at.port,
             )

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pymysql
 from pymysql.constants import ER
@@ -37,7 +37,13 @@ _ACCOUNT = {
 _TLS_WANTED = 3159
 
 
-class Interruptible(pymysql.Connection[DictCursor]):
+if TYPE_CHECKING:
+    _Connection = pymysql.Connection[DictCursor]
+else:
+    _Connection = pymysql.Connection  # generic in its stubs alone
+
+
+class Interruptible(_Connection):
     """A connection whose blocked reader another thread can wake; its own thread closes it."""
 
     _sock: socket.socket | None

@@ -24,12 +24,15 @@ _SESSION = "SET SESSION sql_mode = '', sql_quote_show_create = 1"  # backquotes,
 _WITH_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # they are in row events
 
 
-class TableDefinitions:
-    """The present definitions of a source's tables. Raises SourceUnavailable, SourceRefused."""
+class Tables:
+    """The present definitions of a source's tables. source: the configured master unless given.
 
-    def __init__(self, config: InstanceConfig, source: SourceConfig) -> None:
+    Raises SourceUnavailable, SourceRefused.
+    """
+
+    def __init__(self, config: InstanceConfig, source: SourceConfig | None = None) -> None:
         self._config = config
-        self._source = source
+        self._source = source or config.master
         self._lock = threading.Lock()
         self._session: Session | None = None
 

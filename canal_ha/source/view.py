@@ -1,0 +1,100 @@
+"""View: what a destination asks of its source outside the dumps. Any thread; calls wait for each other and block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import CanalError, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source import locate
+from canal_ha.source.flavor import Flavor, check, examine
+from canal_ha.source.session import Session
+
+T = TypeVar("T")
+
+
+class View:
+    """Positions of one source, over one connection that is opened when needed.
+
+    source: the configured master unless given; warn(text): told when a start had to be replaced.
+    version: of the server, "" until it was asked.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig | None = None,
+        *,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.version = ""
+        self._config = config
+        self._source = source or config.master
+        self._warn = warn
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._server: Flavor | None = None
+
+    def newest(self) -> LogPosition:
+        """Where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: locate.newest(session, server, self._config, self._source))
+
+    def oldest(self) -> LogPosition:
+        """The beginning of the oldest journal that exists. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: locate.oldest(session, server, self._source))
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest.
+
+        Raises SourceUnavailable, SourceRefused, ConfigError.
+        """
+        return self._ask(lambda session, server: self._start(session, server, kept))
+
+    def close(self) -> None:
+        """Close the connection; the next question opens another."""
+        with self._lock:
+            self._forget()
+
+    # ---- holding the lock
+
+    def _start(self, session: Session, server: Flavor, kept: LogPosition | None) -> LogPosition:
+        at = locate.configured(session, server, self._config, self._source)
+        if at is not None:
+            return at
+        if kept is None:
+            return locate.newest(session, server, self._config, self._source)
+        if kept.journal in [log.name for log in locate.binary_logs(session)]:
+            return kept
+        at = locate.oldest(session, server, self._source)
+        self._warn(f"{self._config.destination}: {kept.journal} is purged; the first client begins at {at}")
+        return at
+
+    def _ask(self, question: Callable[[Session, Flavor], T]) -> T:
+        """Ask on the open connection; on a new one if that turns out to be lost."""
+        with self._lock:
+            if self._session is not None:
+                try:
+                    return question(*self._connected())
+                except SourceUnavailable:
+                    self._forget()
+            try:
+                return question(*self._connected())
+            except CanalError:
+                self._forget()  # a person may change what is wrong: look at it anew next time
+                raise
+
+    def _connected(self) -> tuple[Session, Flavor]:
+        if self._session is None or self._server is None:
+            self._session = Session(self._config, self._source)
+            self._server = examine(self._session)
+            self.version = self._server.version
+            check(self._server, self._config, self._session.where.address)
+        return self._session, self._server
+
+    def _forget(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = self._server = None

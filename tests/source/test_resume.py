@@ -1,0 +1,121 @@
+"""Beginning again: nothing lost, nothing twice, always at a boundary."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.source.resume import Resume
+from tests.segments import Item, segment
+
+START = LogPosition("mysql-bin.000001", 100, address="db", gtid="")
+
+
+def offsets(part: Segment | None) -> list[int]:
+    """Offsets of what is left of a segment."""
+    return [] if part is None else list(part.offsets)
+
+
+def test_inclusive_start_delivers_the_event_at_it() -> None:
+    """Without a mark a cursor is read inclusively, as canal does."""
+    resume = Resume(START)
+    assert resume.begin() == START
+    assert offsets(resume.new(segment([Item(100, Kind.END), Item(200)]))) == [100, 200]
+
+
+def test_consumed_start_drops_the_event_at_it() -> None:
+    """Behind a mark every entry of the marked event is dropped, those of a compressed payload included."""
+    resume = Resume(LogPosition("mysql-bin.000001", 100, consumed=True))
+    assert resume.begin().offset == 100
+    assert offsets(resume.new(segment([Item(100, sub=0), Item(100, sub=1)]))) == []
+    assert offsets(resume.new(segment([Item(100, sub=2), Item(150)]))) == [150]
+
+
+def test_pieces_of_a_large_transaction_come_once() -> None:
+    """After a break inside a transaction the dump begins at its start; delivered pieces are cut off."""
+    resume = Resume(START)
+    resume.begin()
+    resume.delivered(segment([Item(100, Kind.BEGIN), Item(200), Item(300)]))
+    assert resume.begin().offset == 100
+    assert offsets(resume.new(segment([Item(100, Kind.BEGIN), Item(200)]))) == []
+    assert offsets(resume.new(segment([Item(300), Item(400), Item(500, Kind.END)]))) == [400, 500]
+
+
+def test_boundaries_move_on() -> None:
+    """A passed boundary, or a journal that began, is where the next dump begins; an older one never is."""
+    resume = Resume(START)
+    resume.passed("mysql-bin.000001", 500, 1700)
+    resume.passed("mysql-bin.000001", 4)
+    assert (resume.at.offset, resume.at.timestamp_ms, resume.at.address) == (500, 1700, "db")
+    resume.passed("mysql-bin.000002", 4)
+    assert (resume.at.journal, resume.at.offset, resume.at.timestamp_ms) == ("mysql-bin.000002", 4, 1700)
+
+
+def test_gtid_set_follows() -> None:
+    """The executed set goes into the position to begin again at, and stays when a boundary tells none."""
+    resume = Resume(START)
+    resume.passed("mysql-bin.000001", 500, gtid="u:1-7")
+    resume.passed("mysql-bin.000002", 4)
+    assert resume.at.gtid == "u:1-7"
+
+
+def test_offsets_beyond_32_bits() -> None:
+    """The dump command cannot name them: the journal is read from its beginning, and what came before is cut off."""
+    far = 5 * 2**30
+    resume = Resume(LogPosition("mysql-bin.000001", far))
+    assert resume.begin().offset == 4
+    assert offsets(resume.new(segment([Item(100), Item(far - 1, sub=9)]))) == []
+    resume.passed("mysql-bin.000001", 200)
+    assert resume.at.offset == far
+    assert offsets(resume.new(segment([Item(far), Item(far + 10)]))) == [far, far + 10]
+
+
+def test_consumed_beyond_32_bits() -> None:
+    """Far away, too, a consumed event does not come again."""
+    far = 5 * 2**30
+    resume = Resume(LogPosition("mysql-bin.000001", far, consumed=True))
+    assert resume.begin().offset == 4
+    assert offsets(resume.new(segment([Item(far), Item(far + 10)]))) == [far + 10]
+
+
+def test_renamed_binlog_begins_anew() -> None:
+    """Journals of another base name are not compared with the old ones."""
+    resume = Resume(START)
+    resume.delivered(segment([Item(900)], journal="mysql-bin.000009"))
+    resume.begin()
+    assert offsets(resume.new(segment([Item(4)], journal="binlog.000001"))) == [4]
+
+
+@given(
+    breaks=st.lists(st.integers(0, 60), max_size=6),
+    sizes=st.lists(st.integers(1, 7), min_size=1, max_size=12),
+    piece=st.integers(1, 4),
+)
+def test_any_breaks(breaks: list[int], sizes: list[int], piece: int) -> None:
+    """Whatever breaks when, every entry is delivered exactly once and in order."""
+    transactions = []
+    offset = 100
+    for size in sizes:
+        transactions.append([offset + 10 * index for index in range(size)])
+        offset += 10 * size
+    delivered: list[int] = []
+    resume = Resume(START)
+    for budget in [*breaks, 10**6]:
+        begin = resume.begin().offset
+        for transaction in transactions:
+            if transaction[0] < begin:
+                continue
+            for first in range(0, len(transaction), piece):
+                budget -= 1
+                if budget < 0:
+                    break
+                part = resume.new(segment([Item(at) for at in transaction[first : first + piece]]))
+                if part is not None:
+                    delivered += part.offsets
+                    resume.delivered(part)
+            if budget < 0:
+                break
+            resume.passed("mysql-bin.000001", transaction[-1] + 10)
+    assert delivered == [at for transaction in transactions for at in transaction]
