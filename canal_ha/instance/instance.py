@@ -247,7 +247,8 @@ class Instance:
     def _loop_broke(self, failure: Failure) -> None:
         """A chore failed in a way nobody foresaw: give the destination up, so that another node takes over."""
         error = failure.value
-        self._told.event(self.config.destination, "instance.broken", error=repr(error), alarm=True)
+        trace = failure.getTraceback()
+        self._told.event(self.config.destination, "instance.broken", error=repr(error), trace=trace, alarm=True)
         self._lost(CanalError(f"destination:{self.config.destination} gave up: {error!r}"))
 
 

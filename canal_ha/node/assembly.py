@@ -1,0 +1,108 @@
+"""One destination, assembled: source, decoder, table history, cursors and instance, from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import DeferredLock
+from twisted.internet.threads import deferToThread
+
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, effective
+from canal_ha.decode.history import History
+from canal_ha.errors import CanalError, NotRunningHere
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.instance import Instance
+from canal_ha.instance.stream import Reactor
+from canal_ha.meta.files import FileBackend
+from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.repository import MetaBackend
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Source
+from canal_ha.node.told import Told
+from canal_ha.source.dump import Connected, Dump, DumpEvent
+from canal_ha.source.identity import replica
+from canal_ha.source.tables import Tables
+from canal_ha.source.view import View
+
+
+def assemble(
+    node: CanalConfig,
+    config: InstanceConfig,
+    reactor: Reactor,
+    told: Told,
+    ownership: Ownership | None,
+    lost: Callable[[CanalError], None],
+) -> Instance:
+    """An instance, not started. ownership: None on a node without ZooKeeper; lost: see Instance."""
+    made: list[Instance] = []
+    slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
+    view = View(config)
+    history = History(Tables(config).fetch)
+
+    def open_feed(request: FeedRequest) -> Feed:
+        tables = effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
+        fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
+
+        def make_decoder(source: Source, start: LogPosition) -> Decoder:
+            return Decoder(
+                source=source,
+                journal=start.journal,
+                position=start.offset,
+                options=config.decode,
+                tables=tables,
+                fields=fields,
+                history=history.view(start),
+            )
+
+        def report(event: DumpEvent) -> None:
+            if isinstance(event, Connected):
+                request.connected(event.version)
+            else:
+                request.failed(event.error, event.retry_in_s)
+
+        first_stream = slave_id_holder.setdefault(0, request.client_id) == request.client_id
+        return Dump(
+            config,
+            config.master,
+            replica=replica(config.destination, request.client_id, server_id=config.server_id if first_stream else 0),
+            start=request.start,
+            make_decoder=make_decoder,
+            accept=request.accept,
+            report=report,
+        )
+
+    def guard() -> None:
+        if ownership is not None and not ownership.lease_ok():
+            raise NotRunningHere(config.destination)
+
+    meta = Meta(config.destination, _backend(config, ownership, made), turn=DeferredLock())
+    instance = Instance(
+        config,
+        meta,
+        view,
+        open_feed,
+        reactor,
+        run_blocking=deferToThread,
+        told=told,
+        flush_period_ms=node.zk_flush_period_ms if ownership else config.file_flush_period_ms,
+        guard=guard,
+        lost=lost,
+    )
+    made.append(instance)
+    return instance
+
+
+def _backend(config: InstanceConfig, ownership: Ownership | None, made: list[Instance]) -> MetaBackend:
+    """Where this destination's cursors live. Without ZooKeeper the default template keeps them in files."""
+    if ownership is not None and config.cursor_place is CursorPlace.ZOOKEEPER:
+        return ownership.meta(
+            replaced=lambda client_id, cursor: made[0].cursor_replaced(client_id, cursor),
+            lost=lambda client_id: made[0].meta.rewrite(client_id),
+        )
+    if config.cursor_place is CursorPlace.MEMORY:
+        return MemoryBackend()
+    return FileBackend(config.data_dir, config.destination, deferToThread)

@@ -1,0 +1,84 @@
+"""Hosting: starts and stops instances, when the cluster decides or, on a node of its own, as configured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
+
+from canal_ha import logs
+from canal_ha.cluster.inputs import StopReason
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.config.model import CanalConfig, InstanceConfig
+from canal_ha.errors import CanalError, Fenced
+from canal_ha.instance.embedded import Embedded
+from canal_ha.node.assembly import assemble
+from canal_ha.node.told import Told
+
+LOG = logs.get(__name__)
+START_AGAIN_S = 5.0  # on a node of its own, after an instance gave up
+
+
+class Hosting:
+    """The instances of this node. `configured`: what could run here, by name. Implements cluster.Owner."""
+
+    def __init__(self, config: CanalConfig, reactor: Any, embedded: Embedded) -> None:
+        self.configured: dict[str, InstanceConfig] = {}
+        self._config = config
+        self._reactor = reactor
+        self._embedded = embedded
+        self._told = Told()
+        self._stopping = False
+
+    # ---- the cluster's Owner
+
+    async def start(self, destination: str, ownership: Ownership) -> None:
+        """Serve a destination that this node has claimed."""
+
+        def lost(error: CanalError) -> None:
+            if isinstance(error, Fenced):
+                ownership.fenced()
+            else:
+                ownership.failed(str(error))
+
+        config = self.configured[destination]
+        instance = assemble(self._config, config, self._reactor, self._told, ownership, lost)
+        await self._embedded.start(instance)
+
+    async def stop(self, destination: str, reason: StopReason) -> None:
+        """Stop to serve; acknowledged cursors are flushed while this node still owns them."""
+        self._told.event(destination, "instance.stopping", reason=reason.value)
+        await self._embedded.stop(destination, flush=reason.orderly)
+
+    # ---- without a cluster
+
+    async def start_alone(self, destination: str) -> None:
+        """Serve a configured destination; one that cannot start, or gives up, is tried again by itself."""
+        config = self.configured.get(destination)
+        if config is None or self._stopping or self._embedded.running(destination):
+            return
+
+        def lost(error: CanalError) -> None:
+            Deferred.fromCoroutine(self._again(destination, error)).addErrback(self._broke)
+
+        try:
+            await self._embedded.start(assemble(self._config, config, self._reactor, self._told, None, lost))
+        except CanalError as error:
+            lost(error)
+
+    async def stop_all(self) -> None:
+        """Stop everything that runs here, in good order."""
+        self._stopping = True
+        for destination in self._embedded.destinations:
+            await self.stop(destination, StopReason.SHUTDOWN)
+
+    async def _again(self, destination: str, error: CanalError) -> None:
+        self._told.event(destination, "instance.gave_up", error=str(error), again_in_s=START_AGAIN_S, alarm=True)
+        await self._embedded.stop(destination)
+        await deferLater(self._reactor, START_AGAIN_S)
+        await self.start_alone(destination)
+
+    def _broke(self, failure: Failure) -> None:
+        LOG.error("instance.start_broken", error=failure.getErrorMessage(), trace=failure.getTraceback())

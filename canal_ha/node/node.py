@@ -1,0 +1,152 @@
+"""Node: the ports, the cluster and the configuration directory around what is hosted. Reactor thread."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThread
+from twisted.python.failure import Failure
+
+from canal_ha import logs
+from canal_ha.admin import api
+from canal_ha.admin.document import NodeFacts
+from canal_ha.cluster.cluster import Cluster, local_address, node_address
+from canal_ha.cluster.session import Session
+from canal_ha.config.load import conf_state, load_instance
+from canal_ha.config.model import CanalConfig, InstanceConfig
+from canal_ha.config.scan import compare
+from canal_ha.decode import kernel
+from canal_ha.errors import CanalError
+from canal_ha.instance.embedded import Embedded
+from canal_ha.node.hosting import Hosting
+from canal_ha.server import metrics
+from canal_ha.server.service import CanalService
+
+LOG = logs.get(__name__)
+EVERY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+class Node:
+    """See the package."""
+
+    def __init__(self, config: CanalConfig, reactor: Any) -> None:
+        self._config = config
+        self._reactor = reactor
+        self._embedded = Embedded(self._demanded)
+        self._hosting = Hosting(config, reactor, self._embedded)
+        self._service = CanalService(
+            self._embedded,
+            reactor,
+            host=config.ip,
+            port=config.port,
+            user=config.user,
+            passwd=config.passwd,
+            max_frame_bytes=config.max_frame_bytes,
+        )
+        self._ports: list[Any] = []  # IListeningPort
+        self._status_port = 0
+        self._cluster: Cluster | None = None
+        if config.zk_servers:
+            session = Session(
+                config.zk_servers, timeout_ms=config.zk_session_timeout_ms, auth=config.zk_auth, reactor=reactor
+            )
+            self._cluster = Cluster(config, reactor, session, self._hosting, self._status_address)
+        self._scan = LoopingCall(lambda: Deferred.fromCoroutine(self._look_for_changes()))
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Open the ports, then run what is configured, or join the race for it. Raises ConfigError for a taken port."""
+        if not self._config.without_netty:
+            self._service.start()
+        self._open_side_ports()
+        if self._cluster:
+            await self._cluster.start()
+        for instance in self._config.destinations:
+            await self._begin(instance)
+        if self._config.auto_scan:
+            self._scan.start(self._config.auto_scan_interval_s, now=False).addErrback(self._scan_broke)
+
+    async def stop(self) -> None:
+        """Stop accepting, flush cursors, let go of what runs here, close the ports."""
+        if self._scan.running:
+            self._scan.stop()
+        await self._service.stop()
+        if self._cluster:
+            await self._cluster.stop()
+        await self._hosting.stop_all()
+        for port in self._ports:
+            await maybeDeferred(port.stopListening)
+
+    def _open_side_ports(self) -> None:
+        config, status = self._config, self._embedded.status
+        facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
+        api_port = api.listen(self._reactor, config.admin_http_bind, config.admin_http_port, facts, status)
+        if api_port:
+            self._ports.append(api_port)
+            self._status_port = api.port_of(api_port)
+        collector = metrics.CanalCollector(status, self._service.counters, kernel.BUILD)
+        metrics_port = metrics.listen(self._reactor, config.metrics_port, collector)
+        if metrics_port:
+            self._ports.append(metrics_port)
+
+    # ---- destinations come and go
+
+    async def _begin(self, config: InstanceConfig) -> None:
+        self._hosting.configured[config.destination] = config
+        if self._cluster:
+            self._cluster.add(config.destination, race=not config.lazy)
+        elif not config.lazy:
+            await self._hosting.start_alone(config.destination)
+
+    async def _end(self, destination: str) -> None:
+        self._hosting.configured.pop(destination, None)
+        if self._cluster:
+            await self._cluster.remove(destination)
+        else:
+            await self._embedded.stop(destination)
+
+    async def _demanded(self, destination: str) -> None:
+        """A SUBSCRIBE named a destination that does not run here: a lazy one starts, or joins the race, now."""
+        config = self._hosting.configured.get(destination)
+        if config is None or not config.lazy:
+            return
+        if self._cluster:
+            self._cluster.add(destination)
+        else:
+            await self._hosting.start_alone(destination)
+
+    async def _look_for_changes(self) -> None:
+        """canal's automatic scan of the configuration directory (specification 6.6)."""
+        seen = await deferToThread(conf_state, self._config.conf_dir)
+        known = {name: config.mtime_ns for name, config in self._hosting.configured.items()}
+        changes = compare(known, seen)
+        for destination in (*changes.stop, *changes.reload):
+            LOG.info("scan.stopping", destination=destination)
+            await self._end(destination)
+        for destination in (*changes.reload, *changes.start):
+            try:
+                config, warnings = await deferToThread(load_instance, self._config, destination, os.environ)
+            except CanalError as error:
+                LOG.error("scan.refused", destination=destination, error=str(error))
+                continue
+            for warning in warnings:
+                LOG.warning("config.warning", text=warning)
+            LOG.info("scan.starting", destination=destination)
+            await self._begin(config)
+
+    def _scan_broke(self, failure: Failure) -> None:
+        LOG.error("scan.broken", error=failure.getErrorMessage(), trace=failure.getTraceback())
+
+    def _status_address(self) -> str:
+        """host:port of the status endpoint as other machines call it; "" without one."""
+        if not self._status_port:
+            return ""
+        bind = self._config.admin_http_bind
+        if bind in EVERY_ADDRESS:
+            bind = self._config.register_ip or self._config.ip or local_address()
+        return f"{bind}:{self._status_port}"

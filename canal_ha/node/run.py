@@ -1,0 +1,50 @@
+"""From a configuration to an exit code: start the node, wait for a signal, stop in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from canal_ha import logs
+from canal_ha.config.model import CanalConfig
+from canal_ha.errors import ConfigError
+from canal_ha.node.node import Node
+
+LOG = logs.get(__name__)
+
+
+def serve(config: CanalConfig) -> int:
+    """Run a node until SIGTERM or SIGINT.
+
+    Returns 0 after an orderly stop, 1 when it broke, 2 when its configuration cannot be used (a port that is taken).
+    """
+    from twisted.internet import reactor as installed
+
+    reactor: Any = installed
+    node = Node(config, reactor)
+    codes: list[int] = []
+
+    async def start() -> None:
+        try:
+            await node.start()
+        except ConfigError as error:
+            LOG.error("node.refused", error=str(error))
+            codes.append(2)
+            reactor.stop()
+
+    async def stop() -> None:
+        LOG.info("node.stopping")
+        await node.stop()
+        LOG.info("node.stopped")
+
+    def broke(failure: Any) -> None:
+        LOG.error("node.broken", error=failure.getErrorMessage(), trace=failure.getTraceback())
+        codes.append(1)
+        if reactor.running:
+            reactor.stop()
+
+    reactor.callWhenRunning(lambda: Deferred.fromCoroutine(start()).addErrback(broke))
+    reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromCoroutine(stop()).addErrback(broke))
+    reactor.run()
+    return codes[0] if codes else 0
