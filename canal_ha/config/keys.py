@@ -244,13 +244,16 @@ CLIENT_FILTER = _shared(
     "a client's filter replaces the server's, or both must hold (and)",
 )
 BINLOG_FORMAT = _shared(
-    "instance.binlog.format", kinds.words("ROW", "STATEMENT", "MIXED"), "", "binlog_format values accepted; blank: all"
+    "instance.binlog.format",
+    kinds.words("ROW", "STATEMENT", "MIXED"),
+    "ROW,STATEMENT,MIXED",
+    "binlog_format values of the source that are accepted",
 )
 BINLOG_IMAGE = _shared(
     "instance.binlog.image",
     kinds.words("FULL", "MINIMAL", "NOBLOB"),
-    "",
-    "binlog_row_image values accepted; blank: all",
+    "FULL,MINIMAL,NOBLOB",
+    "binlog_row_image values of the source that are accepted",
 )
 TSDB = _shared(
     "instance.tsdb.enable",

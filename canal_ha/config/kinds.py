@@ -78,11 +78,14 @@ def word(*choices: str) -> Kind[str]:
 
 
 def words(*choices: str) -> Kind[tuple[str, ...]]:
-    """A comma separated list out of some words; an empty list is allowed."""
+    """A comma separated list out of some words."""
     one = word(*choices)
 
     def read(value: str) -> tuple[str, ...]:
-        return tuple(one.read(item.strip()) for item in value.split(",") if item.strip())
+        found = tuple(one.read(item.strip()) for item in value.split(",") if item.strip())
+        if not found:
+            raise ValueError(value)
+        return found
 
     return Kind(f"a comma separated list of {', '.join(choices)}", read)
 
