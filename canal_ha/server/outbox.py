@@ -25,6 +25,7 @@ class Outbox:
     """A pull producer while something is to be written. `wrote` is called each time the peer has taken something."""
 
     def __init__(self, transport: Consumer, wrote: Callable[[], None]) -> None:
+        self.gone = False  # the connection is: Twisted tells its producer first
         self._transport = transport
         self._wrote = wrote
         self._pieces: deque[memoryview] = deque()
@@ -32,7 +33,7 @@ class Outbox:
 
     def send(self, pieces: tuple[bytes | memoryview, ...]) -> Deferred[None]:
         """Write a reply; fires when the transport has passed it on whole, or never will."""
-        if not pieces:
+        if not pieces or self.gone:
             return succeed(None)
         self._pieces.extend(map(memoryview, pieces))
         self._sent = sent = Deferred[None]()
@@ -50,6 +51,7 @@ class Outbox:
 
     def stopProducing(self) -> None:
         """The connection is gone."""
+        self.gone = True
         self._pieces.clear()
         self._finish()
 

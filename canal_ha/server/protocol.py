@@ -60,8 +60,8 @@ class CanalConnection(Protocol):
         self._session = session
         self._shared = shared
         self._peer = peer
-        self._gone = False  # the client is
-        self._ending = False  # we are
+        self._lost = False
+        self._ending = False
         self._wake: Deferred[None] | None = None
         self._get: Deferred[Message] | None = None
 
@@ -93,7 +93,7 @@ class CanalConnection(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Let a waiting GET go; `_converse` finishes what was sent before."""
-        self._gone = True
+        self._lost = True
         self._idle.stop()
         self._shared.open.discard(self)
         self._shared.counters.connections -= 1
@@ -107,6 +107,11 @@ class CanalConnection(Protocol):
     def abort(self) -> None:
         """Close the connection at once."""
         self._transport.abortConnection()
+
+    @property
+    def _gone(self) -> bool:
+        """Whether the client is."""
+        return self._lost or self._outbox.gone
 
     # ---- the conversation
 

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from twisted.internet import reactor as global_reactor
@@ -16,6 +17,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.threads import blockingCallFromThread
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import RingClosed
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
@@ -136,7 +138,8 @@ class Served:
         """Put a segment into the ring of every open stream."""
         latest = {feed.request.client_id: feed for feed in self.feeds}
         for feed in latest.values():
-            feed.request.accept(made)
+            with suppress(RingClosed):
+                feed.request.accept(made)
 
     def connect(self, timeout_s: float = 10.0) -> socket.socket:
         return socket.create_connection((LOOPBACK, self.port), timeout_s)

@@ -1,0 +1,306 @@
+"""The port: order, waiting, slow and broken clients, idle limits, an orderly end, counters."""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from canal_ha.errors import ConfigError
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.service import CanalService
+from canal_ha.wire.client_session import ClientSession
+from canal_ha.wire.packets import client_frame
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from tests.server.harness import Served, entries_segment, on_reactor, reactor, transaction
+from tests.server.raw_client import EXAMPLE, RawClient
+from tests.waiting import until
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    """A GET that waits, an ACK that fails and a GET behind them: three replies in the order of the requests."""
+    with Served() as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        began = time.monotonic()
+        client.get(timeout=300)
+        client.ack(5)
+        client.get()
+        client.ack(-1)
+        client.subscribe()
+        assert client.fetched().batch_id == -1
+        assert time.monotonic() - began >= 0.29
+        code, text = client.refusal()
+        assert code == 400
+        assert text.endswith("ack error , clientId:1001 batchId:5 is not exist , please check\n")
+        assert client.fetched().batch_id == -1
+        assert client.refusal() == (0, "")
+
+
+def test_a_waiting_get_blocks_its_own_connection_only() -> None:
+    """One client waits without limit; another one on the same destination is served meanwhile."""
+    with Served() as served, RawClient(served) as waiting, RawClient(served, client_id=2) as other:
+        for client in (waiting, other):
+            client.subscribe()
+            assert client.refusal() == (0, "")
+        waiting.get(timeout=0, size=1)
+        for _ in range(20):
+            other.get()
+            assert other.fetched().batch_id == -1
+        for number in range(10):  # 1 KiB of entries: what a GET of size 1 waits for
+            served.push(entries_segment(transaction(number)))
+        assert len(waiting.fetched().entries()) >= 4
+
+
+def test_the_end_of_a_connection_ends_its_waiting_get() -> None:
+    """No batch is handed to nobody: the next client gets batch 1, and the ACK sent ahead of the end still counts."""
+    with Served() as served:
+        with RawClient(served) as client:
+            client.subscribe()
+            assert client.refusal() == (0, "")
+            served.push(entries_segment(transaction(1)))
+            client.get()
+            assert client.fetched().batch_id == 1
+            client.get(timeout=0)
+            client.ack(1)
+        until(lambda: str(served.meta.cursor(1001)) == "mysql-bin.000001:2900", what="the ACK")
+        served.push(entries_segment(transaction(2)))
+        with RawClient(served) as client:
+            client.get()
+            assert client.fetched().batch_id == 2
+
+
+def resident_kib() -> int:
+    """Memory of this process at this moment."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0])
+
+
+def test_a_slow_client_costs_little_memory() -> None:
+    """Batches of 16 MiB for clients that do not read: the server copies no more than a slice of each at a time."""
+    with Served(config={"buffer_mem_unit": 8192}) as served:
+        filler = "x" * 1_000_000
+        clients = [RawClient(served, client_id=number) for number in range(1, 9)]
+        for client in clients:
+            client.subscribe()
+            assert client.refusal() == (0, "")
+        for number in range(16):
+            served.push(entries_segment(transaction(number, value=filler)))
+        before = resident_kib()
+        for client in clients:
+            client.get(size=10_000)
+        time.sleep(0.5)
+        assert resident_kib() - before < 30_000  # KiB; the batches are 128 MiB
+        sizes = {len(client.fetched().frames) for client in clients}
+        assert len(sizes) == 1
+        assert sizes.pop() > 16_000_000
+        for client in clients:
+            client.sock.close()
+
+
+def test_a_peer_that_reads_no_replies_is_cut_off() -> None:
+    """Refused authentications without end, never read: the connection ends instead of growing."""
+    with Served(user="canal", passwd="00" * 20) as served:
+        client = RawClient(served, authenticate=False)
+        flood = client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x" * 1000)) * 10_000
+        with pytest.raises(ConnectionError):  # BrokenPipeError or ConnectionResetError
+            client.sock.sendall(flood * 5)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x7f\xff\xff\xffxxxx",
+        b"\xff\xff\xff\xffxxxx",
+        (65_537).to_bytes(4, "big"),
+        b"\x00\x00\x00\x05\xff\xff\xff\xff\xff",
+    ],
+)
+def test_impossible_frames_close_the_connection(data: bytes) -> None:
+    """A length that is negative or too large for a stranger, or no packet: closed without a word."""
+    with Served() as served, RawClient(served, authenticate=False) as client:
+        client.sock.sendall(data)
+        assert client.closed()
+
+
+def test_large_frames_are_for_those_who_are_known() -> None:
+    """After authentication a frame may have max_frame_bytes, and no more."""
+    with Served(max_frame_bytes=200_000) as served, RawClient(served) as client:
+        client.subscribe("a" * 150_000)
+        assert client.refusal() == (0, "")
+        client.subscribe("a" * 250_000)
+        assert client.closed()
+
+
+def test_errors_are_canals() -> None:
+    """Codes and texts of specification 2.5 that no recording shows."""
+    with Served() as served, RawClient(served) as client:
+        for packet_type, name, body in (
+            (pb.SUBSCRIPTION, "Sub", pb.Sub(client_id="é")),
+            (pb.UNSUBSCRIPTION, "Unsub", pb.Unsub(client_id="é")),
+            (pb.GET, "Get", pb.Get(client_id="é")),
+            (pb.CLIENTACK, "Ack", pb.ClientAck(client_id="é")),
+            (pb.CLIENTROLLBACK, "Rollback", pb.ClientRollback(client_id="é")),
+        ):
+            client.write(packet_type, body)
+            dump = 'client_id: "\\303\\251"\n'
+            assert client.refusal() == (401, f"destination or clientId is null. {name}: {dump}")
+        client.write(pb.DUMP, pb.Dump())
+        assert client.refusal() == (400, "packet type: DUMP is NOT supported!")
+        client.write(pb.GET, pb.Get(destination="example", client_id="40000"))
+        assert 'java.lang.NumberFormatException: Value out of range. Value:"40000"' in client.refusal()[1]
+        client.sock.sendall(bytes.fromhex("0000000718062a03ffffff"))
+        assert "com.google.protobuf.InvalidProtocolBufferException: " in client.refusal()[1]
+        client.subscribe("[")
+        assert client.refusal()[0] == 400
+        client.get()
+        code, text = client.refusal()
+        assert code == 400
+        assert "should subscribe first" in text
+
+
+def test_a_failed_subscription_during_authentication_closes() -> None:
+    """canal gives no reply then."""
+    with Served() as served, RawClient(served, authenticate=False) as client:
+        client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(destination="nope", client_id="1001"))
+        assert client.closed()
+
+
+def test_units_of_a_timeout() -> None:
+    """Microseconds and seconds; nothing at all means nanoseconds without limit, so it is not tried here."""
+    with Served() as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        for timeout, unit, least in ((200_000, 1, 0.2), (1, 3, 1.0), (100, 77, 0.1)):
+            began = time.monotonic()
+            client.get(timeout=timeout, unit=unit)
+            assert client.fetched().batch_id == -1
+            assert least <= time.monotonic() - began < least + 0.5
+
+
+def test_idle_connections_are_closed() -> None:
+    """The limits of the authentication packet hold, in milliseconds, and a GET puts them off."""
+    with Served() as served, RawClient(served, idle_ms=300) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        for _ in range(4):
+            time.sleep(0.15)
+            client.get()
+            assert client.fetched().batch_id == -1
+        began = time.monotonic()
+        assert client.closed()
+        assert 0.2 < time.monotonic() - began < 1
+
+
+def test_stopping_closes_every_connection_and_the_port() -> None:
+    """Waiting GETs do not hold it up, a reply under way is written to its end, nobody can connect afterwards."""
+    with Served(config={"buffer_mem_unit": 8192}) as served:
+        waiting, reading = RawClient(served), RawClient(served, client_id=2)
+        for client in (waiting, reading):
+            client.subscribe()
+            assert client.refusal() == (0, "")
+        waiting.get(timeout=0, size=100_000)
+        for number in range(8):
+            served.push(entries_segment(transaction(number, value="x" * 1_000_000)))
+        reading.get(size=10_000)
+        time.sleep(0.1)
+        port = served.port
+        done: list[float] = []
+        began = time.monotonic()
+
+        def stopped(_: object) -> None:
+            done.append(time.monotonic() - began)
+
+        reactor.callFromThread(lambda: Deferred.fromCoroutine(served.service.stop()).addCallback(stopped))
+        assert waiting.closed()
+        assert len(reading.fetched().frames) > 8_000_000
+        assert reading.closed()
+        until(lambda: bool(done), what="the stop")
+        assert done[0] < 2
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 1)
+
+
+def test_counters() -> None:
+    """Packets by type, bytes, empty batches, errors and latencies by destination; what names none counts by address."""
+    with Served() as served, RawClient(served) as client:
+        client.subscribe()
+        client.get()
+        served_bytes = len(client.packet().SerializeToString()) + 4 + len(client.packet().SerializeToString()) + 4
+        served.push(entries_segment(transaction(1)))
+        client.get()
+        served_bytes += len(client.packet().SerializeToString()) + 4
+        client.ack(1)
+        client.ack(99)
+        client.write(pb.HEARTBEAT, pb.HeartBeat())
+        served_bytes += 4 + len(client.packet().SerializeToString()) + 4
+        assert client.refusal()[0] == 400
+        client.get()
+        served_bytes += len(client.packet().SerializeToString()) + 4
+        counters = served.service.counters
+        until(lambda: counters.empty_batches["example"] == 2, what="the last GET")
+        assert counters.packets["example", "SUBSCRIPTION"] == 1
+        assert counters.packets["example", "GET"] == 1
+        assert counters.packets["example", "CLIENTACK"] == 2
+        assert counters.errors == {("example", 400): 1, ("/127.0.0.1", 400): 1}
+        assert counters.bytes["example"] == served_bytes
+        assert counters.latency["example"].count == 6
+        assert sum(counters.latency["example"].buckets) == 6
+        assert counters.connections == 1
+    assert counters.connections == 0
+
+
+def test_a_header_sent_apart_from_its_body_costs_nothing() -> None:
+    """As the Java client writes, without TCP_NODELAY: delayed acknowledgements would cost 40 ms a request."""
+    with Served() as served, RawClient(served) as client:
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        request = ClientSession().get(EXAMPLE, 1000, -1)
+        took = []
+        for _ in range(20):
+            began = time.monotonic()
+            client.sock.sendall(request[:4])
+            client.sock.sendall(request[4:])
+            client.fetched()
+            took.append(time.monotonic() - began)
+        assert statistics.median(took) < 0.02
+
+
+def test_a_user_needs_a_password_and_a_password_is_hex() -> None:
+    """Refused at the start, with the key to change."""
+    with Served() as served:
+        for user, passwd in (("canal", ""), ("canal", "canal")):
+            with pytest.raises(ConfigError, match=r"canal\.passwd"):
+                CanalService(served.embedded, reactor, user=user, passwd=passwd)
+
+
+def test_a_taken_port_is_said_so() -> None:
+    """ConfigError with the key, not a traceback of Twisted's."""
+    with Served() as served:
+
+        async def start() -> None:
+            CanalService(served.embedded, reactor, host="127.0.0.1", port=served.port).start()
+
+        with pytest.raises(ConfigError, match=r"canal\.port"):
+            on_reactor(start)
+
+
+def test_a_destination_that_breaks_keeps_the_connection() -> None:
+    """What nobody foresaw becomes an error packet, and the connection goes on."""
+    with Served() as served, RawClient(served) as client:
+
+        async def broken(identity: ClientIdentity) -> None:
+            raise ZeroDivisionError("oh")
+
+        served.embedded.subscribe = broken  # type: ignore[method-assign]
+        client.subscribe()
+        code, text = client.refusal()
+        assert code == 400
+        assert "java.lang.RuntimeException: oh" in text
+        client.get()
+        assert "should subscribe first" in client.refusal()[1]

@@ -1,0 +1,128 @@
+"""The client half: replies find their requests, and an error that may be somebody else's is known as such."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
+from canal_ha.model.batch import Message
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.wire import messages, packets
+from canal_ha.wire.client_session import Accepted, ClientSession, Greeting
+from canal_ha.wire.framing import frame
+from canal_ha.wire.messages import Fetched
+from canal_ha.wire.packets import client_frame
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+
+EXAMPLE = ClientIdentity("example", 1001)
+EMPTY = messages.encode(Message(-1))[0]
+
+
+def connected() -> ClientSession:
+    session = ClientSession()
+    session.receive(packets.handshake(b"12345678"))
+    assert session.next() == Greeting(b"12345678")
+    session.authenticate("", "", 1000)
+    session.receive(packets.accepted())
+    assert session.next() == Accepted()
+    return session
+
+
+def test_replies_come_in_the_order_of_requests() -> None:
+    """Pipelined requests, one byte of the replies at a time."""
+    session = connected()
+    session.subscribe(EXAMPLE)
+    session.get(EXAMPLE, 1, -1)
+    answers = []
+    for byte in packets.accepted() + bytes(EMPTY):
+        session.receive(bytes([byte]))
+        answer = session.next()
+        if answer is not None:
+            answers.append(answer)
+    assert answers[0] == Accepted()
+    assert isinstance(answers[1], Fetched)
+    assert answers[1].batch_id == -1
+
+
+def test_an_error_after_an_ack_leaves_the_session_out_of_step() -> None:
+    """The error may be the ACK's: the GET's own reply would follow. Only a new connection helps."""
+    session = connected()
+    session.ack(EXAMPLE, 4)
+    assert session.unconfirmed
+    session.get(EXAMPLE, 1, -1)
+    session.receive(packets.refused(400, "batchId:4 is not the firstly:3\n"))
+    with pytest.raises(ServerRefused, match=r"something goes wrong with reason: batchId:4 is not the firstly:3$"):
+        session.next()
+    assert not session.in_step
+    with pytest.raises(LocalProtocolError):
+        session.get(EXAMPLE, 1, -1)
+
+
+def test_a_reply_confirms_what_was_sent_before_it() -> None:
+    """The server answers in order: after a good reply, an error can only belong to what came later."""
+    session = connected()
+    session.rollback(EXAMPLE)
+    session.subscribe(EXAMPLE)
+    session.receive(packets.accepted())
+    session.next()
+    assert not session.unconfirmed
+    session.get(EXAMPLE, 1, -1)
+    session.receive(packets.refused(400, "no"))
+    with pytest.raises(ServerRefused) as raised:
+        session.next()
+    assert raised.value.code == 400
+    assert session.in_step
+
+
+def test_an_error_nobody_waits_for_belongs_to_an_ack() -> None:
+    """It is told at once, before the next request."""
+    session = connected()
+    session.ack(EXAMPLE, 4)
+    session.receive(packets.refused(400, "no"))
+    with pytest.raises(ServerRefused):
+        session.next()
+    assert not session.in_step
+
+
+def _framed(**fields: Any) -> bytes:
+    return frame(pb.Packet(**fields).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (lambda: _framed(type=pb.HANDSHAKE), "unsupported version"),
+        (lambda: _framed(type=pb.ACK, version=1), "expect handshake"),
+        (lambda: _framed(type=pb.HANDSHAKE, version=1, body=b"\xff"), "cannot be read"),
+        (lambda: _framed(type=pb.HANDSHAKE, version=1, compression=pb.GZIP), "compression is not supported"),
+        (lambda: b"\xff\xff\xff\xff", "bytes"),
+    ],
+)
+def test_what_no_canal_server_greets_with(data: Callable[[], bytes], text: str) -> None:
+    """Other versions, other packets, compression: refused in the words of canal's client."""
+    session = ClientSession()
+    session.receive(data())
+    with pytest.raises(RemoteProtocolError, match=text):
+        session.next()
+
+
+@pytest.mark.parametrize("data", [
+    client_frame(pb.GET, pb.Get()), _framed(type=pb.MESSAGES, body=b"\xff"), _framed(type=pb.ACK, body=b"\xff"),
+])  # fmt: skip
+def test_what_no_canal_server_answers_a_get_with(data: bytes) -> None:
+    """Requests and unreadable bodies are the peer's mistakes."""
+    session = connected()
+    session.get(EXAMPLE, 1, -1)
+    session.receive(data)
+    with pytest.raises(RemoteProtocolError):
+        session.next()
+
+
+def test_messages_do_not_answer_a_subscription() -> None:
+    """A reply of the wrong kind is an error, not a success."""
+    session = connected()
+    session.subscribe(EXAMPLE)
+    session.receive(EMPTY)
+    with pytest.raises(RemoteProtocolError, match="MESSAGES"):
+        session.next()

@@ -1,0 +1,232 @@
+"""The server half: any split of the bytes gives the same requests, one at a time, and garbage never does harm."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.errors import BatchNotFirst, LocalProtocolError, NotRunningHere, RemoteProtocolError
+from canal_ha.model.batch import Message
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe, client_frame
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from canal_ha.wire.scramble import Credentials
+from canal_ha.wire.server_session import Reply, ServerSession
+
+ME: dict[str, Any] = {"destination": "example", "client_id": "1001"}
+EXAMPLE = ClientIdentity("example", 1001)
+ANYONE = Credentials()
+SERVER_EXCEPTION = "com.alibaba.otter.canal.server.exception.CanalServerException"
+AUTHENTICATION = client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth())
+
+
+def session(credentials: Credentials = ANYONE, max_frame_bytes: int = 1 << 20) -> ServerSession:
+    return ServerSession(seed=b"12345678", credentials=credentials, channel="[here]", max_frame_bytes=max_frame_bytes)
+
+
+def ack_of(reply: object) -> tuple[int, str]:
+    """Code and text of an ACK reply."""
+    assert isinstance(reply, Reply)
+    packet = pb.Packet.FromString(b"".join(reply.pieces)[4:])
+    assert (packet.type, packet.version) == (pb.ACK, 1)
+    ack = pb.Ack.FromString(packet.body)
+    return ack.error_code, ack.error_message
+
+
+def authenticated() -> ServerSession:
+    made = session()
+    made.receive(AUTHENTICATION)
+    assert ack_of(made.next()) == (0, "")
+    return made
+
+
+def converse(made: ServerSession, chunks: Iterable[bytes]) -> list[Request | bytes]:
+    """Every request in order, each answered at once, and every reply that the session gives by itself."""
+    said: list[Request | bytes] = []
+    for chunk in chunks:
+        made.receive(chunk)
+        while (step := made.next()) is not None:
+            if isinstance(step, Reply):
+                said.append(b"".join(step.pieces))
+                continue
+            said.append(step)
+            assert made.next() is None, "a second request while the first is at work"
+            made.fetched(Message(-1)) if isinstance(step, Get) else made.done()
+    return said
+
+
+names = st.sampled_from(["", "example", "d"])
+ids = st.sampled_from(["", "0", "1001", "-5", "+7", "abc", "99999"])
+numbers = st.sampled_from([-1, 0, 1, 7, 2**40])
+bodies = st.one_of(
+    st.builds(lambda d, c: (pb.SUBSCRIPTION, pb.Sub(destination=d, client_id=c, filter=".*")), names, ids),
+    st.builds(lambda d, c: (pb.UNSUBSCRIPTION, pb.Unsub(destination=d, client_id=c)), names, ids),
+    st.builds(lambda d, c, t: (pb.GET, pb.Get(destination=d, client_id=c, timeout=t)), names, ids, numbers),
+    st.builds(
+        lambda d, c, b: (pb.CLIENTACK, pb.ClientAck(destination=d, client_id=c, batch_id=b)),
+        names, ids, numbers,
+    ),
+    st.builds(
+        lambda d, c, b: (pb.CLIENTROLLBACK, pb.ClientRollback(destination=d, client_id=c, batch_id=b)),
+        names, ids, numbers,
+    ),
+    st.builds(lambda t: (t, pb.HeartBeat()), st.sampled_from([pb.HEARTBEAT, pb.DUMP, pb.SHUTDOWN])),
+)  # fmt: skip
+
+
+def split(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+@given(st.lists(bodies, max_size=12), st.lists(st.integers(0, 10**6), max_size=30))
+def test_any_chunking_gives_the_same_conversation(sent: list[tuple[int, object]], cuts: list[int]) -> None:
+    """The same requests and replies in the same order, wherever the stream is cut."""
+    data = AUTHENTICATION + b"".join(client_frame(*body) for body in sent)  # type: ignore[arg-type]  # pairs as above
+    whole = converse(session(), [data])
+    assert converse(session(), split(data, cuts)) == whole
+    assert converse(session(), [data[at : at + 1] for at in range(len(data))]) == whole
+
+
+@given(st.lists(st.binary(max_size=80), max_size=8), st.booleans())
+def test_garbage_ends_in_an_error_or_a_reply(chunks: list[bytes], known: bool) -> None:
+    """Nothing but RemoteProtocolError ever comes out, whatever comes in, framed or not."""
+    for frame in (lambda data: data, lambda data: len(data).to_bytes(4, "big") + data):
+        made = authenticated() if known else session(Credentials("u", bytes(20)))
+        try:
+            converse(made, map(frame, chunks))
+        except RemoteProtocolError:
+            continue
+
+
+def test_requests_are_read_as_they_are_meant() -> None:
+    """Every request, its defaults, and what canal's own clients send."""
+    made = authenticated()
+    sent = [
+        (pb.SUBSCRIPTION, pb.Sub(filter="a,b", **ME)),
+        (pb.UNSUBSCRIPTION, pb.Unsub(**ME)),
+        (pb.GET, pb.Get(fetch_size=5, timeout=-1, unit=-1, **ME)),
+        (pb.GET, pb.Get(**ME)),
+        (pb.GET, pb.Get(fetch_size=-1, timeout=3, unit=3, **ME)),
+        (pb.GET, pb.Get(timeout=2**63 - 1, unit=2, **ME)),
+        (pb.CLIENTACK, pb.ClientAck(batch_id=4, **ME)),
+        (pb.CLIENTROLLBACK, pb.ClientRollback(**ME)),
+    ]
+    assert converse(made, [client_frame(*body) for body in sent]) == [
+        Subscribe(ClientIdentity("example", 1001, "a,b")),
+        Unsubscribe(EXAMPLE),
+        Get(EXAMPLE, 5, 0.0),
+        Get(EXAMPLE, 1000, None),
+        Get(EXAMPLE, 1000, 3000.0),
+        Get(EXAMPLE, 1000, None),
+        Acknowledge(EXAMPLE, 4),
+        Rollback(EXAMPLE, 0),
+    ]
+
+
+def test_an_ack_of_nothing_is_ignored() -> None:
+    """Batch -1 is what an empty GET gave: no request, no bytes; batch 0 is an error."""
+    made = authenticated()
+    made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(batch_id=-1, **ME)))
+    made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(batch_id=0, **ME)))
+    ignored = made.next()
+    assert isinstance(ignored, Reply)
+    assert (ignored.pieces, ignored.size_bytes) == ((), 4)
+    text = 'batchId should assign value. Ack: destination: "example"\nclient_id: "1001"\n'
+    assert ack_of(made.next()) == (402, text)
+
+
+def test_only_what_succeeds_is_silent() -> None:
+    """ACK and ROLLBACK say nothing unless they fail; failures name the Java class that clients know."""
+    made = authenticated()
+    expectations: list[tuple[Callable[[], Reply], tuple[int, str] | None]] = [
+        (made.done, None),
+        (
+            lambda: made.failed(BatchNotFirst(31, 30)),
+            (400, "com.alibaba.otter.canal.meta.exception.CanalMetaManagerException: batchId:31 is not the firstly:30"),
+        ),
+        (
+            lambda: made.failed(NotRunningHere("example")),
+            (400, f"{SERVER_EXCEPTION}: destination:example should start first"),
+        ),
+    ]  # fmt: skip
+    for finish, expected in expectations:
+        made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(batch_id=4, **ME)))
+        assert isinstance(made.next(), Acknowledge)
+        reply = finish()
+        if expected is None:
+            assert reply.pieces == ()
+            continue
+        code, text = expected
+        assert ack_of(reply) == (code, f"something goes wrong with channel: [here], exception: {text}\n")
+        assert (reply.error_code, reply.destination, reply.packet_type) == (400, "example", "CLIENTACK")
+
+
+def test_a_refused_peer_may_try_again() -> None:
+    """The connection stays in authentication: the next frame is read as one, whatever it is."""
+    made = session(Credentials("canal", bytes(20)))
+    made.receive(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x")))
+    assert ack_of(made.next()) == (400, "auth failed for user:x")
+    made.receive(client_frame(pb.GET, pb.Get(**ME)))
+    assert ack_of(made.next()) == (400, "auth failed for user:example")
+
+
+def test_idle_limits_come_from_authentication() -> None:
+    """Milliseconds; what is absent or not positive means an hour."""
+    made = session()
+    made.receive(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(net_read_timeout=500, net_write_timeout=-1)))
+    made.next()
+    assert made.idle_ms == (500, 3_600_000)
+
+
+def test_subscribing_during_authentication() -> None:
+    """It is a request like any other, acknowledged once; its failure is the connection's end."""
+    both = pb.ClientAuth(filter="f", **ME)
+    made = session()
+    made.receive(client_frame(pb.CLIENTAUTHENTICATION, both) + client_frame(pb.UNSUBSCRIPTION, pb.Unsub(**ME)))
+    assert made.next() == Subscribe(ClientIdentity("example", 1001, "f"), during_authentication=True)
+    assert ack_of(made.done()) == (0, "")
+    assert made.next() == Unsubscribe(EXAMPLE)
+    made = session()
+    made.receive(client_frame(pb.CLIENTAUTHENTICATION, both))
+    made.next()
+    with pytest.raises(RemoteProtocolError):
+        made.failed(NotRunningHere("example"))
+    made = session()
+    made.receive(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(destination="d", client_id="abc")))
+    with pytest.raises(RemoteProtocolError):
+        made.next()
+
+
+@pytest.mark.parametrize(("length", "known", "allowed"), [
+    (65_536, False, True), (65_537, False, False), (-1, False, False),
+    (1 << 20, True, True), ((1 << 20) + 1, True, False), (-1, True, False),
+])  # fmt: skip
+def test_frames_are_bounded(length: int, known: bool, allowed: bool) -> None:
+    """64 KiB for a stranger, max_frame_bytes for the others; judged by the length alone."""
+    made = authenticated() if known else session()
+    made.receive(length.to_bytes(4, "big", signed=True))
+    if allowed:
+        assert made.next() is None
+        return
+    with pytest.raises(RemoteProtocolError):
+        made.next()
+
+
+def test_replies_need_a_request() -> None:
+    """A mistake of ours is told from one of the peer's."""
+    with pytest.raises(LocalProtocolError):
+        authenticated().done()
+
+
+def test_a_peer_that_sends_ahead_without_end_is_stopped() -> None:
+    """While a request is at work, twice the largest frame may wait, and no more."""
+    made = authenticated()
+    made.receive(client_frame(pb.GET, pb.Get(**ME)))
+    made.next()
+    made.receive(b"x" * (2 << 20))
+    with pytest.raises(RemoteProtocolError):
+        made.receive(b"x" * 5)
