@@ -98,9 +98,8 @@ class Decoder:
 
     @property
     def gtid_set(self) -> str:
-        """The executed set including the current transaction, "" when GTIDs are not told."""
-        gtids = self._stream.gtids
-        return gtids.text if gtids is not None else ""
+        """The set executed where the last Passed stands, "" when GTIDs are not told."""
+        return self._stream.passed_gtid
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """Packets of a dump with their 4-byte headers, cut anywhere. The iterator must be driven to its end.

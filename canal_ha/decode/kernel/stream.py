@@ -28,7 +28,8 @@ class Stream:
     position: bytes into the journal, behind the last event; offset, length, timestamp, server_id, flags: of the current
     event; event_src[event_at:event_stop]: its body without checksum; event_start: its header in event_src.
     checksum: 4 when events end in a CRC32; known_format: a format description was seen.
-    plans: table id -> plan; passed_position: behind the last event outside any transaction, -1 when nothing is new.
+    plans: table id -> plan; passed_position: behind the last event outside any transaction, -1 when nothing is new;
+    passed_gtid: the set executed there.
     """
 
     __slots__ = (
@@ -60,6 +61,7 @@ class Stream:
         "outer_limit",
         "outer_pos",
         "packets",
+        "passed_gtid",
         "passed_position",
         "passed_timestamp",
         "payload",
@@ -112,6 +114,7 @@ class Stream:
         self.begun = False
         self.passed_position = -1
         self.passed_timestamp = 0
+        self.passed_gtid = "" if gtids is None else gtids.text
         self.segment_bytes = segment_bytes
         self.group = g.Grouping(transaction_size)
         self.writer = r.RowWriter()
@@ -318,6 +321,7 @@ class Stream:
         if len(self.group.ends) == self.group.visible:
             self.passed_position = self.position
             self.passed_timestamp = self.timestamp
+            self.passed_gtid = self.group.gtid
 
     def close(self) -> None:
         """A transaction is over, with whatever event ends it."""
