@@ -49,7 +49,8 @@ class Audit:
         image = row["before"] if row["type"] == "DELETE" else row["after"]
         self.received[Change(row["type"], int(image["id"]), int(image["version"]))] += 1
         if row["type"] == "DELETE":
-            self.table.pop(image["id"], None)
+            self.table.pop(str(image["id"]), None)
         else:
-            self.table[image["id"]] = tuple(image[column] for column in COMPARED)
+            values = (image[column] for column in COMPARED)
+            self.table[str(image["id"])] = tuple(None if value is None else str(value) for value in values)
         self.finished = time.monotonic()

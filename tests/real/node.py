@@ -3,7 +3,8 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import urllib.request
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ class Node(Process):
     """One node with its own conf/ and logs/ in a temporary directory, on free ports.
 
     destinations: name -> instance.properties, see follow(). properties: more of canal.properties.
-    hosts of a ZooKeeper or Ensemble as zk_servers make it a member of a cluster.
+    hosts of a ZooKeeper or Ensemble as zk_servers make it a member of a cluster. start() waits until the node listens
+    and runs the destinations of wait_for; by default all of them on a node without ZooKeeper, none in a cluster.
     """
 
     def __init__(
@@ -45,12 +47,14 @@ class Node(Process):
         properties: Mapping[str, str] | None = None,
         name: str = "node",
         environment: Mapping[str, str] | None = None,
+        wait_for: Collection[str] | None = None,
     ) -> None:
         super().__init__(name, free_port())
         self.conf = self.directory / "conf"
         self.admin_port = free_port()
         self.metrics_port = free_port()
         self._environment = dict(environment or {})
+        self._wait_for = frozenset((() if zk_servers else destinations) if wait_for is None else wait_for)
         _write(
             self.conf / "canal.properties",
             {
@@ -73,7 +77,20 @@ class Node(Process):
         return self._environment
 
     def ready(self) -> bool:
-        return listens(self.port)
+        return listens(self.port) and (not self._wait_for or self._wait_for <= self.running())
+
+    def status(self) -> dict[str, Any]:
+        """Return what /api/v1/status says; raises OSError while the node does not answer."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin_port}/api/v1/status", timeout=10) as answer:
+            status: dict[str, Any] = json.load(answer)
+        return status
+
+    def running(self) -> frozenset[str]:
+        """Return the destinations that run on this node; none while it does not answer."""
+        try:
+            return frozenset(destination["destination"] for destination in self.status()["destinations"])
+        except OSError:
+            return frozenset()
 
     def log_file(self, destination: str = "canal") -> str:
         """Return the text of logs/<destination>/<destination>.log, or of the node's own log; empty when missing."""
