@@ -1,0 +1,236 @@
+"""The cursor store in znodes: fenced, certain of its own writes, open to edits by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.cluster.session import ClusterSession
+from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, ZooKeeperUnavailable
+from canal_ha.meta.repository import Change, CursorMoved, Snapshot, StartForgotten, StartKept, Subscribed, Unsubscribed
+from canal_ha.meta.znodes import ZnodeBackend
+from canal_ha.meta.zookeeper import Create, Delete, Operation, SetData, Znode
+from canal_ha.model import znode_tree as tree
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from tests.cluster.stage import MemoryStage
+
+DESTINATION = tree.destination("example")
+CURSOR = tree.cursor("example", 1001)
+
+
+def at(offset: int) -> LogPosition:
+    """A place in the only binlog there is."""
+    return LogPosition("mysql-bin.000001", offset, timestamp_ms=5, server_id=1, address="localhost")
+
+
+class Store:
+    """A backend of the owner at the present epoch, and a session beside it that plays the operator."""
+
+    def __init__(self, stage: MemoryStage | None = None, restore: Snapshot | None = None) -> None:
+        self.stage = stage or MemoryStage()
+        self.session: ClusterSession = self.stage.session()
+        self.operator: ClusterSession = self.stage.session()
+        self.stage.do(lambda: self.operator.ensure(DESTINATION))
+        node = self.read(DESTINATION)
+        assert node is not None
+        self.lose: str = ""  # "before" or "after": when the connection is lost at the next write
+        self.replaced: list[tuple[int, int]] = []
+        self.lost: list[int] = []
+        self.fenced = 0
+        self.writes: list[Sequence[Operation]] = []
+        self.ownership = Ownership(
+            "example",
+            node.version,
+            self.session,
+            holds=lambda: True,
+            write=self._write,
+            fenced=self._on_fenced,
+            failed=self._on_failed,
+            restore=restore,
+        )
+        self.backend: ZnodeBackend = self.ownership.meta(
+            replaced=lambda client_id, cursor: self.replaced.append((client_id, cursor.offset)), lost=self.lost.append
+        )
+
+    def _on_fenced(self) -> None:
+        self.fenced += 1
+
+    def _on_failed(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    async def _write(self, operations: Sequence[Operation]) -> tuple[int, ...]:
+        self.writes.append(operations)
+        lose, self.lose = self.lose, ""
+        if lose == "before":
+            raise ZooKeeperUnavailable("connection lost")
+        versions = await self.session.transaction(operations)
+        if lose == "after":
+            raise ZooKeeperUnavailable("connection lost")
+        return versions
+
+    def load(self) -> Snapshot:
+        """As MetaBackend."""
+        return self.stage.do(self.backend.load)
+
+    def write(self, *changes: Change) -> None:
+        """As MetaBackend."""
+        self.stage.do(lambda: self.backend.write(changes))
+
+    def read(self, path: str) -> Znode | None:
+        """What the operator sees."""
+        return self.stage.do(lambda: self.operator.get(path))
+
+    def cursor(self) -> int:
+        """Offset in the cursor node."""
+        node = self.read(CURSOR)
+        assert node is not None
+        return LogPosition.from_json(node.data.decode()).offset
+
+    def edit(self, *operations: Operation) -> None:
+        """The operator does this, and everybody has time to notice."""
+        self.stage.do(lambda: self.operator.transaction(operations))
+        self.stage.pass_time()
+
+
+def subscribed() -> Store:
+    """One client at offset 4."""
+    store = Store()
+    store.load()
+    store.write(Subscribed(ClientIdentity("example", 1001, r"a\..*")), CursorMoved(1001, at(4)))
+    return store
+
+
+def test_everything_written_is_read_by_the_next_owner() -> None:
+    """Clients with raw filter text, cursors in canal's JSON, the start without @type; the first cursor voids it."""
+    store = Store()
+    assert store.load() == Snapshot()
+    store.write(StartKept(at(3)))
+    node = store.read(tree.parse("example"))
+    assert node is not None
+    assert node.data.startswith(b'{"identity"')
+    identity = ClientIdentity("example", 1001, r"a\..*")
+    store.write(Subscribed(identity), CursorMoved(1001, at(3)), StartForgotten())
+    assert len(store.writes) == 2
+    assert store.read(tree.parse("example")) is None
+    node = store.read(CURSOR)
+    assert node is not None
+    assert node.data == at(3).to_json(with_type=True).encode()
+    store.write(Subscribed(ClientIdentity("example", 1002)))
+    expected = Snapshot({1001: identity, 1002: ClientIdentity("example", 1002)}, {1001: at(3)})
+    assert store.backend.durable == expected
+    assert Store(store.stage).load() == expected
+
+
+def test_a_late_writer_is_refused() -> None:
+    """From the next claim on nothing of an earlier epoch is written, and the election is told."""
+    store = subscribed()
+    store.edit(SetData(DESTINATION, b""))
+    with pytest.raises(Fenced):
+        store.write(CursorMoved(1001, at(9)))
+    assert store.cursor() == 4
+    assert store.fenced == 1
+
+
+@pytest.mark.parametrize("lose", ["before", "after"])
+def test_a_write_without_answer_is_found_out(lose: str) -> None:
+    """It failed for the caller; the next write knows whether it landed, and takes neither for an edit."""
+    store = subscribed()
+    store.lose = lose
+    with pytest.raises(MetaWriteFailed):
+        store.write(CursorMoved(1001, at(5)))
+    store.stage.pass_time()
+    store.write(CursorMoved(1001, at(6)))
+    assert store.cursor() == 6
+    assert store.replaced == []
+    store.lose = lose
+    with pytest.raises(MetaWriteFailed):
+        store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
+    store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
+    assert store.backend.durable.cursors == {1001: at(6), 7: at(5)}
+
+
+def test_an_edit_on_an_idle_client_is_told_at_once() -> None:
+    """Backwards as well as forwards; our own writes are not edits."""
+    store = subscribed()
+    store.write(CursorMoved(1001, at(900)))
+    store.stage.pass_time()
+    store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
+    assert store.replaced == [(1001, 100)]
+    store.write(CursorMoved(1001, at(200)))
+    assert store.cursor() == 200
+
+
+def test_an_edit_in_the_way_of_a_flush_wins() -> None:
+    """The cursor stays as edited, what else the flush carried is written."""
+    store = subscribed()
+    store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(4)))
+    edit = SetData(CURSOR, at(100).to_json(with_type=True).encode())
+
+    async def at_the_same_time() -> None:
+        await store.operator.transaction([edit])
+        await store.backend.write((CursorMoved(1001, at(500)), CursorMoved(7, at(500))))
+
+    store.stage.do(at_the_same_time)
+    store.stage.pass_time()
+    assert store.cursor() == 100
+    assert store.replaced == [(1001, 100)]
+    assert store.backend.durable.cursors == {1001: at(100), 7: at(500)}
+
+
+def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -> None:
+    """Neither is a place to go on from."""
+    store = subscribed()
+    store.edit(SetData(CURSOR, b"{"))
+    assert store.lost == [1001]
+    store.write(CursorMoved(1001, at(5)))
+    store.stage.pass_time()
+    store.edit(Delete(CURSOR))
+    assert store.lost == [1001, 1001]
+    store.write(CursorMoved(1001, at(5)))
+    assert store.cursor() == 5
+    assert store.replaced == []
+
+
+def test_a_client_node_made_by_a_client_first_is_no_obstacle() -> None:
+    """canal's client creates the parent of its own `running`."""
+    store = Store()
+    store.load()
+    store.edit(
+        Create(tree.client("example", 1001)), Create(tree.client_running("example", 1001), b"{}", ephemeral=True)
+    )
+    store.write(Subscribed(ClientIdentity("example", 1001)), CursorMoved(1001, at(4)))
+    assert store.cursor() == 4
+
+
+def test_unsubscribing_deletes_the_whole_subtree() -> None:
+    """Also what other meta modes and the client itself left there; an unknown client is no error."""
+    store = subscribed()
+    client = tree.client("example", 1001)
+    store.edit(Create(f"{client}/mark"), Create(f"{client}/mark/0000000001"), Create(f"{client}/running", b"{}", True))
+    store.write(Unsubscribed(1001))
+    assert store.read(client) is None
+    store.stage.pass_time()
+    assert store.lost == []
+    store.write(Unsubscribed(1001))
+    assert store.backend.durable == Snapshot()
+
+
+def test_cursors_that_zookeeper_lost_are_put_back() -> None:
+    """Only what is not there."""
+    before = Snapshot(
+        {1001: ClientIdentity("example", 1001, "f"), 7: ClientIdentity("example", 7)}, {1001: at(77), 7: at(5)}
+    )
+    store = Store(restore=before)
+    assert store.load() == before
+    assert store.cursor() == 77
+
+
+def test_what_cannot_be_read_needs_a_person() -> None:
+    """The node is named and left as it is."""
+    store = subscribed()
+    store.edit(SetData(CURSOR, b"what?"))
+    with pytest.raises(MetaUnreadable, match=CURSOR):
+        Store(store.stage).load()
