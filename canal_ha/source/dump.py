@@ -241,8 +241,9 @@ class Dump:
                 case Segment():
                     self._deliver(output)
                 case Passed():
-                    self.idle = False
-                    self.last_event_ms = output.timestamp_ms or self.last_event_ms
+                    if output.timestamp_ms:  # 0: of a heartbeat, which moves the boundary too
+                        self.idle = False
+                        self.last_event_ms = output.timestamp_ms
                     self._resume.passed(output.journal, output.position, output.timestamp_ms, self._decoder.gtid_set)
                     self.decoded = self._resume.at
                 case RawPacket():
@@ -269,6 +270,7 @@ class Dump:
             return
         self._accept(fresh)
         self._resume.delivered(fresh)
+        self.last_event_ms = fresh.timestamps[-1]
         if self._stopping.is_set():
             raise _Stopped
 

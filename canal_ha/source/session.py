@@ -38,7 +38,7 @@ _TLS_WANTED = 3159
 
 
 if TYPE_CHECKING:
-    _Connection = pymysql.Connection[DictCursor]
+    _Connection = pymysql.Connection[Any]
 else:
     _Connection = pymysql.Connection  # generic in its stubs alone
 
@@ -107,7 +107,7 @@ class Session:
         opening: Callable[[Interruptible], None] = lambda connection: None,
     ) -> None:
         self.where = Where(config, source)
-        self.connection = Interruptible(defer_connect=True, **settings(config, source))
+        self.connection = Interruptible(defer_connect=True, cursorclass=DictCursor, **settings(config, source))
         opening(self.connection)
         with self.where.translating():
             self.connection.connect()
@@ -140,7 +140,6 @@ def settings(config: InstanceConfig, source: SourceConfig) -> dict[str, Any]:
         "password": config.password.encode(),  # PyMySQL would encode text as Latin-1
         "charset": "utf8mb4",
         "autocommit": True,
-        "cursorclass": DictCursor,
         "connect_timeout": CONNECT_TIMEOUT_S,
         "read_timeout": config.so_timeout_s,
         "write_timeout": config.so_timeout_s,

@@ -1,0 +1,168 @@
+"""A dump on a real server, and what it delivered: for the tests of this room."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig, TlsConfig
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import CanalError, RingClosed
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment, Source
+from canal_ha.model.table import Column, TableSchema
+from canal_ha.source.dump import Connected, Dump, DumpEvent, Failed
+from canal_ha.source.identity import replica
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.real import SqlServer
+from tests.waiting import until
+
+
+class ColumnsOfMetadata:
+    """A table history for binlogs with FULL row metadata: names come from the table map, all of them int."""
+
+    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+        """The columns that the event itself names."""
+        assert table_map.names is not None
+        return TableSchema(table_map.schema, table_map.name, tuple(Column(name, "int") for name in table_map.names))
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+        """Nothing: each table map says all."""
+
+
+class Reading:
+    """One dump from `start`; use as a context manager. Keeps what was delivered and reported, in order.
+
+    gate: while clear, `accept` blocks, as on a full ring. close(): accept raises RingClosed from now on.
+    """
+
+    def __init__(
+        self,
+        server: SqlServer,
+        schema: str,
+        start: LogPosition,
+        *,
+        client_id: int = 1001,
+        server_id: int = 0,
+        options: DecodeOptions | None = None,
+        **config: Any,
+    ) -> None:
+        self.segments: list[Segment] = []
+        self.events: list[DumpEvent] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.blocked = threading.Event()
+        self.closed = False
+        self.before_accept: Callable[[Segment], None] = lambda segment: None
+        self._options = options or DecodeOptions()
+        self._tables = TableFilter(rf"{schema}\..*", "")
+        settings = config_of(server, **config)
+        self.dump = Dump(
+            settings,
+            settings.master,
+            replica=replica("example", client_id, server_id=server_id),
+            start=start,
+            make_decoder=self._decoder,
+            accept=self._accept,
+            report=self.events.append,
+        )
+
+    def __enter__(self) -> Reading:
+        self.dump.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self.dump.stop()
+        assert self.dump.join(10)
+
+    def close(self) -> None:
+        """What the ring does when its stream ends."""
+        self.closed = True
+        self.gate.set()
+
+    def rows(self) -> list[str]:
+        """The first column's value of every row delivered so far."""
+        return [row for segment in list(self.segments) for row in first_columns(segment)]
+
+    def offsets(self) -> list[tuple[str, int]]:
+        """Journal and offset of every entry delivered so far."""
+        return [(segment.journal, offset) for segment in list(self.segments) for offset in segment.offsets]
+
+    def wait_rows(self, count: int, seconds: float = 30.0) -> list[str]:
+        """Wait until this many rows were delivered."""
+
+        def enough() -> list[str] | None:
+            rows = self.rows()
+            return rows if len(rows) >= count else None
+
+        try:
+            return until(enough, seconds=seconds, what=f"delivery of {count} rows")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {len(self.rows())} rows, {self.events}") from error
+
+    def connected(self) -> Connected:
+        """Wait for the first connection."""
+        return until(
+            lambda: next((event for event in self.events if isinstance(event, Connected)), None), what="connection"
+        )
+
+    def failure(self, kind: type[CanalError], *, seconds: float = 20.0) -> Failed:
+        """Wait for a report of this kind of failure."""
+        return until(
+            lambda: next(
+                (event for event in self.events if isinstance(event, Failed) and isinstance(event.error, kind)), None
+            ),
+            seconds=seconds,
+            what=f"{kind.__name__} among {self.events}",
+        )
+
+    def _decoder(self, source: Source, start: LogPosition) -> Decoder:
+        return Decoder(
+            source=source,
+            journal=start.journal,
+            position=start.offset,
+            options=self._options,
+            tables=self._tables,
+            fields=FieldFilter("", ""),
+            history=ColumnsOfMetadata(),
+            gtid_set=start.gtid or "",
+        )
+
+    def _accept(self, segment: Segment) -> None:
+        self.before_accept(segment)
+        if not self.gate.is_set():
+            self.blocked.set()
+        self.gate.wait()
+        if self.closed:
+            raise RingClosed("closed")
+        self.segments.append(segment)
+
+
+def config_of(
+    server: SqlServer, *, user: str = "canal", password: str = "canal", tls: TlsConfig | None = None, **more: Any
+) -> InstanceConfig:
+    """A destination on this server."""
+    source = SourceConfig(host="127.0.0.1", port=server.port, tls=tls or TlsConfig())
+    return replace(InstanceConfig("example", source, username=user, password=password), **more)
+
+
+def newest(server: SqlServer) -> LogPosition:
+    """Where the server's binlog ends."""
+    journal, offset = server.position()
+    return LogPosition(journal, offset, address="127.0.0.1", port=server.port)
+
+
+def first_columns(segment: Segment) -> list[str]:
+    """The value of the first column of each row of a segment, after the change or, for a deletion, before."""
+    values = []
+    for raw in segment.entries():
+        entry = pb.Entry.FromString(raw)
+        if entry.entryType == pb.ROWDATA:
+            change = pb.RowChange.FromString(entry.storeValue)
+            values += [(row.afterColumns or row.beforeColumns)[0].value for row in change.rowDatas]
+    return values

@@ -1,0 +1,327 @@
+"""Dumps on real servers: delivery, breaks, refusals, stops."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from canal_ha.errors import PositionLost, SourceRefused, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind
+from canal_ha.source.dump import Connected
+from tests.real import MariaDB, MySQL, SqlServer
+from tests.source.reading import Reading, newest
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+def make_table(server: SqlServer, database: str) -> None:
+    """A schema with one small table."""
+    server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+
+
+def insert(server: SqlServer, database: str, first: int, count: int) -> list[str]:
+    """Insert rows `first`... one by one, each its own transaction; return their ids as text."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        for number in range(first, first + count):
+            cursor.execute(f"INSERT INTO {database}.t VALUES ({number}, 0)")
+    return [str(number) for number in range(first, first + count)]
+
+
+def dump_threads(server: SqlServer) -> list[int]:
+    """Connection ids of the dumps that the server serves."""
+    return [int(row["Id"]) for row in server.query("SHOW PROCESSLIST") if "Binlog Dump" in str(row["Command"])]
+
+
+def test_rows_arrive(source_server: SqlServer, database: str) -> None:
+    """What is committed arrives in order, the connection is reported once, and the figures move."""
+    make_table(source_server, database)
+    with Reading(source_server, database, newest(source_server)) as reading:
+        expected = insert(source_server, database, 1, 20)
+        assert reading.wait_rows(20) == expected
+        connected = reading.connected()
+        assert connected.server_id == 1
+        assert bool(connected.uuid) == (source_server.flavor == "mysql")
+        assert connected.version[:3] == source_server.version[:3]
+        end = source_server.position()
+        dump = reading.dump
+        until(lambda: dump.decoded and (dump.decoded.journal, dump.decoded.offset) == end, what="the end")
+        until(lambda: dump.idle, seconds=5, what="idleness")
+        assert dump.received_bytes > 0
+        assert abs(dump.last_event_ms / 1000 - time.time()) < 60
+        assert reading.events == [connected]
+
+
+def test_inclusive_and_consumed_starts(source_server: SqlServer, database: str) -> None:
+    """At the offset of an END the dump delivers that END again, unless it is marked as consumed."""
+    make_table(source_server, database)
+    begin = newest(source_server)
+    with Reading(source_server, database, begin) as reading:
+        insert(source_server, database, 1, 2)
+        reading.wait_rows(2)
+        until(lambda: reading.segments[-1].kinds[-1] == Kind.END, what="the end")
+        last = reading.segments[-1]
+        at = last.position(len(last) - 1)
+    with Reading(source_server, database, at) as reading:
+        expected = insert(source_server, database, 3, 1)
+        assert reading.wait_rows(1) == expected
+        assert reading.offsets()[0] == (at.journal, at.offset)
+        assert reading.segments[0].kinds[0] == Kind.END
+    marked = LogPosition(at.journal, at.offset, consumed=True)
+    with Reading(source_server, database, marked) as reading:
+        assert reading.wait_rows(1) == expected
+        assert (at.journal, at.offset) not in reading.offsets()
+
+
+def test_annotations_of_mariadb(mariadb: MariaDB, database: str) -> None:
+    """MariaDB is asked for the statements behind rows, from file and position."""
+    make_table(mariadb, database)
+    with Reading(mariadb, database, newest(mariadb)) as reading:
+        insert(mariadb, database, 1, 1)
+        reading.wait_rows(1)
+        assert Kind.QUERY in reading.segments[0].kinds
+
+
+def test_killed_connection_resumes(source_server: SqlServer, database: str) -> None:
+    """A connection that is killed again and again costs no row and repeats none."""
+    make_table(source_server, database)
+    with Reading(source_server, database, newest(source_server)) as reading:
+        reading.connected()
+        expected: list[str] = []
+        for round_ in range(3):
+            expected += insert(source_server, database, round_ * 100, 30)
+            for thread in dump_threads(source_server):
+                source_server.execute(f"KILL {thread}")
+            expected += insert(source_server, database, round_ * 100 + 50, 30)
+            reading.wait_rows(len(expected))
+        assert reading.wait_rows(len(expected)) == expected
+        assert len(set(reading.offsets())) == len(reading.offsets())
+        failed = reading.failure(SourceUnavailable)
+        assert failed.retry_in_s is not None
+        assert failed.retry_in_s <= 0.5
+        assert sum(isinstance(event, Connected) for event in reading.events) >= 2
+
+
+def test_break_inside_a_large_transaction(source_server: SqlServer, database: str) -> None:
+    """Pieces of a transaction that were accepted before the break do not come again; the rest does."""
+    make_table(source_server, database)
+    start = newest(source_server)
+    count = 20_000
+    with source_server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        for first in range(0, count, 1000):
+            values = ",".join(f"({number},0)" for number in range(first, first + 1000))
+            cursor.execute(f"INSERT INTO {database}.t VALUES {values}")
+        connection.commit()
+    reading = Reading(source_server, database, start, receive_buffer_bytes=4096)
+    reading._options = type(reading._options)(transaction_size=4)
+    kills = 0
+
+    def kill_once(segment: object) -> None:
+        nonlocal kills
+        if len(reading.segments) in (3, 9) and kills < 2:
+            kills += 1
+            for thread in dump_threads(source_server):
+                source_server.execute(f"KILL {thread}")
+            time.sleep(0.2)
+
+    reading.before_accept = kill_once
+    with reading:
+        assert reading.wait_rows(count, 60) == [str(number) for number in range(count)]
+        offsets = reading.offsets()
+        assert len(set(offsets)) == len(offsets)
+
+
+@pytest.mark.parametrize("kind", [MySQL, MariaDB])
+@pytest.mark.parametrize("crash", [False, True])
+def test_restarted_server_resumes(kind: type[SqlServer], crash: bool) -> None:
+    """Over a stop or a crash of the server the dump goes on in the next journal, without loss or repeat."""
+    with kind() as server:
+        make_table(server, "d")
+        with Reading(server, "d", newest(server)) as reading:
+            expected = insert(server, "d", 1, 20)
+            reading.wait_rows(20)
+            if crash:
+                server.kill()
+            else:
+                server.stop()
+            reading.failure(SourceUnavailable)
+            server.start()
+            expected += insert(server, "d", 100, 20)
+            assert reading.wait_rows(40) == expected
+            assert len(set(reading.offsets())) == len(reading.offsets())
+
+
+def test_rotation(source_server: SqlServer, database: str) -> None:
+    """A new journal is followed, and is where a later break would resume."""
+    make_table(source_server, database)
+    with Reading(source_server, database, newest(source_server)) as reading:
+        expected = insert(source_server, database, 1, 5)
+        source_server.execute("FLUSH BINARY LOGS")
+        expected += insert(source_server, database, 10, 5)
+        assert reading.wait_rows(10) == expected
+        journal = source_server.position()[0]
+        assert {one for one, _ in reading.offsets()} >= {journal}
+        source_server.execute("FLUSH BINARY LOGS")
+        journal = source_server.position()[0]
+        until(lambda: reading.dump.decoded and reading.dump.decoded.journal == journal, what="the new journal")
+
+
+@pytest.mark.parametrize("kind", [MySQL, MariaDB])
+def test_purged_journal(kind: type[SqlServer]) -> None:
+    """A start whose journal is gone, or that lies beyond its end, stops the dump and says what exists."""
+    with kind() as server:
+        make_table(server, "d")
+        start = newest(server)
+        server.execute("FLUSH BINARY LOGS")
+        oldest = server.position()[0]
+        server.execute(f"PURGE BINARY LOGS TO '{oldest}'")
+        with Reading(server, "d", start) as reading:
+            failed = reading.failure(PositionLost)
+            assert failed.retry_in_s is None
+            assert start.journal in str(failed.error)
+            assert f"the oldest that exists is {oldest}" in str(failed.error)
+            assert reading.dump.join(5)
+        with Reading(server, "d", LogPosition(oldest, 10**8)) as reading:
+            failed = reading.failure(PositionLost)
+            assert f"{oldest}:100000000 lies beyond the end" in str(failed.error)
+        with Reading(server, "d", LogPosition(oldest, server.position()[1] - 3)) as reading:
+            failed = reading.failure(PositionLost)
+            assert "cannot be read from" in str(failed.error)
+
+
+def test_wrong_password(source_server: SqlServer, database: str) -> None:
+    """The error names the configuration keys and the statements, and is tried again."""
+    with Reading(source_server, database, newest(source_server), password="wrong") as reading:
+        failed = reading.failure(SourceRefused)
+        assert "canal.instance.dbUsername" in str(failed.error)
+        assert "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'canal'@'%'" in str(failed.error)
+        assert failed.retry_in_s is not None
+
+
+def test_missing_grant(source_server: SqlServer, database: str) -> None:
+    """An account without REPLICATION SLAVE is told the GRANT with its own name; with it the dump begins by itself."""
+    make_table(source_server, database)
+    user = f"u{database}"
+    source_server.execute(f"CREATE USER '{user}'@'127.0.0.1' IDENTIFIED BY 'p'")
+    with Reading(source_server, database, newest(source_server), user=user, password="p") as reading:
+        failed = reading.failure(SourceRefused)
+        grant = f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{user}'@'127.0.0.1'"
+        assert grant in str(failed.error)
+        source_server.execute(grant)
+        expected = insert(source_server, database, 1, 1)
+        assert reading.wait_rows(1) == expected
+
+
+@pytest.mark.parametrize("kind", [MySQL, MariaDB])
+def test_binlog_off(kind: type[SqlServer]) -> None:
+    """A server without a binary log is refused with what to put into its configuration."""
+    with (
+        kind(extra=["--skip-log-bin"], gtid=False) as server,
+        Reading(server, "d", LogPosition("mysql-bin.000001", 4)) as reading,
+    ):
+        failed = reading.failure(SourceRefused)
+        assert "log-bin=mysql-bin" in str(failed.error)
+        assert failed.retry_in_s is not None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("binlog_format", "STATEMENT", "SET GLOBAL binlog_format = ROW"),
+        ("binlog_row_image", "MINIMAL", "SET GLOBAL binlog_row_image = FULL"),
+    ],
+)
+@pytest.mark.parametrize("kind", [MySQL, MariaDB])
+def test_settings_refused(kind: type[SqlServer], variable: str, value: str, text: str) -> None:
+    """Binlogs that do not carry whole rows are refused with the statement to run."""
+    with kind() as server:
+        start = newest(server)
+        server.execute(f"SET GLOBAL {variable} = {value}")
+        with Reading(server, "d", start, binlog_images=("FULL",)) as reading:
+            assert text in str(reading.failure(SourceRefused).error)
+            server.execute(text)
+            reading.connected()
+
+
+def test_stop_while_waiting_for_the_source(source_server: SqlServer, database: str) -> None:
+    """stop() wakes a dump that waits for bytes, and the server's side of it ends too."""
+    with Reading(source_server, database, newest(source_server)) as reading:
+        reading.connected()
+        began = time.monotonic()
+        reading.dump.stop()
+        assert time.monotonic() - began < 0.1
+        assert reading.dump.join(1)
+        assert len(reading.events) == 1
+
+
+def test_stop_while_the_ring_is_full(source_server: SqlServer, database: str) -> None:
+    """stop() returns at once though `accept` blocks; the thread ends when the ring is closed."""
+    make_table(source_server, database)
+    reading = Reading(source_server, database, newest(source_server))
+    reading.gate.clear()
+    with reading:
+        insert(source_server, database, 1, 3)
+        assert reading.blocked.wait(10)
+        began = time.monotonic()
+        reading.dump.stop()
+        assert time.monotonic() - began < 0.1
+        assert not reading.dump.join(0.2)
+        reading.close()
+        assert reading.dump.join(1)
+        assert reading.segments == []
+
+
+def test_stop_while_pausing(mysql: MySQL, database: str) -> None:
+    """stop() ends the pause between two attempts."""
+    with Reading(mysql, database, newest(mysql), password="wrong") as reading:
+        reading.failure(SourceRefused)
+        reading.dump.stop()
+        assert reading.dump.join(1)
+
+
+def test_two_streams_coexist(source_server: SqlServer, database: str) -> None:
+    """Streams of two client ids read side by side; neither ends the other."""
+    make_table(source_server, database)
+    start = newest(source_server)
+    with (
+        Reading(source_server, database, start, client_id=1001) as one,
+        Reading(source_server, database, start, client_id=1002) as other,
+    ):
+        one.connected()
+        other.connected()
+        expected = insert(source_server, database, 1, 10)
+        assert one.wait_rows(10) == expected
+        assert other.wait_rows(10) == expected
+        time.sleep(1.5)
+        assert len(one.events) == len(other.events) == 1
+
+
+def test_same_stream_ends_the_older_dump(source_server: SqlServer, database: str) -> None:
+    """A new owner's dump ends the one left behind, which then waits long before it tries again."""
+    make_table(source_server, database)
+    start = newest(source_server)
+    with Reading(source_server, database, start) as old:
+        old.connected()
+        with Reading(source_server, database, start) as new:
+            new.connected()
+            failed = old.failure(SourceUnavailable)
+            assert failed.retry_in_s is not None
+            old.dump.stop()
+            expected = insert(source_server, database, 1, 10)
+            assert new.wait_rows(10) == expected
+            assert len(new.events) == 1
+
+
+def test_many_rows_through_a_slow_consumer(source_server: SqlServer, database: str) -> None:
+    """While the consumer blocks nothing is lost; TCP holds the source back."""
+    make_table(source_server, database)
+    reading = Reading(source_server, database, newest(source_server))
+    reading.gate.clear()
+    with reading:
+        expected = insert(source_server, database, 1, 300)
+        time.sleep(0.5)
+        threading.Timer(0.5, reading.gate.set).start()
+        assert reading.wait_rows(300) == expected
