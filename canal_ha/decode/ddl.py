@@ -153,15 +153,18 @@ def _by_first_words(tokens: list[Token], default_schema: str) -> tuple[DdlResult
     return tuple(DdlResult(kind, name.schema or default_schema, name.table) for name in names)
 
 
-def first_names(tokens: list[Token]) -> list[Name]:
-    """The tables that a CREATE, ALTER, DROP, TRUNCATE or RENAME TABLE names, as far as its first tokens tell."""
+def first_names(tokens: list[Token]) -> list[Name] | None:
+    """The tables that a CREATE, ALTER, DROP, TRUNCATE or RENAME TABLE names, as far as its first tokens tell.
+
+    None for every other statement.
+    """
     reader = Reader(tokens)
     verb = reader.take_any(*_TABLE_VERBS, "RENAME")
     reader.take("OR", "REPLACE")
     while reader.take_any("TEMPORARY", "ONLINE", "OFFLINE", "IGNORE"):
         pass
-    if not reader.take_any("TABLE", "TABLES") and verb != "TRUNCATE":
-        return []
+    if not verb or (not reader.take_any("TABLE", "TABLES") and verb != "TRUNCATE"):
+        return None
     if not reader.take("IF", "NOT", "EXISTS"):
         reader.take("IF", "EXISTS")
     names: list[Name] = []

@@ -1,16 +1,46 @@
-"""A table's columns as of a position, shared by the streams of one instance."""
+"""A table's columns as of a position, shared by the streams of one instance.
+
+Every table has versions, each with the position from which it holds; a lagging stream sees the columns of its own
+position. Versions come from the statements of the binlog and, for tables that none has described yet, from the
+table map's metadata or the server's present definition, which is taken only where it agrees with the table map.
+Threads: shared by the source threads of the streams; a lock guards the versions and is never held while fetching.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import count
+from threading import Lock
 from typing import Protocol
 
+from canal_ha.decode import table_match
+from canal_ha.decode.ddl import first_names
+from canal_ha.decode.ddl_apply import alter
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_statements import (
+    AlterTable,
+    Change,
+    ChangeDatabase,
+    ChangeIndex,
+    CreateTable,
+    DropTables,
+    Name,
+    RenameTables,
+    SetPrimaryKey,
+    Statement,
+)
+from canal_ha.decode.ddl_tokens import Unreadable, leading
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
-from canal_ha.model.table import TableSchema
+from canal_ha.model.table import Column, TableSchema
 
 Fetch = Callable[[str, str], str | None]
+Key = tuple[str, str]
+Order = tuple[str, int, int, bool, int]  # LogPosition.order
 
 
 class TableHistory(Protocol):
@@ -23,26 +53,298 @@ class TableHistory(Protocol):
         """Take in a statement that passed the filters. at: its position."""
 
 
-class History:
-    """All versions of all tables of one instance; safe to share between threads.
+class Trust(Enum):
+    """How far a version can be believed."""
 
-    fetch: SHOW CREATE TABLE's text as of now for (schema, table), None when there is no such table.
+    KNOWN = "known"
+    ASSUMED = "assumed"  # CREATE TABLE IF NOT EXISTS of a table nobody had seen: it may have existed with other columns
+    UNCERTAIN = "uncertain"  # touched by a statement whose effect is not known
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What is known of one table from `order` on. cause: the statement, "" when none made it.
+
+    wants_texts: the type texts are to be taken from the server once, where they agree (canal's parser refused the
+    statement, or the instance prefers the server's texts).
     """
 
-    def __init__(self, fetch: Fetch) -> None:
+    order: Order
+    trust: Trust
+    columns: tuple[Column, ...] = ()
+    cause: str = ""
+    wants_texts: bool = False
+    schemas: dict[tuple[Column, ...], TableSchema] = field(default_factory=dict, init=False, compare=False)
+
+    @property
+    def readable(self) -> bool:
+        """Whether there are columns to go by."""
+        return self.trust in (Trust.KNOWN, Trust.ASSUMED)
+
+
+class History:
+    """All versions of all tables of one instance.
+
+    fetch: SHOW CREATE TABLE's text as of now for (schema, table), None when there is no such table; it may raise what
+    the source raises. live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
+    fold_names: names differ in letter case only (lower_case_table_names other than 0).
+    """
+
+    def __init__(self, fetch: Fetch, *, live_texts: bool = False, fold_names: bool = False) -> None:
         self._fetch = fetch
+        self._live_texts = live_texts
+        self._fold_names = fold_names
+        self._versions: dict[Key, list[Version]] = {}
+        self._lock = Lock()
+        self._numbers = count(1)
 
     def view(self, at: LogPosition | None) -> TableHistory:
-        """The tables as one stream sees them. at: where the stream starts, None when not known yet."""
-        return _View(self._fetch)
+        """The tables as one stream sees them, which reads every statement behind `at`, its start (None: unknown)."""
+        return _View(self, None if at is None else at.order)
+
+    def clear(self) -> None:
+        """Forget everything: positions of another source say nothing about this one's."""
+        with self._lock:
+            self._versions.clear()
+
+    # ---- asked by table maps
+
+    def table(self, table_map: TableMap, at: LogPosition, since: Order | None) -> TableSchema:
+        """The columns as of `at`. since: from where on the asking stream has read every statement."""
+        key = self._key(table_map.schema, table_map.name)
+        with self._lock:
+            version = self._find(key, at.order)
+        if version is not None and version.readable:
+            confirmed = version.trust is Trust.KNOWN or table_map.names is not None
+            columns = table_match.agreeing(version.columns, table_map, exact=not confirmed) if confirmed else None
+            if columns is not None:
+                if not version.wants_texts:
+                    return self._schema(version, table_map, columns)
+                texts = table_match.by_name(self._fetched(table_map))
+                columns = table_match.with_texts(columns, texts, table_map)
+                rest = version.columns[len(columns) :]
+                return self._keep(key, replace(version, columns=columns + rest, wants_texts=False), table_map, columns)
+        columns = self._resolve(version, table_map, at)
+        order = at.order
+        if version is None:
+            order = min(order, since or order)
+        elif version.trust is not Trust.KNOWN:
+            order = version.order
+        cause = version.cause if version is not None else ""
+        return self._keep(key, Version(order, Trust.KNOWN, columns, cause), table_map, columns)
+
+    def _resolve(self, version: Version | None, table_map: TableMap, at: LogPosition) -> tuple[Column, ...]:
+        """The columns of a table whose versions do not tell. Raises TableUnknown."""
+        known = version.columns if version is not None else ()
+        present = self._fetched(table_map)
+        if table_map.names is not None:
+            sources = (known, present) if known and not self._live_texts else (present, known)
+            return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
+        columns = table_match.agreeing(present, table_map, exact=True)
+        if columns is None and version is not None and version.trust is Trust.ASSUMED:
+            columns = table_match.agreeing(known, table_map, exact=True)
+        if columns is None:
+            raise TableUnknown(_unknown(version, table_map, at, bool(present)))
+        return columns
+
+    def _fetched(self, table_map: TableMap) -> tuple[Column, ...]:
+        text = self._fetch(table_map.schema, table_map.name)
+        if text is None:
+            return ()
+        try:
+            statement = read(text)
+        except Unreadable:
+            return ()
+        return statement.columns if isinstance(statement, CreateTable) else ()
+
+    def _keep(self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...]) -> TableSchema:
+        with self._lock:
+            self._record(key, version, over_known=True)
+        return self._schema(version, table_map, columns)
+
+    def _schema(self, version: Version, table_map: TableMap, columns: tuple[Column, ...]) -> TableSchema:
+        with self._lock:
+            schema = version.schemas.get(columns)
+            if schema is None:
+                schema = TableSchema(table_map.schema, table_map.name, columns, next(self._numbers))
+                version.schemas[columns] = schema
+        return schema
+
+    # ---- told by statements
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+        """Record what a statement changes, from `at` on.
+
+        What is known at this very position stays: another stream was here before.
+        """
+        try:
+            statement = read(sql)
+        except Unreadable:
+            names = first_names(leading(sql))
+            if names is None:
+                return
+            with self._lock:
+                for key in [self._named(name, default_schema) for name in names] or list(self._versions):
+                    self._record(key, Version(at.order, Trust.UNCERTAIN, cause=sql))
+            return
+        if statement is None:
+            return
+        with self._lock:
+            draft = _Draft(self, at.order, sql, default_schema)
+            draft.take(statement)
+            for key, version in draft.versions.items():
+                self._record(key, version)
+
+    def _named(self, name: Name, default_schema: str) -> Key:
+        return self._key(name.schema or default_schema, name.table)
+
+    def _key(self, schema: str, table: str) -> Key:
+        return (schema.lower(), table.lower()) if self._fold_names else (schema, table)
+
+    # ---- versions; the lock is held
+
+    def _find(self, key: Key, order: Order) -> Version | None:
+        versions = self._versions.get(key, [])
+        index = bisect_right(versions, order, key=_order)
+        return versions[index - 1] if index else None
+
+    def _before(self, key: Key, order: Order) -> Version | None:
+        versions = self._versions.get(key, [])
+        index = bisect_left(versions, order, key=_order)
+        return versions[index - 1] if index else None
+
+    def _record(self, key: Key, version: Version, *, over_known: bool = False) -> None:
+        versions = self._versions.setdefault(key, [])
+        index = bisect_left(versions, version.order, key=_order)
+        if index < len(versions) and versions[index].order == version.order:
+            if over_known or versions[index].trust in (Trust.UNCERTAIN, Trust.ASSUMED):
+                versions[index] = version
+        else:
+            versions.insert(index, version)
+
+    def _of_schema(self, schema: str) -> Iterator[Key]:
+        folded = schema.lower() if self._fold_names else schema
+        return (key for key in self._versions if key[0] == folded)
 
 
 class _View:
-    def __init__(self, fetch: Fetch) -> None:
-        self._fetch = fetch
+    """One stream's sight of the history."""
+
+    def __init__(self, history: History, since: Order | None) -> None:
+        self._history = history
+        self._since = since
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        raise TableUnknown(f"{table_map.schema}.{table_map.name} at {at}: no definition known")
+        return self._history.table(table_map, at, self._since)
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        del at, default_schema, sql
+        self._history.apply(at, default_schema, sql)
+
+
+class _Draft:
+    """The versions that one statement makes, while it is worked through."""
+
+    def __init__(self, history: History, order: Order, sql: str, default_schema: str) -> None:
+        self.versions: dict[Key, Version] = {}
+        self._history = history
+        self._order = order
+        self._sql = sql
+        self._default_schema = default_schema
+
+    def take(self, statement: Statement) -> None:
+        """Work one statement in."""
+        match statement:
+            case CreateTable(temporary=False):
+                self._create(statement)
+            case AlterTable():
+                self._alter(statement)
+            case DropTables(names, temporary=False):
+                for name in names:
+                    self._set(self._key(name), Trust.DROPPED)
+            case RenameTables(pairs):
+                for old, new in pairs:
+                    self._rename(self._key(old), self._key(new))
+            case ChangeIndex(name=name, drops_key=True):
+                self._change(self._key(name), (SetPrimaryKey(()),))
+            case ChangeDatabase(schema=schema, drops=True):
+                for key in self._history._of_schema(schema):
+                    self._set(key, Trust.DROPPED)
+
+    def _key(self, name: Name) -> Key:
+        return self._history._named(name, self._default_schema)
+
+    def _get(self, key: Key) -> Version | None:
+        return self.versions.get(key) or self._history._before(key, self._order)
+
+    def _set(self, key: Key, trust: Trust, columns: tuple[Column, ...] = (), wants_texts: bool = False) -> None:
+        texts = wants_texts or (self._history._live_texts and trust is Trust.KNOWN)
+        self.versions[key] = Version(self._order, trust, columns, self._sql, texts)
+
+    def _create(self, statement: CreateTable) -> None:
+        key = self._key(statement.name)
+        known = self._get(key)
+        if statement.if_not_exists and known is not None and known.trust is not Trust.DROPPED:
+            return
+        if statement.like is not None:
+            source = self._get(self._key(statement.like))
+            if source is not None and source.readable:
+                self._set(key, source.trust, source.columns, source.wants_texts)
+            else:
+                self._set(key, Trust.UNCERTAIN)
+        elif statement.selected:
+            self._set(key, Trust.UNCERTAIN)
+        else:
+            fresh = not statement.if_not_exists or known is not None
+            self._set(key, Trust.KNOWN if fresh else Trust.ASSUMED, statement.columns, statement.refused)
+
+    def _alter(self, statement: AlterTable) -> None:
+        key = self._key(statement.name)
+        if statement.changes:
+            self._change(key, statement.changes)
+        if statement.split_off is not None:
+            version = self._get(key)
+            if version is not None and version.readable:
+                self._set(self._key(statement.split_off), version.trust, version.columns, version.wants_texts)
+        if statement.absorbed is not None:
+            self._set(self._key(statement.absorbed), Trust.DROPPED)
+        if statement.renamed is not None:
+            self._rename(key, self._key(statement.renamed))
+
+    def _change(self, key: Key, changes: tuple[Change, ...]) -> None:
+        version = self._get(key)
+        if version is None or not version.readable:
+            self._set(key, Trust.UNCERTAIN)
+            return
+        try:
+            self._set(key, version.trust, alter(version.columns, changes), version.wants_texts)
+        except Unreadable:
+            self._set(key, Trust.UNCERTAIN)
+
+    def _rename(self, old: Key, new: Key) -> None:
+        version = self._get(old)
+        if version is None:
+            self._set(new, Trust.UNCERTAIN)
+        else:
+            self._set(new, version.trust, version.columns, version.wants_texts)
+        self._set(old, Trust.DROPPED)
+
+
+def _order(version: Version) -> Order:
+    return version.order
+
+
+def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, present: bool) -> str:
+    if version is None or not version.cause:
+        reason = "no statement in the binlog since the stream's start describes it"
+    else:
+        reason = f"what is known of it ends with: {version.cause[:500]}"
+    if present:
+        reason += "; the server's present definition does not agree with the event"
+    else:
+        reason += "; the server has no such table any more"
+    return (
+        f"columns of {table_map.schema}.{table_map.name} at {at} are not known for certain: the event has"
+        f" {len(table_map.types)}, {reason}. Set binlog_row_metadata=FULL on the source for what comes, and let this"
+        " stream start behind the position or exclude the table (canal.instance.filter.black.regex)"
+    )

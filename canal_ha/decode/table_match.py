@@ -1,0 +1,107 @@
+"""Columns as known, held against a TABLE_MAP event: do they agree, and what does the event know better?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from canal_ha.decode import types
+from canal_ha.decode.table_map import TableMap
+from canal_ha.decode.type_codes import compatible
+from canal_ha.model.table import Column
+
+_NUMBERS = frozenset(
+    {types.TINY, types.SHORT, types.INT24, types.LONG, types.LONGLONG, types.FLOAT, types.DOUBLE, types.NEWDECIMAL}
+)
+
+
+def agreeing(columns: tuple[Column, ...], table_map: TableMap, *, exact: bool) -> tuple[Column, ...] | None:
+    """The columns with the event's names, signs, keys and nullability, None when both cannot be the same table.
+
+    exact: the counts must be equal; else the first columns may stand for a shorter event, as in canal. A sign that
+    differs speaks against columns whose names the event does not confirm.
+    """
+    count = len(table_map.types)
+    if len(columns) < count or (exact and len(columns) > count):
+        return None
+    for index, column in enumerate(columns[:count]):
+        fits = compatible(column.mysql_type, table_map.types[index], table_map.metas[index])
+        if table_map.names is not None:
+            if fits is False or table_map.names[index].lower() != column.name.lower():
+                return None
+        elif not fits or _sign(table_map, index) not in (None, column.unsigned):
+            return None
+    return _confirmed(columns[:count], table_map)
+
+
+def rebuilt(table_map: TableMap, *known: Mapping[str, Column]) -> tuple[Column, ...]:
+    """The columns of an event with names (binlog_row_metadata=FULL), each with the type text of the first of `known`
+    (by lower-case name) that agrees with it, "" where none does.
+    """
+    assert table_map.names is not None
+    columns = []
+    for index, name in enumerate(table_map.names):
+        code, meta = table_map.types[index], table_map.metas[index]
+        found = (source[name.lower()] for source in known if name.lower() in source)
+        fitting = (column for column in found if compatible(column.mysql_type, code, meta) is not False)
+        column = next((column for column in fitting if column.mysql_type), Column(name, ""))
+        columns.append(replace(column, name=name))
+    return _confirmed(columns, table_map)
+
+
+def with_texts(columns: tuple[Column, ...], texts: Mapping[str, Column], table_map: TableMap) -> tuple[Column, ...]:
+    """The columns with the type texts of `texts` (by lower-case name), where these agree with the event."""
+    taken = list(columns)
+    for index, column in enumerate(columns):
+        text = texts[column.name.lower()].mysql_type if column.name.lower() in texts else ""
+        if text and compatible(text, table_map.types[index], table_map.metas[index]) is not False:
+            taken[index] = replace(column, mysql_type=text, unsigned=texts[column.name.lower()].unsigned)
+    return _confirmed(taken, table_map)
+
+
+def by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
+    """Columns by lower-case name."""
+    return {column.name.lower(): column for column in columns}
+
+
+def _confirmed(columns: Sequence[Column], table_map: TableMap) -> tuple[Column, ...]:
+    """The columns with what the event knows better: letter case of names, signs, keys, nullability."""
+    keys = _keys(columns, table_map)
+    confirmed = []
+    for index, column in enumerate(columns):
+        unsigned, text = column.unsigned, column.mysql_type
+        sign = _sign(table_map, index)
+        if sign is not None and sign != unsigned:
+            unsigned = sign
+            if text:
+                text = f"{text} unsigned" if sign else text.replace(" unsigned", "").replace(" zerofill", "")
+        confirmed.append(
+            replace(
+                column,
+                name=column.name if table_map.names is None else table_map.names[index],
+                mysql_type=text,
+                key=column.key if keys is None else index in keys,
+                unsigned=unsigned,
+                nullable=table_map.nullable[index],
+            )
+        )
+    return tuple(confirmed)
+
+
+def _keys(columns: Sequence[Column], table_map: TableMap) -> tuple[int, ...] | None:
+    """Ordinals of the primary key, None to leave the columns' own marks.
+
+    Without a primary key the event names the first unique key over NOT NULL columns in its place, which canal does not
+    count: columns that declare no primary key keep to that where the event's key could be such a one.
+    """
+    keys = table_map.primary_key
+    if keys and not any(column.key for column in columns) and not any(columns[index].nullable for index in keys):
+        return None
+    return keys
+
+
+def _sign(table_map: TableMap, index: int) -> bool | None:
+    """Whether the event says this column is unsigned, None when it says nothing about it."""
+    if table_map.unsigned is None or table_map.types[index] not in _NUMBERS:
+        return None
+    return table_map.unsigned[index]
