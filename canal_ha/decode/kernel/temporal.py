@@ -80,6 +80,11 @@ def seconds_text(seconds: int) -> bytes:
     return text + b"%02d:%02d:%02d" % (rest // 3600, rest // 60 % 60, rest % 60)
 
 
+def forget_zone() -> None:
+    """The time zone of the process has changed."""
+    _offsets.clear()
+
+
 def time2_text(src: bytes, at: int, decimals: int) -> bytes:
     """TIME(decimals): three bytes and the fraction form one number, offset by half its range."""
     size = fraction_size(decimals)
