@@ -1,0 +1,46 @@
+"""zk/acl.sh, as the README tells operators to use it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from tests.cluster.stage import RealStage
+from tests.real import ZooKeeper
+
+pytestmark = pytest.mark.real
+
+SCRIPT = Path(__file__).parents[2] / "zk" / "acl.sh"
+
+
+def test_the_script_closes_the_tree(zookeeper: ZooKeeper) -> None:
+    """Afterwards only who gives the digest gets in; a node configured with it does."""
+    stage = RealStage(zookeeper.hosts, auth="canal:secret")
+    open_stage = RealStage(zookeeper.hosts)
+    open_stage.hosts = stage.hosts
+    session = open_stage.session()
+    open_stage.do(lambda: session.ensure("/otter/canal/destinations/example"))
+    done = subprocess.run(
+        ["bash", str(SCRIPT), stage.hosts],
+        env={**os.environ, "ZK_AUTH": "canal:secret"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "digest,'canal" in done.stdout
+    stranger = KazooClient(stage.hosts)
+    stranger.start()
+    with pytest.raises(NoAuthError):
+        stranger.get("/otter/canal/destinations/example")
+    stranger.stop()
+    stranger.close()
+    member = stage.session()
+    assert stage.do(lambda: member.get("/otter/canal/destinations/example")) is not None
+    stage.close()
+    open_stage.close()
