@@ -1,0 +1,133 @@
+"""Formats that canal does not convert, written by real servers: the decoder must read what the server wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from canal_ha.config.model import DecodeOptions
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.history import History
+from canal_ha.model.segment import Segment, Source
+from canal_ha.wire.proto import entry_protocol_pb2 as entry
+from tests.real.mysql import MariaDB, MySQL, SqlServer
+
+pytestmark = pytest.mark.real
+
+Row = tuple[str, list[str | None], list[str | None]]
+
+
+def decode(server: SqlServer, gtid_set: str = "") -> list[entry.Entry]:
+    """Every entry of schema c in the newest journal's file."""
+    journal, _ = server.position()
+
+    def fetch(schema: str, table: str) -> str | None:
+        return str(server.query(f"SHOW CREATE TABLE `{schema}`.`{table}`")[0]["Create Table"])
+
+    decoder = Decoder(
+        source=Source(server.address[0], server.port),
+        journal=journal,
+        position=4,
+        options=DecodeOptions(gtid_on=bool(gtid_set)),
+        tables=TableFilter(r"c\..*", ""),
+        fields=FieldFilter("", ""),
+        history=History(fetch).view(None),
+        gtid_set=gtid_set,
+    )
+    segments = [out for out in decoder.feed_file((server.data / journal).read_bytes()) if isinstance(out, Segment)]
+    return [entry.Entry.FromString(raw) for segment in segments for raw in segment.entries()]
+
+
+def rows(entries: Sequence[entry.Entry]) -> list[Row]:
+    """(event type, texts before, texts after) of every changed row."""
+    found: list[Row] = []
+    for one in entries:
+        if one.entryType == entry.ROWDATA and one.header.HasField("tableName"):
+            change = entry.RowChange.FromString(one.storeValue)
+            found.extend(
+                (
+                    entry.EventType.Name(change.eventType),
+                    [None if column.isNull else column.value for column in row.beforeColumns],
+                    [None if column.isNull else column.value for column in row.afterColumns],
+                )
+                for row in change.rowDatas
+            )
+    return found
+
+
+def test_mariadb_compresses_events_and_columns() -> None:
+    """log_bin_compress hides nothing, and columns declared COMPRESSED show their text."""
+    long = "déjà vu " * 100
+    options = ["--log-bin-compress=ON", "--log-bin-compress-min-len=10"]
+    with MariaDB(extra=options) as server:
+        server.execute(
+            "CREATE DATABASE c CHARACTER SET utf8mb4",
+            "CREATE TABLE c.t (id int PRIMARY KEY, a text, b blob COMPRESSED, v varchar(2000) COMPRESSED)",
+            f"INSERT INTO c.t VALUES (1, '{long}', '{long}', '{long}'), (2, '{long}', NULL, 'short')",
+            f"UPDATE c.t SET v = '{long}!' WHERE id = 2",
+            "DELETE FROM c.t WHERE id = 1",
+        )
+        blob = long.encode().decode("latin-1")
+        entries = decode(server)
+    assert rows(entries) == [
+        ("INSERT", [], ["1", long, blob, long]),
+        ("INSERT", [], ["2", long, None, "short"]),
+        ("UPDATE", ["2", long, None, "short"], ["2", long, None, long + "!"]),
+        ("DELETE", ["1", long, blob, long], []),
+    ]
+    statements = [entry.RowChange.FromString(one.storeValue).sql for one in entries if one.entryType == entry.ROWDATA]
+    assert any(sql.startswith("CREATE TABLE c.t (id int PRIMARY KEY") for sql in statements)
+
+
+def test_mysql_compresses_transactions() -> None:
+    """A compressed transaction is one offset with all its entries, in order."""
+    with MySQL(extra=["--binlog-transaction-compression=ON"]) as server:
+        server.execute(
+            "CREATE DATABASE c",
+            "CREATE TABLE c.t (id int PRIMARY KEY, a text)",
+            *[f"INSERT INTO c.t VALUES ({id}, REPEAT('x', 2000))" for id in range(20)],
+        )
+        entries = decode(server)
+    assert [after[0] for _, _, after in rows(entries)] == [str(id) for id in range(20)]
+    transactions = [one for one in entries if one.header.logfileOffset == entries[-1].header.logfileOffset]
+    assert [one.entryType for one in transactions] == [entry.TRANSACTIONBEGIN, entry.ROWDATA, entry.TRANSACTIONEND]
+
+
+def test_mysql_tagged_gtids_and_vectors() -> None:
+    """Transactions with a tag are transactions; the executed set names tags as MySQL does."""
+    with MySQL() as server:
+        server.execute(
+            "CREATE DATABASE c",
+            "CREATE TABLE c.t (id int PRIMARY KEY, v vector(2))",
+            "SET gtid_next = 'AUTOMATIC:blue'",
+            "INSERT INTO c.t VALUES (1, STRING_TO_VECTOR('[1, 2]'))",
+            "INSERT INTO c.t VALUES (2, NULL)",
+        )
+        executed = server.gtid_set()
+        uuid = str(server.query("SELECT @@server_uuid AS uuid")[0]["uuid"])
+        entries = decode(server, gtid_set=f"{uuid}:1")
+    assert rows(entries) == [
+        ("INSERT", [], ["1", "\x00\x00\x80?\x00\x00\x00@"]),
+        ("INSERT", [], ["2", None]),
+    ]
+    last = entries[-1].header
+    assert last.gtid == executed
+    assert next(pair.value for pair in last.props if pair.key == "curtGtid") == f"{uuid}:blue:2"
+
+
+def test_minimal_images_and_metadata() -> None:
+    """Columns that the image leaves out are left out; a changed column without a before value is updated."""
+    with MySQL(row_metadata="MINIMAL", extra=["--binlog-row-image=MINIMAL", "--binlog-checksum=NONE"]) as server:
+        server.execute(
+            "CREATE DATABASE c",
+            "CREATE TABLE c.t (id int PRIMARY KEY, a int unsigned, b text)",
+            "INSERT INTO c.t VALUES (1, 4294967295, 'x')",
+            "UPDATE c.t SET a = 7 WHERE id = 1",
+        )
+        entries = decode(server)
+    assert rows(entries) == [("INSERT", [], ["1", "4294967295", "x"]), ("UPDATE", ["1"], ["7"])]
+    update = next(one for one in entries if one.header.eventType == entry.UPDATE and one.entryType == entry.ROWDATA)
+    after = entry.RowChange.FromString(update.storeValue).rowDatas[0].afterColumns
+    assert [(column.index, column.name, column.updated) for column in after] == [(1, "a", True)]
