@@ -1,0 +1,216 @@
+"""`canal-ha client`: print what a destination delivers, acknowledging each batch once it is printed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.message import Message
+from canal_ha.client.pretty import pretty
+from canal_ha.client.rows import rows_of
+from canal_ha.errors import ConnectionLost, ServerRefused
+
+DEFAULT_PORT = 11111
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was asked for. timeout_ms: 0 waits until a batch is full; idle_exit_s, max_rows: None for no end."""
+
+    filter: str
+    batch_size: int
+    timeout_ms: int
+    as_json: bool
+    max_rows: int | None
+    idle_exit_s: float | None
+    ack: bool
+
+
+class Follower:
+    """Reads one destination until something ends it."""
+
+    def __init__(self, connector: SimpleConnector, reading: Reading, write: Callable[[str], None]) -> None:
+        self.stopping = threading.Event()
+        self._connector = connector
+        self._reading = reading
+        self._write = write
+        self._rows = 0
+        self._last_row_at = time.monotonic()
+
+    def stop(self) -> None:
+        """End after what is being printed is acknowledged; at once when there is no connection. For signal handlers."""
+        self.stopping.set()
+        if not self._connector.connected:
+            raise click.exceptions.Exit(0)
+        self._connector.interrupt()
+
+    def follow(self) -> None:
+        """Connect and print until told to stop. Raises what the connector raises."""
+        with self._connector as connector:
+            connector.subscribe(self._reading.filter)
+            while not self.stopping.is_set() and not self._idle_for_too_long():
+                try:
+                    message = connector.get_without_ack(self._reading.batch_size, self._wait_ms())
+                except ConnectionLost:
+                    if self.stopping.is_set():
+                        return
+                    raise
+                if message and self._print(message) and self._reading.ack:
+                    connector.ack(message.id)
+            if not self._reading.ack and connector.connected:
+                connector.rollback()
+
+    def _print(self, message: Message) -> bool:
+        """Whether the whole batch was printed."""
+        reading = self._reading
+        left = None if reading.max_rows is None else reading.max_rows - self._rows
+        rows = list(rows_of(message.entries))
+        if reading.as_json:
+            shown = list(islice(rows, left))
+            self._write("".join(f"{row.to_json()}\n" for row in shown))
+        else:
+            shown = rows
+            self._write(pretty(message, time.time_ns() // 1_000_000) + "\n")
+        self._rows += len(shown)
+        if shown:
+            self._last_row_at = time.monotonic()
+        if reading.max_rows is not None and self._rows >= reading.max_rows:
+            self.stopping.set()
+        return len(shown) == len(rows)
+
+    def _idle_for_too_long(self) -> bool:
+        return self._reading.idle_exit_s is not None and self._idle_left_s() <= 0
+
+    def _idle_left_s(self) -> float:
+        return self._last_row_at + (self._reading.idle_exit_s or 0.0) - time.monotonic()
+
+    def _wait_ms(self) -> int:
+        if self._reading.idle_exit_s is None:
+            return self._reading.timeout_ms
+        left_ms = max(1, int(self._idle_left_s() * 1000))
+        return min(self._reading.timeout_ms or left_ms, left_ms)
+
+
+@click.command()
+@click.option("--server", default=f"127.0.0.1:{DEFAULT_PORT}", show_default=True, metavar="HOST:PORT")
+@click.option("--destination", required=True, help="Name of the destination.")
+@click.option("--client-id", type=click.IntRange(-(2**15), 2**15 - 1), default=1001, show_default=True)
+@click.option(
+    "--filter", "filter_text", default="", help=r"Tables, e.g. shop\..* ; without, the server's filter holds."
+)
+@click.option("--batch-size", type=click.IntRange(1), default=1000, show_default=True, help="Entries or KiB a batch.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    help="Milliseconds to wait for a full batch; 0 waits until it is full.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["pretty", "json"]),
+    default="pretty",
+    show_default=True,
+    help='json: one object a row; binary values are {"$bytes": BASE64}, decimals are texts.',
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(1),
+    help="End after so many rows. json cuts a batch, which is not acknowledged then.",
+)
+@click.option("--idle-exit", "idle_exit_s", type=float, metavar="SECONDS", help="End when no row came for so long.")
+@click.option("--no-ack", is_flag=True, help="Look without consuming: everything stays for the next client.")
+@click.option("--retry", is_flag=True, help="Connect again when the connection is lost.")
+@click.option("--user", default="", help="User name, if the server asks for one.")
+@click.option("--password", default="", help="Better: --password-file.")
+@click.option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its first line.")
+def command(
+    server: str,
+    destination: str,
+    client_id: int,
+    filter_text: str,
+    batch_size: int,
+    timeout_ms: int,
+    form: str,
+    max_rows: int | None,
+    idle_exit_s: float | None,
+    no_ack: bool,
+    retry: bool,
+    user: str,
+    password: str,
+    password_file: Path | None,
+) -> None:
+    """Print what a destination delivers, acknowledging each batch once it is printed."""
+    if password_file:
+        password = password_file.read_text().partition("\n")[0].rstrip("\r")
+    host, port = address(server)
+    connector = SimpleConnector(host, port, destination, client_id, user, password)
+    reading = Reading(filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack)
+    follower = Follower(connector, reading, write)
+    with stopped_by_signals(follower.stop):
+        if retry:
+            follow_again_and_again(follower)
+        else:
+            follower.follow()
+
+
+def follow_again_and_again(follower: Follower) -> None:
+    """`follow`, and again after a loss, or while the destination runs elsewhere or nowhere."""
+    pause_s = FIRST_PAUSE_S
+    while not follower.stopping.is_set():
+        began = time.monotonic()
+        try:
+            follower.follow()
+            return
+        except (ConnectionLost, ServerRefused) as error:
+            if isinstance(error, ServerRefused) and "should start first" not in str(error):
+                raise
+            click.echo(f"canal-ha: {error}; trying again", err=True)
+        pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(pause_s * 2, LONGEST_PAUSE_S)
+        time.sleep(pause_s)
+
+
+def address(text: str) -> tuple[str, int]:
+    """`host:port`, `host`, `[::1]:port`. Raises click.BadParameter."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(DEFAULT_PORT)
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--server")
+    return host.strip("[]"), int(port)
+
+
+def write(text: str) -> None:
+    """Standard output, in UTF-8 whatever the locale, at once."""
+    out = click.get_binary_stream("stdout")
+    out.write(text.encode())
+    out.flush()
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM call `stop` meanwhile."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop()
+
+    interrupted = signal.signal(signal.SIGINT, handle)
+    terminated = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, interrupted)
+        signal.signal(signal.SIGTERM, terminated)

@@ -1,0 +1,198 @@
+"""SimpleConnector: canal's blocking connector to one server (specification 3.1, 3.2)."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from canal_ha.client.link import Link
+from canal_ha.client.message import Message
+from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
+from canal_ha.model.batch import EMPTY_BATCH_ID
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Answer, ClientSession
+from canal_ha.wire.messages import Fetched
+from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
+
+AT_ONCE_MS = -1
+WITHOUT_LIMIT_MS = 0
+
+
+class SimpleConnector:
+    """One client of one destination on one server; `with` connects and disconnects.
+
+    password: None sends none; filter: preset, so that connect() subscribes with it; so_timeout_ms: how long a reply
+    may take beyond what a GET was told to wait, 0 for ever; idle_timeout_ms: after which silence the server may close.
+
+    A connection that fails is closed: connect() starts again. So is one whose replies are out of step, after an error
+    that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them back.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        destination: str,
+        client_id: int = 1001,
+        username: str = "",
+        password: str | None = "",
+        so_timeout_ms: int = 60_000,
+        idle_timeout_ms: int = 3_600_000,
+        *,
+        filter: str | None = None,
+        rollback_on_connect: bool = True,
+        rollback_on_disconnect: bool = False,
+        max_frame_bytes: int = LARGEST_FRAME_BYTES,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.identity = ClientIdentity(destination, client_id, filter or "")
+        self.filter = filter
+        self._username = username
+        self._password = password
+        self._so_timeout_ms = so_timeout_ms
+        self._idle_timeout_ms = idle_timeout_ms
+        self._rollback_on_connect = rollback_on_connect
+        self._rollback_on_disconnect = rollback_on_disconnect
+        self._max_frame_bytes = max_frame_bytes
+        self._link: Link | None = None
+        self._session = ClientSession()
+
+    # ---- connection
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to work on."""
+        return self._link is not None
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """This end of the connection: host, port."""
+        return self._linked().local_address
+
+    def connect(self) -> None:
+        """Connect and authenticate; subscribe, if a filter was preset; take back batches in flight, unless told not to.
+
+        Nothing happens when connected. Raises ConnectionLost, ServerRefused, RemoteProtocolError: not connected then.
+        """
+        if self._link is not None:
+            return
+        self._link = Link(self.host, self.port, self._so_timeout_ms)
+        self._session = ClientSession(max_frame_bytes=self._max_frame_bytes)
+        try:
+            self._answer()
+            self._ask(self._session.authenticate(self._username, self._password, self._idle_timeout_ms))
+            if self.filter is not None:
+                self.subscribe(self.filter)
+            if self._rollback_on_connect:
+                self.rollback()
+        except BaseException:
+            self._drop()
+            raise
+
+    def disconnect(self) -> None:
+        """Close the connection; the server keeps subscription, cursor and batches in flight."""
+        if self._link is None:
+            return
+        try:
+            if self._rollback_on_disconnect and self._session.in_step:
+                self.rollback()
+        finally:
+            self._drop()
+
+    def interrupt(self) -> None:
+        """Make the request that waits, or the next one, raise ConnectionLost. For signal handlers and other threads."""
+        link = self._link
+        if link is not None:
+            link.interrupt()
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.disconnect()
+
+    # ---- requests
+
+    def subscribe(self, filter: str | None = None) -> None:
+        """Become a client of the destination. filter: None or "" keeps the server's."""
+        identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter or "")
+        self._ask(self._session.subscribe(identity))
+        self.identity = identity
+
+    def unsubscribe(self) -> None:
+        """Stop being one: the server forgets the cursor as well."""
+        self._ask(self._session.unsubscribe(self.identity))
+
+    def get(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
+        """`get_without_ack`, acknowledged before it is returned: what is not worked off is lost."""
+        message = self.get_without_ack(batch_size, timeout_ms)
+        self.ack(message.id)
+        return message
+
+    def get_without_ack(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
+        """The next batch behind the last one handed out; empty, when nothing came in time.
+
+        batch_size: what the server counts, entries or KiB; timeout_ms: -1 takes what is there, 0 waits without limit
+        until `batch_size` is filled.
+        """
+        size = batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE
+        timeout_ms = max(timeout_ms, AT_ONCE_MS)
+        fetched = self._ask(self._session.get(self.identity, size, timeout_ms), timeout_ms)
+        if not isinstance(fetched, Fetched):
+            raise RemoteProtocolError(f"a GET answered by {type(fetched).__name__}")
+        return Message(fetched)
+
+    def ack(self, batch_id: int) -> None:
+        """Acknowledge the oldest batch in flight; the id of an empty message is ignored.
+
+        Nothing comes back: an error shows up in the next request.
+        """
+        if batch_id != EMPTY_BATCH_ID:
+            self._linked().send(self._session.ack(self.identity, batch_id))
+
+    def rollback(self, batch_id: int = 0) -> None:
+        """Have batches in flight handed out again. batch_id: 0 for all, else the oldest. Nothing comes back."""
+        self._linked().send(self._session.rollback(self.identity, batch_id))
+
+    def check_valid(self) -> bool:
+        """Whether this client may work: a simple one always."""
+        return True
+
+    # ---- inside
+
+    def _linked(self) -> Link:
+        if self._link is None:
+            raise LocalProtocolError("should connect first")
+        return self._link
+
+    def _ask(self, request: bytes, wait_ms: int = AT_ONCE_MS) -> Answer:
+        """Send a request and wait for its reply. wait_ms: what the server was told to wait, as in GET."""
+        link = self._linked()
+        try:
+            link.send(request)
+            return self._answer(wait_ms)
+        except ServerRefused:
+            if not self._session.in_step:
+                self._drop()
+            raise
+        except BaseException:
+            self._drop()
+            raise
+
+    def _answer(self, wait_ms: int = AT_ONCE_MS) -> Answer:
+        link = self._linked()
+        endless = wait_ms == WITHOUT_LIMIT_MS or self._so_timeout_ms <= 0
+        deadline = None if endless else time.monotonic() + (self._so_timeout_ms + max(wait_ms, 0)) / 1000
+        while (answer := self._session.next()) is None:
+            self._session.receive(link.receive(deadline))
+        return answer
+
+    def _drop(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close(linger=self._session.unconfirmed)

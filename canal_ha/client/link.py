@@ -1,0 +1,85 @@
+"""Link: a TCP connection that can be waited on and interrupted from a signal handler or another thread."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+
+from canal_ha.errors import ConnectionLost
+
+CHUNK_BYTES = 256 * 1024
+LINGER_S = 1.0
+
+
+class Link:
+    """A connected socket. Every method raises ConnectionLost; afterwards only `close` makes sense.
+
+    The wake-up pair outlives no link: an interrupt that comes before a wait is kept and ends that wait.
+    """
+
+    def __init__(self, host: str, port: int, timeout_ms: int) -> None:
+        self._name = f"{host}:{port}"
+        try:
+            self._socket = socket.create_connection((host, port), timeout_ms / 1000 if timeout_ms > 0 else None)
+        except OSError as error:
+            raise ConnectionLost(f"cannot connect to {self._name}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._woken, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
+        self._buffer = bytearray(CHUNK_BYTES)
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """This end."""
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+    def send(self, data: bytes) -> None:
+        """Write all of it."""
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
+
+    def receive(self, deadline: float | None) -> memoryview:
+        """What comes next, valid until the next call. deadline: time.monotonic(); None waits without limit."""
+        left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+        try:
+            ready = {fd for fd, _ in self._poll.poll(left_ms)}
+            if not ready:
+                raise ConnectionLost(f"{self._name} did not answer in time")
+            if self._woken.fileno() in ready:
+                raise ConnectionLost("interrupted")
+            size = self._socket.recv_into(self._buffer)
+        except OSError as error:
+            raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
+        if not size:
+            raise ConnectionLost(f"connection to {self._name} lost: end of stream")
+        return memoryview(self._buffer)[:size]
+
+    def interrupt(self) -> None:
+        """End the wait under way, or the next one. For signal handlers and other threads."""
+        try:
+            self._waker.send(b"\0")
+        except OSError:  # already full, or closed: nobody waits
+            return
+
+    def close(self, *, linger: bool) -> None:
+        """Close. linger: let the server read what was written before, which an unread reply would destroy (RST)."""
+        try:
+            if linger:
+                until = time.monotonic() + LINGER_S
+                self._socket.shutdown(socket.SHUT_WR)
+                self._socket.settimeout(LINGER_S)
+                while self._socket.recv_into(self._buffer) and time.monotonic() < until:
+                    continue
+        except OSError:
+            return
+        finally:
+            for end in (self._socket, self._woken, self._waker):
+                end.close()

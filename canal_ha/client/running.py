@@ -1,0 +1,376 @@
+"""Which process of a client id is active: one process's half of the race, as a pure machine (specification 3.5).
+
+    IDLE ── Join ──► OFFLINE ── SessionUp ──► LOOKING ──► STANDBY     another session holds the node
+                                                 ├──────► WAITING     it vanished: a delay first
+                                                 │            └─► CLAIMING ──► ACTIVE ──► RELEASING
+                                                 └── nobody's, ours already, or left by us ──┘
+
+The node is `{d}/{c}/running`. Holding it means that its ephemeralOwner is our session, never the address in it. Being
+active ends before the session can: its lease runs from the send time of the last quorum write that was answered, since
+reads, pings and sync are answered by servers that were cut off. Whatever is unclear is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+from canal_ha.client.running_inputs import (
+    Activate,
+    Claim,
+    Command,
+    Connected,
+    Deactivate,
+    Held,
+    Input,
+    Join,
+    Leave,
+    Left,
+    Look,
+    Looked,
+    NodeEvent,
+    Probe,
+    Reason,
+    Refused,
+    Release,
+    Released,
+    Rewrite,
+    SessionLost,
+    SessionSuspended,
+    SessionUp,
+    StandingBy,
+    Tick,
+    Unanswered,
+)
+from canal_ha.model.znode_tree import RunningData
+
+LEASE_PART = 2 / 3  # of the session time-out: what remains pays for clocks that run at different speeds
+PROBES = 6  # quorum writes per session time-out
+TAKEOVER_DELAY_S = 1.0  # after a node that vanished: time for its process to come back (canal: 5 s)
+HOLD_BACK_S = 5.0  # after letting go because an operator said so: canal's delay
+LOOK_AGAIN_S = 0.5  # after a look that got no answer
+
+
+class State(Enum):
+    """Where this process stands."""
+
+    IDLE = auto()
+    OFFLINE = auto()
+    LOOKING = auto()
+    STANDBY = auto()
+    WAITING = auto()
+    CLAIMING = auto()
+    ACTIVE = auto()
+    RELEASING = auto()
+
+
+class Seat:
+    """One process's place. address: what the node says until a connection is made: this host's IP, without port.
+
+    past_sessions: ids of ended sessions of this process, shared by all its connectors; only their nodes are replaced.
+    """
+
+    def __init__(
+        self,
+        client_id: int,
+        address: str,
+        *,
+        past_sessions: set[int],
+        takeover_delay_s: float = TAKEOVER_DELAY_S,
+    ) -> None:
+        self.state = State.IDLE
+        self.lease_until = 0.0  # of an active process: when it stops being one unless ZooKeeper answers before
+        self.standing_by_for = ""  # address of the active process while in STANDBY
+        self._client_id = client_id
+        self._address = address
+        self._past_sessions = past_sessions
+        self._takeover_delay_s = takeover_delay_s
+        self._ticket = 0
+        self._look_ticket = 0  # of an active process: its newest look
+        self._session_id = 0
+        self._timeout_s = 0.0
+        self._connected = False
+        self._leaving = False
+        self._orderly = True  # how the last holder went; at first sight nobody crashed
+        self._hold_until = 0.0
+        self._wait_until: float | None = None
+        self._version = 0
+        self._probe_at = 0.0
+        self._look_at: float | None = None  # of an active process: when to look again
+        self._since = 0  # ticket of the claim that made this process active
+
+    def active(self, now: float) -> bool:
+        """Whether this process may act as the active one at this moment."""
+        return self.state is State.ACTIVE and now < self.lease_until
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When Tick is due, None when only facts can change anything."""
+        if self.state is State.ACTIVE:
+            due = (self.lease_until, self._probe_at, self._look_at) if self._connected else (self.lease_until,)
+            return min(moment for moment in due if moment is not None)
+        return self._wait_until
+
+    def step(self, event: Input, now: float) -> list[Command]:
+        """Feed one fact; return what to do, in order. now: seconds, monotonic."""
+        handler = TABLE.get((self.state, type(event)))
+        return [] if handler is None else handler(self, event, now)
+
+    # ---- wishes
+
+    def _join(self, event: Join, now: float) -> list[Command]:
+        self._leaving = False
+        self.state = State.OFFLINE
+        return self._look() if self._connected else []
+
+    def _leave(self, event: Leave, now: float) -> list[Command]:
+        self._leaving = True
+        if self.state is State.ACTIVE:
+            return [Deactivate(Reason.STOPPED), *self._release()]
+        if self.state in (State.LOOKING, State.CLAIMING, State.RELEASING):
+            return []  # it may be ours: what comes next ends in Left
+        return self._left()
+
+    def _left(self) -> list[Command]:
+        self.state = State.IDLE
+        self._ticket += 1
+        self._wait_until = None
+        return [Left()]
+
+    def _connected_to_node(self, event: Connected, now: float) -> list[Command]:
+        self._address = event.local_address
+        return self._look_at_ours()
+
+    # ---- session
+
+    def _session_up(self, event: SessionUp, now: float) -> list[Command]:
+        commands: list[Command] = []
+        if self._session_id and event.session_id != self._session_id:
+            commands = self._session_lost(SessionLost(), now)
+        self._session_id, self._timeout_s, self._connected = event.session_id, event.timeout_s, True
+        if self.state is State.ACTIVE:
+            return self._look_at_ours()  # watches went with the connection
+        return commands + (self._look() if self.state is State.OFFLINE else [])
+
+    def _session_suspended(self, event: SessionSuspended, now: float) -> list[Command]:
+        self._connected = False
+        return self._go_offline()
+
+    def _session_lost(self, event: SessionLost, now: float) -> list[Command]:
+        self._connected = False
+        if self._session_id:
+            self._past_sessions.add(self._session_id)
+            self._session_id = 0
+        if self.state is not State.ACTIVE:
+            return self._go_offline()
+        return self._lose(Reason.SESSION_LOST)
+
+    def _go_offline(self) -> list[Command]:
+        if self.state in (State.IDLE, State.ACTIVE):
+            return []  # an active one goes on within its lease
+        if self._leaving:
+            return self._left()  # the node goes with the session
+        self.state = State.OFFLINE
+        self._ticket += 1
+        self._wait_until = None
+        return []
+
+    # ---- looking
+
+    def _look(self) -> list[Command]:
+        if not self._connected:
+            return self._go_offline()
+        self.state = State.LOOKING
+        self._wait_until = None
+        self._ticket += 1
+        return [Look(self._ticket)]
+
+    def _look_at_ours(self) -> list[Command]:
+        self._look_at = None
+        if not self._connected:
+            return []
+        self._ticket += 1
+        self._look_ticket = self._ticket
+        return [Look(self._ticket)]
+
+    def _node_event(self, event: NodeEvent, now: float) -> list[Command]:
+        if not event.deleted:
+            self._orderly = True  # changed before it went, if it is gone: that is how a process lets go
+        return self._look()
+
+    def _our_node_event(self, event: NodeEvent, now: float) -> list[Command]:
+        return self._look_at_ours()
+
+    def _refused(self, event: Refused, now: float) -> list[Command]:
+        return self._look() if event.ticket == self._ticket else []
+
+    def _unanswered(self, event: Unanswered, now: float) -> list[Command]:
+        if event.ticket != self._ticket:
+            return []
+        if self._leaving and self.state is State.LOOKING:
+            return self._left()
+        self.state = State.LOOKING
+        self._ticket += 1
+        self._wait_until = now + LOOK_AGAIN_S
+        return []
+
+    def _ours_refused(self, event: Refused, now: float) -> list[Command]:
+        return self._look_at_ours() if event.ticket >= self._since else []
+
+    def _ours_unanswered(self, event: Unanswered, now: float) -> list[Command]:
+        if event.ticket >= self._since:
+            self._look_at = now + LOOK_AGAIN_S
+        return []
+
+    def _looked(self, event: Looked, now: float) -> list[Command]:
+        if event.ticket != self._ticket:
+            return []
+        seen = event.seen
+        if seen is not None and seen.owner == self._session_id:
+            self._version = seen.version
+            if self._leaving:
+                return self._release()
+            if not seen.active:
+                self._hold_until = now + HOLD_BACK_S
+                return self._release()
+            return self._claim(held=seen.version)
+        if self._leaving:
+            return self._left()
+        if seen is None:
+            return self._nobody_holds(now)
+        if seen.owner in self._past_sessions:
+            return self._claim(leftover=seen.version)
+        self.state = State.STANDBY
+        self._orderly = not seen.active
+        if seen.address == self.standing_by_for:
+            return []
+        self.standing_by_for = seen.address
+        return [StandingBy(seen.address)]
+
+    def _nobody_holds(self, now: float) -> list[Command]:
+        claim_at = self._hold_until if self._orderly else max(self._hold_until, now + self._takeover_delay_s)
+        if claim_at <= now:
+            return self._claim()
+        self.state = State.WAITING
+        self._wait_until = claim_at
+        return []
+
+    def _looked_at_ours(self, event: Looked, now: float) -> list[Command]:
+        if event.ticket != self._look_ticket:
+            return []
+        seen = event.seen
+        if seen is None or seen.owner != self._session_id:
+            return self._lose(Reason.VANISHED if seen is None else Reason.TAKEN)
+        self._version = seen.version
+        if not seen.active:
+            self._hold_until = now + HOLD_BACK_S
+            return [Deactivate(Reason.OPERATOR), *self._release()]
+        if seen.address != self._address:
+            self._ticket += 1
+            return [Rewrite(self._ticket, self._data(), seen.version)]
+        return self._probe(now)
+
+    def _lose(self, reason: Reason) -> list[Command]:
+        """Not active any more, but the place was ours: back to it without delay, if it is still free."""
+        self.state = State.OFFLINE
+        self._orderly = True
+        return [Deactivate(reason), *self._look()]
+
+    # ---- holding
+
+    def _data(self, *, active: bool = True) -> RunningData:
+        return RunningData(self._address, active, self._client_id)
+
+    def _claim(self, *, held: int | None = None, leftover: int | None = None) -> list[Command]:
+        self.state = State.CLAIMING
+        self._wait_until = None
+        self._ticket += 1
+        return [Claim(self._ticket, self._data(), held, leftover)]
+
+    def _claimed(self, event: Held, now: float) -> list[Command]:
+        if event.ticket != self._ticket:
+            return []
+        self._extend(event)
+        if self._leaving or self.lease_until <= now:
+            return self._release()
+        self.state = State.ACTIVE
+        self._since = event.ticket
+        self.standing_by_for = ""
+        return [Activate(), *self._look_at_ours()]
+
+    def _still_held(self, event: Held, now: float) -> list[Command]:
+        if event.ticket >= self._since:
+            self._extend(event)
+        return []
+
+    def _extend(self, event: Held) -> None:
+        self._version = event.version
+        self.lease_until = max(self.lease_until, event.sent_at + self._timeout_s * LEASE_PART)
+        self._probe_at = event.sent_at + self._timeout_s / PROBES
+
+    def _probe(self, now: float) -> list[Command]:
+        self._ticket += 1
+        self._probe_at = now + self._timeout_s / PROBES
+        return [Probe(self._ticket, self._version)]
+
+    def _tick_active(self, event: Tick, now: float) -> list[Command]:
+        if now >= self.lease_until:
+            return self._lose(Reason.LEASE_OVER)
+        if not self._connected:
+            return []
+        looks = self._look_at_ours() if self._look_at is not None and now >= self._look_at else []
+        return looks + (self._probe(now) if now >= self._probe_at else [])
+
+    def _tick_waiting(self, event: Tick, now: float) -> list[Command]:
+        return self._look() if self._wait_until is not None and now >= self._wait_until else []
+
+    def _waited(self, event: Tick, now: float) -> list[Command]:
+        if self._wait_until is None or now < self._wait_until:
+            return []
+        return self._claim() if self._connected else []
+
+    def _release(self) -> list[Command]:
+        self.state = State.RELEASING
+        self._wait_until = None
+        self.lease_until = 0.0
+        self._ticket += 1
+        return [Release(self._ticket, self._data(active=False), self._version)] if self._connected else self._let_go()
+
+    def _let_go(self) -> list[Command]:
+        return self._left() if self._leaving else self._go_offline()
+
+    def _released(self, event: Released, now: float) -> list[Command]:
+        if event.ticket != self._ticket:
+            return []
+        return self._left() if self._leaving else self._look()
+
+
+_RACING = (State.LOOKING, State.STANDBY, State.WAITING, State.CLAIMING, State.RELEASING)
+_JOINED = (State.OFFLINE, *_RACING, State.ACTIVE)
+
+TABLE: dict[tuple[State, type], Callable[..., list[Command]]] = {
+    (State.IDLE, Join): Seat._join,
+    **{(state, Leave): Seat._leave for state in _JOINED},
+    **{(state, SessionUp): Seat._session_up for state in State},
+    **{(state, SessionSuspended): Seat._session_suspended for state in State},
+    **{(state, SessionLost): Seat._session_lost for state in State},
+    (State.LOOKING, Looked): Seat._looked,
+    (State.LOOKING, Unanswered): Seat._unanswered,
+    (State.LOOKING, Tick): Seat._tick_waiting,
+    (State.LOOKING, NodeEvent): Seat._node_event,
+    (State.STANDBY, NodeEvent): Seat._node_event,
+    (State.WAITING, NodeEvent): Seat._node_event,
+    (State.WAITING, Tick): Seat._waited,
+    (State.CLAIMING, Held): Seat._claimed,
+    (State.CLAIMING, Refused): Seat._refused,
+    (State.CLAIMING, Unanswered): Seat._unanswered,
+    (State.ACTIVE, NodeEvent): Seat._our_node_event,
+    (State.ACTIVE, Looked): Seat._looked_at_ours,
+    (State.ACTIVE, Held): Seat._still_held,
+    (State.ACTIVE, Refused): Seat._ours_refused,
+    (State.ACTIVE, Unanswered): Seat._ours_unanswered,
+    (State.ACTIVE, Connected): Seat._connected_to_node,
+    (State.ACTIVE, Tick): Seat._tick_active,
+    (State.RELEASING, Released): Seat._released,
+}
+"""(state, input) -> what is done; anything else changes nothing."""
