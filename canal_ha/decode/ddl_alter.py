@@ -149,6 +149,7 @@ class _AlterItems:
         elif reader.word == "(":
             self._add_several(reader, False)
         else:
+            reader.refused |= reader.at("VECTOR")
             self._add_element(read_element(reader))
 
     def _odd_column(self, reader: Reader) -> bool:

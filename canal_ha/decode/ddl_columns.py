@@ -75,7 +75,6 @@ def read_element(reader: Reader) -> Element:
         _skip_element(reader)
         return Other(index=True)
     if reader.word == "VECTOR" and reader.ahead(1) in INDEX_WORDS:
-        reader.refused = True
         _skip_element(reader)
         return Other(index=True)
     if reader.word == "PERIOD" and reader.ahead(1) == "FOR":

@@ -1,0 +1,133 @@
+"""Classification of statements: recorded outcomes, deliberate differences, the plain patterns, and totality."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.decode.ddl import DdlResult, classify
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_statements import CreateTable
+from canal_ha.decode.ddl_tokens import Unreadable
+from canal_ha.model.entry import EventType
+
+RECORDED = Path(__file__).parent.parent / "golden" / "statements" / "statements.jsonl"
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Statements of MySQL and MariaDB with what the reference's parser (druid 1.2.21) makes of them; `ours` where we
+    differ on purpose, `columns` (name, mysqlType, key) of a CREATE TABLE.
+    """
+    return [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
+
+
+def plain(results: tuple[DdlResult, ...]) -> list[list[str | None]]:
+    """Results as the recording writes them."""
+    return [
+        [result.event_type.name, result.schema, result.table]
+        + ([result.origin_schema, result.origin_table] if result.origin_schema or result.origin_table else [])
+        for result in results
+    ]
+
+
+def test_statements_classify_as_the_reference_does() -> None:
+    """All recorded statements give the recorded results, in order, but for the differences that the file marks."""
+    wrong = {
+        item["sql"]: plain(found)
+        for item in recorded()
+        if plain(found := classify(item["sql"], "db")) != item.get("ours", item["results"])
+    }
+    assert not wrong
+
+
+def test_columns_of_create_table_as_the_reference_has_them() -> None:
+    """Column names, mysqlType texts and primary keys are the reference's own."""
+    for item in recorded():
+        if "columns" not in item or "ours" in item or "VECTOR INDEX" in item["sql"] or "``" in item["sql"]:
+            continue
+        statement = read(item["sql"])
+        assert isinstance(statement, CreateTable)
+        assert [[c.name, c.mysql_type, c.key] for c in statement.columns] == item["columns"], item["sql"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("REPLACE INTO a VALUES (1)", "an entry rather than none: the reference loses the statement"),
+        ("INSERT INTO a VALUES (1) RETURNING id", "statements that change rows are told by their first words"),
+        ("/*!40101 CREATE TABLE a (id int) */", "a table changes, so there is an entry, covered or not"),
+        ("CREATE TABLE `a``b` (id int)", "a doubled back-quote is one"),
+    ],
+)
+def test_deliberate_differences_are_marked(sql: str, why: str) -> None:
+    """Where we differ from the reference on purpose, the recording says so."""
+    assert any(item["sql"] == sql and "ours" in item for item in recorded()), why
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("ALTER TABLE a ADD b int", ("ALTER", "db", "a")),
+        ("alter table `s`.`a` add b int", ("ALTER", "s", "a")),
+        ("/* x */ CREATE TABLE IF NOT EXISTS a(id int)", ("CREATE", "db", "a")),
+        ("CREATE TEMPORARY TABLE a (id int)", ("CREATE", "db", "a")),
+        ("DROP TABLE IF EXISTS `a`;", ("ERASE", "db", "a")),
+        ("DROP TABLE a, b", ("ERASE", "db", "a,")),
+        ("TRUNCATE a", ("TRUNCATE", "db", "a")),
+        ("RENAME TABLE s.a TO t.b", ("RENAME", "t", "b", "s", "a")),
+        ("CREATE UNIQUE INDEX i ON s.a (b)", ("CINDEX", "s", "a")),
+        ("DROP INDEX i ON a", ("DINDEX", "db", "a")),
+        ("INSERT INTO a VALUES (1)", ("INSERT", "db", None)),
+        ("REPLACE INTO a VALUES (1)", ("INSERT", "db", None)),
+        ("update a set b = 1", ("UPDATE", "db", None)),
+        ("DELETE FROM a", ("DELETE", "db", None)),
+        ("CREATE VIEW v AS SELECT 1", ("QUERY", "db", None)),
+        ("GRANT ALL ON *.* TO u", ("QUERY", "db", None)),
+        ("ALTER TABLE `d six` ADD b int", ("ALTER", "db", "d")),
+    ],
+)
+def test_plain_patterns(sql: str, expected: tuple[str | None, ...]) -> None:
+    """Without the parser there is always one result, by the reference's patterns, weaknesses included."""
+    assert plain(classify(sql, "db", sql_parser=False)) == [list(expected)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("ALTER TABLE s.a ADD b 'oops", [DdlResult(EventType.ALTER, "s", "a")]),
+        ("CREATE TABLE a (id int default 'oops)", [DdlResult(EventType.CREATE, "db", "a")]),
+        ("DROP TABLE a, `b`, 'oops", [DdlResult(EventType.ERASE, "db", "a"), DdlResult(EventType.ERASE, "db", "b")]),
+        ("CREATE PROCEDURE p() BEGIN SELECT 'oops; END", []),
+        ("ANYTHING 'oops", [DdlResult(EventType.QUERY, None, None)]),
+    ],
+)
+def test_what_the_tokenizer_refuses_goes_by_its_first_words(sql: str, expected: list[DdlResult]) -> None:
+    """An unclosed string does not hide which table a statement is about."""
+    assert list(classify(sql, "db")) == expected
+
+
+def test_long_row_statements_are_not_read_to_their_end() -> None:
+    """The verdict on an INSERT of megabytes comes from its first words."""
+    sql = "INSERT /* c */ INTO `s`.a VALUES " + ",".join(["('x')"] * 500_000)
+    assert classify(sql, "db") == (DdlResult(EventType.INSERT, "s", "a"),)
+
+
+VOCABULARY = """CREATE ALTER DROP RENAME TRUNCATE TABLE INDEX DATABASE ADD COLUMN MODIFY CHANGE TO ON a `b` s.t ( ) , ; .
+    = int varchar(5) enum('a') PRIMARY KEY UNIQUE FIRST AFTER IF NOT EXISTS LIKE SELECT AS DEFAULT 'x' 1 /*! */ -- # NULL
+    INSERT UPDATE DELETE WITH GRANT VIEW CHECK REFERENCES PARTITION BY CHARACTER SET CONVERT ' " ` /* *"""
+WORDS = st.sampled_from(VOCABULARY.split())
+
+
+@given(st.one_of(st.text(), st.lists(WORDS, max_size=25).map(" ".join)), st.booleans())
+def test_any_text_is_classified(sql: str, sql_parser: bool) -> None:
+    """No text makes classification or reading fail, other than by Unreadable."""
+    for result in classify(sql, "db", sql_parser=sql_parser):
+        assert isinstance(result.event_type, EventType)
+    with suppress(Unreadable):
+        read(sql)

@@ -1,0 +1,305 @@
+"""Table history: positions, statements, and what happens where knowledge ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+
+import pytest
+
+from canal_ha.decode.history import History
+from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import TableUnknown
+from canal_ha.model.position import LogPosition
+from canal_ha.model.table import TableSchema
+
+INT, BIGINT, VARCHAR = (3, 0), (8, 0), (15, 40)
+
+
+def at(offset: int, journal: str = "bin.000001") -> LogPosition:
+    """A position."""
+    return LogPosition(journal, offset)
+
+
+def event(
+    *columns: tuple[int, int],
+    table: str = "t",
+    schema: str = "s",
+    names: str | None = None,
+    key: tuple[int, ...] | None = None,
+    unsigned: tuple[bool, ...] | None = None,
+) -> TableMap:
+    """A table map of (type code, metadata) columns; with names it carries full metadata."""
+    full = names.split() if names else None
+    return TableMap(
+        table_id=1,
+        schema=schema,
+        name=table,
+        types=bytes(code for code, _ in columns),
+        metas=tuple(meta for _, meta in columns),
+        nullable=(True,) * len(columns),
+        unsigned=unsigned if unsigned or not full else (False,) * len(columns),
+        names=tuple(full) if full else None,
+        primary_key=key if key is not None or not full else (),
+    )
+
+
+def server(**tables: str) -> Callable[[str, str], str | None]:
+    """SHOW CREATE TABLE of tables by name."""
+    return lambda schema, table: tables.get(table)
+
+
+def texts(schema: TableSchema) -> list[str]:
+    """`name type` of every column, with `*` at keys."""
+    return [f"{column.name}{'*' if column.key else ''} {column.mysql_type}" for column in schema.columns]
+
+
+def test_a_lagging_stream_sees_the_columns_of_its_position() -> None:
+    """What another stream has read ahead does not change what holds at an earlier position."""
+    history = History(server())
+    ahead, behind = history.view(at(4)), history.view(at(4))
+    ahead.apply(at(100), "s", "CREATE TABLE t (a int)")
+    ahead.apply(at(200), "s", "ALTER TABLE t ADD b bigint FIRST")
+    ahead.apply(at(50, "bin.000002"), "s", "ALTER TABLE t DROP a")
+    assert texts(behind.table(event(INT), at(150))) == ["a int"]
+    assert texts(behind.table(event(BIGINT, INT), at(250))) == ["b bigint", "a int"]
+    assert texts(behind.table(event(BIGINT), at(60, "bin.000002"))) == ["b bigint"]
+
+
+def test_a_statement_counts_once() -> None:
+    """A second stream that comes past the same statement changes nothing, and gets the very same schema."""
+    history = History(server())
+    first, second = history.view(at(4)), history.view(at(4))
+    for view in (first, second):
+        view.apply(at(100), "s", "CREATE TABLE t (a int)")
+        view.apply(at(200), "s", "ALTER TABLE t ADD b int")
+    schemas = [view.table(event(INT, INT), at(300)) for view in (first, second)]
+    assert texts(schemas[0]) == ["a int", "b int"]
+    assert schemas[0] is schemas[1]
+
+
+def test_versions_tell_changed_columns_apart() -> None:
+    """Schemas that differ carry different version numbers."""
+    history = History(server())
+    view = history.view(at(4))
+    view.apply(at(100), "s", "CREATE TABLE t (a int)")
+    old = view.table(event(INT), at(110))
+    view.apply(at(200), "s", "ALTER TABLE t MODIFY a bigint")
+    assert view.table(event(BIGINT), at(210)).version != old.version
+
+
+@pytest.mark.parametrize(
+    ("statements", "columns", "expected"),
+    [
+        (["CREATE TABLE t (a int PRIMARY KEY, b int)"], [INT, INT], ["a* int", "b int"]),
+        (["CREATE TABLE x (a int)", "CREATE TABLE t LIKE x"], [INT], ["a int"]),
+        (["CREATE TABLE o.x (a int)", "RENAME TABLE o.x TO t"], [INT], ["a int"]),
+        (["CREATE TABLE x (a int)", "ALTER TABLE x RENAME TO t, ADD b int"], [INT, INT], ["a int", "b int"]),
+        (["CREATE TABLE t (a int)", "CREATE TABLE IF NOT EXISTS t (z bigint)"], [INT], ["a int"]),
+        (["CREATE TABLE t (a int)", "CREATE OR REPLACE TABLE t (b bigint)"], [BIGINT], ["b bigint"]),
+        (["CREATE TABLE t (a int)", "DROP TABLE t", "CREATE TABLE t (b bigint)"], [BIGINT], ["b bigint"]),
+        (["CREATE TABLE t (a int)", "DROP DATABASE s", "CREATE TABLE t (b bigint)"], [BIGINT], ["b bigint"]),
+        (["CREATE TABLE t (a int)", "DROP TEMPORARY TABLE t"], [INT], ["a int"]),
+        (["CREATE TABLE t (a int)", "CREATE TEMPORARY TABLE t (b bigint)"], [INT], ["a int"]),
+        (["CREATE TABLE t (a int)", "TRUNCATE t", "CREATE INDEX i ON t (a)"], [INT], ["a int"]),
+        (["CREATE TABLE t (a int PRIMARY KEY)", "DROP INDEX `PRIMARY` ON t"], [INT], ["a int"]),
+        (
+            ["CREATE TABLE t (a int)", "CREATE TABLE u (b bigint)", "RENAME TABLE t TO x, u TO t, x TO u"],
+            [BIGINT],
+            ["b bigint"],
+        ),
+        (["CREATE TABLE x (a int)", "ALTER TABLE x CONVERT PARTITION p TO TABLE t"], [INT], ["a int"]),
+    ],
+)
+def test_statements_make_versions(statements: list[str], columns: list[tuple[int, int]], expected: list[str]) -> None:
+    """Each kind of statement leaves the columns that the server has after it."""
+    view = History(server()).view(at(4))
+    for number, sql in enumerate(statements):
+        view.apply(at(100 + number), "s", sql)
+    assert texts(view.table(event(*columns), at(500))) == expected
+
+
+def test_a_table_nobody_described_comes_from_the_server() -> None:
+    """The present definition is taken when count, types, lengths and signs agree, and is then remembered."""
+    asked: list[str] = []
+
+    def fetch(schema: str, table: str) -> str:
+        asked.append(f"{schema}.{table}")
+        return "CREATE TABLE `t` (\n  `a` int(11) NOT NULL,\n  `b` varchar(10) DEFAULT NULL,\n  PRIMARY KEY (`a`)\n)"
+
+    history = History(fetch)
+    view = history.view(at(4))
+    assert texts(view.table(event(INT, VARCHAR), at(100))) == ["a* int(11)", "b varchar(10)"]
+    assert texts(history.view(at(4)).table(event(INT, VARCHAR), at(50))) == ["a* int(11)", "b varchar(10)"]
+    assert asked == ["s.t"], "a stream that had read everything since its start settles that stretch for others too"
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        None,
+        "CREATE TABLE t (a int)",
+        "CREATE TABLE t (a int, b int)",
+        "CREATE TABLE t (a int, b varchar(11))",
+        "CREATE TABLE t (a int unsigned, b varchar(10))",
+        "CREATE TABLE t (a int, b varchar(10), c int)",
+        "CREATE VIEW t AS SELECT 1",
+        "nonsense '",
+    ],
+)
+def test_a_definition_that_disagrees_is_not_taken(definition: str | None) -> None:
+    """Without names in the event the stream stops rather than guess, and says what to do."""
+    view = History(lambda schema, table: definition).view(at(4))
+    with pytest.raises(TableUnknown, match=r"s\.t at bin\.000001:100 .* binlog_row_metadata=FULL"):
+        view.table(event(INT, VARCHAR, unsigned=(False, False)), at(100))
+
+
+def test_the_statement_that_made_a_table_uncertain_is_named() -> None:
+    """A query's columns are nobody's to know; the error tells the statement."""
+    view = History(server()).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t AS SELECT * FROM elsewhere")
+    with pytest.raises(TableUnknown, match=r"CREATE TABLE t AS SELECT \* FROM elsewhere"):
+        view.table(event(INT), at(100))
+
+
+def test_names_in_the_event_rebuild_what_is_unknown() -> None:
+    """With full metadata an unknown table has names, keys and signs, and type texts where some definition agrees."""
+    full = event(INT, VARCHAR, BIGINT, names="a b c", key=(0,), unsigned=(True, False, False))
+    assert texts(History(server()).view(at(4)).table(full, at(100))) == ["a* ", "b ", "c "]
+    present = server(t="CREATE TABLE t (a int(11) unsigned PRIMARY KEY, b varchar(99), c bigint, d int)")
+    found = History(present).view(at(4)).table(full, at(100))
+    assert texts(found) == ["a* int(11) unsigned", "b ", "c bigint"]
+    assert [column.unsigned for column in found.columns] == [True, False, False]
+
+
+def test_metadata_repairs_what_statements_left_open() -> None:
+    """Names' letter case, signs, keys and nullability follow the event; the type texts stay."""
+    view = History(server()).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (A int, b bigint NOT NULL, c int unsigned)")
+    full = event(INT, BIGINT, INT, names="a b c", key=(0,), unsigned=(False, True, False))
+    found = view.table(full, at(100))
+    assert texts(found) == ["a* int", "b bigint unsigned", "c int"]
+    assert [column.nullable for column in found.columns] == [True, True, True]
+
+
+def test_a_unique_key_in_place_of_a_primary_one_is_no_key() -> None:
+    """A table without primary key reports its unique key over NOT NULL columns; canal marks no key then."""
+    view = History(server()).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int NOT NULL UNIQUE)")
+    assert texts(view.table(event(INT, names="a", key=(0,)), at(100))) == ["a int"]
+
+
+def test_statements_that_contradict_the_event_lose() -> None:
+    """A version that the event refutes is replaced, from that position on only."""
+    history = History(server(t="CREATE TABLE t (a bigint)"))
+    view = history.view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int)")
+    assert texts(view.table(event(BIGINT), at(200))) == ["a bigint"]
+    assert texts(view.table(event(INT), at(100))) == ["a int"]
+
+
+def test_a_shorter_event_takes_the_first_columns() -> None:
+    """As in canal, known columns may be more than the event's when nothing speaks against it."""
+    view = History(server()).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int, b bigint, c int)")
+    assert texts(view.table(event(INT, BIGINT), at(100))) == ["a int", "b bigint"]
+    with pytest.raises(TableUnknown):
+        view.table(event(INT, INT), at(110))
+
+
+def test_if_not_exists_of_an_unseen_table_proves_little() -> None:
+    """The table may have existed with other columns: a definition of the server that agrees goes first."""
+    statement = "CREATE TABLE IF NOT EXISTS t (a int, b int)"
+    view = History(server(t="CREATE TABLE t (x int, y int)")).view(at(4))
+    view.apply(at(90), "s", statement)
+    assert texts(view.table(event(INT, INT), at(100))) == ["x int", "y int"]
+    view = History(server(t="CREATE TABLE t (x int, y int, z int)")).view(at(4))
+    view.apply(at(90), "s", statement)
+    assert texts(view.table(event(INT, INT), at(100))) == ["a int", "b int"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE t DROP nowhere",
+        "ALTER TABLE t ADD b int AFTER nowhere",
+        "ALTER TABLE t ADD a int",
+        "ALTER TABLE t 'x",
+    ],
+)
+def test_what_does_not_fit_makes_uncertain(sql: str) -> None:
+    """A change that cannot be applied to the known columns means they were not the right ones."""
+    history = History(server())
+    view = history.view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int)")
+    view.apply(at(100), "s", sql)
+    assert texts(view.table(event(INT), at(95))) == ["a int"]
+    with pytest.raises(TableUnknown):
+        view.table(event(INT), at(110))
+
+
+def test_unreadable_statements_about_other_things_touch_no_table() -> None:
+    """A routine whose body cannot be read leaves every table as it was."""
+    view = History(server()).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int)")
+    view.apply(at(100), "s", "CREATE PROCEDURE p() BEGIN SELECT 'oops; END")
+    assert texts(view.table(event(INT), at(110))) == ["a int"]
+
+
+def test_a_table_statement_without_a_readable_name_touches_all() -> None:
+    """When nobody can tell which table it was, every table needs its next event to be sure again."""
+    history = History(server(t="CREATE TABLE t (b bigint)"))
+    view = history.view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int)")
+    view.apply(at(100), "s", "ALTER TABLE 'oops")
+    assert texts(view.table(event(BIGINT), at(110))) == ["b bigint"]
+
+
+def test_a_later_stream_completes_what_an_earlier_one_could_not() -> None:
+    """An ALTER of a table that was unknown then is worked out by a stream that knows the table before it."""
+    history = History(server())
+    history.view(at(90)).apply(at(100), "s", "ALTER TABLE t ADD b bigint")
+    view = history.view(at(4))
+    view.apply(at(50), "s", "CREATE TABLE t (a int)")
+    view.apply(at(100), "s", "ALTER TABLE t ADD b bigint")
+    assert texts(view.table(event(INT, BIGINT), at(110))) == ["a int", "b bigint"]
+
+
+def test_folded_names() -> None:
+    """With lower_case_table_names, statement and event may differ in letter case."""
+    view = History(server(), fold_names=True).view(at(4))
+    view.apply(at(90), "S", "CREATE TABLE T (a int)")
+    assert texts(view.table(event(INT), at(100))) == ["a int"]
+
+
+def test_clear_forgets() -> None:
+    """After a switch of sources nothing known before counts."""
+    history = History(server())
+    view = history.view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int)")
+    history.clear()
+    with pytest.raises(TableUnknown):
+        view.table(event(INT), at(100))
+
+
+def test_streams_share_it_from_several_threads() -> None:
+    """Streams that read the same statements side by side end up with one version per position."""
+    history = History(server())
+    failures: list[BaseException] = []
+
+    def stream() -> None:
+        view = history.view(at(4))
+        try:
+            view.apply(at(10), "s", "CREATE TABLE t (c0 int)")
+            for number in range(1, 60):
+                view.apply(at(10 * number + 10), "s", f"ALTER TABLE t ADD c{number} int")
+                assert len(view.table(event(*[INT] * (number + 1)), at(10 * number + 15)).columns) == number + 1
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [Thread(target=stream) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
