@@ -164,10 +164,12 @@ class Election:
         if seat.busy:
             return
         seat.busy = True
-        while seat.inbox:
-            for command in seat.race.step(seat.inbox.popleft(), self._clock.seconds()):
-                self._execute(seat, command)
-        seat.busy = False
+        try:
+            while seat.inbox:
+                for command in seat.race.step(seat.inbox.popleft(), self._clock.seconds()):
+                    self._execute(seat, command)
+        finally:
+            seat.busy = False
         if self._claiming == seat.destination and seat.race.state is not State.CLAIMING:
             self._claiming = None
         self._next_turn()

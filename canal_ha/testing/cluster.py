@@ -227,6 +227,13 @@ class Simulation:
             self.referee.meddled(destination, self.timeout_s)
             self.ensemble.transaction(0, [Delete(tree.running(destination))])
 
+    def delete_destination(self, destination: str) -> None:
+        """A person deletes the destination with everything below it."""
+        below = [path for path in self.ensemble.tree if f"{path}/".startswith(f"{tree.destination(destination)}/")]
+        self.referee.meddled(destination, self.timeout_s)
+        self.referee.reset(destination)
+        self.ensemble.transaction(0, [Delete(path) for path in sorted(below, reverse=True)])
+
     def end_session(self, node: Node) -> None:
         """A person ends a session before its time."""
         for destination in self.destinations:

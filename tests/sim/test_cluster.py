@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
+from twisted.internet.defer import Deferred
 
+from canal_ha.model import znode_tree as tree
 from canal_ha.testing.cluster import Broken, Simulation
 from canal_ha.testing.session import Link
 
@@ -120,3 +122,58 @@ def test_an_emptied_ensemble_gets_its_cursors_back() -> None:
         assert simulation.referee.durable["d0"] >= durable
         simulation.run(2.0)
         simulation.must_run()
+
+
+def test_a_deleted_destination_begins_anew() -> None:
+    """No cursor comes back (the referee counts ACKs from 0 again), all nodes are in its list again, one runs it."""
+    for seed in range(30):
+        simulation = Simulation(seed)
+        simulation.run(6.0)
+        simulation.delete_destination("d0")
+        simulation.run(3.0)
+        simulation.must_run()
+        assert len(simulation.ensemble.children(tree.destination_members("d0"))) == 3
+
+
+def test_an_instance_that_fails_goes_to_another_node() -> None:
+    """In good order, at once; the node where it failed stands back."""
+    simulation = Simulation(5)
+    simulation.run(3.0)
+    (owner,) = simulation.runners("d0")
+    owner.instances["d0"].ownership.failed("a row that cannot be read")
+    simulation.run(0.5)
+    (other,) = simulation.runners("d0")
+    assert other is not owner
+
+
+def test_a_node_hands_over_on_request() -> None:
+    """Another one runs it half a second later, and goes on from the last ACK: it was flushed."""
+    simulation = Simulation(6)
+    simulation.run(5.0)
+    (owner,) = simulation.runners("d0")
+    acked = simulation.referee.acked["d0"]
+    owner.cluster.hand_over("d0")
+    simulation.run(0.5)
+    (other,) = simulation.runners("d0")
+    assert other is not owner
+    assert simulation.referee.durable["d0"] >= acked
+
+
+def test_destinations_come_and_go() -> None:
+    """A lazy one is only announced until it is asked for; a removed one is released and announced no more."""
+    simulation = Simulation(8)
+    simulation.run(2.0)
+    first, second = simulation.nodes[:2]
+    for node in (first, second):
+        node.cluster.add("lazy", race=False)
+    simulation.run(1.0)
+    assert len(simulation.ensemble.children(tree.destination_members("lazy"))) == 2
+    assert simulation.runners("lazy") == []
+    first.cluster.add("lazy")
+    simulation.run(1.0)
+    assert simulation.runners("lazy") == [first]
+    second.cluster.add("lazy")
+    Deferred.fromCoroutine(first.cluster.remove("lazy"))
+    simulation.run(1.0)
+    assert simulation.runners("lazy") == [second]
+    assert simulation.ensemble.children(tree.destination_members("lazy")) == (second.name,)
