@@ -25,7 +25,7 @@ from canal_ha.source import flavor
 from canal_ha.source.backoff import Backoff
 from canal_ha.source.connection import DumpConnection
 from canal_ha.source.identity import ReplicaIdentity, free_server_id
-from canal_ha.source.lost import DUMP_FAILED, Superseded, ended
+from canal_ha.source.lost import DUMP_FAILED, Superseded, ended, superseded
 from canal_ha.source.resume import Resume
 from canal_ha.source.session import Interruptible, Session, settings
 
@@ -106,6 +106,7 @@ class Dump:
         self._report = report
         self._clock = clock
         self._resume = Resume(start)
+        self._began_at = start
         self._backoff = Backoff((rng or Random()).random)
         self._stopping = threading.Event()
         self._opening = threading.Lock()
@@ -141,7 +142,6 @@ class Dump:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            before = self._resume.at
             try:
                 self._dump()
             except (_Stopped, RingClosed):
@@ -155,8 +155,9 @@ class Dump:
                 self._close()
             if self._stopping.is_set():
                 return
-            if self._resume.at is not before:
+            if self._resume.at is not self._began_at:
                 self._backoff.reset()
+                self._began_at = self._resume.at
             retry_in_s = self._pause_s(failure)
             self._report(Failed(failure, retry_in_s))
             if retry_in_s is None:
@@ -180,6 +181,7 @@ class Dump:
                 f"{session.where.address}: another replica uses server id {self._replica.server_id}; set"
                 f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
             )
+        self._began_at = self._resume.at
         begin = self._resume.begin()
         source = Source(address=self._source.host, port=self._source.port, uuid=server.uuid)
         self._decoder = self._make_decoder(source, begin)
@@ -277,11 +279,16 @@ class Dump:
     def _said(self, said: SourceSaid) -> None:
         """The server ended the dump."""
         assert self._session is not None
+        where = self._session.where
+        replaced = superseded(where.address, said.text)
+        if replaced:
+            raise replaced
         if said.errno == DUMP_FAILED:
-            raise ended(self._session, self._config, self._resume.at, said.text, began=self._connected is None)
+            moved = self._resume.at is not self._began_at
+            raise ended(self._session, self._config, self._resume.at, said.text, moved=moved)
         if said.errno:
-            raise self._session.where.error(said.errno, said.text)
-        raise SourceUnavailable(f"{self._session.where.address}: the server ended the dump at {self._resume.at}")
+            raise where.error(said.errno, said.text)
+        raise SourceUnavailable(f"{where.address}: the server ended the dump at {self._resume.at}")
 
 
 class _Connections:

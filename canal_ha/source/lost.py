@@ -10,21 +10,27 @@ from canal_ha.source.session import Session
 
 DUMP_FAILED = 1236
 
-_REPLACED = "same server_uuid/server_id"  # MySQL and MariaDB, when another dump with our identity began
+_REPLACED = "same server_uuid/server_id"  # MySQL with error 1236, MariaDB 10.11 with 4052
 
 
 class Superseded(SourceUnavailable):
     """Another dump with this identity began, usually that of the node which has taken the destination over."""
 
 
-def ended(session: Session, config: InstanceConfig, at: LogPosition, text: str, *, began: bool) -> CanalError:
-    """The error for a dump from `at` that ended with 1236. began: the server had sent events before.
+def superseded(address: str, text: str) -> Superseded | None:
+    """The error for a dump that the server ended in favour of another one; None when that was not the reason."""
+    if _REPLACED not in text:
+        return None
+    return Superseded(f"{address}: another dump has begun with this one's identity ({text})")
+
+
+def ended(session: Session, config: InstanceConfig, at: LogPosition, text: str, *, moved: bool) -> CanalError:
+    """The error for a dump from `at` that ended with 1236. moved: this connection had come past `at`
+    from an earlier boundary, so that another attempt from there may fare better.
 
     Raises SourceUnavailable, SourceRefused when the server does not answer questions either.
     """
     where = session.where.address
-    if _REPLACED in text:
-        return Superseded(f"{where}: another node has begun to read as this replica ({text})")
     logs = binary_logs(session)
     cure = (
         f"{config.destination} cannot go on by itself: restore the journal, or set the cursor (or"
@@ -40,7 +46,7 @@ def ended(session: Session, config: InstanceConfig, at: LogPosition, text: str, 
             f"{where}: {at} lies beyond the end of its journal ({size} bytes): binary logs were reset or lost;"
             f" the oldest that exists is {logs[0].name}; {cure}"
         )
-    if not began:
+    if not moved:
         return PositionLost(
             f"{where}: cannot be read from {at}: {text}; the oldest journal that exists is {logs[0].name}; {cure}"
         )

@@ -187,7 +187,9 @@ def test_purged_journal(kind: type[SqlServer]) -> None:
         with Reading(server, "d", LogPosition(oldest, 10**8)) as reading:
             failed = reading.failure(PositionLost)
             assert f"{oldest}:100000000 lies beyond the end" in str(failed.error)
-        with Reading(server, "d", LogPosition(oldest, server.position()[1] - 3)) as reading:
+        inside = server.position()[1] + 3
+        insert(server, "d", 1, 30)
+        with Reading(server, "d", LogPosition(oldest, inside)) as reading:
             failed = reading.failure(PositionLost)
             assert "cannot be read from" in str(failed.error)
 
