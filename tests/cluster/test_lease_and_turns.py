@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.cluster.lease import Lease
-from canal_ha.cluster.session import connect_string
 from canal_ha.cluster.spread import MOST_S, ORDERLY_STEP_S, VANISHED_STEP_S, Turns
+from canal_ha.model.connect_string import connect_string
 from canal_ha.model.znode_tree import RunningData
 
 
