@@ -189,6 +189,33 @@ class TransactionRefused(CanalError):
         self.path = path
 
 
+# ---- pipelines on Spark
+
+
+class OptionInvalid(CanalError):
+    """An option of the Spark source, or a line of a pipeline file, that is missing or wrong. The text names it."""
+
+
+class SpoolUnusable(CanalError):
+    """The spool cannot be written or read: read-only, damaged, or made by a later version. The text names the file."""
+
+
+class SpoolFenced(CanalError):
+    """Another driver writes this spool by now; whatever this one wanted to add was not acknowledged."""
+
+
+class DataLoss(CanalError):
+    """A checkpoint needs what the spool does not hold any more; `failOnDataLoss=false` goes on behind the gap."""
+
+
+class SchemaChanged(CanalError):
+    """A table has a column that the query's schema, fixed at its start, lacks. The text holds the statement."""
+
+
+class SinkRefused(CanalError):
+    """Changes that a target cannot take: no key, columns left out of the binlog, a type that does not fit."""
+
+
 # ---- start-up
 
 
