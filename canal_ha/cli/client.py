@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -57,22 +58,23 @@ class Follower:
 
     def follow(self) -> None:
         """Connect and print until told to stop. Raises what the connector raises."""
-        with self._connector as connector:
-            connector.subscribe(self._reading.filter)
-            while not self.stopping.is_set() and not self._idle_for_too_long():
-                try:
+        try:
+            with self._connector as connector:
+                connector.subscribe(self._reading.filter)
+                while not self.stopping.is_set() and not self._idle_for_too_long():
                     message = connector.get_without_ack(self._reading.batch_size, self._wait_ms())
-                except ConnectionLost:
-                    if self.stopping.is_set():
-                        return
-                    raise
-                if message and self._print(message) and self._reading.ack:
-                    connector.ack(message.id)
-            if not self._reading.ack and connector.connected:
-                connector.rollback()
+                    if message and self._print(message) and self._reading.ack:
+                        connector.ack(message.id)
+                if not self._reading.ack:
+                    connector.rollback()
+        except ConnectionLost:
+            if not self.stopping.is_set():
+                raise
 
     def _print(self, message: Message) -> bool:
         """Whether the whole batch was printed."""
+        if not message.entries:
+            return True
         reading = self._reading
         left = None if reading.max_rows is None else reading.max_rows - self._rows
         rows = list(rows_of(message.entries))
@@ -195,9 +197,8 @@ def address(text: str) -> tuple[str, int]:
 
 def write(text: str) -> None:
     """Standard output, in UTF-8 whatever the locale, at once."""
-    out = click.get_binary_stream("stdout")
-    out.write(text.encode())
-    out.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
 
 
 @contextmanager

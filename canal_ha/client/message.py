@@ -21,8 +21,8 @@ class Message:
         self._fetched = fetched
 
     def __bool__(self) -> bool:
-        """Whether there is anything in it."""
-        return self.id != EMPTY_BATCH_ID and bool(self.frames)
+        """Whether there is a batch to acknowledge."""
+        return self.id != EMPTY_BATCH_ID
 
     @cached_property
     def raw_entries(self) -> tuple[bytes, ...]:

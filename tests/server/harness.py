@@ -121,7 +121,7 @@ class Served:
         self.meta = Meta(destination, MemoryBackend(), turn=DeferredLock())
         self._config = InstanceConfig(destination, SourceConfig(LOOPBACK), **(config or {}))
         served: Destinations = Hurried(self.embedded) if hurried else self.embedded
-        self.service = CanalService(served, reactor, host=LOOPBACK, port=0, **service)
+        self.service = CanalService(served, reactor, **{"host": LOOPBACK, "port": 0, **service})
 
     def __enter__(self) -> Served:
         on_reactor(self._start)

@@ -1,0 +1,274 @@
+"""Which node next, and when: a cluster connector's decisions as a pure machine (specification 3.3; design: clients).
+
+    CLOSED ── Open ──► STANDBY ── Activated ──► DIALLING ── Dialled ──► ONLINE
+                          ▲                      │    ▲                   │
+                          │                    Failed └── Tick, Moved     │
+                          │                      ▼    │                   │
+                          │                     RESTING ◄──── Failed ─────┤
+                          └──────────────────── Deactivated ──────────────┘
+
+Without ZooKeeper nobody has to wait for a turn: Open leads to DIALLING. Every connection has a number, its attempt;
+what is said of an attempt that is over is not heard. A node that `running` names is dialled at once, whatever the
+back-off was, and a connection to any other node is closed then, so that a frozen node holds nobody up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from canal_ha.client.discovery import Node
+
+RETRY_FIRST_S = 0.1  # after the retry at once; doubles up to `interval_s`
+REFUSALS = 8  # in a row, before a caller is told, even when it retries for ever: asking again seems not to help
+
+
+class State(Enum):
+    """Where the connector stands. DIALLING: `node` is to be connected to as `attempt`, by whoever next needs it."""
+
+    CLOSED = auto()
+    STANDBY = auto()
+    DIALLING = auto()
+    RESTING = auto()
+    ONLINE = auto()
+
+
+class Kind(Enum):
+    """What went wrong. LOST: the connection, or the destination does not run there; REFUSED: the server said no;
+    FATAL: it will always say no.
+    """
+
+    LOST = auto()
+    REFUSED = auto()
+    FATAL = auto()
+
+
+# ---- inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Connect. waits: not before Activated."""
+
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """This process is the client id's active one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivated:
+    """It is not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The directory has news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialled:
+    """The attempt led to a connection, subscribed and rolled back."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """A request on the attempt's connection was answered: the next failure is a new one."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt, or a request on its connection, failed."""
+
+    attempt: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time went on; due at `wakes_at`, harmless at any other time."""
+
+
+Input = Open | Close | Activated | Deactivated | Moved | Dialled | Worked | Failed | Tick
+
+# ---- commands
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Close the connection of this attempt, from whatever thread, whoever waits on it."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Tell the caller of the last error. The next call tries again."""
+
+    tries: int
+
+
+Command = HangUp | GiveUp
+
+
+class Directory(Protocol):
+    """Where nodes are found. runs: who runs the destination for certain, None when that is not known."""
+
+    @property
+    def runs(self) -> Node | None: ...
+
+    def next(self) -> Node | None: ...
+
+
+class Failover:
+    """retry_times: failures in a row before the caller is told, None for never; interval_s: the longest back-off;
+    uniform: as random.uniform.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        retry_times: int | None,
+        interval_s: float,
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self.state = State.CLOSED
+        self.node: Node | None = None
+        self.attempt = 0
+        self.failures = 0  # in a row
+        self._directory = directory
+        self._retry_times = retry_times
+        self._interval_s = interval_s
+        self._uniform = uniform
+        self._tries = 0  # failures the caller was not told of
+        self._refusals = 0
+        self._rest_until = 0.0
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When Tick is due, None when only facts can change anything."""
+        return self._rest_until if self.state is State.RESTING else None
+
+    def step(self, event: Input, now: float) -> list[Command]:
+        """Feed one fact; return what to do, in order. now: seconds, monotonic."""
+        handler = TABLE.get((self.state, type(event)))
+        return [] if handler is None else handler(self, event, now)
+
+    # ---- opening, closing, turns
+
+    def _open(self, event: Open, now: float) -> list[Command]:
+        self._forget_failures()
+        if not event.waits:
+            return self._dial(now)
+        self.state = State.STANDBY
+        return []
+
+    def _close(self, event: Close, now: float) -> list[Command]:
+        return self._leave_node(State.CLOSED)
+
+    def _deactivated(self, event: Deactivated, now: float) -> list[Command]:
+        return self._leave_node(State.STANDBY)
+
+    def _activated(self, event: Activated, now: float) -> list[Command]:
+        self._forget_failures()
+        return self._dial(now)
+
+    def _leave_node(self, state: State) -> list[Command]:
+        self.state = state
+        return [HangUp(self.attempt)]
+
+    # ---- dialling
+
+    def _dial(self, now: float) -> list[Command]:
+        self.node = self._directory.next()
+        self.attempt += 1
+        self.state = State.DIALLING
+        return self._fail(Kind.LOST, now) if self.node is None else []
+
+    def _dialled(self, event: Dialled, now: float) -> list[Command]:
+        if event.attempt == self.attempt:
+            self.state = State.ONLINE
+        return []
+
+    def _worked(self, event: Worked, now: float) -> list[Command]:
+        if event.attempt == self.attempt:
+            self._forget_failures()
+        return []
+
+    def _failed(self, event: Failed, now: float) -> list[Command]:
+        return self._fail(event.kind, now) if event.attempt == self.attempt else []
+
+    def _fail(self, kind: Kind, now: float) -> list[Command]:
+        self.failures += 1
+        self._tries += 1
+        self._refusals = self._refusals + 1 if kind is Kind.REFUSED else 0
+        self.state = State.RESTING
+        self._rest_until = now + self._rest_s()
+        told = kind is Kind.FATAL or self._refusals >= REFUSALS
+        if told or (self._retry_times is not None and self._tries >= self._retry_times):
+            tries, self._tries, self._refusals = self._tries, 0, 0
+            return [HangUp(self.attempt), GiveUp(tries)]
+        return [HangUp(self.attempt)]
+
+    def _rest_s(self) -> float:
+        """Nothing after the first failure, then twice as long each time, a part of it at random."""
+        if self.failures < 2:
+            return 0.0
+        longest = min(self._interval_s, RETRY_FIRST_S * 2.0 ** min(self.failures - 2, 16))
+        return longest * self._uniform(0.5, 1.0)
+
+    def _rested(self, event: Tick, now: float) -> list[Command]:
+        return self._dial(now) if now >= self._rest_until else []
+
+    # ---- news
+
+    def _moved_while_resting(self, event: Moved, now: float) -> list[Command]:
+        runs = self._directory.runs
+        news = runs is not None and runs != self.node
+        return self._dial(now) if news or (self.node is None and self._directory.next() is not None) else []
+
+    def _moved(self, event: Moved, now: float) -> list[Command]:
+        runs = self._directory.runs
+        if runs is None or self.node is None:
+            return []
+        if runs.address == self.node.address and self.node.generation in (0, runs.generation):
+            self.node = runs
+            return []
+        hang_up = HangUp(self.attempt)
+        return [hang_up, *self._dial(now)]
+
+    def _forget_failures(self) -> None:
+        self.failures = self._tries = self._refusals = 0
+
+
+_OPEN = (State.STANDBY, State.DIALLING, State.RESTING, State.ONLINE)
+
+TABLE: dict[tuple[State, type], Callable[..., list[Command]]] = {
+    (State.CLOSED, Open): Failover._open,
+    **{(state, Close): Failover._close for state in _OPEN},
+    **{(state, Deactivated): Failover._deactivated for state in _OPEN},
+    (State.STANDBY, Activated): Failover._activated,
+    (State.DIALLING, Dialled): Failover._dialled,
+    (State.DIALLING, Failed): Failover._failed,
+    (State.DIALLING, Moved): Failover._moved,
+    (State.ONLINE, Worked): Failover._worked,
+    (State.ONLINE, Failed): Failover._failed,
+    (State.ONLINE, Moved): Failover._moved,
+    (State.RESTING, Moved): Failover._moved_while_resting,
+    (State.RESTING, Tick): Failover._rested,
+}
+"""(state, input) -> what is done; anything else changes nothing."""

@@ -1,0 +1,187 @@
+"""SimpleConnector against our own server: canal's semantics, losses, interrupts."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, ServerRefused
+from canal_ha.wire import packets, scramble
+from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
+from tests.waiting import until
+
+OFFSETS = [1000, 1100, 1900]  # of a transaction's entries
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served() as running:
+        yield running
+
+
+def client_of(served: Served, **options: object) -> SimpleConnector:
+    return SimpleConnector(LOOPBACK, served.port, "example", **options)  # type: ignore[arg-type]  # tests give what fits
+
+
+def test_batches_are_acknowledged_in_order_and_rolled_back_together(served: Served) -> None:
+    """Two batches in flight, a roll-back, the same entries in one batch, an ACK that moves the cursor."""
+    with client_of(served) as client:
+        client.subscribe()
+        assert not client.get_without_ack(100)
+        batches = []
+        for number in range(2):
+            served.push(entries_segment(transaction(number)))
+            batches.append(client.get_without_ack(100))
+        assert [batch.id for batch in batches] == [1, 2]
+        assert [entry.header.logfileOffset for entry in batches[0].entries] == OFFSETS
+        client.rollback()
+        again = client.get_without_ack(100)
+        assert again.raw_entries == batches[0].raw_entries + batches[1].raw_entries
+        assert bytes(again.frames) == bytes(batches[0].frames) + bytes(batches[1].frames)
+        client.ack(again.id)
+        assert not client.get(100)
+        assert str(served.meta.cursor(1001)) == "mysql-bin.000001:2900"
+
+
+def test_connecting_takes_back_what_the_last_connection_left(served: Served) -> None:
+    """canal's rollbackOnConnect; without it the next batch follows the one in flight."""
+    with client_of(served) as client:
+        client.subscribe()
+        served.push(entries_segment(transaction(0)))
+        first = client.get_without_ack(100)
+    with client_of(served) as client:
+        client.subscribe()
+        assert client.get_without_ack(100).raw_entries == first.raw_entries
+    with client_of(served, rollback_on_connect=False) as client:
+        client.subscribe()
+        assert not client.get_without_ack(100)
+        served.push(entries_segment(transaction(1)))
+        assert client.get_without_ack(100).entries[0].header.logfileOffset == 2000
+
+
+def test_a_preset_filter_subscribes_on_connecting(served: Served) -> None:
+    """connect() alone makes it a client with that filter."""
+    with client_of(served, filter=r"shop\..*") as client:
+        assert not client.get_without_ack(100)
+    assert served.meta.clients()[0].filter == r"shop\..*"
+
+
+def test_get_acknowledges_by_itself(served: Served) -> None:
+    """The simple way: nothing stays in flight, and the last ACK is read by the server although the client leaves."""
+    with client_of(served) as client:
+        client.subscribe()
+        served.push(entries_segment(transaction(0)))
+        assert len(client.get(100).entries) == 3
+    until(lambda: str(served.meta.cursor(1001)) == "mysql-bin.000001:1900", what="the cursor")
+
+
+def test_unsubscribing_forgets_the_cursor(served: Served) -> None:
+    """A GET afterwards is refused; the connection stays, because no ACK can have caused the error."""
+    with client_of(served) as client:
+        client.subscribe()
+        client.unsubscribe()
+        with pytest.raises(ServerRefused, match="should subscribe first"):
+            client.get_without_ack(1)
+        assert client.connected
+        client.subscribe()
+        assert not client.get(1)
+
+
+def test_an_error_that_may_be_an_acks_closes_the_connection(served: Served) -> None:
+    """The reply of the GET itself would be read by the next request: connect again instead."""
+    client = client_of(served)
+    client.connect()
+    client.subscribe()
+    client.ack(99)
+    with pytest.raises(ServerRefused, match="batchId:99 is not exist"):
+        client.get_without_ack(100, 50)
+    assert not client.connected
+    with pytest.raises(LocalProtocolError):
+        client.get_without_ack(100)
+    client.connect()
+    client.subscribe()
+    assert not client.get(100)
+    client.disconnect()
+    client.disconnect()
+
+
+def test_a_waiting_get_is_interrupted_from_another_thread(served: Served) -> None:
+    """It raises at once; an ACK written before it still reaches the server."""
+    with client_of(served) as client:
+        client.subscribe()
+        served.push(entries_segment(transaction(0)))
+        client.ack(client.get_without_ack(100).id)
+        threading.Timer(0.1, client.interrupt).start()
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost, match="interrupted"):
+            client.get_without_ack(100, 0)
+        assert time.monotonic() - began < 1
+        assert not client.connected
+    until(lambda: str(served.meta.cursor(1001)) == "mysql-bin.000001:1900", what="the cursor")
+
+
+def test_authentication() -> None:
+    """The right password passes, the wrong one is refused in canal's words, and the connection is closed."""
+    secret = scramble.secret_of("geheim").hex()
+    with Served(user="canal", passwd=secret) as served:
+        with client_of(served, username="canal", password="geheim") as client:
+            client.subscribe()
+        for password in ("falsch", None):
+            bad = client_of(served, username="canal", password=password)
+            with pytest.raises(ServerRefused, match="doing authentication: auth failed for user:canal"):
+                bad.connect()
+            assert not bad.connected
+
+
+def test_a_server_that_stops_is_noticed(served: Served) -> None:
+    """A waiting GET ends with ConnectionLost, and so does the next connect."""
+    client = client_of(served)
+    client.connect()
+    client.subscribe()
+    threading.Timer(0.1, served.__exit__).start()
+    with pytest.raises(ConnectionLost):
+        client.get_without_ack(100, 0)
+    until(lambda: not client.connected and served.service.counters.connections == 0, what="the end")
+    time.sleep(0.1)
+    with pytest.raises(ConnectionLost, match="cannot connect"):
+        client_of(served).connect()
+    served.__enter__()
+
+
+class Mute:
+    """A server that says `words` and then nothing."""
+
+    def __init__(self, words: bytes) -> None:
+        self._listening = socket.create_server((LOOPBACK, 0))
+        self.port = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, args=(words,), daemon=True)
+        self._thread.start()
+
+    def _serve(self, words: bytes) -> None:
+        peer, _ = self._listening.accept()
+        peer.sendall(words)
+        while peer.recv(1000):
+            continue
+        peer.close()
+        self._listening.close()
+
+
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    """After the socket time-out: frozen is as bad as gone."""
+    mute = Mute(packets.handshake(b"12345678"))
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost, match="did not answer in time"):
+        SimpleConnector(LOOPBACK, mute.port, "example", so_timeout_ms=200).connect()
+    assert 0.15 < time.monotonic() - began < 2
+
+
+def test_a_server_of_another_kind_is_told_apart() -> None:
+    """MySQL greets differently: an error of the protocol, not a hang."""
+    mysql = Mute(b"\x4a\x00\x00\x00\x0a9.7.4\x00" + bytes(70))
+    with pytest.raises(RemoteProtocolError):
+        SimpleConnector(LOOPBACK, mysql.port, "example", so_timeout_ms=2000, max_frame_bytes=2**20).connect()
