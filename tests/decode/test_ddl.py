@@ -112,6 +112,16 @@ def test_what_the_tokenizer_refuses_goes_by_its_first_words(sql: str, expected: 
     assert list(classify(sql, "db")) == expected
 
 
+@given(
+    st.sampled_from(["INSERT INTO", "insert ignore", "REPLACE", "UPDATE LOW_PRIORITY", "DELETE FROM", "DELETE"]),
+    st.sampled_from(["abc", "s.abc", "`a``b`", "`s`.`abc`", "abc, d", "abc.*", "into_x", "é", "s . abc"]),
+    st.sampled_from(["", " ", "/* c */", " -- c", "\n", "(x)", " SET a = 1", ";", "#"]),
+)
+def test_the_short_way_agrees_with_the_long_one(verb: str, name: str, end: str) -> None:
+    """Row statements give the same result whether or not a comment in front keeps them from the short way."""
+    assert classify(f"{verb} {name}{end}", "db") == classify(f"/* c */ {verb} {name}{end}", "db")
+
+
 def test_long_row_statements_are_not_read_to_their_end() -> None:
     """The verdict on an INSERT of megabytes comes from its first words."""
     sql = "INSERT /* c */ INTO `s`.a VALUES " + ",".join(["('x')"] * 500_000)
