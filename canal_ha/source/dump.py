@@ -6,15 +6,12 @@ far it has come. mysql-replication speaks the protocol; what it must not do, rec
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
-
-from pymysqlreplication import BinLogStreamReader
+from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
@@ -23,17 +20,11 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.source import flavor
 from canal_ha.source.backoff import Backoff
-from canal_ha.source.connection import DumpConnection
 from canal_ha.source.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.lost import DUMP_FAILED, Superseded, ended, superseded
+from canal_ha.source.reader import DumpRequest, run
 from canal_ha.source.resume import Resume
-from canal_ha.source.session import Interruptible, Session, settings
-
-HEARTBEAT_S = 1.0  # the source says every second that there is nothing new: that is what makes "idle" known
-_SESSION = "SET SESSION net_write_timeout = 7200, net_read_timeout = 7200, wait_timeout = 9999999"  # specification 8.1
-
-# The library warns whenever row metadata is not FULL; names come from our table history then.
-logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)
+from canal_ha.source.session import Interruptible, Session, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +105,7 @@ class Dump:
         self._decoder: DumpDecoder | None = None
         self._connected: Connected | None = None
         self._session: Session | None = None
+        self._where = Where(config, source)
         name = f"dump-{config.destination}-{replica.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -173,12 +165,13 @@ class Dump:
     def _dump(self) -> None:
         """One connection, until it ends with an exception."""
         session = self._session = Session(self._config, self._source, opening=self._opened)
+        self._where = session.where
         server = flavor.examine(session)
-        flavor.check(server, self._config, session.where.address)
+        flavor.check(server, self._config, self._where.address)
         server_id = free_server_id(self._replica, flavor.replicas(session, server), server.server_id)
         if server_id is None:
             raise SourceRefused(
-                f"{session.where.address}: another replica uses server id {self._replica.server_id}; set"
+                f"{self._where.address}: another replica uses server id {self._replica.server_id}; set"
                 f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
             )
         self._began_at = self._resume.at
@@ -186,36 +179,15 @@ class Dump:
         source = Source(address=self._source.host, port=self._source.port, uuid=server.uuid)
         self._decoder = self._make_decoder(source, begin)
         self._connected = Connected(server.version, server.uuid, server.server_id)
-        reader = BinLogStreamReader(
-            connection_settings={**settings(self._config, self._source), "init_command": _SESSION},
+        request = DumpRequest(
             server_id=server_id,
-            log_file=begin.journal,
-            log_pos=begin.offset,
-            resume_stream=True,
-            blocking=True,
-            only_events=(),
-            report_slave=(self._replica.name, "", "", 0),
-            slave_uuid=self._replica.uuid,
-            slave_heartbeat=HEARTBEAT_S,
-            pymysql_wrapper=_Connections(session, lambda **options: self._dump_connection(server.mariadb, options)),
-            is_mariadb=False,  # True would send an empty file name and read everything again
-            enable_logging=False,
+            replica=self._replica,
+            mariadb=server.mariadb,
+            journal=begin.journal,
+            offset=begin.offset,
         )
-        with session.where.translating():
-            reader.fetchone()
-        raise SourceUnavailable(f"{session.where.address}: the dump ended at {self._resume.at}")
-
-    def _dump_connection(self, mariadb: bool, options: dict[str, Any]) -> DumpConnection:
-        connection = DumpConnection(
-            self._eat,
-            annotate=mariadb,
-            receive_bytes=self._config.receive_buffer_bytes,
-            defer_connect=True,
-            **options,
-        )
-        self._opened(connection)
-        connection.connect()
-        return connection
+        run(request, session, self._config, self._source, self._eat, self._opened)
+        raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
 
     def _opened(self, connection: Interruptible) -> None:
         """From here on stop() interrupts this connection."""
@@ -235,6 +207,9 @@ class Dump:
     def _eat(self, data: memoryview) -> list[bytes]:
         """Decode what was received; return what the library must see."""
         assert self._decoder is not None
+        if self._session:  # nobody asks it anything any more, and each connection counts on a server
+            self._session.close()
+            self._session = None
         self.heard_at = self._clock()
         self.received_bytes += len(data)
         packets: list[bytes] = []
@@ -278,29 +253,13 @@ class Dump:
 
     def _said(self, said: SourceSaid) -> None:
         """The server ended the dump."""
-        assert self._session is not None
-        where = self._session.where
-        replaced = superseded(where.address, said.text)
+        replaced = superseded(self._where.address, said.text)
         if replaced:
             raise replaced
         if said.errno == DUMP_FAILED:
+            session = Session(self._config, self._source, opening=self._opened)
             moved = self._resume.at is not self._began_at
-            raise ended(self._session, self._config, self._resume.at, said.text, moved=moved)
+            raise ended(session, self._config, self._resume.at, said.text, moved=moved)
         if said.errno:
-            raise where.error(said.errno, said.text)
-        raise SourceUnavailable(f"{where.address}: the server ended the dump at {self._resume.at}")
-
-
-class _Connections:
-    """What the library connects with: first for the dump, then for questions, for which our session is at hand."""
-
-    def __init__(self, session: Session, dump_connection: Callable[..., DumpConnection]) -> None:
-        self._session = session
-        self._dump_connection = dump_connection
-        self._dumping = False
-
-    def __call__(self, **options: Any) -> Interruptible:
-        if self._dumping:
-            return self._session.connection
-        self._dumping = True
-        return self._dump_connection(**options)
+            raise self._where.error(said.errno, said.text)
+        raise SourceUnavailable(f"{self._where.address}: the server ended the dump at {self._resume.at}")

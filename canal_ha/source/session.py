@@ -154,6 +154,15 @@ def _tls(tls: TlsConfig) -> dict[str, Any]:
         return {"ssl_disabled": True}
     if tls.mode == "PREFERRED" and not (tls.ca_file or tls.cert_file):
         return {}
+    try:
+        return {"ssl": _context(tls)}
+    except OSError as error:  # SSLError is one
+        raise SourceRefused(
+            f"TLS files {tls.ca_file} {tls.cert_file} {tls.key_file} cannot be used: {error}"
+        ) from error
+
+
+def _context(tls: TlsConfig) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.ca_file or None)
     if hasattr(ssl, "VERIFY_X509_STRICT"):
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL makes for itself fail it
@@ -162,4 +171,4 @@ def _tls(tls: TlsConfig) -> dict[str, Any]:
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     if tls.cert_file:
         context.load_cert_chain(tls.cert_file, tls.key_file or None)
-    return {"ssl": context}
+    return context
