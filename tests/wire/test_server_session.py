@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canal_ha.errors import BatchNotFirst, LocalProtocolError, NotRunningHere, RemoteProtocolError
@@ -82,6 +82,7 @@ def split(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(edges)]
 
 
+@settings(deadline=None)  # the first example pays for imports
 @given(st.lists(bodies, max_size=12), st.lists(st.integers(0, 10**6), max_size=30))
 def test_any_chunking_gives_the_same_conversation(sent: list[tuple[int, object]], cuts: list[int]) -> None:
     """The same requests and replies in the same order, wherever the stream is cut."""
@@ -91,6 +92,7 @@ def test_any_chunking_gives_the_same_conversation(sent: list[tuple[int, object]]
     assert converse(session(), [data[at : at + 1] for at in range(len(data))]) == whole
 
 
+@settings(deadline=None)  # the first example pays for imports
 @given(st.lists(st.binary(max_size=80), max_size=8), st.booleans())
 def test_garbage_ends_in_an_error_or_a_reply(chunks: list[bytes], known: bool) -> None:
     """Nothing but RemoteProtocolError ever comes out, whatever comes in, framed or not."""
