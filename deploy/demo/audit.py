@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from deploy.demo.workload import COMPARED, SCHEMA, TABLE, Change
+from deploy.demo.workload import COMPARED, SCHEMA, TABLE, Change, comparable
 from tests.real import Client
 
 
@@ -16,7 +16,7 @@ class Audit:
 
     def __init__(self, client: Client) -> None:
         self.received: Counter[Change] = Counter()
-        self.table: dict[str, tuple[str | None, ...]] = {}
+        self.table: dict[str, tuple[object, ...]] = {}
         self.out_of_order = 0
         self.statements = 0
         self.finished = 0.0
@@ -51,6 +51,5 @@ class Audit:
         if row["type"] == "DELETE":
             self.table.pop(str(image["id"]), None)
         else:
-            values = (image[column] for column in COMPARED)
-            self.table[str(image["id"])] = tuple(None if value is None else str(value) for value in values)
+            self.table[str(image["id"])] = tuple(comparable(column, image[column]) for column in COMPARED)
         self.finished = time.monotonic()

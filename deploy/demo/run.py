@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 
 from deploy.demo.audit import Audit
 from deploy.demo.workload import Writer
 from tests.real import Client, MariaDB, MySQL, Node, SqlServer, StartFailed, follow
+from tests.real.node import PROGRAM
 
 DESTINATION = "example"
 
@@ -42,11 +44,13 @@ def run(server: SqlServer, rows: int) -> bool:
     with Node({DESTINATION: follow(server)}) as node:
         print(f"listens on {node.address} after {node.start_seconds:.1f} s")
         headline(f"a client: canal-ha client --server {node.address} --destination {DESTINATION} --format pretty")
-        counting = Client(node.address, DESTINATION, "--client-id", "1002", "--idle-exit", "15")
+        counting = Client(node.address, DESTINATION, "--client-id", "1002", "--idle-exit", "8")
         with counting, server.connect() as connection:
             audit = Audit(counting)
             writer = Writer(connection, show)
-            with Client(node.address, DESTINATION, "--idle-exit", "3", output_format="pretty", output=None) as printing:
+            with Client(
+                node.address, DESTINATION, "--idle-exit", "3", "--timeout", "200", output_format="pretty", output=None
+            ) as printing:
                 wait_for_dumps(server, 2, node)
                 writer.create()
                 for _ in writer.story():
@@ -58,11 +62,20 @@ def run(server: SqlServer, rows: int) -> bool:
             writer.bulk(rows)
             written = time.monotonic()
             audit.wait(writer.committed.total(), 60)
-            audit.join(20)  # until the client has heard nothing for a while: duplicates would show up
             print(
                 f"written in {written - began:.1f} s; the last row arrived {audit.finished - written:+.1f} s after that"
             )
-            return judge(writer, audit)
+            headline("canal-ha status")
+            subprocess.run([PROGRAM, "status", "--url", f"http://127.0.0.1:{node.admin_port}"], check=True)
+            audit.join(20)  # until the client has heard nothing for a while: duplicates would show up
+            counting.wait()
+            good = judge(writer, audit)
+        node.stop()
+        orderly = node.exit_code == 0
+        print(f"the node ended {'in order' if orderly else f'with code {node.exit_code}'} when asked to")
+        good = good and orderly
+        print("\nPASSED" if good else f"\nFAILED\n{node.log_tail()}", flush=True)
+        return good
 
 
 def judge(writer: Writer, audit: Audit) -> bool:
@@ -78,9 +91,7 @@ def judge(writer: Writer, audit: Audit) -> bool:
     print(f"out of order      {audit.out_of_order:>10,}")
     print(f"other entries     {audit.statements:>10,}   (statements that are not rows)")
     print(f"the table rebuilt from what arrived is {'the same as' if same else 'DIFFERENT from'} the database's")
-    good = not lost and not surplus and not audit.out_of_order and same
-    print("\nPASSED" if good else "\nFAILED", flush=True)
-    return good
+    return not lost and not surplus and not audit.out_of_order and same
 
 
 def main() -> int:

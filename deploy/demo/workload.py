@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pymysql
@@ -19,7 +20,14 @@ CREATE TABLE {SCHEMA}.{TABLE} (
   version INT NOT NULL) DEFAULT CHARSET=utf8mb4"""
 
 COMPARED = ("id", "customer", "amount", "paid", "placed", "version")
-"""Columns whose text is the same in canal's entries and in the database's own output."""
+"""Columns by which the table rebuilt from what arrived is compared with the database's."""
+
+
+def comparable(column: str, value: object) -> object:
+    """Return a value as text, None or a number; amounts as numbers because canal's text for 10.00 is 10.0."""
+    if value is None:
+        return None
+    return Decimal(str(value)) if column == "amount" else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,8 @@ class Writer:
                 cursor.execute("BEGIN")
                 cursor.executemany(
                     f"INSERT INTO {SCHEMA}.{TABLE} (id, customer, amount, status, placed, version)"
-                    " VALUES (%s, %s, %s, 'new', '2024-06-03 12:00:00', 1)",
-                    [(key, f"customer {key}", key / 100) for key in batch],
+                    " VALUES (%s, %s, %s, %s, %s, %s)",
+                    [(key, f"customer {key}", key / 100, "new", "2024-06-03 12:00:00", 1) for key in batch],
                 )
                 self._note(inserted=batch)
                 for statement, some in (("UPDATE {} SET version = version + 1", changed), ("DELETE FROM {}", gone)):
@@ -100,12 +108,12 @@ class Writer:
                 cursor.execute("COMMIT")
                 self._commit()
 
-    def table(self) -> dict[str, tuple[str | None, ...]]:
-        """Return the table as the database has it now: key -> text of the compared columns."""
+    def table(self) -> dict[str, tuple[object, ...]]:
+        """Return the table as the database has it now: key -> the compared columns."""
         columns = ", ".join(f"CAST({column} AS CHAR)" for column in COMPARED)
         with self._connection.cursor() as cursor:
             cursor.execute(f"SELECT {columns} FROM {SCHEMA}.{TABLE}")
-            return {row[0]: tuple(row) for row in cursor.fetchall()}
+            return {row[0]: tuple(map(comparable, COMPARED, row)) for row in cursor.fetchall()}
 
     def _run(self, statement: str) -> None:
         self._show(statement)
