@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 
 from canal_ha.errors import ConfigError
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.idle import IdleLimits
 from canal_ha.server.service import CanalService
 from canal_ha.wire.client_session import ClientSession
 from canal_ha.wire.packets import client_frame
@@ -193,6 +195,37 @@ def test_idle_connections_are_closed() -> None:
         began = time.monotonic()
         assert client.closed()
         assert 0.2 < time.monotonic() - began < 3
+
+
+def test_many_silent_requests_in_a_row() -> None:
+    """Acknowledgements by the hundred give way to others in between, and all are carried out before what follows."""
+    with Served() as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        one = ClientSession().ack(EXAMPLE, -1)
+        client.sock.sendall(one * 250 + ClientSession().get(EXAMPLE, 1, -1))
+        assert client.fetched().batch_id == -1
+        assert served.service.counters.packets["example", "CLIENTACK"] == 250
+
+
+def test_either_direction_may_be_idle_for_too_long() -> None:
+    """The earlier limit counts, from the last time something went that way; new limits begin anew."""
+    clock, expired = Clock(), list[str]()
+    limits = IdleLimits(clock, expired.append, (1000, 5000))
+    for _ in range(6):
+        clock.advance(0.9)
+        limits.heard()
+    assert expired == ["nothing written for 5000 ms"]
+    limits.limit((2000, 2000))
+    clock.advance(1.5)
+    limits.wrote()
+    assert len(expired) == 1
+    clock.advance(0.6)
+    assert expired[1:] == ["nothing read for 2000 ms"]
+    limits.limit((1000, 1000))
+    limits.stop()
+    clock.advance(10)
+    assert len(expired) == 2
 
 
 def test_stopping_closes_every_connection_and_the_port() -> None:
