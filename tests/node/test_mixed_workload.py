@@ -1,0 +1,120 @@
+"""100,000 mixed row changes through a node that is killed five times, compared with two other opinions."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.node import workload
+from tests.node.canal_values import change_of
+from tests.node.reference import changes
+from tests.node.workload import Change, Row
+from tests.real import Client, Node, SqlServer, follow
+
+CHANGES = 100_000 if os.environ.get("CANAL_HA_LONG") else 20_000
+KILLS = 5
+
+
+class Received:
+    """Rows in the order of their arrival, checked to be one contiguous history however often parts of it repeat."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.repeated = 0
+        self._places: list[tuple[str, int, int]] = []
+        self._known: dict[tuple[str, int, int], int] = {}
+        self._next = 0
+
+    def restarted(self) -> None:
+        """A new client begins: what it gets first may be anything received already."""
+        self._next = -1
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take one object of --format json; rows only."""
+        if row["type"] not in ("INSERT", "UPDATE", "DELETE") or row["sql"]:
+            return
+        place = (row["journal"], row["offset"], row["row"])
+        if place in self._known:
+            at = self._known[place]
+            assert self._next in (-1, at), f"redelivery jumps to {place}"
+            assert self.changes[at] == change_of(row), f"{place} differs when it comes again"
+            self.repeated += 1
+            self._next = at + 1
+            return
+        assert self._next in (-1, len(self.changes)), f"{place} is new, but redelivery had not caught up"
+        self._known[place] = len(self.changes)
+        self.changes.append(change_of(row))
+        self._next = len(self.changes)
+
+
+def fold(history: Sequence[Change], table: str) -> list[Row]:
+    """The rows a table ends with after its changes."""
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for name, _, before, after in history:
+        if name == table:
+            if before is not None:
+                rows[_key(before)].remove(before)
+            if after is not None:
+                rows[_key(after)].append(after)
+    return [row for same in rows.values() for row in same]
+
+
+def difference(mine: Change, other: Change) -> str:
+    """Where two changes differ."""
+    if mine[:2] != other[:2]:
+        return f"{mine[:2]} is not {other[:2]}"
+    sides = [(mine[2] or {}, other[2] or {}), (mine[3] or {}, other[3] or {})]
+    return "; ".join(
+        f"{name}: {ours.get(name)!r} is not {theirs.get(name)!r}"
+        for ours, theirs in sides
+        for name in ours | theirs
+        if ours.get(name) != theirs.get(name)
+    )
+
+
+def _key(row: Row) -> str:
+    return str(row.get("id", row.get("seq", row.get("a"))))
+
+
+@pytest.mark.real
+def test_nothing_is_lost_when_the_node_is_killed_five_times(source_server: SqlServer, database: str) -> None:
+    """Rows equal mysql-replication's, fold to what SELECT returns; what comes again is contiguous."""
+    workload.create(source_server, database)
+    start = source_server.position()
+    written: list[int] = []
+    writer = threading.Thread(target=lambda: written.append(workload.run(source_server, database, CHANGES)))
+    received = Received()
+    with Node({"example": follow(source_server)}) as node:
+        arguments = ("--filter", rf"{database}\..*", "--batch-size", "500", "--timeout", "200")
+        first = Client(node.address, "example", *arguments, "--max-rows", "1", "--idle-exit", "1")
+        list(first.rows())  # the first SUBSCRIBE fixes where this client begins
+        writer.start()
+        for kill in range(KILLS + 1):
+            last = kill == KILLS
+            if last:
+                writer.join()
+            received.restarted()
+            limit = CHANGES // (KILLS + 1)
+            with Client(node.address, "example", *arguments, "--idle-exit", "4") as client:
+                for count, row in enumerate(client.rows()):
+                    received.add(row)
+                    if not last and count == limit:
+                        node.kill()
+            if not last:
+                node.start()
+    expected = list(changes(source_server, database, start))
+    print(
+        f"{source_server.flavor}: rows written {written[0]}, received {len(received.changes)},"
+        f" lost {len(expected) - len(received.changes)}, repeated {received.repeated} over {KILLS} kills"
+    )
+    assert len(received.changes) == len(expected) == written[0]
+    for at, (mine, other) in enumerate(zip(received.changes, expected, strict=True)):
+        assert mine == other, f"change {at}: {difference(mine, other)}"
+    for table in workload.TABLES:
+        order = sorted(fold(received.changes, table), key=repr)
+        assert order == sorted(workload.selected(source_server, database, table), key=repr)
