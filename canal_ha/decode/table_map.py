@@ -19,6 +19,7 @@ _NUMERIC = frozenset(
         types.NEWDECIMAL,
         types.FLOAT,
         types.DOUBLE,
+        types.YEAR,  # has a bit too, always unsigned (seen on MySQL 9.7 and MariaDB 10.11)
     }
 )
 _CHARACTER = frozenset(
