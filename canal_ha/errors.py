@@ -44,6 +44,18 @@ class ConnectionLost(CanalError):
     retryable = True
 
 
+class ConnectorStopped(CanalError):
+    """A call was waiting when its own connector was told to stop, or came after that (client side)."""
+
+
+class WaitedTooLong(CanalError):
+    """For as long as the call was to wait, another process of this client id was active, or no node could be reached
+    (client side).
+    """
+
+    retryable = True
+
+
 # ---- what a client asked of a destination
 
 

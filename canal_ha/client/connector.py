@@ -23,7 +23,8 @@ class SimpleConnector:
     """One client of one destination on one server; `with` connects and disconnects.
 
     password: None sends none; filter: preset, so that connect() subscribes with it; so_timeout_ms: how long a reply
-    may take beyond what a GET was told to wait, 0 for ever; idle_timeout_ms: after which silence the server may close.
+    may take beyond what a GET was told to wait, 0 for ever; connect_timeout_ms: how long the network may take to
+    connect, None for so_timeout_ms; idle_timeout_ms: after which silence the server may close.
 
     A connection that fails is closed: connect() starts again. So is one whose replies are out of step, after an error
     that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them back.
@@ -40,6 +41,7 @@ class SimpleConnector:
         so_timeout_ms: int = 60_000,
         idle_timeout_ms: int = 3_600_000,
         *,
+        connect_timeout_ms: int | None = None,
         filter: str | None = None,
         rollback_on_connect: bool = True,
         rollback_on_disconnect: bool = False,
@@ -52,6 +54,7 @@ class SimpleConnector:
         self._username = username
         self._password = password
         self._so_timeout_ms = so_timeout_ms
+        self._connect_timeout_ms = so_timeout_ms if connect_timeout_ms is None else connect_timeout_ms
         self._idle_timeout_ms = idle_timeout_ms
         self._rollback_on_connect = rollback_on_connect
         self._rollback_on_disconnect = rollback_on_disconnect
@@ -78,7 +81,7 @@ class SimpleConnector:
         """
         if self._link is not None:
             return
-        self._link = Link(self.host, self.port, self._so_timeout_ms)
+        self._link = Link(self.host, self.port, self._connect_timeout_ms)
         self._session = ClientSession(max_frame_bytes=self._max_frame_bytes)
         try:
             self._answer()
@@ -106,6 +109,12 @@ class SimpleConnector:
         link = self._link
         if link is not None:
             link.interrupt()
+
+    def abort(self) -> None:
+        """End the connection at once, and with ConnectionLost whatever waits on it. From any thread."""
+        link = self._link
+        if link is not None:
+            link.abort()
 
     def __enter__(self) -> Self:
         self.connect()

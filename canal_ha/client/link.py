@@ -69,6 +69,13 @@ class Link:
         except OSError:  # already full, or closed: nobody waits
             return
 
+    def abort(self) -> None:
+        """End the conversation at once, whoever waits on it: nothing more goes out or comes in. From any thread."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:  # the peer, or `close`, was faster
+            return
+
     def close(self, *, linger: bool) -> None:
         """Close. linger: let the server read what was written before, which an unread reply would destroy (RST)."""
         try:

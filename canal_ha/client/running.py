@@ -49,6 +49,7 @@ PROBES = 6  # quorum writes per session time-out
 TAKEOVER_DELAY_S = 1.0  # after a node that vanished: time for its process to come back (canal: 5 s)
 HOLD_BACK_S = 5.0  # after letting go because an operator said so: canal's delay
 LOOK_AGAIN_S = 0.5  # after a look that got no answer
+DELETED_S = 0.5  # after somebody deleted our node: time for a deleteall, or a server's unsubscribe, to come to its end
 
 
 class State(Enum):
@@ -259,8 +260,11 @@ class Seat:
         if event.ticket != self._look_ticket:
             return []
         seen = event.seen
-        if seen is None or seen.owner != self._session_id:
-            return self._lose(Reason.VANISHED if seen is None else Reason.TAKEN)
+        if seen is None:
+            self._hold_until = max(self._hold_until, now + DELETED_S)
+            return self._lose(Reason.VANISHED)
+        if seen.owner != self._session_id:
+            return self._lose(Reason.TAKEN)
         self._version = seen.version
         if not seen.active:
             self._hold_until = now + HOLD_BACK_S

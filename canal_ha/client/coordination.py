@@ -1,0 +1,322 @@
+"""A connector's thread for ZooKeeper: holds the client's `running` node, and sees who runs the destination.
+
+The thread starts in `start` and owns session, seat and timers; whatever comes from elsewhere is put into its queue. It
+never blocks but for the next thing to do. What the connector has to know it is told on this thread, by `tell`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from queue import Empty, SimpleQueue
+
+from canal_ha import logs
+from canal_ha.client import running_inputs as i
+from canal_ha.client.running import Seat, State
+from canal_ha.client.zookeeper import ClientSession, Found, SessionState, Suspended, Up
+from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.meta.zookeeper import Create
+from canal_ha.model import znode_tree as tree
+
+READ_AGAIN_S = 0.5  # after a read that got no answer
+GIVE_UP_SESSIONS = 2.0  # session time-outs without a connection before a fresh session is asked for
+LEAVE_MOST_S = 3.0  # for an orderly end; after that the session is closed, which releases as well
+
+log = logs.get(__name__)
+
+_past_sessions: set[int] = set()
+"""Sessions of this process that have ended: a `running` node of one of them is a leftover of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class BecameActive:
+    """This process is the client id's active one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostActivity:
+    """It is not any more: its connection must be closed before `tell` returns."""
+
+    reason: i.Reason
+
+
+@dataclass(frozen=True, slots=True)
+class StandsBy:
+    """Another process is active."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningIs:
+    """Who runs the destination. generation: czxid of the `running` node."""
+
+    address: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class NobodyRuns:
+    """There is no `running` node."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembersAre:
+    """Nodes that could run the destination."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """Something nobody foresaw ended the thread: nothing will be told any more, and this process is not active."""
+
+    error: Exception
+
+
+News = BecameActive | LostActivity | StandsBy | RunningIs | NobodyRuns | MembersAre | Broke
+
+
+class Coordination:
+    """servers, auth, timeout_ms: of the session, see ClientSession; address: what `running` says before a connection
+    is made. Made for one stay: start once, stop once.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        destination: str,
+        client_id: int,
+        tell: Callable[[News], None],
+        *,
+        address: str,
+        timeout_ms: int,
+        auth: str,
+        takeover_delay_s: float,
+    ) -> None:
+        self._destination = destination
+        self._client_id = client_id
+        self._tell = tell
+        self._path = tree.client_running(destination, client_id)
+        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._session = ClientSession(
+            servers, timeout_ms=timeout_ms, auth=auth, post=self._queue.put, changed=self._session_changed
+        )
+        self._seat = Seat(client_id, address, past_sessions=_past_sessions, takeover_delay_s=takeover_delay_s)
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._session_id = 0
+        self._down_since = time.monotonic()
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name=f"canal-client-{destination}-{client_id}", daemon=True)
+
+    # ---- from any thread
+
+    def start(self) -> None:
+        """Begin to connect and to race; returns at once."""
+        self._queue.put(partial(self._feed, i.Join()))
+        self._queue.put(self._session.start)
+        self._queue.put(self._have_patience)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Release in good order and close the session; waits for it, but not for ever."""
+        self._queue.put(self._leave)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(LEAVE_MOST_S + self._session.timeout_s)
+
+    def connected_to_node(self, local_address: str) -> None:
+        """There is a connection: others may see where from. local_address: ip:port."""
+        self._queue.put(partial(self._feed, i.Connected(local_address)))
+
+    def active(self) -> bool:
+        """Whether this process may act as the active one now. Two reads of plain values: right enough without a lock,
+        since the lease was taken before the state was entered.
+        """
+        return self._seat.active(time.monotonic())
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            log.exception("client.broken", destination=self._destination, client_id=self._client_id)
+            self._tell(Broke(error))
+        if self._session_id:
+            _past_sessions.add(self._session_id)
+        self._session.stop()
+
+    def _work(self) -> None:
+        while not self._ending:
+            with suppress(Empty):
+                self._queue.get(timeout=self._pause_s())()
+            self._feed(i.Tick())
+            while self._timers and self._timers[0][0] <= time.monotonic():
+                heapq.heappop(self._timers)[2]()
+
+    def _pause_s(self) -> float | None:
+        moments = [self._timers[0][0]] if self._timers else []
+        if self._seat.wakes_at is not None:
+            moments.append(self._seat.wakes_at)
+        return max(0.0, min(moments) - time.monotonic()) if moments else None
+
+    def _later(self, delay_s: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._numbers), call))
+
+    def _leave(self) -> None:
+        if self._seat.state is State.IDLE:
+            self._end()
+            return
+        self._later(LEAVE_MOST_S, self._end)
+        self._feed(i.Leave())
+
+    def _end(self) -> None:
+        self._ending = True
+
+    # ---- session
+
+    def _session_changed(self, state: SessionState) -> None:
+        match state:
+            case Up(session_id, timeout_s):
+                if session_id != self._session_id:
+                    log.info(
+                        "zookeeper.connected",
+                        servers=self._session.servers,
+                        session=hex(session_id),
+                        timeout_s=timeout_s,
+                    )
+                self._session_id = session_id
+                self._feed(i.SessionUp(session_id, timeout_s))
+                self._read_running()
+                self._read_members()
+            case Suspended():
+                self._down_since = time.monotonic()
+                log.warning("zookeeper.suspended", session=hex(self._session_id))
+                self._feed(i.SessionSuspended())
+            case _:
+                self._lose_session()
+
+    def _lose_session(self) -> None:
+        if self._session_id:
+            log.warning("zookeeper.session_lost", session=hex(self._session_id))
+            self._session_id = 0
+        self._feed(i.SessionLost())
+
+    def _have_patience(self) -> None:
+        """Give up a session that cannot be resumed.
+
+        An ensemble that came back with older data refuses a client that has seen newer, for ever; a fresh session is
+        let in. By then the lease is over.
+        """
+        patience_s = GIVE_UP_SESSIONS * self._session.timeout_s
+        self._later(patience_s, self._have_patience)
+        if self._session.connected or time.monotonic() - self._down_since < patience_s:
+            return
+        self._down_since = time.monotonic()
+        log.warning("zookeeper.waiting", servers=self._session.servers, destination=self._destination)
+        if self._session_id:
+            self._lose_session()
+            self._session.stop()
+            self._session.start()
+
+    # ---- who runs the destination
+
+    def _running_changed(self, deleted: bool) -> None:
+        self._read_running()
+
+    def _members_changed(self, deleted: bool) -> None:
+        self._read_members()
+
+    def _read_running(self) -> None:
+        def read(found: Found | ZooKeeperUnavailable | None) -> None:
+            if isinstance(found, ZooKeeperUnavailable):
+                self._read_again(self._read_running)
+            elif found is None:
+                self._tell(NobodyRuns())
+            else:
+                self._tell(RunningIs(tree.RunningData.from_bytes(found.data).address, found.created))
+
+        self._session.get(tree.running(self._destination), self._running_changed, read)
+
+    def _read_members(self) -> None:
+        def read(names: tuple[str, ...] | ZooKeeperUnavailable) -> None:
+            if isinstance(names, ZooKeeperUnavailable):
+                self._read_again(self._read_members)
+            else:
+                self._tell(MembersAre(names))
+
+        self._session.children(tree.destination_members(self._destination), self._members_changed, read)
+
+    def _read_again(self, call: Callable[[], None]) -> None:
+        if self._session.connected:  # when it is connected again everything is read anyway
+            self._later(READ_AGAIN_S, lambda: call() if self._session.connected else None)
+
+    # ---- the seat
+
+    def _feed(self, event: i.Input) -> None:
+        for command in self._seat.step(event, time.monotonic()):
+            self._execute(command)
+
+    def _execute(self, command: i.Command) -> None:
+        match command:
+            case i.Look(ticket):
+                self._session.get(self._path, self._node_changed, partial(self._looked, ticket))
+            case i.Claim() | i.Rewrite() | i.Probe() | i.Release():
+                self._write(command)
+            case i.Activate():
+                log.info("client.active", destination=self._destination, client_id=self._client_id)
+                self._tell(BecameActive())
+            case i.Deactivate(reason):
+                self._tell(LostActivity(reason))
+                log.warning(
+                    "client.inactive", destination=self._destination, client_id=self._client_id, reason=reason.value
+                )
+            case i.StandingBy(address):
+                log.info("client.standby", destination=self._destination, client_id=self._client_id, active_on=address)
+                self._tell(StandsBy(address))
+            case i.Left():
+                self._end()
+
+    def _node_changed(self, deleted: bool) -> None:
+        self._feed(i.NodeEvent(deleted))
+
+    def _looked(self, ticket: int, found: Found | ZooKeeperUnavailable | None) -> None:
+        if isinstance(found, ZooKeeperUnavailable):
+            self._feed(i.Unanswered(ticket))
+            return
+        seen = None
+        if found is not None:
+            data = tree.RunningData.from_bytes(found.data)
+            seen = i.Seen(found.owner, found.version, data.address, data.active)
+        self._feed(i.Looked(ticket, seen))
+
+    def _write(self, command: i.Writing) -> None:
+        operations = i.operations(command, self._path)
+        sent_at = time.monotonic()
+
+        def answered(result: tuple[int, ...] | TransactionRefused | ZooKeeperUnavailable) -> None:
+            if isinstance(command, i.Release):
+                self._feed(i.Released(command.ticket))
+            elif isinstance(result, ZooKeeperUnavailable):
+                self._feed(i.Unanswered(command.ticket))
+            elif not isinstance(result, TransactionRefused):
+                self._feed(i.Held(command.ticket, result[-1], sent_at))
+            elif result.reason == "missing" and isinstance(operations[result.index], Create):
+                parent = tree.client(self._destination, self._client_id)
+                self._session.ensure(parent, lambda error: self._feed(_ensured(command.ticket, error)))
+            else:
+                self._feed(i.Refused(command.ticket))
+
+        self._session.transaction(operations, answered)
+
+
+def _ensured(ticket: int, error: ZooKeeperUnavailable | None) -> i.Input:
+    """The parent is there now: the claim was refused, look and claim again."""
+    return i.Refused(ticket) if error is None else i.Unanswered(ticket)
