@@ -15,15 +15,16 @@ from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
-from canal_ha.errors import CanalError, RingClosed, SourceRefused, SourceUnavailable
+from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.source import flavor
+from canal_ha.source import flavor, locate
 from canal_ha.source.backoff import Backoff
 from canal_ha.source.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.lost import DUMP_FAILED, Superseded, ended, superseded
 from canal_ha.source.reader import DumpRequest, run
 from canal_ha.source.resume import Resume
+from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Interruptible, Session, Where
 
 
@@ -97,6 +98,7 @@ class Dump:
         self._report = report
         self._clock = clock
         self._resume = Resume(start)
+        self._start = start
         self._began_at = start
         self._backoff = Backoff((rng or Random()).random)
         self._stopping = threading.Event()
@@ -174,6 +176,9 @@ class Dump:
                 f"{self._where.address}: another replica uses server id {self._replica.server_id}; set"
                 f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
             )
+        scanner = Scanner(session, server, self._config, self._source, self._opened)
+        if not self._resume.at.journal:
+            self._resume = Resume(self._looked_up(scanner))
         self._began_at = self._resume.at
         begin = self._resume.begin()
         source = Source(address=self._source.host, port=self._source.port, uuid=server.uuid)
@@ -186,8 +191,31 @@ class Dump:
             journal=begin.journal,
             offset=begin.offset,
         )
-        run(request, session, self._config, self._source, self._eat, self._opened)
+        try:
+            run(request, session, self._config, self._source, self._eat, self._opened)
+        except MalformedEvent as error:
+            raise self._stepped_back(server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
+
+    def _looked_up(self, scanner: Scanner) -> LogPosition:
+        """A cursor may tell a time alone (specification 8.2 step 2b)."""
+        start_ms = self._resume.at.timestamp_ms - self._config.fallback_interval_s * 1000
+        return locate.at_time(scanner, max(0, start_ms))
+
+    def _stepped_back(self, server: flavor.Flavor, error: MalformedEvent) -> CanalError:
+        """A start inside a transaction, where no table map precedes the rows, moves to its begin (8.2 step 3)."""
+        start = self._resume.at
+        if start is not self._start:
+            return error
+        session = Session(self._config, self._source, opening=self._opened)
+        boundary = locate.at_boundary(Scanner(session, server, self._config, self._source, self._opened), start)
+        if boundary.offset >= start.offset:
+            return error
+        self._resume = Resume(boundary)
+        self._began_at = self.decoded = boundary
+        return SourceUnavailable(
+            f"{self._where.address}: {start} lies inside a transaction ({error}); reading goes on from {boundary}"
+        )
 
     def _opened(self, connection: Interruptible) -> None:
         """From here on stop() interrupts this connection."""

@@ -51,6 +51,14 @@ class Flavor:
         return "SHOW REPLICAS" if self.number >= (8, 0, 22) else "SHOW SLAVE HOSTS"
 
 
+@dataclass(frozen=True, slots=True)
+class BinaryLog:
+    """One journal that exists. size_bytes: so far."""
+
+    name: str
+    size_bytes: int
+
+
 def examine(session: Session) -> Flavor:
     """Ask the server. Raises SourceUnavailable, SourceRefused."""
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
@@ -117,3 +125,11 @@ def replicas(session: Session, server: Flavor) -> tuple[Replica, ...]:
         )
         for row in rows
     )
+
+
+def binary_logs(session: Session) -> tuple[BinaryLog, ...]:
+    """The journals that exist, oldest first; never none. Raises SourceUnavailable, SourceRefused."""
+    rows = session.query("SHOW BINARY LOGS")
+    if not rows:
+        raise SourceRefused(f"{session.where.address}: there are no binary logs (SHOW BINARY LOGS is empty)")
+    return tuple(BinaryLog(str(row["Log_name"]), int(row["File_size"])) for row in rows)

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from dataclasses import replace
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
-from canal_ha.errors import ConfigError, SourceRefused
+from canal_ha.errors import SourceRefused
 from canal_ha.model.position import LogPosition
-from canal_ha.source.flavor import Flavor
+from canal_ha.source.flavor import Flavor, binary_logs
 from canal_ha.source.resume import FIRST_OFFSET
+from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryLog:
-    """One journal that exists. size_bytes: so far."""
-
-    name: str
-    size_bytes: int
-
-
-def binary_logs(session: Session) -> tuple[BinaryLog, ...]:
-    """The journals that exist, oldest first; never none. Raises SourceUnavailable, SourceRefused."""
-    rows = session.query("SHOW BINARY LOGS")
-    if not rows:
-        raise SourceRefused(f"{session.where.address}: there are no binary logs (SHOW BINARY LOGS is empty)")
-    return tuple(BinaryLog(str(row["Log_name"]), int(row["File_size"])) for row in rows)
 
 
 def newest(session: Session, server: Flavor, config: InstanceConfig, source: SourceConfig) -> LogPosition:
@@ -65,21 +51,49 @@ def oldest(session: Session, server: Flavor, source: SourceConfig) -> LogPositio
     )
 
 
-def configured(session: Session, server: Flavor, config: InstanceConfig, source: SourceConfig) -> LogPosition | None:
+def configured(scanner: Scanner) -> LogPosition | None:
     """The start that the configuration names, None when it names none.
 
-    Raises ConfigError for a start that cannot be looked up.
+    Raises SourceUnavailable, SourceRefused, and PositionLost when what it names is purged.
     """
-    if source.gtid and config.decode.gtid_on:
-        raise _not_supported(config, "gtid", source.gtid)
-    if source.timestamp_ms and not (source.journal and source.position):
-        raise _not_supported(config, "timestamp", str(source.timestamp_ms))
-    if not source.journal:
-        return None
-    at = oldest(session, server, source)
-    return replace(at, journal=source.journal, offset=source.position or FIRST_OFFSET)
+    source = scanner.source
+    if source.gtid and scanner.config.decode.gtid_on:
+        at = scanner.lacking(source.gtid)
+        end = newest(scanner.session, scanner.server, scanner.config, source)
+        return replace(at or end, gtid=source.gtid)
+    if source.journal and source.position:
+        return replace(_begin(scanner, source.journal), offset=source.position)
+    if source.timestamp_ms:
+        return at_time(scanner, source.timestamp_ms, source.journal)
+    return _begin(scanner, source.journal) if source.journal else None
 
 
-def _not_supported(config: InstanceConfig, key: str, value: str) -> ConfigError:
-    file = f"{config.destination}/instance.properties"
-    return ConfigError(file, f"canal.instance.master.{key}", value, "journal.name and position instead")
+def at_time(scanner: Scanner, timestamp_ms: int, journal: str = "") -> LogPosition:
+    """A boundary before everything committed at this time or later; the oldest there is when nothing is older.
+
+    journal: look into this one only. Event times are whole seconds and can be a second out of order where commits are
+    written together, so up to two seconds more are read. Source: specification 8.4.
+    """
+    target_ms = timestamp_ms - 1000
+    if not journal:
+        logs = binary_logs(scanner.session)
+        first_behind = bisect_right(logs, target_ms, key=lambda log: scanner.began_ms(log.name))
+        if first_behind == 0:
+            return _begin(scanner, logs[0].name)
+        journal = logs[first_behind - 1].name
+    return scanner.boundary(journal, lambda passed: passed.timestamp_ms >= target_ms)
+
+
+def at_boundary(scanner: Scanner, inside: LogPosition) -> LogPosition:
+    """The boundary at or before a position inside a transaction."""
+    return scanner.boundary(inside.journal, lambda passed: passed.position > inside.offset)
+
+
+def _begin(scanner: Scanner, journal: str) -> LogPosition:
+    return LogPosition(
+        journal=journal,
+        offset=FIRST_OFFSET,
+        server_id=scanner.server.server_id,
+        address=scanner.source.host,
+        port=scanner.source.port,
+    )

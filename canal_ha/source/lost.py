@@ -5,7 +5,7 @@ from __future__ import annotations
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.locate import binary_logs
+from canal_ha.source.flavor import binary_logs
 from canal_ha.source.session import Session
 
 DUMP_FAILED = 1236

@@ -10,7 +10,8 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source import locate
-from canal_ha.source.flavor import Flavor, check, examine
+from canal_ha.source.flavor import Flavor, binary_logs, check, examine
+from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Session
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class View:
     def start(self, kept: LogPosition | None) -> LogPosition:
         """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest.
 
-        Raises SourceUnavailable, SourceRefused, ConfigError.
+        Raises SourceUnavailable, SourceRefused, PositionLost.
         """
         return self._ask(lambda session, server: self._start(session, server, kept))
 
@@ -61,12 +62,12 @@ class View:
     # ---- holding the lock
 
     def _start(self, session: Session, server: Flavor, kept: LogPosition | None) -> LogPosition:
-        at = locate.configured(session, server, self._config, self._source)
+        at = locate.configured(Scanner(session, server, self._config, self._source))
         if at is not None:
             return at
         if kept is None:
             return locate.newest(session, server, self._config, self._source)
-        if kept.journal in [log.name for log in locate.binary_logs(session)]:
+        if kept.journal in [log.name for log in binary_logs(session)]:
             return kept
         at = locate.oldest(session, server, self._source)
         self._warn(f"{self._config.destination}: {kept.journal} is purged; the first client begins at {at}")

@@ -151,6 +151,19 @@ def config_of(
     return replace(InstanceConfig("example", source, username=user, password=password), **more)
 
 
+def purge(server: SqlServer) -> str:
+    """Begin a journal and remove those before it; return its name."""
+    server.execute("FLUSH BINARY LOGS")
+    journal = server.position()[0]
+
+    def purged() -> bool:
+        server.execute(f"PURGE BINARY LOGS TO '{journal}'")  # MariaDB keeps one as long as its checkpoint lies there
+        return server.journals() == [journal]
+
+    until(purged, what="purging")
+    return journal
+
+
 def newest(server: SqlServer) -> LogPosition:
     """Where the server's binlog ends."""
     journal, offset = server.position()

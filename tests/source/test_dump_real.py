@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from canal_ha.config.model import TlsConfig
 from canal_ha.errors import PositionLost, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Kind
 from canal_ha.source.dump import Connected
 from tests.real import MariaDB, MySQL, SqlServer
-from tests.source.reading import Reading, newest
+from tests.source.reading import Reading, newest, purge
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def mysql_alone() -> Iterator[MySQL]:
+    """A MySQL that a test may stop."""
+    with MySQL() as server:
+        yield server
 
 
 def make_table(server: SqlServer, database: str) -> None:
@@ -175,9 +185,7 @@ def test_purged_journal(kind: type[SqlServer]) -> None:
     with kind() as server:
         make_table(server, "d")
         start = newest(server)
-        server.execute("FLUSH BINARY LOGS")
-        oldest = server.position()[0]
-        server.execute(f"PURGE BINARY LOGS TO '{oldest}'")
+        oldest = purge(server)
         with Reading(server, "d", start) as reading:
             failed = reading.failure(PositionLost)
             assert failed.retry_in_s is None
@@ -327,3 +335,59 @@ def test_many_rows_through_a_slow_consumer(source_server: SqlServer, database: s
         time.sleep(0.5)
         threading.Timer(0.5, reading.gate.set).start()
         assert reading.wait_rows(300) == expected
+
+
+def test_dump_over_tls(mysql: MySQL, database: str) -> None:
+    """With REQUIRED and VERIFY_CA the dump is encrypted; with DISABLED an account that requires TLS is refused."""
+    make_table(mysql, database)
+    user = f"u{database}"
+    mysql.execute(
+        f"CREATE USER '{user}'@'%' IDENTIFIED BY 'pässwörd' REQUIRE SSL",
+        f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{user}'@'%'",
+    )
+    account: dict[str, Any] = {"user": user, "password": "pässwörd"}
+    start = newest(mysql)
+    expected = insert(mysql, database, 1, 200)
+    ca_file = str(mysql.data / "ca.pem")
+    for tls in (TlsConfig("PREFERRED"), TlsConfig("REQUIRED"), TlsConfig("VERIFY_CA", ca_file)):
+        with Reading(mysql, database, start, tls=tls, **account) as reading:
+            assert reading.wait_rows(200) == expected
+            began = time.monotonic()
+            reading.dump.stop()
+            assert reading.dump.join(1)
+            assert time.monotonic() - began < 1
+    with Reading(mysql, database, start, tls=TlsConfig("VERIFY_IDENTITY", ca_file), **account) as reading:
+        assert "certificate" in str(reading.failure(SourceUnavailable).error)
+    with Reading(mysql, database, start, **account) as reading:
+        reading.failure(SourceRefused)
+
+
+def test_empty_password(source_server: SqlServer, database: str) -> None:
+    """An account without a password may read."""
+    user = f"u{database}"
+    source_server.execute(
+        f"CREATE USER '{user}'@'%' IDENTIFIED BY ''",
+        f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{user}'@'%'",
+    )
+    with Reading(source_server, database, newest(source_server), user=user, password="") as reading:
+        reading.connected()
+
+
+def test_silent_server(mysql_alone: MySQL) -> None:
+    """A server that says nothing, not even its heartbeat, is left after the read time-out."""
+    with Reading(mysql_alone, "d", newest(mysql_alone), so_timeout_s=2.5) as reading:
+        reading.connected()
+        mysql_alone.pause()
+        failed = reading.failure(SourceUnavailable, seconds=10)
+        assert "not even a heartbeat" in str(failed.error)
+        mysql_alone.resume()
+
+
+def test_configured_server_id_of_somebody_else(mysql: MySQL, database: str) -> None:
+    """A configured slaveId that another replica has is refused, naming the key; that replica goes on."""
+    start = newest(mysql)
+    with Reading(mysql, database, start, client_id=1, server_id=4711) as other:
+        other.connected()
+        with Reading(mysql, database, start, client_id=2, server_id=4711) as reading:
+            assert "canal.instance.mysql.slaveId" in str(reading.failure(SourceRefused).error)
+        assert len(other.events) == 1

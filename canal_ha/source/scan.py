@@ -1,0 +1,211 @@
+"""Finding boundaries between transactions by reading a binlog: by time, by offset, by GTID set. Blocks.
+
+A decoder that accepts no table walks over the events and says where transactions end. A journal is read twice at
+most: in large chunks up to the one that holds the boundary, then packet by packet from the boundary before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.outputs import Passed, Rotated, SourceSaid
+from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import PositionLost
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Source
+from canal_ha.model.table import TableSchema
+from canal_ha.source.flavor import Flavor
+from canal_ha.source.identity import replica
+from canal_ha.source.lost import DUMP_FAILED, ended
+from canal_ha.source.reader import DumpRequest, run
+from canal_ha.source.resume import FIRST_OFFSET, OFFSET_MAX
+from canal_ha.source.session import Interruptible, Session
+
+_NO_TABLE = TableFilter("", r".*\..*")
+_QUIET = DecodeOptions(filter_query_dcl=True, filter_query_dml=True, filter_query_ddl=True, filter_rows=True)
+_FORMAT_DESCRIPTION = frozenset({15})
+_GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
+
+
+@dataclass(frozen=True, slots=True)
+class Scanner:
+    """Reads the binlog of one source over connections of its own, as a replica that nobody else is.
+
+    opening: as in `reader.run`. All methods raise SourceUnavailable, SourceRefused, PositionLost.
+    """
+
+    session: Session
+    server: Flavor
+    config: InstanceConfig
+    source: SourceConfig
+    opening: Callable[[Interruptible], None] = lambda connection: None
+
+    def boundary(self, journal: str, beyond: Callable[[Passed], bool]) -> LogPosition:
+        """The last boundary of a journal before the first one that is `beyond`; its last one when none is."""
+        found = self._boundary(journal, FIRST_OFFSET, beyond, by_packet=False)
+        offset = found.position if found else FIRST_OFFSET
+        if offset <= OFFSET_MAX:
+            found = self._boundary(journal, offset, beyond, by_packet=True) or found
+        if found is None:
+            return self._position(journal, FIRST_OFFSET, 0)
+        return self._position(journal, found.position, found.timestamp_ms)
+
+    def began_ms(self, journal: str) -> int:
+        """When a journal was begun: the time of its format description."""
+        walk = _Walk(_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
+        self._run(walk, journal=journal)
+        return walk.found.timestamp_ms if walk.found else 0
+
+    def lacking(self, gtid_set: str) -> LogPosition | None:
+        """Where the first transaction begins that is not in the set; None when there is none yet."""
+        walk = _Walk(_decoder("", FIRST_OFFSET), by_packet=True, until=_GTIDS)
+        self._run(walk, gtid=gtid_set)
+        if walk.found is None:
+            return None
+        return self._position(walk.journal, walk.found.position, walk.found.timestamp_ms, gtid_set)
+
+    def _boundary(
+        self, journal: str, offset: int, beyond: Callable[[Passed], bool], *, by_packet: bool
+    ) -> Passed | None:
+        walk = _Walk(_decoder(journal, offset), by_packet=by_packet, beyond=beyond)
+        self._run(walk, journal=journal, offset=offset)
+        return walk.last
+
+    def _run(self, walk: _Walk, *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = "") -> None:
+        identity = replica(self.config.destination, 0, read=uuid4().hex)
+        request = DumpRequest(
+            server_id=next(identity.server_ids()),
+            replica=identity,
+            mariadb=self.server.mariadb,
+            journal=journal,
+            offset=offset,
+            gtid=gtid,
+            blocking=False,
+        )
+        try:
+            run(request, self.session, self.config, self.source, walk.eat, self.opening)
+        except _End as end:
+            where = self.session.where
+            if end.errno == DUMP_FAILED and gtid:
+                raise PositionLost(
+                    f"{where.address}: transactions behind the GTID set {gtid} are purged ({end.text});"
+                    f" set canal.instance.master.gtid of {self.config.destination} to a newer set"
+                ) from None
+            if end.errno == DUMP_FAILED:
+                at = self._position(journal, offset, 0)
+                raise ended(self.session, self.config, at, end.text, moved=False) from None
+            if end.errno:
+                raise where.error(end.errno, end.text) from None
+
+    def _position(self, journal: str, offset: int, timestamp_ms: int, gtid: str = "") -> LogPosition:
+        return LogPosition(
+            journal=journal,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            server_id=self.server.server_id,
+            gtid=gtid,
+            address=self.source.host,
+            port=self.source.port,
+        )
+
+
+class _End(Exception):
+    """A walk is over. errno, text: the server's last word; 0 when there is nothing wrong."""
+
+    def __init__(self, errno: int = 0, text: str = "") -> None:
+        super().__init__(text)
+        self.errno = errno
+        self.text = text
+
+
+class _Walk:
+    """Eats one dump until it has seen enough, or its end, and raises _End then.
+
+    beyond: ends the walk at the first boundary for which it holds; last: the boundary before that.
+    until: ends the walk at the first event of these types; found: where it starts. Needs by_packet.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        by_packet: bool,
+        beyond: Callable[[Passed], bool] = lambda passed: False,
+        until: frozenset[int] = frozenset(),
+    ) -> None:
+        self.journal = ""
+        self.last: Passed | None = None
+        self.found: Passed | None = None
+        self._decoder = decoder
+        self._by_packet = by_packet
+        self._beyond = beyond
+        self._until = until
+        self._pending = bytearray()
+
+    def eat(self, data: memoryview) -> list[bytes]:
+        """Nothing is left for the library."""
+        for piece in self._packets(data) if self._by_packet else (data,):
+            if self._until:
+                self._look(piece)
+            self._decode(piece)
+        return []
+
+    def _look(self, packet: memoryview | bytes) -> None:
+        """End at an event of the wanted types. Packet header (4), 0, then time, type, server id, size, its end."""
+        if len(packet) >= 24 and packet[4] == 0 and packet[9] in self._until:
+            size = int.from_bytes(packet[14:18], "little")
+            end = int.from_bytes(packet[18:22], "little")
+            self.found = Passed(self.journal, end - size, int.from_bytes(packet[5:9], "little") * 1000)
+            raise _End
+
+    def _decode(self, data: memoryview | bytes) -> None:
+        for output in self._decoder.feed(data):
+            match output:
+                case Passed():
+                    if self._beyond(output):
+                        raise _End
+                    self.last = output
+                case Rotated():
+                    if self.journal and not self._until and output.journal != self.journal:
+                        raise _End
+                    self.journal = output.journal
+                case SourceSaid():
+                    raise _End(output.errno, output.text)
+
+    def _packets(self, data: memoryview) -> Iterator[bytes]:
+        """Whole packets, header included."""
+        self._pending += data
+        while len(self._pending) >= 4:
+            size = 4 + int.from_bytes(self._pending[:3], "little")
+            if len(self._pending) < size:
+                return
+            packet = bytes(self._pending[:size])
+            del self._pending[:size]
+            yield packet
+
+
+class _NoTables:
+    """A history that nobody asks, because no table and no statement passes the filters."""
+
+    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+        raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: a scan wants no table")
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+        raise AssertionError(f"{sql} at {at}: a scan wants no statement")
+
+
+def _decoder(journal: str, offset: int) -> Decoder:
+    return Decoder(
+        source=Source("", 0),
+        journal=journal,
+        position=offset,
+        options=_QUIET,
+        tables=_NO_TABLE,
+        fields=FieldFilter("", ""),
+        history=_NoTables(),
+    )

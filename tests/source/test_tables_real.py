@@ -1,0 +1,85 @@
+"""Definitions of tables on real servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_ha.errors import SourceRefused, SourceUnavailable
+from canal_ha.source.tables import Tables
+from tests.real import MySQL, SqlServer
+from tests.source.reading import config_of
+
+pytestmark = pytest.mark.real
+
+
+def test_definitions(source_server: SqlServer, database: str) -> None:
+    """The text of SHOW CREATE TABLE, whatever the names; None for what is no table, not there, or not ours to see."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.`o``dd ü` (id INT PRIMARY KEY, `größe` ENUM('é', '漢'))",
+        f"CREATE VIEW {database}.v AS SELECT 1",
+    )
+    tables = Tables(config_of(source_server))
+    text = tables.fetch(database, "o`dd ü")
+    assert text is not None
+    assert text.startswith("CREATE TABLE `o``dd ü` (")
+    assert "enum('é','漢')" in text
+    assert tables.fetch(database, "v") is None
+    assert tables.fetch(database, "nothing") is None
+    assert tables.fetch("nowhere", "nothing") is None
+    user = f"u{database}"
+    source_server.execute(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'p'")
+    assert Tables(config_of(source_server, user=user, password="p")).fetch(database, "o`dd ü") is None
+    tables.close()
+    assert tables.fetch(database, "o`dd ü") == text
+    tables.close()
+
+
+def test_quoting_does_not_depend_on_the_server(source_server: SqlServer, database: str) -> None:
+    """Global settings that change the text of SHOW CREATE TABLE do not reach us."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT)")
+    before = source_server.query("SELECT @@GLOBAL.sql_mode AS mode")[0]["mode"]
+    source_server.execute("SET GLOBAL sql_mode = 'ANSI_QUOTES', GLOBAL sql_quote_show_create = 0")
+    try:
+        text = Tables(config_of(source_server)).fetch(database, "t")
+    finally:
+        source_server.execute(f"SET GLOBAL sql_mode = '{before}', GLOBAL sql_quote_show_create = 1")
+    assert text is not None
+    assert text.startswith("CREATE TABLE `t` (\n  `id` int")
+
+
+def test_generated_keys_are_shown(mysql: MySQL, database: str) -> None:
+    """Invisible generated primary keys are in row events, so they belong to the definition."""
+    mysql.execute(f"CREATE DATABASE {database}")
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_generate_invisible_primary_key = ON")
+        cursor.execute(f"CREATE TABLE {database}.t (v INT)")
+    mysql.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = OFF")
+    try:
+        text = Tables(config_of(mysql)).fetch(database, "t")
+    finally:
+        mysql.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = ON")
+    assert text is not None
+    assert "my_row_id" in text
+
+
+def test_lost_connections(source_server: SqlServer, database: str) -> None:
+    """A connection that the server closed is replaced without a word; a server that is gone is said to be."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT)")
+    tables = Tables(config_of(source_server))
+    text = tables.fetch(database, "t")
+    for row in source_server.query("SHOW PROCESSLIST"):
+        if row["User"] == "canal":
+            source_server.execute(f"KILL {row['Id']}")
+    assert tables.fetch(database, "t") == text
+    nobody = config_of(source_server, user="nobody", password="x")
+    with pytest.raises(SourceRefused, match="CREATE USER 'nobody'@'%'"):
+        Tables(nobody).fetch(database, "t")
+
+
+def test_unreachable() -> None:
+    """Nobody listens: the source is unavailable, and trying again may help."""
+    server = MySQL()
+    with pytest.raises(SourceUnavailable, match=server.address) as raised:
+        Tables(config_of(server)).fetch("d", "t")
+    assert raised.value.retryable
