@@ -155,6 +155,11 @@ class ClusterConnector:
             return node.address if node is not None and self._failover.state is f.State.ONLINE else None
 
     @property
+    def connection(self) -> int:
+        """Number of the connection that the last answer came on; after another one batches in flight come again."""
+        return self._link_attempt
+
+    @property
     def standing_by(self) -> str | None:
         """Address of the client that is active in our place; None when none is, as far as is known."""
         return self._standing_by
