@@ -10,7 +10,8 @@ class Column:
     """One column as canal describes it.
 
     mysql_type: canal's text (`int(11) unsigned`, `varchar(64)`, `enum('a','b')`), "" when only table-map metadata is
-    known; key: part of the primary key; nullable: as declared; charset: the column's own, "" when unknown.
+    known; key: part of the primary key; nullable: as declared; charset: the column's own, "" when unknown; hidden: in
+    row events only, as MariaDB's hash of a long unique key, and nothing that a client should see.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Column:
     unsigned: bool = False
     charset: str = ""
     unique: bool = False
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
