@@ -91,7 +91,8 @@ has gcc && [[ -e /usr/include/stdio.h ]] || packages+=(gcc libc6-dev)
 # The core packages hold the programs without the service, so that nothing starts or changes on this machine.
 has mariadbd && has mariadb-install-db || packages+=(mariadb-server-core)
 has my_print_defaults || packages+=(mariadb-client-core)
-[[ -e /usr/share/java/zookeeper.jar ]] || packages+=(libzookeeper-java)
+# with zkCli.sh; the package sets no service up either, that is zookeeperd
+[[ -e /usr/share/java/zookeeper.jar && -e /usr/share/zookeeper/bin/zkCli.sh ]] || packages+=(zookeeper)
 [[ -e /usr/share/java/slf4j-simple.jar ]] || packages+=(libslf4j-java)
 has java || packages+=(openjdk-17-jre-headless)
 

@@ -80,9 +80,10 @@ step imports 1 lint-imports
 step types 3 mypy
 step unit 4 env CANAL_HA_KERNEL=off pytest
 suite parts 2 tests/real
-suite node 4 tests/source tests/node
+suite node 4 tests/decode tests/source tests/node
 suite cluster 6 tests/cluster tests/cluster_real
 others 6
+step speed 2 env CANAL_HA_KERNEL=off python -m bench.end_to_end 50000 --at-least 1
 
 report
 exit "$failed"
