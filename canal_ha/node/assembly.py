@@ -40,8 +40,18 @@ def assemble(
     """An instance, not started. ownership: None on a node without ZooKeeper; lost: see Instance."""
     made: list[Instance] = []
     slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
-    view = View(config)
-    history = History(Tables(config).fetch)
+    tables_now = Tables(config)
+    view = View(
+        config,
+        warn=lambda text: reactor.callFromThread(
+            lambda: told.event(config.destination, "start.replaced", text=text, alarm=True)
+        ),
+    )
+    history = History(tables_now.fetch)
+
+    def close_source() -> None:
+        view.close()
+        tables_now.close()
 
     def open_feed(request: FeedRequest) -> Feed:
         tables = effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
@@ -79,7 +89,7 @@ def assemble(
         if ownership is not None and not ownership.lease_ok():
             raise NotRunningHere(config.destination)
 
-    meta = Meta(config.destination, _backend(config, ownership, made), turn=DeferredLock())
+    meta = Meta(config.destination, _backend(config, ownership, told, made), turn=DeferredLock())
     instance = Instance(
         config,
         meta,
@@ -91,18 +101,21 @@ def assemble(
         flush_period_ms=node.zk_flush_period_ms if ownership else config.file_flush_period_ms,
         guard=guard,
         lost=lost,
+        close_source=close_source,
     )
     made.append(instance)
     return instance
 
 
-def _backend(config: InstanceConfig, ownership: Ownership | None, made: list[Instance]) -> MetaBackend:
+def _backend(config: InstanceConfig, ownership: Ownership | None, told: Told, made: list[Instance]) -> MetaBackend:
     """Where this destination's cursors live. Without ZooKeeper the default template keeps them in files."""
     if ownership is not None and config.cursor_place is CursorPlace.ZOOKEEPER:
-        return ownership.meta(
-            replaced=lambda client_id, cursor: made[0].cursor_replaced(client_id, cursor),
-            lost=lambda client_id: made[0].meta.rewrite(client_id),
-        )
+
+        def lost(client_id: int) -> None:
+            told.event(config.destination, "cursor.deleted", client_id=client_id, action="written again", alarm=True)
+            made[0].meta.rewrite(client_id)
+
+        return ownership.meta(replaced=lambda *edit: made[0].cursor_replaced(*edit), lost=lost)
     if config.cursor_place is CursorPlace.MEMORY:
         return MemoryBackend()
     return FileBackend(config.data_dir, config.destination, deferToThread)

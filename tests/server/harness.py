@@ -167,7 +167,7 @@ class Served:
         return self.feeds[-1]
 
 
-async def _at_once(work: Callable[[], LogPosition]) -> LogPosition:
+async def _at_once(work: Callable[[], T]) -> T:
     return work()
 
 
