@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import iscoroutine
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -22,6 +23,8 @@ from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 
+T = TypeVar("T")
+
 HEALTH_PERIOD_S = 5.0
 PARKING_PERIOD_S = 1.0
 
@@ -38,6 +41,13 @@ class SourceView(Protocol):
         """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest."""
 
 
+class RunBlocking(Protocol):
+    """Runs a call elsewhere: Twisted's deferToThread."""
+
+    def __call__(self, call: Callable[[], T], /) -> Awaitable[T]:
+        """Return what `call` returns, or raise what it raises."""
+
+
 class Told(Protocol):
     """Whom an instance tells what happens to it: the node's logs."""
 
@@ -50,7 +60,8 @@ class Told(Protocol):
 
 class Instance:
     """See the module. `guard` raises NotRunningHere as soon as this node can no longer prove that it owns the
-    destination; `lost(error)` is called once when a durable write finds that it does not.
+    destination; `lost(error)` is called once when a durable write finds that it does not. run_blocking: runs a call
+    that waits for MySQL on the pool; close_source: the last of these.
     """
 
     def __init__(
@@ -61,11 +72,12 @@ class Instance:
         open_feed: OpenFeed,
         reactor: Reactor,
         *,
-        run_blocking: Callable[[Callable[[], LogPosition]], Awaitable[LogPosition]],
+        run_blocking: RunBlocking,
         told: Told,
         flush_period_ms: int,
         guard: Callable[[], None] = lambda: None,
         lost: Callable[[CanalError], None] = lambda error: None,
+        close_source: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
         self.meta = meta
@@ -77,9 +89,11 @@ class Instance:
         self._flush_period_s = flush_period_ms / 1000
         self._guard = guard
         self._lost = lost
+        self._close_source = close_source
         self._streams: dict[int, Stream] = {}
         self._newest: LogPosition | None = None
         self._source_error = ""
+        self._write_error = ""
         self._loops: list[LoopingCall] = []
         self._stopped = False
 
@@ -89,7 +103,7 @@ class Instance:
         """Load cursors and begin to serve. Streams open when their clients ask. Raises what loading raises."""
         await self.meta.load()
         for identity in self.meta.clients():
-            self._stream(identity.client_id)
+            self._stream(identity)
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
         self._every(PARKING_PERIOD_S, self._park_idle)
         if self._flush_period_s:
@@ -108,17 +122,23 @@ class Instance:
             stream.close(NotRunningHere(self.config.destination))
         if flush:
             await self.flush()
+        await self._run_blocking(self._close_source)
         self._told.event(self.config.destination, "instance.stopped")
 
     async def flush(self) -> None:
-        """Make acknowledged cursors durable. A failure is an alarm and is tried again; nothing in memory is lost."""
+        """Make acknowledged cursors durable. A failure is an alarm and is tried again; nothing is forgotten."""
         try:
             written = await self.meta.flush()
         except MetaWriteFailed as error:
-            self._told.event(self.config.destination, "cursor.write_failed", error=str(error), alarm=True)
+            if str(error) != self._write_error:
+                self._told.event(self.config.destination, "cursor.write_failed", error=str(error), alarm=True)
+            self._write_error = str(error)
         except Fenced as error:
             self._lost(error)
         else:
+            if self._write_error:  # what failed stays due, so this flush wrote it
+                self._write_error = ""
+                self._told.event(self.config.destination, "cursor.written_again")
             for client_id, cursor in written:
                 self._told.cursor_persisted(self.config.destination, client_id, cursor)
 
@@ -137,7 +157,7 @@ class Instance:
             start = await self._start_position()
         await self.meta.subscribe(identity, start)
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
-        self._stream(identity.client_id).subscribed(known.filter)
+        self._stream(known).subscribed(known.filter)
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Forget this client: its stream ends, its cursor and filter are deleted durably."""
@@ -198,10 +218,18 @@ class Instance:
             raise NotSubscribed(self.config.destination, identity.client_id)
         return stream
 
-    def _stream(self, client_id: int) -> Stream:
+    def _stream(self, identity: ClientIdentity) -> Stream:
+        client_id = identity.client_id
         if client_id not in self._streams:
             self._streams[client_id] = Stream(
-                self.config, client_id, self.meta, self._open_feed, self._reactor, may_open=self._has_room
+                self.config,
+                client_id,
+                self.meta,
+                self._open_feed,
+                self._reactor,
+                may_open=self._has_room,
+                tell=partial(self._told.event, self.config.destination),
+                filter_text=identity.filter,
             )
         return self._streams[client_id]
 

@@ -2,7 +2,8 @@
 
 A stream is parked until its client asks, open while it has a feed, failed when the feed ended for good. Parking keeps
 the position and the batches in flight: an ACK still moves the cursor, the next GET re-opens behind the last batch
-handed out, a ROLLBACK re-opens at the cursor.
+handed out, a ROLLBACK re-opens at the cursor. A failed stream hands out what was decoded before the failure, and
+opens again when its client subscribes.
 """
 
 from __future__ import annotations
@@ -70,8 +71,16 @@ class _Waiting:
             self.done.errback(error)
 
 
+class Tell(Protocol):
+    """Takes what a person on call should know of a stream."""
+
+    def __call__(self, name: str, /, *, alarm: bool = False, **facts: object) -> None: ...
+
+
 class Stream:
-    """See the module. `may_open` says whether the destination has room for one more open stream."""
+    """See the module. filter_text: of its subscription; `may_open` says whether the destination has room for one more
+    open stream; `tell` hears of failures, each once until it is over.
+    """
 
     def __init__(
         self,
@@ -82,6 +91,8 @@ class Stream:
         reactor: Reactor,
         *,
         may_open: Callable[[], bool],
+        tell: Tell,
+        filter_text: str = "",
     ) -> None:
         self.client_id = client_id
         self.state = State.PARKED
@@ -91,13 +102,15 @@ class Stream:
         self._open_feed = open_feed
         self._reactor = reactor
         self._may_open = may_open
+        self._tell = tell
         self._batches = Batches(client_id)
         self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
         self._last_handed_out: LogPosition | None = None  # end of those batches, while the cursor is before it
         self._opened_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
         self._asked_at = reactor.seconds()
-        self._filter = ""
+        self._failing_since = 0.0  # while there is an error
+        self._filter = filter_text
         self._feed: Feed | None = None
         self._ring: Ring | None = None
         self._sink: Sink | None = None
@@ -188,7 +201,7 @@ class Stream:
         self._fail_waiting(error)
 
     def _ensure_open(self) -> None:
-        if self.state is State.FAILED and self.error:
+        if self.state is State.FAILED and self.error and not self._holds_something():
             raise self.error
         if self.state is State.PARKED:
             self._open()
@@ -244,17 +257,25 @@ class Stream:
     # ---- what the feed's thread reports, hopped to the reactor
 
     def _connected(self, ring: Ring, version: str) -> None:
-        if ring is self._ring:
+        if ring is self._ring and self.error:
             self.error = None
+            self._tell("stream.connected", client_id=self.client_id)
 
     def _failed(self, ring: Ring, error: CanalError, retry_in_s: float | None) -> None:
         if ring is not self._ring:
             return
-        self.error = error
+        if self.error is None:
+            self._failing_since = self._reactor.seconds()
         if retry_in_s is None:
-            self._abandon_ring()
-            self.state, self.error = State.FAILED, error
-            self._fail_waiting(error)
+            self.state = State.FAILED
+            self._tell("stream.stopped", client_id=self.client_id, error=str(error), alarm=True)
+            if self._holds_something():
+                self._wake_waiting()
+            else:
+                self._fail_waiting(error)
+        elif str(error) != str(self.error):
+            self._tell("stream.failing", client_id=self.client_id, error=str(error), alarm=True)
+        self.error = error
 
     def _data_arrived(self, ring: Ring) -> None:
         if ring is not self._ring:
@@ -266,7 +287,7 @@ class Stream:
     # ---- waiting
 
     def _filled(self, size: int) -> bool:
-        return self._ring is not None and self._ring.available(size)
+        return self.state is State.FAILED or (self._ring is not None and self._ring.available(size))
 
     async def _wait(self, size: int, wait_ms: float | None) -> None:
         waiting = _Waiting(size)
@@ -284,6 +305,13 @@ class Stream:
             self._waiting.remove(waiting)
             if self._ring:
                 self._ring.armed = bool(self._waiting)
+
+    def _holds_something(self) -> bool:
+        return self._ring is not None and self._ring.put_seq > self._ring.get_seq
+
+    def _wake_waiting(self) -> None:
+        for waiting in list(self._waiting):
+            waiting.wake()
 
     def _fail_waiting(self, error: CanalError) -> None:
         for waiting in list(self._waiting):
@@ -327,7 +355,7 @@ class Stream:
             ring_capacity=self._config.buffer_size,
             ring_bytes=ring.put_bytes - ring.ack_bytes,
             ring_bytes_budget=self._config.buffer_size * self._config.buffer_mem_unit,
-            seconds_behind=_seconds_behind(feed),
+            seconds_behind=_seconds_behind(feed, self._reactor.seconds() - self._failing_since if self.error else 0.0),
             bytes_behind=_bytes_behind(feed.decoded, newest),
         )
 
@@ -345,10 +373,13 @@ def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Call
     return accept_rest
 
 
-def _seconds_behind(feed: Feed) -> float:
-    """Source time to now; 0 when the source has said that there is nothing newer; -1 before anything was heard."""
+def _seconds_behind(feed: Feed, failing_s: float) -> float:
+    """Source time to now; when the source has said that there is nothing newer, the time it could not say so since.
+
+    failing_s: how long the feed has been without its source; -1 before anything was heard.
+    """
     if feed.idle:
-        return 0.0
+        return failing_s
     if not feed.last_event_ms:
         return -1.0
     return max(0.0, time.time() - feed.last_event_ms / 1000)

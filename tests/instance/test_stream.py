@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
-from canal_ha.errors import BatchNotFirst, CanalError, PositionLost, TooManyStreams
+from canal_ha.errors import BatchNotFirst, CanalError, MalformedEvent, PositionLost, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.stream import State, Stream
 from canal_ha.meta.memory import MemoryBackend
@@ -91,7 +91,19 @@ class Bench:
         start = LogPosition(JOURNAL, 100)
         now(self.meta.load())
         now(self.meta.subscribe(ClientIdentity("example", 1001), start))
-        self.stream = Stream(self.config, 1001, self.meta, self.open_feed, self.reactor, may_open=lambda: self.room)
+        self.told: list[str] = []
+        self.stream = Stream(
+            self.config,
+            1001,
+            self.meta,
+            self.open_feed,
+            self.reactor,
+            may_open=lambda: self.room,
+            tell=self.tell,
+        )
+
+    def tell(self, name: str, /, *, alarm: bool = False, **facts: object) -> None:
+        self.told.append(name)
 
     def open_feed(self, request: FeedRequest) -> Feed:
         self.requests.append(request)
@@ -251,6 +263,41 @@ def test_a_feed_that_ended_for_good_says_so_until_the_client_subscribes_again() 
         now(bench.stream.get(5, 0.0))
     bench.subscribe()
     assert bench.stream.state is State.OPEN
+
+
+def test_what_was_decoded_before_a_failure_is_handed_out() -> None:
+    """Three good transactions, then an event that makes no sense: GETs bring the good ones, then the error."""
+    bench = Bench()
+    bench.subscribe()
+    bench.feeds[-1].join()
+    waiting: list[Message] = []
+    Deferred.fromCoroutine(bench.stream.get(1000, None)).addCallback(waiting.append)
+    bench.requests[-1].failed(MalformedEvent(JOURNAL, 400, "CRC32 differs"), None)
+    bench.reactor.hop()
+    assert len(bench.bodies(waiting[0])) == 9
+    bench.stream.ack(waiting[0].batch_id)
+    with pytest.raises(MalformedEvent):
+        now(bench.stream.get(1000, None))
+    assert bench.told == ["stream.stopped"]
+
+
+def test_lag_while_the_source_is_away() -> None:
+    """Level with the source until the connection broke: behind by the time since then, however old the last event."""
+    bench = Bench()
+    bench.subscribe()
+    bench.feeds[-1].join()
+    bench.reactor.hop()
+    assert bench.stream.status(None).seconds_behind == 0.0
+    for _ in range(2):
+        bench.requests[-1].failed(CanalError("connection refused"), 0.5)
+        bench.reactor.hop()
+        bench.reactor.advance(3)
+    assert bench.stream.status(None).seconds_behind == 6.0
+    assert bench.told == ["stream.failing"]
+    bench.requests[-1].connected("9.7")
+    bench.reactor.hop()
+    assert bench.stream.status(None).seconds_behind == 0.0
+    assert bench.told == ["stream.failing", "stream.connected"]
 
 
 def test_an_error_that_is_tried_again_leaves_the_client_waiting() -> None:
