@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.decode.charsets import codec_of
-from canal_ha.decode.kernel import numbers
+from canal_ha.decode.kernel.numbers import decimal_size, decimal_text, double_text
 from canal_ha.decode.kernel.stream import NO_TABLE
 from canal_ha.decode.plans import text_field
 from canal_ha.model.entry import EntryType, EventType
@@ -165,11 +165,11 @@ def _user_value(body: bytes, at: int) -> str:
         return f"'{value.decode(codec_of(p.u32(body, at + 1)), 'replace')}'"
     try:
         if kind == _REAL:
-            return numbers.double_text(value, 0).decode()
+            return double_text(value, 0).decode()
         if kind == _INT:
             return str(struct.unpack("<q", value)[0])
-        if kind == _DECIMAL and len(value) >= 2 and len(value) - 2 >= numbers.decimal_size(value[0], value[1]) > 0:
-            return numbers.decimal_text(value, 2, value[0], value[1]).decode()
+        if kind == _DECIMAL and len(value) > 2 and value[1] <= value[0] and len(value) - 2 >= decimal_size(*value[:2]):
+            return decimal_text(value, 2, value[0], value[1]).decode()
     except (struct.error, ValueError) as error:
         raise p.Broken(f"a USER_VAR event whose value makes no sense: {error}") from error
     raise p.Broken(f"a USER_VAR event with a value of type {kind}")

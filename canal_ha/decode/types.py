@@ -125,7 +125,7 @@ def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> Reading:
         return Reading(kinds.SET, meta, _BIT, _BLOB)
     if code == NEWDECIMAL:
         precision, decimals = meta >> 8, meta & 255
-        if decimals <= precision:
+        if decimals <= precision > 0:
             size = numbers.decimal_size(precision, decimals)
             return Reading(kinds.DECIMAL, size, _DECIMAL, _DECIMAL, precision=precision, decimals=decimals)
     if code == BIT:

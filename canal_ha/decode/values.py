@@ -230,7 +230,7 @@ def _opaque(kind: int, data: bytes, pos: int, length: int) -> str:
         if length < 3:
             raise p.Broken("a JSON decimal without digits")
         precision, decimals = data[pos], data[pos + 1]
-        if decimals > precision or length - 2 < numbers.decimal_size(precision, decimals):
+        if decimals > precision or not precision or length - 2 < numbers.decimal_size(precision, decimals):
             raise p.Broken("a JSON decimal beyond its bounds")
         return numbers.decimal_text(data, pos + 2, precision, decimals).decode()
     packed = _PACKED.get(kind)

@@ -31,7 +31,8 @@ def decimal_size(precision: int, decimals: int) -> int:
 def decimal_text(src: bytes, at: int, precision: int, decimals: int) -> bytes:
     """canal's text: the last, partial group of fraction digits is left out when it is zero (specification 7.4.1).
 
-    The caller has checked that `decimal_size` bytes are there. Raises Broken on a group beyond its digits.
+    The caller has checked that decimals <= precision > 0 and that `decimal_size` bytes are there. Raises Broken on a
+    group beyond its digits.
     """
     raw = bytearray(src[at : at + decimal_size(precision, decimals)])
     negative = not raw[0] & 0x80
@@ -42,14 +43,12 @@ def decimal_text(src: bytes, at: int, precision: int, decimals: int) -> bytes:
     pos = 0
     whole = 0
     digits = (precision - decimals) % 9
-    left = (precision - decimals) // 9
     if digits:
         pos = _DIGIT_BYTES[digits]
         whole = _group(raw, 0, pos, digits)
-    while left:
+    for _ in range((precision - decimals) // 9):
         whole = whole * 1_000_000_000 + _group(raw, pos, 4, 9)
         pos += 4
-        left -= 1
     text = b"%d" % whole
     any_digit = whole != 0
     if decimals:

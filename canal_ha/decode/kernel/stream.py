@@ -270,7 +270,10 @@ class Stream:
             if length != stop - start:
                 raise p.Broken(f"an event of {length} bytes in a packet for {stop - start}")
             self.length = length
-            if log_pos and kind != k.HEARTBEAT and kind != k.HEARTBEAT_V2:
+            # A heartbeat names the last event's end; a dump from within a journal begins with the format description
+            # of its start.
+            placed = kind not in (k.HEARTBEAT, k.HEARTBEAT_V2) and (kind != k.FORMAT_DESCRIPTION or self.position <= 4)
+            if log_pos and placed:
                 self._locate(log_pos, length)
             if self.checksum and kind != k.FORMAT_DESCRIPTION and kind != k.ROTATE:
                 if stop - body < 4 or not p.checksum_holds(src, start, stop):

@@ -1,0 +1,189 @@
+"""A dump made by hand: events with headers and checksums, packets around them, and a decoder that reads them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from canal_ha.config.model import DecodeOptions
+from canal_ha.decode import types
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.outputs import Output
+from canal_ha.decode.table_map import TableMap
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment, Source
+from canal_ha.model.table import Column, TableSchema
+
+JOURNAL = "mysql-bin.000007"
+SOURCE = Source("db", 3306, "uuid")
+SECONDS = 1_700_000_000
+
+
+def packed(value: int) -> bytes:
+    """MySQL's length-encoded integer."""
+    if value < 251:
+        return bytes([value])
+    if value < 1 << 16:
+        return b"\xfc" + struct.pack("<H", value)
+    if value < 1 << 24:
+        return b"\xfd" + struct.pack("<I", value)[:3]
+    return b"\xfe" + struct.pack("<Q", value)
+
+
+@dataclass
+class Dump:
+    """Events one after another. position: where the next one starts; checksum: whether they end in a CRC32."""
+
+    position: int = 4
+    checksum: bool = True
+    seconds: int = SECONDS
+    server_id: int = 5
+    data: bytearray = field(default_factory=bytearray)
+
+    def event(self, kind: int, body: bytes, *, artificial: bool = False, flags: int = 0) -> bytes:
+        """One event. artificial: it says nothing of its position and takes no room in the journal."""
+        size = 19 + len(body) + 4 * self.checksum
+        end = 0 if artificial else self.position + size
+        if not artificial:
+            self.position = end
+        raw = struct.pack("<IBIIIH", self.seconds, kind, self.server_id, size, end & 0xFFFFFFFF, flags) + body
+        return raw + struct.pack("<I", zlib.crc32(raw)) if self.checksum else raw
+
+    def add(self, kind: int, body: bytes, *, artificial: bool = False) -> Dump:
+        """Append an event as packets."""
+        self.data += packets(self.event(kind, body, artificial=artificial))
+        return self
+
+    def format(self, version: bytes = b"9.7.4") -> Dump:
+        """FORMAT_DESCRIPTION; its checksum is there even when the others have none."""
+        body = struct.pack("<H", 4) + version.ljust(50, b"\0") + bytes(4) + b"\x13" + bytes(40)
+        body += bytes([self.checksum])
+        raw = self.event(15, body if self.checksum else body + bytes(4))
+        self.data += packets(raw)
+        return self
+
+    def rotate(self, journal: str, position: int = 4, *, artificial: bool = False) -> Dump:
+        self.add(4, struct.pack("<Q", position) + journal.encode(), artificial=artificial)
+        self.position = position
+        return self
+
+    def query(self, sql: str, schema: str = "s", thread: int = 9) -> Dump:
+        name = schema.encode()
+        return self.add(2, struct.pack("<IIBHH", thread, 0, len(name), 0, 0) + name + b"\0" + sql.encode())
+
+    def begin(self) -> Dump:
+        return self.query("BEGIN")
+
+    def xid(self, number: int = 77) -> Dump:
+        return self.add(16, struct.pack("<Q", number))
+
+    def table(self, table_id: int = 1, schema: str = "s", name: str = "t", columns: Sequence[ColumnType] = ()) -> Dump:
+        return self.add(19, table_map(table_id, schema, name, columns or INTS))
+
+    def rows(self, kind: int, images: bytes, table_id: int = 1, width: int = 1) -> Dump:
+        """Rows with full images. kind: 30 insert, 31 update, 32 delete."""
+        bitmap = b"\xff" * ((width + 7) // 8) * (2 if kind == 31 else 1)
+        head = struct.pack("<Q", table_id)[:6] + b"\1\0\2\0" + packed(width)
+        return self.add(kind, head + bitmap + images)
+
+    def insert(self, *numbers: int, table_id: int = 1) -> Dump:
+        """Rows of one INT column."""
+        return self.rows(30, b"".join(b"\0" + struct.pack("<i", number) for number in numbers), table_id)
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A column as a table map has it. meta: its bytes there."""
+
+    code: int
+    meta: bytes = b""
+
+
+INTS = (ColumnType(types.LONG),)
+
+
+def table_map(table_id: int, schema: str, name: str, columns: Sequence[ColumnType], optional: bytes = b"") -> bytes:
+    """The body of a TABLE_MAP event; every column may be NULL."""
+    metas = b"".join(column.meta for column in columns)
+    return (
+        struct.pack("<Q", table_id)[:6]
+        + b"\1\0"
+        + bytes([len(schema.encode())])
+        + schema.encode()
+        + b"\0"
+        + bytes([len(name.encode())])
+        + name.encode()
+        + b"\0"
+        + packed(len(columns))
+        + bytes(column.code for column in columns)
+        + packed(len(metas))
+        + metas
+        + b"\xff" * ((len(columns) + 7) // 8)
+        + optional
+    )
+
+
+def packets(event: bytes) -> bytes:
+    """An event as the server sends it: a zero byte before it, in packets of at most 0xffffff bytes."""
+    payload = b"\0" + event
+    out = bytearray()
+    sequence = 0
+    while True:
+        part = payload[:0xFFFFFF]
+        out += struct.pack("<I", len(part))[:3] + bytes([sequence & 255]) + part
+        payload = payload[0xFFFFFF:]
+        sequence += 1
+        if len(part) < 0xFFFFFF:
+            return bytes(out)
+
+
+class AnyTable:
+    """A history that knows every table: columns c0, c1, … with the type texts given, else none."""
+
+    def __init__(self, *columns: Column) -> None:
+        self.columns = columns
+        self.asked: list[tuple[str, int]] = []
+        self.applied: list[tuple[str, str]] = []
+
+    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+        self.asked.append((table_map.name, at.offset))
+        columns = self.columns or tuple(Column(f"c{i}", "") for i in range(len(table_map.types)))
+        return TableSchema(table_map.schema, table_map.name, columns)
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+        self.applied.append((default_schema, sql))
+
+
+def decoder(
+    history: AnyTable | None = None,
+    options: DecodeOptions | None = None,
+    *,
+    position: int = 4,
+    tables: TableFilter | None = None,
+    fields: FieldFilter | None = None,
+    segment_bytes: int = 262144,
+    gtid_set: str = "",
+) -> Decoder:
+    """A decoder of JOURNAL."""
+    return Decoder(
+        source=SOURCE,
+        journal=JOURNAL,
+        position=position,
+        options=options or DecodeOptions(),
+        tables=tables or TableFilter("", ""),
+        fields=fields or FieldFilter("", ""),
+        history=history or AnyTable(),
+        segment_bytes=segment_bytes,
+        gtid_set=gtid_set,
+    )
+
+
+def segments(outputs: Iterable[Output]) -> list[Segment]:
+    return [output for output in outputs if isinstance(output, Segment)]
+
+
+def entries(outputs: Iterable[Output]) -> list[bytes]:
+    return [entry for segment in segments(outputs) for entry in segment.entries()]

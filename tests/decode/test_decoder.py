@@ -1,0 +1,419 @@
+"""What a decoder yields for a dump: groups, control events, positions, errors."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from canal_ha.config.model import DecodeOptions
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
+from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import MalformedEvent, TableUnknown
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.table import Column, TableSchema
+from canal_ha.wire.proto import entry_protocol_pb2 as entry
+from tests.decode.dump import (
+    JOURNAL,
+    SECONDS,
+    SOURCE,
+    AnyTable,
+    ColumnType,
+    Dump,
+    decoder,
+    entries,
+    packets,
+    segments,
+)
+
+BEGIN, ROWS, END, DDL, QUERY = Kind.BEGIN, Kind.ROWS, Kind.END, Kind.DDL, Kind.QUERY
+
+
+def feed(dump: Dump, **options: object) -> list[Output]:
+    return list(decoder(**options).feed(bytes(dump.data)))  # type: ignore[arg-type] # keywords of `decoder`
+
+
+def kinds(outputs: list[Output]) -> list[Kind]:
+    return [Kind(kind) for segment in segments(outputs) for kind in segment.kinds]
+
+
+def parsed(outputs: list[Output]) -> list[entry.Entry]:
+    return [entry.Entry.FromString(raw) for raw in entries(outputs)]
+
+
+# ---- transactions
+
+
+def test_a_transaction_is_one_group_and_its_end_is_a_place_to_reconnect_at() -> None:
+    """BEGIN, rows, END become visible together; the arrays tell where they came from."""
+    dump = Dump().format().begin().table().insert(1, 2).xid()
+    *_, segment, passed = feed(dump)
+    assert isinstance(segment, Segment)
+    assert bytes(segment.kinds) == bytes([BEGIN, ROWS, END])
+    assert list(segment.row_counts) == [0, 2, 0]
+    assert list(segment.timestamps) == [SECONDS * 1000] * 3
+    assert list(segment.run_starts) == [0]
+    assert list(segment.run_server_ids) == [5]
+    position = segment.position(2)
+    assert (position.journal, position.offset) == (JOURNAL, dump.position - 31)
+    assert (position.address, segment.source) == (SOURCE.address, SOURCE)
+    assert passed == Passed(JOURNAL, dump.position, SECONDS * 1000)
+    frames = bytes(segment.frames)
+    assert frames[segment.ends[0]] == 0x12
+    assert sum(segment.entry_size(i) for i in range(3)) < len(frames) == segment.ends[2]
+
+
+def test_an_open_transaction_stays_inside() -> None:
+    """Nothing of a transaction shows before its end, and there is no place to reconnect at behind its begin."""
+    first = Dump().format().begin().table().insert(1).xid()
+    boundary = first.position
+    dump = first.begin().table().insert(2)
+    work = decoder()
+    outputs = list(work.feed(bytes(dump.data)))
+    assert kinds(outputs) == [BEGIN, ROWS, END]
+    assert outputs[-1] == Passed(JOURNAL, boundary, SECONDS * 1000)
+    before = len(dump.data)
+    dump.xid()
+    rest = list(work.feed(bytes(dump.data[before:])))
+    assert kinds(rest) == [BEGIN, ROWS, END]
+    assert rest[-1] == Passed(JOURNAL, dump.position, SECONDS * 1000)
+
+
+def test_large_transactions_come_in_pieces() -> None:
+    """transaction_size entries make a piece, and the end of a transaction in pieces is never dropped."""
+    dump = Dump().format().begin().table()
+    for number in range(7):
+        dump.insert(number)
+    half = bytes(dump.data)
+    work = decoder(options=DecodeOptions(transaction_size=4))
+    outputs = list(work.feed(half))
+    assert kinds(outputs) == [BEGIN, ROWS, ROWS, ROWS]
+    assert not any(isinstance(output, Passed) and output.position > dump.position - 31 for output in outputs)
+    before = len(dump.data)
+    dump.xid()
+    assert kinds(list(work.feed(bytes(dump.data[before:])))) == [ROWS] * 4 + [END]
+
+
+def test_large_transactions_are_cut_by_bytes_too() -> None:
+    """Memory stays bounded while a transaction of few, large entries goes on."""
+    column = (ColumnType(252, b"\4"),)
+    dump = Dump().format().begin().table(columns=column)
+    for _ in range(5):
+        dump.rows(30, b"\0" + struct.pack("<I", 600_000) + b"x" * 600_000)
+    assert kinds(feed(dump)) == [BEGIN, ROWS, ROWS, ROWS, ROWS]
+
+
+def test_segments_hold_whole_groups_up_to_their_size() -> None:
+    """A chunk with many transactions yields several segments, each ending at a transaction's end."""
+    dump = Dump().format()
+    for number in range(50):
+        dump.begin().table().insert(number).xid()
+    found = segments(feed(dump, segment_bytes=2000))
+    assert len(found) > 3
+    assert all(segment.kinds[-1] == END and len(segment.frames) < 3000 for segment in found)
+    assert sum(map(len, found)) == 150
+
+
+def test_empty_transactions_pass_every_five_seconds() -> None:
+    """Of transactions without rows the first passes, then one every more than 5 s of source time."""
+    dump = Dump().format()
+    for _ in range(13):
+        dump.begin().xid()
+        dump.seconds += 1
+    found = parsed(feed(dump))
+    assert [one.header.executeTime // 1000 - SECONDS for one in found] == [0, 0, 6, 6, 12, 12]
+
+
+def test_empty_transactions_pass_after_8192() -> None:
+    """However fast they come, some empty transactions show that the stream is alive."""
+    dump = Dump().format()
+    for _ in range(8195):
+        dump.begin().xid()
+    assert len(entries(feed(dump))) == 4
+
+
+def test_dropped_transactions_leave_no_trace_in_runs() -> None:
+    """Rewinding takes back the run that an empty transaction began."""
+    dump = Dump().format().begin().table().insert(1).xid()
+    dump.server_id = 6
+    dump.begin().xid().begin().xid()
+    dump.server_id = 5
+    dump.begin().table().insert(2).xid()
+    (segment,) = segments(feed(dump))
+    assert list(segment.run_server_ids) == [5, 6, 5]
+    assert list(segment.run_starts) == [0, 3, 5]
+    assert [segment.position(i).server_id for i in (0, 4, 5, 7)] == [5, 6, 5, 5]
+
+
+def test_an_unfinished_group_moves_to_the_next_segment() -> None:
+    """Arrays of an open transaction survive that the segment before it is handed out."""
+    dump = Dump().format().begin().table().insert(1).xid()
+    dump.server_id = 6
+    dump.begin().table().insert(2)
+    work = decoder()
+    (first,) = segments(work.feed(bytes(dump.data)))
+    before = len(dump.data)
+    dump.insert(3).xid()
+    (second,) = segments(work.feed(bytes(dump.data[before:])))
+    assert bytes(first.kinds) == bytes([BEGIN, ROWS, END])
+    assert list(first.run_server_ids) == [5]
+    assert bytes(second.kinds) == bytes([BEGIN, ROWS, ROWS, END])
+    assert list(second.run_server_ids) == [6]
+    assert second.ends[-1] == len(second.frames)
+    assert [one.header.serverId for one in map(entry.Entry.FromString, second.entries())] == [6] * 4
+
+
+def test_rollback_of_a_transaction_ends_it() -> None:
+    """ROLLBACK closes the transaction for whoever wants to reconnect; what was read waits for the next group."""
+    dump = Dump().format().begin().query("ROLLBACK").begin().table().insert(1).xid()
+    outputs = feed(dump)
+    assert kinds(outputs)[-3:] == [BEGIN, ROWS, END]
+    assert outputs[-1] == Passed(JOURNAL, dump.position, SECONDS * 1000)
+
+
+# ---- statements
+
+
+def test_a_ddl_statement_is_a_group_and_voids_plans() -> None:
+    """The history is told, and asked again at the next table map, although that has not changed."""
+    history = AnyTable()
+    dump = Dump().format().begin().table().insert(1).table().insert(2).xid()
+    dump.query("ALTER TABLE t ADD COLUMN x int").begin().table().insert(3).xid()
+    outputs = feed(dump, history=history)
+    assert kinds(outputs) == [BEGIN, ROWS, ROWS, END, DDL, BEGIN, ROWS, END]
+    assert history.applied == [("s", "ALTER TABLE t ADD COLUMN x int")]
+    assert len(history.asked) == 2
+
+
+def test_statements_of_filtered_tables_are_nothing() -> None:
+    """No entry, and the history does not hear of them; RENAME counts when either name passes."""
+    history = AnyTable()
+    dump = Dump().format().query("CREATE TABLE other (id int)").query("RENAME TABLE other TO t")
+    outputs = feed(dump, history=history, tables=TableFilter(r"s\.t", ""))
+    assert [one.header.eventType for one in parsed(outputs)] == [entry.RENAME]
+    assert [sql for _, sql in history.applied] == ["RENAME TABLE other TO t"]
+
+
+def test_ddl_entries_filtered_still_reach_the_history() -> None:
+    """filter.query.ddl hides the entry, not the change."""
+    history = AnyTable()
+    dump = Dump().format().query("CREATE TABLE t (id int)")
+    assert kinds(feed(dump, history=history, options=DecodeOptions(filter_query_ddl=True))) == []
+    assert len(history.applied) == 1
+
+
+# ---- rows that are not wanted
+
+
+def test_filtered_rows_cost_no_question() -> None:
+    """Tables that no filter accepts are not looked up, and their transactions are empty."""
+    history = AnyTable()
+    dump = Dump().format()
+    for _ in range(3):
+        dump.begin().table().insert(1).xid()
+    outputs = feed(dump, history=history, tables=TableFilter(r"s\.other", ""))
+    assert kinds(outputs) == [BEGIN, END]
+    assert history.asked == []
+
+
+@pytest.mark.parametrize("name", ["filter_rows", "filter_dml_insert", "filter_dml_update", "filter_dml_delete"])
+def test_rows_filtered_by_kind(name: str) -> None:
+    """Each switch drops its kind of rows event, filter.rows all of them."""
+    image = b"\0" + struct.pack("<i", 1)
+    dump = Dump().format().begin().table()
+    dump.rows(30, image).rows(31, image + image).rows(32, image).xid()
+    left = {
+        one.header.eventType
+        for one in parsed(feed(dump, options=replace(DecodeOptions(), **{name: True})))
+        if one.entryType == 2
+    }
+    everything = {
+        "filter_dml_insert": entry.INSERT,
+        "filter_dml_update": entry.UPDATE,
+        "filter_dml_delete": entry.DELETE,
+    }
+    assert left == (set() if name == "filter_rows" else set(everything.values()) - {everything[name]})
+
+
+def test_field_filters() -> None:
+    """A dropped column is read and not written; `updated` of the others is as before."""
+    columns = (ColumnType(3), ColumnType(3), ColumnType(3))
+    before = b"\0" + struct.pack("<iii", 1, 2, 3)
+    after = b"\0" + struct.pack("<iii", 1, 5, 4)
+    dump = Dump().format().begin().table(columns=columns).rows(31, before + after, width=3).xid()
+    outputs = feed(dump, fields=FieldFilter("", "s.t:c1"))
+    (row,) = entry.RowChange.FromString(parsed(outputs)[1].storeValue).rowDatas
+    assert [(column.name, column.value) for column in row.beforeColumns] == [("c0", "1"), ("c2", "3")]
+    assert [(column.name, column.value, column.updated) for column in row.afterColumns] == [
+        ("c0", "1", False),
+        ("c2", "4", True),
+    ]
+
+
+# ---- control events
+
+
+def test_the_start_of_a_dump() -> None:
+    """The artificial rotate before the format is known may carry a checksum or none; both are seen by the library."""
+    for checksum in (True, False):
+        dump = Dump(checksum=checksum).rotate(JOURNAL, artificial=True).format()
+        outputs = feed(dump)
+        assert [type(output) for output in outputs] == [RawPacket, Rotated, RawPacket, SourceFormat, Passed]
+        assert outputs[1] == Rotated(JOURNAL, 4)
+        assert outputs[3] == SourceFormat("9.7.4", checksum)
+        raw = outputs[0]
+        assert isinstance(raw, RawPacket)
+        assert packets(raw.payload[1:]) == bytes(dump.data[: len(raw.payload) + 4])
+
+
+def test_a_new_journal() -> None:
+    """Segments belong to one journal, positions restart, table ids mean nothing any more."""
+    dump = Dump().format().begin().table().insert(1).xid().rotate("mysql-bin.000008").format()
+    outputs = feed(dump.begin().table().insert(2).xid())
+    assert [segment.journal for segment in segments(outputs)] == [JOURNAL, "mysql-bin.000008"]
+    assert outputs[-1] == Passed("mysql-bin.000008", dump.position, SECONDS * 1000)
+    with pytest.raises(MalformedEvent, match="table id 1"):
+        feed(Dump().format().begin().table().insert(1).xid().rotate("mysql-bin.000008").format().insert(2))
+
+
+def test_heartbeats() -> None:
+    """Both kinds tell journal and position; behind skipped transactions the place to reconnect at moves."""
+    dump = Dump().format()
+    dump.position = 5000
+    size = 19 + len(JOURNAL) + 4
+    dump.position -= size  # a heartbeat names the position behind the last event; it has no room of its own
+    dump.add(27, JOURNAL.encode())
+    outputs = feed(dump)
+    assert SourceHeartbeat(JOURNAL, 5000) in outputs
+    assert outputs[-1] == Passed(JOURNAL, 5000, SECONDS * 1000)
+    name = JOURNAL.encode()
+    large = b"\xfe" + struct.pack("<Q", 5 << 32)
+    body = b"\x01" + bytes([len(name)]) + name + b"\x02" + bytes([len(large)]) + large + b"\0"
+    outputs = feed(Dump().format().add(41, body, artificial=True))
+    assert SourceHeartbeat(JOURNAL, 5 << 32) in outputs
+    assert [type(output) for output in outputs].count(RawPacket) == 2
+
+
+def test_the_server_ends_the_dump() -> None:
+    """ERR and EOF packets are said after everything before them; another first byte makes no sense."""
+    dump = Dump().format().begin().table().insert(1).xid()
+    error = b"\xff" + struct.pack("<H", 1236) + b"#HY000" + b"no such file"
+    dump.data += struct.pack("<I", len(error))[:3] + b"\1" + error + b"\5\0\0\2\xfe\0\0\2\0"
+    outputs = feed(dump)
+    assert [type(output) for output in outputs[-4:]] == [Segment, SourceSaid, SourceSaid, Passed]
+    assert SourceSaid(1236, "no such file") in outputs
+    assert any(isinstance(output, SourceSaid) and output.errno == 0 for output in outputs)
+    with pytest.raises(MalformedEvent):
+        list(decoder().feed(b"\1\0\0\0\x07"))
+
+
+def test_unknown_events_are_handed_on() -> None:
+    """An event of a type nobody knows is for the library, and the stream goes on."""
+    dump = Dump().format().add(120, b"whatever").begin().table().insert(1).xid()
+    outputs = feed(dump)
+    assert kinds(outputs) == [BEGIN, ROWS, END]
+    raw = [output for output in outputs if isinstance(output, RawPacket)]
+    assert b"whatever" in raw[-1].payload
+
+
+# ---- bytes
+
+
+def test_an_event_of_more_than_sixteen_megabytes() -> None:
+    """Packets of 0xffffff bytes continue; also when the last one is empty."""
+    for extra in (0, 5):
+        column = (ColumnType(252, b"\4"),)
+        dump = Dump().format().begin().table(columns=column)
+        size = 0xFFFFFF - 1 - 19 - 4 - 12 - 1 - 4 + extra
+        mark = len(dump.data)
+        dump.rows(30, b"\0" + struct.pack("<I", size) + b"x" * size).xid()
+        assert dump.data[mark : mark + 3] == b"\xff\xff\xff"
+        work = decoder()
+        outputs: list[Output] = []
+        for at in range(0, len(dump.data), 4_000_000):
+            outputs += work.feed(memoryview(dump.data)[at : at + 4_000_000])
+        assert kinds(outputs) == [BEGIN, ROWS, END]
+        (row,) = entry.RowChange.FromString(parsed(outputs)[1].storeValue).rowDatas
+        assert len(row.afterColumns[0].value) == size
+        assert work.received_bytes == len(dump.data)
+
+
+def test_positions_beyond_32_bits() -> None:
+    """A journal may grow beyond what an event header can say."""
+    start = (1 << 32) - 200
+    dump = Dump(position=start).begin().table().insert(1).insert(2).insert(3).xid()
+    work = decoder(position=start)
+    outputs = [*work.feed(bytes(Dump().format().data)), *work.feed(bytes(dump.data))]
+    (segment,) = segments(outputs)
+    assert segment.offsets[-1] == dump.position - 31 > 1 << 32
+    assert list(segment.offsets) == sorted(segment.offsets)
+
+
+def test_a_checksum_that_does_not_hold() -> None:
+    """One wrong bit stops the stream at its event, behind everything complete before it."""
+    dump = Dump().format().begin().table().insert(1).xid()
+    boundary = dump.position
+    mark = len(dump.data)
+    dump.begin()
+    dump.data[mark + 30] ^= 1
+    work = decoder()
+    seen: list[Output] = []
+    outputs = work.feed(bytes(dump.data))
+    with pytest.raises(MalformedEvent, match="checksum") as raised:
+        seen.extend(outputs)
+    assert (raised.value.journal, raised.value.offset) == (JOURNAL, boundary)
+    assert kinds(seen) == [BEGIN, ROWS, END]
+
+
+def test_a_table_that_cannot_be_told() -> None:
+    """The history's error ends the stream, or drops the table's rows with filter.table.error."""
+
+    class Nothing(AnyTable):
+        def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+            raise TableUnknown(table_map.name)
+
+    dump = Dump().format().begin().table().insert(1).xid()
+    with pytest.raises(TableUnknown):
+        feed(dump, history=Nothing())
+    assert kinds(feed(dump, history=Nothing(), options=DecodeOptions(filter_table_error=True))) == [BEGIN, END]
+
+
+def test_fewer_columns_known_than_written() -> None:
+    """A plan is not made of guesses."""
+    dump = Dump().format().begin().table(columns=(ColumnType(3), ColumnType(3)))
+    with pytest.raises(TableUnknown, match=r"column size is not match for table:s\.t,2 vs 1"):
+        feed(dump, history=AnyTable(Column("id", "int")))
+
+
+# ---- GTIDs
+
+
+def gtid(number: int, uuid: bytes = bytes(range(16))) -> bytes:
+    return b"\1" + uuid + struct.pack("<Q", number) + b"\2" + struct.pack("<QQ", number - 1, number)
+
+
+UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def test_gtids_of_runs_and_of_the_place_to_reconnect_at() -> None:
+    """Each transaction is a run with the set that includes it; the set to reconnect with leaves out an open one."""
+    options = DecodeOptions(gtid_on=True)
+    dump = Dump().format()
+    for number in (5, 6, 9):
+        dump.add(33, gtid(number)).begin().table().insert(number).xid()
+    dump.add(33, gtid(7)).begin()
+    work = decoder(options=options, gtid_set=f"{UUID}:1-4,{UUID[::-1]}:3")
+    (segment,) = segments(work.feed(bytes(dump.data)))
+    tail = f",{UUID[::-1]}:3"
+    assert segment.run_gtids == (f"{UUID}:1-5{tail}", f"{UUID}:1-6{tail}", f"{UUID}:1-6:9{tail}")
+    assert segment.position(3).gtid == f"{UUID}:1-6{tail}"
+    assert work.gtid_set == f"{UUID}:1-6:9{tail}"
+
+
+def test_a_set_that_makes_no_sense() -> None:
+    """The start set is checked when the decoder is made."""
+    with pytest.raises(ValueError, match="not a GTID set"):
+        decoder(options=DecodeOptions(gtid_on=True), gtid_set="nonsense")

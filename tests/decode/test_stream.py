@@ -1,0 +1,369 @@
+"""Properties of the push parser: any chunking, any schema, any damage."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from canal_ha.decode import types
+from canal_ha.decode.outputs import Output, RawPacket, Rotated, SourceFormat
+from canal_ha.errors import MalformedEvent, TableUnknown
+from canal_ha.model.segment import Segment
+from canal_ha.model.table import Column
+from canal_ha.wire.proto import entry_protocol_pb2 as entry
+from tests.decode.dump import JOURNAL, SECONDS, AnyTable, ColumnType, Dump, decoder, entries, packed, packets
+from tests.decode.golden import binlog
+
+
+def events_of(file: bytes) -> list[bytes]:
+    """The events of a binlog file."""
+    found = []
+    at = 4
+    while at < len(file):
+        size = struct.unpack_from("<I", file, at + 9)[0]
+        found.append(file[at : at + size])
+        at += size
+    return found
+
+
+def unsigned_events(events: list[bytes]) -> list[bytes]:
+    """The same events without checksums, so that damage reaches the parser."""
+    plain = []
+    for event in events:
+        if event[4] == 15:
+            plain.append(event[:-5] + b"\0" + event[-4:])
+        else:
+            plain.append(event[:9] + struct.pack("<I", len(event) - 4) + event[13:-4])
+    return plain
+
+
+FILES = [events_of(binlog(tag)) for tag in ("mysql9_gtid", "mariadb10.11_gtid", "mysql9", "mariadb10.11")]
+SMALL = [[event for event in events if len(event) < 4000] for events in FILES]
+DUMP = b"".join(map(packets, SMALL[0]))
+
+
+@dataclass
+class Whole:
+    """All segments of a run as one."""
+
+    frames: bytes
+    ends: list[int]
+    columns: list[Any]
+    kinds: bytes
+    positions: list[Any]
+    others: list[Output]
+
+
+def whole(outputs: list[Output]) -> Whole:
+    """Join what chunking may divide differently; Passed is told once a chunk, so only the last one counts."""
+    result = Whole(b"", [], [], b"", [], [])
+    for output in outputs:
+        if isinstance(output, Segment):
+            base = len(result.frames)
+            result.frames += bytes(output.frames)
+            result.ends += [base + end for end in output.ends]
+            result.kinds += bytes(output.kinds)
+            result.positions += [output.position(i) for i in range(len(output))]
+            lists: tuple[array[int], ...] = (output.subs, output.event_lengths, output.row_counts)
+            result.columns += zip(*lists, strict=True)
+        elif isinstance(output, Rotated | SourceFormat | RawPacket):
+            result.others.append(output)
+    result.others.append(outputs[-1])
+    return result
+
+
+EXPECTED = whole(list(decoder(position=4).feed(DUMP)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 20000), min_size=1, max_size=50))
+@example([1, 3, 2])
+@example([19])
+def test_any_chunking(sizes: list[int]) -> None:
+    """However the bytes of a dump are cut, the same entries come out with the same arrays beside them."""
+    work = decoder()
+    outputs: list[Output] = []
+    at = turn = 0
+    while at < len(DUMP):
+        size = sizes[turn % len(sizes)] + at // 200  # tiny chunks would take long
+        outputs += work.feed(bytearray(DUMP[at : at + size]))
+        at += size
+        turn += 1
+    # the last chunk may have ended nothing
+    outputs.append(next(output for output in reversed(outputs) if type(output).__name__ == "Passed"))
+    assert whole(outputs) == EXPECTED
+
+
+def test_a_file_is_a_dump_without_packets() -> None:
+    """The file's bytes, byte by byte at first, yield what its packets yield."""
+    work = decoder()
+    file = b"\xfebin" + b"".join(SMALL[0])
+    cuts = [*range(100), *range(100, len(file), 777), len(file)]
+    outputs = [out for a, b in pairwise(cuts) for out in work.feed_file(file[a:b])]
+    assert b"".join(entries(outputs)) == b"".join(entries(decoder().feed(DUMP)))
+    behind = decoder()
+    assert entries(behind.feed_file(file[4:])) == entries(outputs)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_any_damage(data: st.DataObject) -> None:
+    """Flipped bits, lost and repeated bytes end in MalformedEvent or TableUnknown, or pass as other data; no more."""
+    events = data.draw(st.sampled_from(SMALL))
+    start = data.draw(st.integers(1, len(events) - 12))
+    dump = bytearray(b"".join(map(packets, unsigned_events([events[0], *events[start : start + 12]]))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(len(packets(events[0])), len(dump) - 1))
+        damage = data.draw(st.sampled_from(["flip", "set", "cut", "repeat", "insert"]))
+        if damage == "flip":
+            dump[at] ^= 1 << data.draw(st.integers(0, 7))
+        elif damage == "set":
+            dump[at] = data.draw(st.sampled_from([0, 1, 0x7F, 0xFE, 0xFF]))
+        elif damage == "cut":
+            del dump[at : at + data.draw(st.integers(1, 8))]
+        elif damage == "repeat":
+            dump[at:at] = dump[at : at + 8]
+        else:
+            dump[at:at] = data.draw(st.binary(min_size=1, max_size=8))
+    work = decoder()
+    with suppress(MalformedEvent, TableUnknown):
+        for output in work.feed(bytes(dump)):
+            if isinstance(output, Segment):
+                for raw in output.entries():
+                    entry.Entry.FromString(raw)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_damage_inside_an_event(data: st.DataObject) -> None:
+    """Bodies of any content under a correct header and checksum: the same two errors and no others."""
+    events = data.draw(st.sampled_from(SMALL))
+    at = data.draw(st.integers(1, len(events) - 3))
+    dump = Dump().format()
+    for event in events[at : at + 3]:
+        body = bytearray(event[19:-4])
+        for _ in range(data.draw(st.integers(0, 2))):
+            if body:
+                body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+        if data.draw(st.booleans()):
+            body = body[: data.draw(st.integers(0, len(body)))]
+        dump.add(event[4], bytes(body))
+    with suppress(MalformedEvent, TableUnknown):
+        list(decoder().feed(bytes(dump.data)))
+
+
+# ---- any schema, any row: what we write is what protobuf writes
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A column type: its place in a table map, its text, how a value is stored and shown."""
+
+    column: ColumnType
+    mysql_type: str
+    sql_type: int
+    null_sql_type: int
+    value: st.SearchStrategy[Any]
+    store: Any
+    text: Any = str
+
+
+def _blob(length: int) -> Any:
+    return lambda raw: len(raw).to_bytes(length, "little") + raw
+
+
+KINDS = [
+    Kind(ColumnType(types.TINY), "tinyint(4)", -6, -6, st.integers(-128, 127), lambda v: struct.pack("<b", v)),
+    Kind(ColumnType(types.SHORT), "smallint", 5, 5, st.integers(-32768, 32767), lambda v: struct.pack("<h", v)),
+    Kind(
+        ColumnType(types.INT24),
+        "mediumint",
+        4,
+        4,
+        st.integers(-(2**23), 2**23 - 1),
+        lambda v: (v & 0xFFFFFF).to_bytes(3, "little"),
+    ),
+    Kind(ColumnType(types.LONG), "int", 4, 4, st.integers(-(2**31), 2**31 - 1), lambda v: struct.pack("<i", v)),
+    Kind(
+        ColumnType(types.LONGLONG), "bigint", -5, -5, st.integers(-(2**63), 2**63 - 1), lambda v: struct.pack("<q", v)
+    ),
+    Kind(ColumnType(types.LONG), "int unsigned", 4, 4, st.integers(0, 2**31 - 1), lambda v: struct.pack("<I", v)),
+    Kind(ColumnType(types.LONG), "int unsigned", -5, 4, st.integers(2**31, 2**32 - 1), lambda v: struct.pack("<I", v)),
+    Kind(
+        ColumnType(types.LONGLONG),
+        "bigint(20) unsigned",
+        3,
+        -5,
+        st.integers(2**63, 2**64 - 1),
+        lambda v: struct.pack("<Q", v),
+    ),
+    Kind(ColumnType(types.TINY), "tinyint unsigned", 5, -6, st.integers(128, 255), lambda v: bytes([v])),
+    Kind(
+        ColumnType(types.VARCHAR, struct.pack("<H", 400)),
+        "varchar(100)",
+        12,
+        12,
+        st.text(max_size=100),
+        lambda v: _blob(2)(v.encode()),
+    ),
+    Kind(ColumnType(types.STRING, b"\xfe\x28"), "char(10)", 1, 1, st.text(max_size=10), lambda v: _blob(1)(v.encode())),
+    Kind(
+        ColumnType(types.VARCHAR, struct.pack("<H", 300)),
+        "varbinary(300)",
+        2004,
+        2004,
+        st.binary(max_size=300),
+        _blob(2),
+        lambda v: v.decode("latin-1"),
+    ),
+    Kind(
+        ColumnType(types.BLOB, b"\3"),
+        "mediumtext",
+        2005,
+        2005,
+        st.text(max_size=20) | st.just("long " * 4000),
+        lambda v: _blob(3)(v.encode()),
+    ),
+    Kind(
+        ColumnType(types.BLOB, b"\2"),
+        "blob",
+        2004,
+        2004,
+        st.binary(max_size=20),
+        _blob(2),
+        lambda v: v.decode("latin-1"),
+    ),
+    Kind(ColumnType(types.STRING, b"\xf7\x01"), "enum('a','b')", 4, 4, st.integers(0, 2), lambda v: bytes([v])),
+    Kind(
+        ColumnType(types.STRING, b"\xf8\x02"),
+        "set('a','b')",
+        -7,
+        2004,
+        st.integers(0, 65535),
+        lambda v: struct.pack("<H", v),
+    ),
+    Kind(ColumnType(types.BIT, b"\1\1"), "bit(9)", -7, -7, st.integers(0, 511), lambda v: struct.pack(">H", v)),
+    Kind(ColumnType(types.YEAR), "year", 12, 12, st.integers(1901, 2155), lambda v: bytes([v - 1900])),
+    Kind(
+        ColumnType(types.DATE),
+        "date",
+        91,
+        91,
+        st.dates(),
+        lambda v: (v.year << 9 | v.month << 5 | v.day).to_bytes(3, "little"),
+    ),
+]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[Kind], list[Column]]:
+    chosen = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=20))
+    columns = [
+        Column(
+            draw(st.text(min_size=1, max_size=20)),
+            kind.mysql_type,
+            key=draw(st.booleans()),
+            unsigned="unsigned" in kind.mysql_type,
+        )
+        for kind in chosen
+    ]
+    return chosen, columns
+
+
+def image(kinds: list[Kind], values: list[Any]) -> bytes:
+    """A row image: unused null bits are ones, as MySQL leaves them."""
+    nulls = (1 << (len(values) + 7) // 8 * 8) - 1
+    for index, value in enumerate(values):
+        if value is not None:
+            nulls &= ~(1 << index)
+    stored = [kind.store(value) for kind, value in zip(kinds, values, strict=True) if value is not None]
+    return nulls.to_bytes((len(values) + 7) // 8, "little") + b"".join(stored)
+
+
+def expected_columns(
+    target: Any, kinds: list[Kind], columns: list[Column], values: list[Any], before: list[Any] | None, updated: bool
+) -> None:
+    for index, (kind, column, value) in enumerate(zip(kinds, columns, values, strict=True)):
+        made = target.add(
+            index=index,
+            sqlType=kind.null_sql_type if value is None else kind.sql_type,
+            name=column.name,
+            isKey=column.key,
+            updated=updated if before is None else before[index] != value,
+            isNull=value is None,
+            mysqlType=column.mysql_type,
+        )
+        if value is not None:
+            made.value = kind.text(value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), tables())
+def test_what_we_write_is_what_protobuf_writes(data: st.DataObject, table: tuple[list[Kind], list[Column]]) -> None:
+    """Entries of any table and any rows are byte for byte what the official library makes of the same content."""
+    kinds, columns = table
+    event, name = data.draw(st.sampled_from([(30, entry.INSERT), (31, entry.UPDATE), (32, entry.DELETE)]))
+    row = st.tuples(*(st.none() | kind.value for kind in kinds)).map(list)
+    images = b""
+    change = entry.RowChange(tableId=1, eventType=name, isDdl=False)
+    count = data.draw(st.integers(1, 4))
+    for _ in range(count):
+        values = data.draw(row)
+        made = change.rowDatas.add()
+        if event == 31:
+            after = [
+                old if keep else new
+                for old, new, keep in zip(
+                    values,
+                    data.draw(row),
+                    data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))),
+                    strict=True,
+                )
+            ]
+            images += image(kinds, values) + image(kinds, after)
+            expected_columns(made.beforeColumns, kinds, columns, values, None, False)
+            expected_columns(made.afterColumns, kinds, columns, after, values, True)
+        else:
+            images += image(kinds, values)
+            target = made.afterColumns if event == 30 else made.beforeColumns
+            expected_columns(target, kinds, columns, values, None, event == 30)
+    dump = Dump().format().begin().table(columns=[kind.column for kind in kinds])
+    offset = dump.position
+    dump.rows(event, images, width=len(kinds))
+    length = dump.position - offset
+    dump.xid()
+    header = entry.Header(
+        version=1,
+        logfileName=JOURNAL,
+        logfileOffset=offset,
+        serverId=5,
+        serverenCode="UTF-8",
+        executeTime=SECONDS * 1000,
+        sourceType=entry.MYSQL,
+        schemaName="s",
+        tableName="t",
+        eventLength=length,
+        eventType=name,
+        props=[entry.Pair(key="rowsCount", value=str(count))],
+    )
+    expected = entry.Entry(header=header, entryType=entry.ROWDATA, storeValue=change.SerializeToString())
+    made_entries = entries(decoder(AnyTable(*columns)).feed(bytes(dump.data)))
+    assert made_entries[1] == expected.SerializeToString()
+
+
+def test_wide_tables() -> None:
+    """More columns than one byte counts."""
+    width = 300
+    columns = [ColumnType(types.TINY)] * width
+    dump = Dump().format().begin().table(columns=columns)
+    dump.rows(30, bytes((width + 7) // 8) + bytes(range(150)) * 2, width=width).xid()
+    assert packed(width)[0] == 252
+    change = entry.RowChange.FromString(entry.Entry.FromString(entries(decoder().feed(bytes(dump.data)))[1]).storeValue)
+    assert [column.index for column in change.rowDatas[0].afterColumns] == list(range(width))
