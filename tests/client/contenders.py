@@ -1,0 +1,202 @@
+"""Processes that want to be the active client, in virtual time, each with the real machine and a session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from canal_ha.client import running_inputs as i
+from canal_ha.client.running import Seat, State
+from canal_ha.cluster.session import SessionState
+from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.meta.zookeeper import Create, Delete, SetData
+from canal_ha.model import znode_tree as tree
+from canal_ha.testing.session import Link, SimulatedSession
+from canal_ha.testing.time import Process, Timer, World
+from canal_ha.testing.zookeeper import Ensemble
+
+CLIENT = 1001
+PATH = tree.client_running("example", CLIENT)
+TIMEOUT_S = 6.0
+
+
+class Contender:
+    """One process. told: what its machine said, with the time; connects at once whenever it becomes active."""
+
+    def __init__(self, name: str, world: World, ensemble: Ensemble, random: Random) -> None:
+        self.name = name
+        self.told: list[tuple[float, i.Command]] = []
+        self.process = Process(world, random)
+        self.session = SimulatedSession(ensemble, self.process, random, timeout_s=TIMEOUT_S)
+        self.seat = Seat(CLIENT, name, past_sessions=set())
+        self._timer: Timer | None = None
+        self.session.listen(self._session_changed)
+        self._spawn(self.session.start())
+        self.feed(i.Join())
+
+    def active(self) -> bool:
+        """Whether it would send an acknowledgement at this moment, if it were not stopped."""
+        return not self.process.dead and self.seat.active(self.process.seconds())
+
+    def leave(self) -> None:
+        """Orderly: let go, and close the session when that is done."""
+        self.feed(i.Leave())
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self.feed(i.SessionUp(self.session.id, self.session.timeout_s))
+        else:
+            self.feed(i.SessionSuspended() if state is SessionState.SUSPENDED else i.SessionLost())
+
+    def feed(self, event: i.Input) -> None:
+        """One fact, and what follows from it."""
+        for command in self.seat.step(event, self.process.seconds()):
+            self.told.append((self.process.seconds(), command))
+            self._execute(command)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.seat.wakes_at is not None:
+            delay_s = max(0.0, self.seat.wakes_at - self.process.seconds())
+            self._timer = self.process.callLater(delay_s + 1e-6, self.feed, i.Tick())
+
+    def _execute(self, command: i.Command) -> None:
+        match command:
+            case i.Look(ticket):
+                self._spawn(self._look(ticket))
+            case i.Claim() | i.Rewrite() | i.Probe() | i.Release():
+                self._spawn(self._write(command))
+            case i.Activate():
+                self.process.callLater(0.01, self.feed, i.Connected(f"{self.name}:40000"))
+            case i.Left():
+                self._spawn(self.session.stop())
+
+    async def _look(self, ticket: int) -> None:
+        try:
+            node = await self.session.get(PATH, self._node_changed)
+        except ZooKeeperUnavailable:
+            self.feed(i.Unanswered(ticket))
+            return
+        data = tree.RunningData.from_bytes(node.data) if node is not None else None
+        seen = i.Seen(node.owner, node.version, data.address, data.active) if node is not None and data else None
+        self.feed(i.Looked(ticket, seen))
+
+    def _node_changed(self, deleted: bool) -> None:
+        self.feed(i.NodeEvent(deleted))
+
+    async def _write(self, command: i.Writing) -> None:
+        operations, sent_at = i.operations(command, PATH), self.process.seconds()
+        answer: i.Input
+        try:
+            versions = await self.session.transaction(operations)
+            answer = i.Held(command.ticket, versions[-1], sent_at)
+        except ZooKeeperUnavailable:
+            answer = i.Unanswered(command.ticket)
+        except TransactionRefused as refused:
+            if refused.reason == "missing" and isinstance(operations[refused.index], Create):
+                await self._try(self.session.ensure(PATH.rpartition("/")[0]))
+            answer = i.Refused(command.ticket)
+        self.feed(i.Released(command.ticket) if isinstance(command, i.Release) else answer)
+
+    async def _try(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        try:
+            await work
+        except ZooKeeperUnavailable:
+            return
+
+    def _spawn(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        Deferred.fromCoroutine(work)
+
+
+class Contest:
+    """Several contenders and one ensemble. Checks at every step that at most one is active."""
+
+    def __init__(self, seed: int, count: int = 2) -> None:
+        self.random = Random(seed)
+        self.world = World()
+        self.ensemble = Ensemble(self.world)
+        self.born = 0
+        self.meddled = False
+        self.contenders: list[Contender] = []
+        for _ in range(count):
+            self.join()
+
+    def join(self) -> Contender:
+        """A new process."""
+        self.born += 1
+        contender = Contender(f"10.0.0.{self.born}", self.world, self.ensemble, self.random)
+        self.contenders.append(contender)
+        return contender
+
+    def run(self, seconds: float, step_s: float = 0.02) -> None:
+        """Let time pass; fails when two are active at any look, unless somebody outside has meddled with the node."""
+        until = self.world.seconds() + seconds
+        while self.world.seconds() < until:
+            self.world.run(min(until, self.world.seconds() + step_s))
+            active = [contender.name for contender in self.contenders if contender.active()]
+            assert len(active) <= 1 or self.meddled, f"{active} are active at {self.world.seconds()}"
+
+    def winner(self) -> Contender:
+        """The one that is active."""
+        (active,) = [contender for contender in self.contenders if contender.active()]
+        return active
+
+    def wait_for(self, contender: Contender, seconds: float = 30.0) -> float:
+        """Seconds until it is active."""
+        began = self.world.seconds()
+        while not contender.active():
+            assert self.world.seconds() - began < seconds, f"not active: {contender.seat.state}"
+            self.run(0.02)
+        return self.world.seconds() - began
+
+    def break_something(self) -> None:
+        """Any of the things that happen to processes and networks."""
+        random, contender = self.random, self.random.choice(self.contenders)
+        match random.randrange(8):
+            case 0 | 1:
+                contender.session.cut(random.choice([Link.DOWN, Link.STALE]), random.uniform(0.1, TIMEOUT_S))
+            case 2 | 3:
+                for each in self.contenders:
+                    each.session.heal()
+            case 4:
+                contender.process.pause()
+            case 5:
+                for each in self.contenders:
+                    each.process.resume()
+            case 6:
+                contender.process.kill()
+                self.contenders.remove(contender)
+                self.join()
+            case 7:
+                self.set_inactive()
+
+    def set_inactive(self) -> None:
+        """An operator takes the turn from whoever has it."""
+        if PATH in self.ensemble.tree:
+            data = b'{"active":false,"address":"x","clientId":1001}'
+            self.ensemble.transaction(0, [SetData(PATH, data)])
+
+    def meddle(self) -> None:
+        """Delete the node or end a session, which nobody who is cut off can hear of: two may be active for a lease."""
+        self.meddled = True
+        contender = self.random.choice(self.contenders)
+        if self.random.random() < 0.5 and contender.session.id:
+            self.ensemble.expire(contender.session.id)
+        elif PATH in self.ensemble.tree:
+            self.ensemble.transaction(0, [Delete(PATH)])
+
+    def mend(self) -> None:
+        """Everything works again."""
+        for contender in self.contenders:
+            contender.session.heal()
+            contender.process.resume()
+
+    @property
+    def standing_by(self) -> list[Contender]:
+        """Those that see another one being active."""
+        return [contender for contender in self.contenders if contender.seat.state is State.STANDBY]

@@ -1,0 +1,222 @@
+"""Who is the active client: the machine alone, and several of them on one ensemble in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_ha.client import running_inputs as i
+from canal_ha.client.running import HOLD_BACK_S, LEASE_PART, TAKEOVER_DELAY_S, Seat, State
+from canal_ha.model import znode_tree as tree
+from canal_ha.model.znode_tree import RunningData
+from canal_ha.testing.session import Link
+from tests.client.contenders import CLIENT, PATH, TIMEOUT_S, Contest
+
+OURS, THEIRS = 7, 8
+SEEDS = 80
+
+
+def seat(past: set[int] | None = None) -> Seat:
+    """A seat that has joined and is connected; its look has ticket 1."""
+    made = Seat(CLIENT, "10.0.0.1", past_sessions=past if past is not None else set())
+    assert made.step(i.Join(), 0.0) == []
+    assert made.step(i.SessionUp(OURS, 6.0), 0.0) == [i.Look(1)]
+    return made
+
+
+def active_seat() -> Seat:
+    """One that is active since 0.0, connected from port 5555; its newest look has ticket 3."""
+    made = seat()
+    data = RunningData("10.0.0.1", True, CLIENT)
+    assert made.step(i.Looked(1, None), 0.0) == [i.Claim(2, data)]
+    assert made.step(i.Held(2, 0, 0.0), 0.0) == [i.Activate(), i.Look(3)]
+    return made
+
+
+def test_the_node_says_first_the_host_then_the_connection() -> None:
+    """As canal: the address is the host's until there is a connection, then that connection's end, with its port."""
+    machine = active_seat()
+    assert machine.step(i.Connected("10.0.0.1:5555"), 0.1) == [i.Look(4)]
+    rewrite = machine.step(i.Looked(4, i.Seen(OURS, 0, "10.0.0.1")), 0.1)
+    assert rewrite == [i.Rewrite(5, RunningData("10.0.0.1:5555", True, CLIENT), 0)]
+    assert isinstance(rewrite[0], i.Rewrite)
+    assert rewrite[0].data.to_bytes() == b'{"active":true,"address":"10.0.0.1:5555","clientId":1001}'
+    assert machine.step(i.Held(5, 1, 0.1), 0.1) == []
+
+
+def test_a_lost_answer_to_the_claim_is_looked_after() -> None:
+    """The create may have landed: the node is ours by its session, whatever it says, and is claimed with a write."""
+    machine = seat()
+    machine.step(i.Looked(1, None), 0.0)
+    assert machine.step(i.Unanswered(2), 0.0) == []
+    assert machine.wakes_at == 0.5
+    assert machine.step(i.Tick(), 0.5) == [i.Look(4)]
+    claim = machine.step(i.Looked(4, i.Seen(OURS, 0, "10.0.0.1")), 0.5)
+    assert claim == [i.Claim(5, RunningData("10.0.0.1", True, CLIENT), held=0)]
+
+
+def test_the_lease_counts_from_the_time_of_sending() -> None:
+    """Two thirds of the session time-out after the last answered write was sent it is over, whatever was read since."""
+    machine = active_seat()
+    assert machine.active(6.0 * LEASE_PART - 0.01)
+    assert not machine.active(6.0 * LEASE_PART)
+    machine.step(i.Looked(3, i.Seen(OURS, 0, "10.0.0.1")), 3.9)
+    machine.step(i.SessionSuspended(), 3.9)
+    assert machine.active(3.95)
+    assert machine.wakes_at == 4.0
+    assert machine.step(i.Tick(), 4.0) == [i.Deactivate(i.Reason.LEASE_OVER)]
+    assert machine.state is State.OFFLINE
+
+
+def test_probes_keep_the_lease() -> None:
+    """A sixth of the session time-out after the last write a probe is sent; its answer extends the lease."""
+    machine = active_seat()
+    assert machine.wakes_at == 1.0
+    assert machine.step(i.Tick(), 1.0) == [i.Probe(4, 0)]
+    assert machine.step(i.Held(4, 0, 1.0), 1.2) == []
+    assert machine.lease_until == 5.0
+
+
+def test_a_look_is_not_lost_behind_a_probe() -> None:
+    """The answer to a look that was under way when a probe was due still counts."""
+    machine = active_seat()
+    assert machine.step(i.Tick(), 1.0) == [i.Probe(4, 0)]
+    commands = machine.step(i.Looked(3, i.Seen(OURS, 1, "10.0.0.1", active=False)), 1.1)
+    assert commands[0] == i.Deactivate(i.Reason.OPERATOR)
+
+
+def test_only_a_leftover_of_this_process_is_deleted() -> None:
+    """A node of an earlier session of ours is replaced; one with our own address but an unknown session is not."""
+    stale = i.Seen(THEIRS, 3, "10.0.0.1")
+    replaced = seat({THEIRS}).step(i.Looked(1, stale), 0.0)
+    assert replaced == [i.Claim(2, RunningData("10.0.0.1", True, CLIENT), leftover=3)]
+    assert seat().step(i.Looked(1, stale), 0.0) == [i.StandingBy("10.0.0.1")]
+
+
+@pytest.mark.parametrize("changed_first", [True, False])
+def test_an_orderly_end_is_followed_at_once_any_other_after_the_delay(changed_first: bool) -> None:
+    """A node that changed and then was gone was released; one that just vanished may come back within the delay."""
+    machine = seat()
+    machine.step(i.Looked(1, i.Seen(THEIRS, 1, "10.0.0.2:1")), 0.0)
+    assert machine.step(i.NodeEvent(deleted=not changed_first), 1.0) == [i.Look(2)]
+    commands = machine.step(i.Looked(2, None), 1.0)
+    if changed_first:
+        assert isinstance(commands[0], i.Claim)
+    else:
+        assert commands == []
+        assert machine.wakes_at == 1.0 + TAKEOVER_DELAY_S
+        assert isinstance(machine.step(i.Tick(), 1.0 + TAKEOVER_DELAY_S)[0], i.Claim)
+
+
+def test_an_operator_sends_the_active_client_back() -> None:
+    """`active` set to false: close, release, and stand back for 5 s."""
+    machine = active_seat()
+    assert machine.step(i.NodeEvent(deleted=False), 1.0) == [i.Look(4)]
+    commands = machine.step(i.Looked(4, i.Seen(OURS, 1, "10.0.0.1", active=False)), 1.0)
+    assert commands == [
+        i.Deactivate(i.Reason.OPERATOR),
+        i.Release(5, RunningData("10.0.0.1", False, CLIENT), 1),
+    ]
+    assert machine.step(i.Released(5), 1.0) == [i.Look(6)]
+    assert machine.step(i.Looked(6, None), 1.0) == []
+    assert machine.wakes_at == 1.0 + HOLD_BACK_S
+
+
+def test_answers_out_of_date_are_not_heard() -> None:
+    """Whatever answers an older ticket changes nothing."""
+    machine = seat()
+    machine.step(i.NodeEvent(deleted=False), 0.0)
+    for late in (i.Looked(1, None), i.Unanswered(1), i.Held(1, 0, 0.0), i.Released(1)):
+        assert machine.step(late, 0.0) == []
+    assert machine.state is State.LOOKING
+
+
+def test_the_node_stands_where_canal_has_it() -> None:
+    """Path and JSON as captured from the Java client, byte by byte."""
+    assert PATH == "/otter/canal/destinations/example/1001/running"
+    data = RunningData("127.0.0.1:47178", True, 1001).to_bytes()
+    assert data == b'{"active":true,"address":"127.0.0.1:47178","clientId":1001}'
+
+
+# ---- several, in virtual time
+
+
+def test_one_of_many_is_active() -> None:
+    """Five start together: one is active, the others see whom they stand by for."""
+    contest = Contest(1, count=5)
+    contest.run(2.0)
+    winner = contest.winner()
+    assert len(contest.standing_by) == 4
+    assert {each.seat.standing_by_for for each in contest.standing_by} == {f"{winner.name}:40000"}
+
+
+def test_an_orderly_release_hands_over_at_once() -> None:
+    """No delay but the messages'."""
+    contest = Contest(2)
+    contest.run(2.0)
+    winner = contest.winner()
+    (standby,) = contest.standing_by
+    winner.leave()
+    assert contest.wait_for(standby) < 0.2
+
+
+def test_a_killed_client_is_followed_after_session_and_delay() -> None:
+    """Not before the session time-out, not later than it, a delay and a bit."""
+    contest = Contest(3)
+    contest.run(2.0)
+    winner = contest.winner()
+    (standby,) = contest.standing_by
+    winner.process.kill()
+    took_s = contest.wait_for(standby)
+    assert TAKEOVER_DELAY_S < took_s < TIMEOUT_S + TAKEOVER_DELAY_S + 0.5
+
+
+def test_a_client_that_loses_its_session_comes_back_first() -> None:
+    """Its place is its own: it does not wait the delay that others wait."""
+    contest = Contest(4)
+    contest.run(2.0)
+    winner = contest.winner()
+    contest.ensemble.expire(winner.session.id)
+    contest.run(TAKEOVER_DELAY_S + TIMEOUT_S / 3)
+    assert contest.winner() is winner
+    assert i.Deactivate(i.Reason.SESSION_LOST) in [command for _, command in winner.told]
+
+
+def test_a_client_behind_a_stale_server_stops_before_another_starts() -> None:
+    """The server it talks to has lost its leader and answers reads as ever."""
+    contest = Contest(5)
+    contest.run(2.0)
+    winner = contest.winner()
+    (standby,) = contest.standing_by
+    winner.session.cut(Link.STALE, 20.0)
+    contest.wait_for(standby)
+    assert i.Deactivate(i.Reason.LEASE_OVER) in [command for _, command in winner.told]
+
+
+def test_a_node_that_somebody_deleted_is_made_again() -> None:
+    """As by a server's UNSUBSCRIBE, which deletes the client's nodes and their parent."""
+    contest = Contest(6, count=1)
+    contest.run(2.0)
+    del contest.ensemble.tree[PATH]
+    del contest.ensemble.tree[tree.client("example", CLIENT)]
+    contest.contenders[0].feed(i.NodeEvent(deleted=True))
+    contest.run(2.0)
+    assert contest.winner() is contest.contenders[0]
+
+
+@pytest.mark.parametrize("meddling", [False, True])
+@pytest.mark.parametrize("chunk", range(4))
+def test_whatever_breaks_one_is_active_at_most_and_one_in_the_end(chunk: int, meddling: bool) -> None:
+    """Crashes, pauses, cut and stale links, operators: never two; when things have mended, one. That one is found as
+    well after somebody deleted nodes and ended sessions from outside.
+    """
+    for seed in range(chunk, SEEDS, 4):
+        contest = Contest(seed, count=3)
+        contest.run(1.0)
+        for _ in range(25):
+            contest.break_something()
+            if meddling and contest.random.random() < 0.3:
+                contest.meddle()
+            contest.run(contest.random.uniform(0.05, 2.0))
+        contest.mend()
+        contest.run(2 * TIMEOUT_S + HOLD_BACK_S + TAKEOVER_DELAY_S)
+        assert contest.winner().active(), f"seed {seed}"
