@@ -205,7 +205,7 @@ class Dump:
     def _stepped_back(self, server: flavor.Flavor, error: MalformedEvent) -> CanalError:
         """A start inside a transaction, where no table map precedes the rows, moves to its begin (8.2 step 3)."""
         start = self._resume.at
-        if start is not self._start:
+        if start is not self._start or self._resume.delivered_any:
             return error
         session = Session(self._config, self._source, opening=self._opened)
         boundary = locate.at_boundary(Scanner(session, server, self._config, self._source, self._opened), start)

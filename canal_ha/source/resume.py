@@ -24,6 +24,7 @@ class Resume:
 
     def __init__(self, start: LogPosition) -> None:
         self.at = start
+        self.delivered_any = False
         # journal, offset, sub-index of the last entry that must not be delivered (again)
         self._delivered = (start.journal, start.offset, _LAST_SUB) if start.consumed else None
         self._skip = self._delivered
@@ -51,6 +52,7 @@ class Resume:
 
     def delivered(self, segment: Segment) -> None:
         """These entries were accepted."""
+        self.delivered_any = True
         self._delivered = (segment.journal, segment.offsets[-1], segment.subs[-1])
 
     def passed(self, journal: str, position: int, timestamp_ms: int = 0, gtid: str = "") -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig, TlsConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.history import TableHistory
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import CanalError, RingClosed
 from canal_ha.model.position import LogPosition
@@ -49,6 +50,7 @@ class Reading:
         client_id: int = 1001,
         server_id: int = 0,
         options: DecodeOptions | None = None,
+        history: TableHistory | None = None,
         **config: Any,
     ) -> None:
         self.segments: list[Segment] = []
@@ -59,6 +61,7 @@ class Reading:
         self.closed = False
         self.before_accept: Callable[[Segment], None] = lambda segment: None
         self._options = options or DecodeOptions()
+        self._history = history or ColumnsOfMetadata()
         self._tables = TableFilter(rf"{schema}\..*", "")
         settings = config_of(server, **config)
         self.dump = Dump(
@@ -129,7 +132,7 @@ class Reading:
             options=self._options,
             tables=self._tables,
             fields=FieldFilter("", ""),
-            history=ColumnsOfMetadata(),
+            history=self._history,
             gtid_set=start.gtid or "",
         )
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from canal_ha.config.model import TlsConfig
-from canal_ha.errors import PositionLost, SourceRefused, SourceUnavailable
+from canal_ha.config.model import DecodeOptions, TlsConfig
+from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import PositionLost, SourceRefused, SourceUnavailable, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Kind
+from canal_ha.model.table import TableSchema
 from canal_ha.source.dump import Connected
 from tests.real import MariaDB, MySQL, SqlServer
-from tests.source.reading import Reading, newest, purge
+from tests.source.reading import ColumnsOfMetadata, Reading, newest, purge
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -125,8 +127,8 @@ def test_break_inside_a_large_transaction(source_server: SqlServer, database: st
             values = ",".join(f"({number},0)" for number in range(first, first + 1000))
             cursor.execute(f"INSERT INTO {database}.t VALUES {values}")
         connection.commit()
-    reading = Reading(source_server, database, start, receive_buffer_bytes=4096)
-    reading._options = type(reading._options)(transaction_size=4)
+    pieces = DecodeOptions(transaction_size=4)
+    reading = Reading(source_server, database, start, options=pieces, receive_buffer_bytes=4096)
     kills = 0
 
     def kill_once(segment: object) -> None:
@@ -142,6 +144,7 @@ def test_break_inside_a_large_transaction(source_server: SqlServer, database: st
         assert reading.wait_rows(count, 60) == [str(number) for number in range(count)]
         offsets = reading.offsets()
         assert len(set(offsets)) == len(offsets)
+        assert kills == 2
 
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
@@ -391,3 +394,32 @@ def test_configured_server_id_of_somebody_else(mysql: MySQL, database: str) -> N
         with Reading(mysql, database, start, client_id=2, server_id=4711) as reading:
             assert "canal.instance.mysql.slaveId" in str(reading.failure(SourceRefused).error)
         assert len(other.events) == 1
+
+
+class _Moody(ColumnsOfMetadata):
+    """A history that fails on some tables: for good, or once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+        self.asked.append(table_map.name)
+        if table_map.name == "unknown":
+            raise TableUnknown(f"{table_map.schema}.unknown: nobody knows its columns")
+        if self.asked.count(table_map.name) == 1:
+            raise SourceUnavailable("no answer")
+        return super().table(table_map, at)
+
+
+def test_tables_that_cannot_be_told(source_server: SqlServer, database: str) -> None:
+    """What the history could not ask is asked again; what nobody can know ends the dump behind what was whole."""
+    make_table(source_server, database)
+    source_server.execute(f"CREATE TABLE {database}.unknown (id INT PRIMARY KEY)")
+    with Reading(source_server, database, newest(source_server), history=_Moody()) as reading:
+        expected = insert(source_server, database, 1, 10)
+        source_server.execute(f"INSERT INTO {database}.unknown VALUES (1)")
+        failed = reading.failure(TableUnknown)
+        assert failed.retry_in_s is None
+        assert reading.dump.join(5)
+        assert reading.rows() == expected
+        assert reading.failure(SourceUnavailable).retry_in_s is not None
