@@ -1,0 +1,51 @@
+"""CANAL_HA_KERNEL chooses between the interpreted and the compiled kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from canal_ha.decode import kernel
+
+SHOW = "from canal_ha.decode.kernel import BUILD, stream; print(BUILD, stream.__file__)"
+
+
+def build(wanted: str) -> tuple[str, str]:
+    """(BUILD, file of the stream module), or what was said instead."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        env={**os.environ, "CANAL_HA_KERNEL": wanted},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return (*done.stdout.split(),) if done.returncode == 0 else ("", done.stderr)  # type: ignore[return-value] # two words
+
+
+def test_off_never_takes_the_compiled_modules() -> None:
+    """`off` runs from source even where an extension lies beside it."""
+    name, file = build("off")
+    assert name == "interpreted"
+    assert file.endswith("stream.py")
+
+
+def test_require_fails_without_them() -> None:
+    """`require` says which modules are missing, or runs compiled."""
+    name, file = build("require")
+    if kernel.BUILD == "compiled":
+        assert name == "compiled"
+    else:
+        assert "are not compiled: " in file
+
+
+@pytest.mark.parametrize("wanted", ["auto", "nonsense"])
+def test_other_values(wanted: str) -> None:
+    """`auto` takes what there is; what is no value is refused."""
+    name, said = build(wanted)
+    if wanted == "auto":
+        assert name in ("interpreted", "compiled")
+    else:
+        assert "expected auto, require or off" in said
