@@ -66,6 +66,7 @@ def assemble(
                 tables=tables,
                 fields=fields,
                 history=history.view(start),
+                gtid_set=start.gtid or "",
             )
 
         def report(event: DumpEvent) -> None:
