@@ -9,13 +9,16 @@ from tests.real.mysql import MariaDB, MySQL, SqlServer
 from tests.real.node import Client, Node, follow
 from tests.real.ports import free_port
 from tests.real.process import Process, StartFailed
+from tests.real.proxy import Link, Network
 from tests.real.zookeeper import Ensemble, ZooKeeper
 
 __all__ = [
     "Client",
     "Ensemble",
+    "Link",
     "MariaDB",
     "MySQL",
+    "Network",
     "Node",
     "Process",
     "SqlServer",

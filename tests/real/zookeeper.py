@@ -3,7 +3,7 @@
 import shutil
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -97,11 +97,25 @@ class ZooKeeper(Process):
 
 
 class Ensemble:
-    """Three ZooKeeper nodes with one connection string; single nodes are stopped and paused through `nodes`."""
+    """Three ZooKeeper nodes with one connection string; single nodes are stopped and paused through `nodes`.
 
-    def __init__(self) -> None:
-        members = [f"server.{my_id}={LOOPBACK}:{free_port()}:{free_port()}" for my_id in (1, 2, 3)]
-        self.nodes = tuple(ZooKeeper(my_id=my_id, members=members) for my_id in (1, 2, 3))
+    through: given the ids of two nodes and the port on which the second one leads the first, the port that the first
+    one is to use instead; see proxy.py.
+    """
+
+    def __init__(self, through: Callable[[int, int, int], int] | None = None) -> None:
+        ids = (1, 2, 3)
+        ports = {my_id: (free_port(), free_port()) for my_id in ids}
+
+        def member(seen_by: int, my_id: int) -> str:
+            leading, election = ports[my_id]
+            if through is not None and seen_by != my_id:
+                leading = through(seen_by, my_id, leading)
+            return f"server.{my_id}={LOOPBACK}:{leading}:{election}"
+
+        self.nodes = tuple(
+            ZooKeeper(my_id=seen_by, members=[member(seen_by, my_id) for my_id in ids]) for seen_by in ids
+        )
         self.start_seconds = 0.0
 
     @property
