@@ -93,7 +93,7 @@ def changes_tables(statement: Statement | None) -> bool:
     match statement:
         case AlterTable():
             return bool(statement.changes or statement.renamed or statement.split_off or statement.absorbed)
-        case TruncateTables() | ChangeIndex(drops_key=False) | ChangeDatabase(drops=False) | None:
+        case TruncateTables() | ChangeIndex(changes=()) | ChangeDatabase(drops=False) | None:
             return False
         case _:
             return True

@@ -12,6 +12,7 @@ from canal_ha.decode.ddl_statements import (
     RenameColumn,
     SetColumn,
     SetPrimaryKey,
+    SetUnique,
     Versioning,
 )
 from canal_ha.decode.ddl_tokens import Reader
@@ -164,8 +165,8 @@ class _AlterItems:
             element = read_element(reader)
             if isinstance(element, Definition):
                 self.changes.append(SetColumn(element, lenient=lenient))
-            elif isinstance(element, Key) and element.primary:
-                self.changes.append(SetPrimaryKey(element.columns))
+            elif isinstance(element, Key):
+                self._add_key(element)
             if not reader.take(","):
                 break
         reader.expect(")")
@@ -173,11 +174,13 @@ class _AlterItems:
 
     def _add_element(self, element: Element) -> None:
         if isinstance(element, Key):
-            if element.primary:
-                self.changes.append(SetPrimaryKey(element.columns))
+            self._add_key(element)
             self.results.append(EventType.CINDEX)
         elif isinstance(element, Other) and element.index:
             self.results.append(EventType.CINDEX)
+
+    def _add_key(self, key: Key) -> None:
+        self.changes.append(SetPrimaryKey(key.columns) if key.primary else SetUnique(key.columns))
 
     def _drop(self, reader: Reader) -> None:
         if reader.take("PRIMARY", "KEY"):

@@ -10,11 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from canal_ha.decode.ddl_grammar import VERSION_COLUMNS
-from canal_ha.decode.ddl_statements import Change, DropColumn, RenameColumn, SetColumn, SetPrimaryKey, Versioning
+from canal_ha.decode.ddl_statements import (
+    Change,
+    DropColumn,
+    RenameColumn,
+    SetColumn,
+    SetPrimaryKey,
+    SetUnique,
+    Versioning,
+)
 from canal_ha.decode.ddl_tokens import Unreadable
 from canal_ha.model.table import Column
 
-Placed = tuple[str, Column]  # the name before the statement, lower case, and the column after it
+Placed = tuple[str | None, Column]  # the old name in lower case, None of a new column, and the column afterwards
 
 _HIDDEN = {column.name for column in VERSION_COLUMNS}
 
@@ -24,7 +32,7 @@ def alter(columns: tuple[Column, ...], changes: tuple[Change, ...]) -> tuple[Col
     hidden = tuple(column for column in columns if column.name in _HIDDEN)  # they stay last
     before = [column for column in columns if column.name not in _HIDDEN]
     placed = _place(before, changes)
-    after = _keyed(placed, {column.name.lower() for column in columns if column.key}, changes)
+    after = _keyed(placed, before, changes)
     for change in changes:
         if isinstance(change, Versioning):
             hidden = VERSION_COLUMNS if change.on else ()
@@ -87,22 +95,34 @@ def _insert(placed: list[Placed], change: SetColumn) -> None:
         if not found:
             raise Unreadable(f"column {change.after!r} is not among those known")
         index = found[0] + 1
-    placed.insert(index, ((change.old or column.name).lower(), column))
+    placed.insert(index, (change.old.lower() if change.old is not None else None, column))
 
 
-def _keyed(placed: list[Placed], old_key: set[str], changes: tuple[Change, ...]) -> tuple[Column, ...]:
-    """The primary key carried over by old names, unless dropped; then the new one by new names."""
-    added: set[str] = set()
+def _keyed(placed: list[Placed], before: list[Column], changes: tuple[Change, ...]) -> tuple[Column, ...]:
+    """Keys carried over by old names, unless dropped; then the new ones by new names.
+
+    A column added under the name of one that is gone takes its place in the key; one under a name that is only renamed
+    does not.
+    """
+    old_key = {column.name.lower() for column in before if column.key}
+    old_unique = {column.name.lower() for column in before if column.unique}
+    primary: set[str] = set()
+    unique: set[str] = set()
     for change in changes:
         if isinstance(change, SetPrimaryKey):
-            if change.columns:
-                added |= {name.lower() for name in change.columns}
-            else:
+            if not change.columns:
                 old_key = set()
+            primary.update(map(str.lower, change.columns))
+        elif isinstance(change, SetUnique):
+            unique.update(map(str.lower, change.columns))
         elif isinstance(change, SetColumn) and change.definition.primary:
-            added.add(change.definition.column.name.lower())
+            primary.add(change.definition.column.name.lower())
+    kept = {old for old, column in placed if old is not None}
     after = []
-    for origin, column in placed:
-        key = origin in old_key or column.name.lower() in added
-        after.append(replace(column, key=key, nullable=column.nullable and not key))
+    for old, column in placed:
+        name = column.name.lower()
+        origin = old if old is not None else "" if name in kept else name
+        key = origin in old_key or name in primary
+        marked = column.unique or origin in old_unique or name in unique
+        after.append(replace(column, key=key, nullable=column.nullable and not key, unique=marked))
     return tuple(after)

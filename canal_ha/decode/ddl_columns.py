@@ -58,10 +58,10 @@ def read_element(reader: Reader) -> Element:
         if reader.word not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
             raise Unreadable(f"a constraint expected{reader.here}")
     if reader.take("PRIMARY", "KEY"):
-        return Key(True, _key_columns(reader))
+        return Key(True, key_columns(reader))
     if reader.take("UNIQUE"):
         reader.take_any(*INDEX_WORDS)
-        return Key(False, _key_columns(reader))
+        return Key(False, key_columns(reader))
     if reader.take("FOREIGN", "KEY"):
         _skip_element(reader)
         return Other(index=False)
@@ -208,7 +208,7 @@ def _skip_element(reader: Reader) -> None:
             reader.next()
 
 
-def _key_columns(reader: Reader) -> tuple[str, ...]:
+def key_columns(reader: Reader) -> tuple[str, ...]:
     """`[name] [USING type] (column [(length)] [ASC|DESC], (expression), ...) options`: the columns."""
     while reader.word != "(":
         reader.refused |= reader.word == "IF"

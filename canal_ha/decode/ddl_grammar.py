@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from canal_ha.decode.ddl_alter import read_alter
-from canal_ha.decode.ddl_columns import Definition, Element, Key, read_element
+from canal_ha.decode.ddl_columns import Definition, Element, Key, key_columns, read_element
 from canal_ha.decode.ddl_options import CREATE_OPTIONS, skip_option, table_name, waits
 from canal_ha.decode.ddl_statements import (
     ChangeDatabase,
@@ -18,6 +18,8 @@ from canal_ha.decode.ddl_statements import (
     DropTables,
     Name,
     RenameTables,
+    SetPrimaryKey,
+    SetUnique,
     Statement,
     TruncateTables,
 )
@@ -67,7 +69,7 @@ def _create(reader: Reader) -> Statement | None:
         refused = replaces
         reader.take("IF", "NOT", "EXISTS")
         return _database(reader, drops=False, refused=refused)
-    reader.take_any("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR")
+    unique = reader.take_any("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR") == "UNIQUE"
     if not reader.take("INDEX"):
         return None
     refused = replaces or reader.take("IF", "NOT", "EXISTS")
@@ -76,7 +78,8 @@ def _create(reader: Reader) -> Statement | None:
         refused |= reader.at("WAIT", "NOWAIT")
         reader.next()
     reader.expect("ON")
-    return ChangeIndex(EventType.CINDEX, table_name(reader), refused=refused)
+    name = table_name(reader)
+    return ChangeIndex(EventType.CINDEX, name, (SetUnique(key_columns(reader)),) if unique else (), refused)
 
 
 def _create_table(reader: Reader, replaces: bool, temporary: bool, exists: bool) -> CreateTable:
@@ -169,10 +172,10 @@ def _drop(reader: Reader) -> Statement | None:
     if not reader.take("INDEX"):
         return None
     reader.take("IF", "EXISTS")
-    primary = reader.name().upper() == "PRIMARY"
+    changes = (SetPrimaryKey(()),) if reader.name().upper() == "PRIMARY" else ()
     refused = waits(reader)
     reader.expect("ON")
-    return ChangeIndex(EventType.DINDEX, table_name(reader), primary, refused)
+    return ChangeIndex(EventType.DINDEX, table_name(reader), changes, refused)
 
 
 def _rename(reader: Reader) -> RenameTables:

@@ -68,13 +68,20 @@ class SetPrimaryKey:
 
 
 @dataclass(frozen=True, slots=True)
+class SetUnique:
+    """Columns of a unique key added."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Versioning:
     """MariaDB's hidden columns row_start and row_end come (True) or go."""
 
     on: bool
 
 
-Change = SetColumn | DropColumn | RenameColumn | SetPrimaryKey | Versioning
+Change = SetColumn | DropColumn | RenameColumn | SetPrimaryKey | SetUnique | Versioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +126,11 @@ class RenameTables:
 
 @dataclass(frozen=True, slots=True)
 class ChangeIndex:
-    """CREATE INDEX or DROP INDEX. drops_key: the index dropped is the primary key."""
+    """CREATE INDEX or DROP INDEX. changes: what it does to keys; () for most."""
 
     event_type: EventType
     name: Name
-    drops_key: bool = False
+    changes: tuple[SetPrimaryKey | SetUnique, ...] = ()
     refused: bool = False
 
 

@@ -29,7 +29,6 @@ from canal_ha.decode.ddl_statements import (
     DropTables,
     Name,
     RenameTables,
-    SetPrimaryKey,
     Statement,
 )
 from canal_ha.decode.ddl_tokens import Unreadable, leading
@@ -159,6 +158,8 @@ class History:
         return statement.columns if isinstance(statement, CreateTable) else ()
 
     def _keep(self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...]) -> TableSchema:
+        """Record what a table map settled; hidden columns are found anew each time, as statements never name them."""
+        version = replace(version, columns=tuple(column for column in version.columns if not column.hidden))
         with self._lock:
             self._record(key, version, over_known=True)
         return self._schema(version, table_map, columns)
@@ -265,8 +266,8 @@ class _Draft:
             case RenameTables(pairs):
                 for old, new in pairs:
                     self._rename(self._key(old), self._key(new))
-            case ChangeIndex(name=name, drops_key=True):
-                self._change(self._key(name), (SetPrimaryKey(()),))
+            case ChangeIndex(name=name, changes=(_, *_)):
+                self._change(self._key(name), statement.changes)
             case ChangeDatabase(schema=schema, drops=True):
                 for key in self._history._of_schema(schema):
                     self._set(key, Trust.DROPPED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -13,15 +14,19 @@ from canal_ha.model.table import Column
 _NUMBERS = frozenset(
     {types.TINY, types.SHORT, types.INT24, types.LONG, types.LONGLONG, types.FLOAT, types.DOUBLE, types.NEWDECIMAL}
 )
+_HASH = re.compile(r"DB_ROW_HASH_\d+")  # MariaDB: the hash of a unique key that is too long for an index
 
 
 def agreeing(columns: tuple[Column, ...], table_map: TableMap, *, exact: bool) -> tuple[Column, ...] | None:
     """The columns with the event's names, signs, keys and nullability, None when both cannot be the same table.
 
     exact: the counts must be equal; else the first columns may stand for a shorter event, as in canal. A sign that
-    differs speaks against columns whose names the event does not confirm.
+    differs speaks against columns whose names the event does not confirm. Behind columns with a unique key, MariaDB
+    may log hidden ones.
     """
     count = len(table_map.types)
+    if any(column.unique for column in columns):
+        columns += _hashes(table_map, len(columns))
     if len(columns) < count or (exact and len(columns) > count):
         return None
     for index, column in enumerate(columns[:count]):
@@ -45,6 +50,8 @@ def rebuilt(table_map: TableMap, *known: Mapping[str, Column]) -> tuple[Column, 
         found = (source[name.lower()] for source in known if name.lower() in source)
         fitting = (column for column in found if compatible(column.mysql_type, code, meta) is not False)
         column = next((column for column in fitting if column.mysql_type), Column(name, ""))
+        if not column.mysql_type and code == types.LONGLONG and _HASH.fullmatch(name):
+            column = _hash(name)
         columns.append(replace(column, name=name))
     return _confirmed(columns, table_map)
 
@@ -98,6 +105,19 @@ def _keys(columns: Sequence[Column], table_map: TableMap) -> tuple[int, ...] | N
     if keys and not any(column.key for column in columns) and not any(columns[index].nullable for index in keys):
         return None
     return keys
+
+
+def _hashes(table_map: TableMap, start: int) -> tuple[Column, ...]:
+    """The hidden columns from `start` on, () when some column there cannot be one."""
+    names = table_map.names or [f"DB_ROW_HASH_{index - start + 1}" for index in range(len(table_map.types))]
+    rest = range(start, len(table_map.types))
+    if any(table_map.types[index] != types.LONGLONG or not _HASH.fullmatch(names[index]) for index in rest):
+        return ()
+    return tuple(_hash(names[index]) for index in rest)
+
+
+def _hash(name: str) -> Column:
+    return Column(name, "bigint unsigned", unsigned=True, hidden=True)
 
 
 def _sign(table_map: TableMap, index: int) -> bool | None:

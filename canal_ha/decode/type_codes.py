@@ -98,6 +98,8 @@ def _char(arguments: list[str], code: int, meta: int) -> bool:
 def _varchar(arguments: list[str], code: int, meta: int) -> bool:
     if code in _BLOB_CODES:  # too long for a row, silently turned into a text outside strict mode
         return _number(arguments, 0, 0) > 16383
+    if code == types.VARCHAR_COMPRESSED:
+        meta -= 1  # the header of a compressed value counts
     return code in _VARCHAR_CODES and _widths(_number(arguments, 0, 1), meta)
 
 
@@ -112,6 +114,8 @@ def _binary(arguments: list[str], code: int, meta: int) -> bool:
 def _varbinary(arguments: list[str], code: int, meta: int) -> bool:
     if code in _BLOB_CODES:
         return _number(arguments, 0, 0) > 65532
+    if code == types.VARCHAR_COMPRESSED:
+        meta -= 1
     return code in _VARCHAR_CODES and meta == _number(arguments, 0, 1)
 
 

@@ -45,6 +45,7 @@ def after(columns: str, items: str) -> str:
         ("a int PRIMARY KEY, b int", "RENAME COLUMN a TO z", "z* int, b int"),
         ("a int PRIMARY KEY, b int", "DROP a", "b int"),
         ("a int PRIMARY KEY, b int", "DROP a, ADD a bigint FIRST", "a* bigint, b int"),
+        ("a int PRIMARY KEY, b int", "RENAME COLUMN a TO z, ADD a int FIRST", "a int, z* int, b int"),
         ("a int PRIMARY KEY, b int", "DROP PRIMARY KEY", "a int, b int"),
         ("a int PRIMARY KEY, b int", "DROP PRIMARY KEY, ADD PRIMARY KEY (b)", "a int, b* int"),
         ("a int PRIMARY KEY, b int", "ADD PRIMARY KEY (a, b), DROP PRIMARY KEY", "a* int, b* int"),

@@ -189,6 +189,22 @@ def test_a_unique_key_in_place_of_a_primary_one_is_no_key() -> None:
     assert texts(view.table(event(INT, names="a", key=(0,)), at(100))) == ["a int"]
 
 
+def test_hidden_columns_of_long_unique_keys() -> None:
+    """MariaDB logs a hash for a unique key over a blob: known as hidden, with names in the event and without."""
+    blob = (252, 2)
+    for names in (None, "a DB_ROW_HASH_1"):
+        view = History(server(t="CREATE TABLE t (a blob, UNIQUE KEY u (a) USING HASH)")).view(at(4))
+        found = view.table(event(blob, BIGINT, names=names), at(50))
+        assert [(column.name, column.hidden) for column in found.columns] == [("a", False), ("DB_ROW_HASH_1", True)]
+        view.apply(at(90), "s", "ALTER TABLE t ADD b int")
+        found = view.table(event(blob, INT, BIGINT, names=names and "a b DB_ROW_HASH_1"), at(100))
+        assert [(column.name, column.hidden) for column in found.columns][1:] == [("b", False), ("DB_ROW_HASH_1", True)]
+    view = History(server()).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a blob)")
+    with pytest.raises(TableUnknown):
+        view.table(event(blob, BIGINT), at(100))
+
+
 def test_statements_that_contradict_the_event_lose() -> None:
     """A version that the event refutes is replaced, from that position on only."""
     history = History(server(t="CREATE TABLE t (a bigint)"))

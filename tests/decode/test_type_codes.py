@@ -42,7 +42,7 @@ from canal_ha.decode.type_codes import compatible
         ("varchar(300)", 15, 1200),
         ("varchar(300)", 15, 300),
         ("varchar(60000)", 252, 3),
-        ("varchar(20)", 141, 80),
+        ("varchar(20)", 141, 81),
         ("binary(20)", 254, 0xFE14),
         ("varbinary(300)", 15, 300),
         ("text", 252, 2),

@@ -1,0 +1,1 @@
+"""Comparisons with other programs and with what real servers say of themselves."""
