@@ -1,0 +1,134 @@
+"""Entries as an executor reads them: the one place where a segment's bytes become rows.
+
+`changes_of` parses with protobuf; `canal_ha.spark.arrow.entries_to_arrow` is the interface that stays when the kernel
+takes over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from google.protobuf.message import DecodeError
+
+from canal_ha.client.message import parse
+from canal_ha.client.rows import row_change
+from canal_ha.errors import SpoolUnusable
+from canal_ha.model.entry import DDL_TYPES, EventType
+from canal_ha.wire.proto.canal_protocol_pb2 import Messages
+from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Column, Header, RowData
+
+INSERT, UPDATE, DELETE, DDL = "insert", "update", "delete", "ddl"
+_OPS = {EventType.INSERT: INSERT, EventType.UPDATE: UPDATE, EventType.DELETE: DELETE}
+
+Texts = list[str | None]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of an entry's rows, in table order.
+
+    columns: name, mysqlType, sqlType; keys: indexes of the primary key's; partial: columns were left out of the binlog.
+    """
+
+    columns: tuple[tuple[str, str, int], ...]
+    keys: tuple[int, ...]
+    partial: bool
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Columns by name."""
+        return tuple(name for name, _, _ in self.columns)
+
+    def to_json(self) -> str:
+        """As one text, which every row of the entry shares."""
+        return json.dumps([self.columns, self.keys, self.partial], separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Layout:
+        """What `to_json` wrote."""
+        columns, keys, partial = json.loads(text)
+        return cls(tuple((name, kind, code) for name, kind, code in columns), tuple(keys), partial)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One entry: rows of one table, or one statement.
+
+    entry: number within the segment; sub: among entries that share an offset; before, after: rows as canal's texts,
+    empty where the operation has no such image; each side has its own layout, because images may be partial.
+    """
+
+    entry: int
+    sub: int
+    header: Header
+    op: str
+    before_layout: Layout
+    after_layout: Layout
+    before: Sequence[Texts]
+    after: Sequence[Texts]
+    ddl: str | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Of the image that says what the row is, or was."""
+        return self.before_layout if self.op == DELETE else self.after_layout
+
+    @property
+    def count(self) -> int:
+        """Rows; a statement is one."""
+        return 1 if self.op == DDL else max(len(self.before), len(self.after))
+
+
+_NO_LAYOUT = Layout((), (), partial=False)
+
+
+def changes_of(frames: bytes, name: str) -> Iterator[Changes]:
+    """The rows and statements of a segment, in order. name: for the message. Raises SpoolUnusable."""
+    try:
+        entries = Messages.FromString(frames).messages
+    except DecodeError as error:
+        raise SpoolUnusable(f"{name} holds no entries: {error}") from error
+    place: tuple[str, int] = ("", -1)
+    sub = 0
+    for number, raw in enumerate(entries):
+        entry = parse(raw)
+        header = entry.header
+        here = (header.logfileName, header.logfileOffset)
+        sub = sub + 1 if here == place else 0
+        place = here
+        if entry.entryType != ROWDATA:
+            continue
+        change = row_change(entry)
+        event = EventType(change.eventType)
+        op = _OPS.get(event) if change.rowDatas else None
+        if op is not None:
+            yield _rows(number, sub, header, op, change.rowDatas)
+        elif change.isDdl or event in DDL_TYPES:
+            yield Changes(number, sub, header, DDL, _NO_LAYOUT, _NO_LAYOUT, (), (), change.sql)
+
+
+def _rows(number: int, sub: int, header: Header, op: str, rows: Sequence[RowData]) -> Changes:
+    first = rows[0]
+    before = [_texts(row.beforeColumns) for row in rows] if op != INSERT else []
+    after = [_texts(row.afterColumns) for row in rows] if op != DELETE else []
+    before_layout = _layout(first.beforeColumns) if before else _NO_LAYOUT
+    after_layout = _layout(first.afterColumns) if after else _NO_LAYOUT
+    if op == UPDATE and before_layout.names != after_layout.names:
+        before_layout = Layout(before_layout.columns, before_layout.keys, partial=True)
+        after_layout = Layout(after_layout.columns, after_layout.keys, partial=True)
+    return Changes(number, sub, header, op, before_layout, after_layout, before, after)
+
+
+def _texts(columns: Sequence[Column]) -> Texts:
+    return [None if column.isNull else column.value for column in columns]
+
+
+def _layout(columns: Sequence[Column]) -> Layout:
+    return Layout(
+        tuple((column.name, column.mysqlType, column.sqlType) for column in columns),
+        tuple(place for place, column in enumerate(columns) if column.isKey),
+        partial=any(column.index != place for place, column in enumerate(columns)),
+    )

@@ -1,0 +1,229 @@
+"""Manifest: which segments of a spool count, and how far it was read. Pure.
+
+A spool belongs to one (destination, client id). Each writer has an epoch and writes manifests of that epoch only; the
+newest epoch's manifest is the truth. Its text is JSON with a fixed order of keys; segments are arrays, because there
+are thousands of them:
+
+    {"v":1,"spool":"5f1c...","segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid],
+     ...],"reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."}}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from canal_ha.errors import SpoolUnusable
+from canal_ha.model.position import LogPosition
+
+VERSION = 1
+DDL_KEPT = 1000  # tables whose latest statement is remembered
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Epoch:
+    """One writer's term. writer: random, so that two that claim the same number at once still have an order."""
+
+    number: int
+    writer: str
+
+    def __str__(self) -> str:
+        return f"{self.number:08d}-{self.writer}"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """One segment file.
+
+    seq: 0, 1, ... without gaps over all epochs; size_bytes: of the file; raw_bytes: of its entries; closed: it ends
+    where a transaction ends; last: position of its last entry.
+    """
+
+    seq: int
+    name: str
+    size_bytes: int
+    raw_bytes: int
+    rows: int
+    closed: bool
+    written_ms: int
+    last: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """segments: by seq, without gaps; next_seq: of the segment to come; reads: last segments of the micro-batches that
+    are known to be done, ascending; newest_ms: newest time of any entry of the present source; ddl: latest statement by
+    table.
+    """
+
+    spool: str
+    segments: tuple[SegmentInfo, ...] = ()
+    next_seq: int = 0
+    reads: tuple[int, ...] = ()
+    newest_ms: int = 0
+    ddl: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest segment that is still there, or of the next one."""
+        return self.segments[0].seq if self.segments else self.next_seq
+
+    @property
+    def last(self) -> LogPosition | None:
+        """Position of the newest entry; None only before the first: the last segment is never removed."""
+        return self.segments[-1].last if self.segments else None
+
+    @property
+    def done(self) -> int:
+        """Last segment known to be read; -1 when none is."""
+        return self.reads[-1] if self.reads else -1
+
+    def between(self, after: int, last: int) -> tuple[SegmentInfo, ...]:
+        """Segments after..last, `after` exclusive."""
+        base = self.oldest
+        return self.segments[max(after + 1 - base, 0) : max(last + 1 - base, 0)]
+
+    @property
+    def unread_bytes(self) -> int:
+        """What waits to be read."""
+        return sum(segment.size_bytes for segment in self.between(self.done, self.next_seq))
+
+    def with_segment(self, segment: SegmentInfo, newest_ms: int, ddl: dict[str, str]) -> Manifest:
+        """Append. ddl: statements of this segment by table."""
+        known = {name: sql for name, sql in self.ddl.items() if name not in ddl} | ddl
+        for name in list(known)[: max(len(known) - DDL_KEPT, 0)]:
+            del known[name]
+        return replace(
+            self,
+            segments=(*self.segments, segment),
+            next_seq=segment.seq + 1,
+            newest_ms=newest_ms,
+            ddl=known,
+        )
+
+    def with_read(self, seq: int) -> Manifest:
+        """A micro-batch that ended with this segment is done."""
+        if seq <= self.done:
+            return self
+        return replace(self, reads=(*self.reads, seq))
+
+    def pruned(self, retain_batches: int) -> tuple[Manifest, tuple[SegmentInfo, ...]]:
+        """Without the segments that only older micro-batches than the last `retain_batches` need, and those segments.
+
+        The newest segment stays in any case: its position is where redelivered entries are told from new ones.
+        """
+        if len(self.reads) <= retain_batches:
+            return self, ()
+        reads = self.reads[-retain_batches:]
+        bound = min(self.reads[-retain_batches - 1], self.next_seq - 2)
+        gone = tuple(segment for segment in self.segments if segment.seq <= bound)
+        return replace(self, reads=reads, segments=self.segments[len(gone) :]), gone
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        body = {
+            "v": VERSION,
+            "spool": self.spool,
+            "next": self.next_seq,
+            "segments": [_to_list(segment) for segment in self.segments],
+            "reads": self.reads,
+            "newest_ms": self.newest_ms,
+            "ddl": self.ddl,
+        }
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str) -> Manifest:
+        """name: for the message. Raises SpoolUnusable."""
+        try:
+            body = json.loads(data)
+            if body["v"] != VERSION:
+                raise SpoolUnusable(f"{name}: format {body['v']} was written by another version of canal-ha")
+            return cls(
+                spool=str(body["spool"]),
+                segments=tuple(map(_from_list, body["segments"])),
+                next_seq=int(body["next"]),
+                reads=tuple(body["reads"]),
+                newest_ms=int(body["newest_ms"]),
+                ddl=dict(body["ddl"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise SpoolUnusable(f"{name} is no manifest of a spool: {error}") from error
+
+
+def _to_list(segment: SegmentInfo) -> list[object]:
+    last = segment.last
+    head = [segment.seq, segment.name, segment.size_bytes, segment.raw_bytes, segment.rows, int(segment.closed)]
+    place = [last.server_id, last.journal, last.offset, last.sub_index, last.timestamp_ms, last.gtid]
+    return [*head, segment.written_ms, *place]
+
+
+def _from_list(item: Sequence[object]) -> SegmentInfo:
+    seq, name, size, raw, rows, closed, written, server, journal, offset, sub, time_ms, gtid = item
+    return SegmentInfo(
+        seq=_int(seq),
+        name=str(name),
+        size_bytes=_int(size),
+        raw_bytes=_int(raw),
+        rows=_int(rows),
+        closed=bool(closed),
+        written_ms=_int(written),
+        last=LogPosition(
+            journal=str(journal),
+            offset=_int(offset),
+            sub_index=_int(sub),
+            timestamp_ms=_int(time_ms),
+            server_id=_int(server),
+            gtid=str(gtid),
+        ),
+    )
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
+# ---- names of files
+
+_CLAIM = re.compile(r"epoch-(\d{8})-([0-9a-f]+)")
+_SEGMENT = re.compile(r"segment-\d{12}-(\d{8})-([0-9a-f]+)\.zst")
+_MANIFEST = re.compile(r"manifest-(\d{8})-([0-9a-f]+)\.json")
+
+
+def claim_name(epoch: Epoch) -> str:
+    """The file that says that a writer began."""
+    return f"epoch-{epoch}"
+
+
+def manifest_name(epoch: Epoch) -> str:
+    """The manifest of an epoch."""
+    return f"manifest-{epoch}.json"
+
+
+def segment_name(epoch: Epoch, seq: int) -> str:
+    """A segment: its writer is part of the name, so that no two writers ever write one file."""
+    return f"segment-{seq:012d}-{epoch}.zst"
+
+
+def claims(names: Iterable[str]) -> list[Epoch]:
+    """The epochs that were begun, ascending."""
+    return _epochs(_CLAIM, names)
+
+
+def manifests(names: Iterable[str]) -> list[Epoch]:
+    """The epochs that have a manifest, ascending."""
+    return _epochs(_MANIFEST, names)
+
+
+def of_segments(names: Iterable[str]) -> list[Epoch]:
+    """The epochs of whoever wrote these segments, ascending."""
+    return _epochs(_SEGMENT, names)
+
+
+def _epochs(pattern: re.Pattern[str], names: Iterable[str]) -> list[Epoch]:
+    found = (pattern.fullmatch(name) for name in names)
+    return sorted(Epoch(int(match[1]), match[2]) for match in found if match)

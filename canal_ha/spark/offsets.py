@@ -1,0 +1,197 @@
+"""Spark's offsets: per destination the last segment that is read, and where that is in the binlog. Pure.
+
+    {"v":1,"destinations":{"example":{"seq":41,"spool":"5f1c...","server":1,"journal":"mysql-bin.000007",
+     "offset":9911,"sub":0,"time":1795244373969,"gtid":"..."}}}
+
+`seq` and `spool` address; the rest is for people, for lag and for checks. Spark compares offsets as texts: keys have
+one order, destinations are sorted, there are no floats. A destination that is absent was not read at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from canal_ha.errors import DataLoss
+from canal_ha.model.position import LogPosition
+from canal_ha.spark.manifest import Manifest, SegmentInfo
+
+VERSION = 1
+BEFORE_ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far one destination is read. seq: last segment read; spool: identity of the spool it counts in."""
+
+    seq: int
+    spool: str
+    last: LogPosition
+
+
+Offsets = dict[str, Offset]
+
+
+def to_json(offsets: Mapping[str, Offset]) -> dict[str, Any]:
+    """What Spark keeps in its checkpoint."""
+    return {"v": VERSION, "destinations": {name: _to_dict(offsets[name]) for name in sorted(offsets)}}
+
+
+def from_json(body: Mapping[str, Any]) -> Offsets:
+    """Raises DataLoss for a checkpoint that is not ours: nothing can be told from it."""
+    try:
+        if body["v"] != VERSION:
+            raise DataLoss(f"canal: the checkpoint has offsets of version {body['v']}, this is version {VERSION}")
+        return {str(name): _from_dict(value) for name, value in body["destinations"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataLoss(f"canal: the checkpoint was not written by this source: {dict(body)!r}") from error
+
+
+def _to_dict(offset: Offset) -> dict[str, Any]:
+    last = offset.last
+    return {
+        "seq": offset.seq,
+        "spool": offset.spool,
+        "server": last.server_id,
+        "journal": last.journal,
+        "offset": last.offset,
+        "sub": last.sub_index,
+        "time": last.timestamp_ms,
+        "gtid": last.gtid,
+    }
+
+
+def _from_dict(body: Mapping[str, Any]) -> Offset:
+    last = LogPosition(
+        journal=str(body["journal"]),
+        offset=int(body["offset"]),
+        sub_index=int(body["sub"]),
+        timestamp_ms=int(body["time"]),
+        server_id=None if body["server"] is None else int(body["server"]),
+        gtid=body["gtid"],
+    )
+    return Offset(int(body["seq"]), str(body["spool"]), last)
+
+
+def of(manifest: Manifest, segment: SegmentInfo) -> Offset:
+    """Having read up to and including this segment."""
+    return Offset(segment.seq, manifest.spool, segment.last)
+
+
+def resume_after(destination: str, offset: Offset | None, manifest: Manifest, *, fail_on_data_loss: bool) -> int:
+    """The last segment that does not have to be read: the one before the oldest that is there, for a new query.
+
+    Raises DataLoss when the spool is not the one that was read, or does not hold what comes next; told to go on in
+    spite of it, the answer is the oldest that can still be read.
+    """
+    oldest = manifest.oldest - 1
+    if offset is None:
+        return oldest
+    problem = _problem(destination, offset, manifest)
+    if problem is None:
+        return offset.seq
+    if fail_on_data_loss:
+        raise DataLoss(f"canal: {problem}; set failOnDataLoss=false to go on with what is there")
+    return oldest
+
+
+def _problem(destination: str, offset: Offset, manifest: Manifest) -> str | None:
+    if offset.spool != manifest.spool:
+        return f"the checkpoint was written with another spool of {destination} ({offset.spool}, now {manifest.spool})"
+    if offset.seq < manifest.oldest - 1:
+        return (
+            f"the checkpoint of {destination} stands at {offset.last}, segment {offset.seq}, but the spool begins with"
+            f" segment {manifest.oldest} (retainBatches)"
+        )
+    if offset.seq >= manifest.next_seq:
+        return (
+            f"the checkpoint of {destination} stands at segment {offset.seq}, {offset.last}, which the spool lost:"
+            f" its last is {manifest.next_seq - 1}"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a micro-batch may hold. 0: no limit."""
+
+    rows: int = 0
+    size_bytes: int = 0
+
+
+def admit(
+    start: Mapping[str, Offset],
+    manifests: Mapping[str, Manifest],
+    limit: Limit,
+    targets: Mapping[str, int] | None = None,
+    *,
+    fail_on_data_loss: bool = True,
+) -> Offsets:
+    """Where the next micro-batch ends: whole transactions, fairly over the destinations, at least one if there is any.
+
+    targets: last segment to admit by destination, None without such a bound; a destination that is missing in it is
+    not admitted. Destinations of `start` without a manifest stay where they are. Raises DataLoss.
+    """
+    ends = dict(start)
+    waiting: dict[str, list[tuple[SegmentInfo, ...]]] = {}
+    for name in sorted(manifests):
+        manifest = manifests[name]
+        after = resume_after(name, start.get(name), manifest, fail_on_data_loss=fail_on_data_loss)
+        last = manifest.next_seq if targets is None else targets.get(name, BEFORE_ALL)
+        groups = transactions(manifest.between(after, last))
+        if groups:
+            waiting[name] = groups[::-1]
+    rows = size_bytes = 0
+    while waiting:
+        for name in list(waiting):
+            group = waiting[name].pop()
+            rows += sum(segment.rows for segment in group)
+            size_bytes += sum(segment.raw_bytes for segment in group)
+            admitted_before = ends != dict(start)
+            too_many = bool(limit.rows) and rows > limit.rows
+            too_large = bool(limit.size_bytes) and size_bytes > limit.size_bytes
+            if admitted_before and (too_many or too_large):
+                return ends
+            ends[name] = of(manifests[name], group[-1])
+            if not waiting[name]:
+                del waiting[name]
+    return ends
+
+
+def transactions(segments: tuple[SegmentInfo, ...]) -> list[tuple[SegmentInfo, ...]]:
+    """Runs of segments that end with a transaction's end; what is unfinished is left out."""
+    groups: list[tuple[SegmentInfo, ...]] = []
+    begun = 0
+    for index, segment in enumerate(segments):
+        if segment.closed:
+            groups.append(segments[begun : index + 1])
+            begun = index + 1
+    return groups
+
+
+def plan(
+    start: Mapping[str, Offset],
+    end: Mapping[str, Offset],
+    manifests: Mapping[str, Manifest],
+    *,
+    fail_on_data_loss: bool,
+) -> dict[str, tuple[SegmentInfo, ...]]:
+    """The segments of a micro-batch by destination. Raises DataLoss when one of them is gone."""
+    planned: dict[str, tuple[SegmentInfo, ...]] = {}
+    for name in sorted(end):
+        began = start.get(name)
+        if began is not None and (began.seq, began.spool) == (end[name].seq, end[name].spool):
+            continue
+        manifest = manifests.get(name)
+        if manifest is None:
+            if fail_on_data_loss:
+                raise DataLoss(f"canal: the checkpoint names destination {name}, which this query does not read")
+            continue
+        # a micro-batch that was planned before is read again with the same bounds
+        after = resume_after(name, began, manifest, fail_on_data_loss=fail_on_data_loss)
+        last = end[name].seq
+        if resume_after(name, end[name], manifest, fail_on_data_loss=fail_on_data_loss) != last:
+            continue
+        planned[name] = manifest.between(after, last)
+    return planned

@@ -1,0 +1,208 @@
+"""The source's options, read from what Spark hands over: texts, in any case. Every complaint is one sentence. Pure.
+
+zkServers | servers     host:port,...            who knows the nodes, or the nodes themselves
+destination             name,name or a glob      globs ask ZooKeeper
+clientId                1001                     one driver at a time works for it
+filter                  schema\\.table,...        regular expressions, as canal's clients give them
+user, password | passwordFile                    of canal's port
+spoolDir                /path or s3://...        seen by the driver and every executor
+maxRowsPerTrigger, maxBytesPerTrigger            of a micro-batch; bytes are those of raw entries
+format                  envelope | table | debezium | changes
+table, tableSchema      schema.name, Spark DDL   for format=table; tableSchema is optional
+schemaEvolution         null | fail              what to do with a column the query does not know
+failOnDataLoss          true
+spoolMaxBytes, retainBatches, fetchSize, segmentBytes, availableNowQuietMs, timeZone, sessionTimeoutMs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from canal_ha.errors import OptionInvalid
+
+GLOB_CHARACTERS = "*?["
+E = TypeVar("E", bound=StrEnum)
+
+
+class Shape(StrEnum):
+    """What rows look like. CHANGES is what the pipelines read: images as arrays beside their columns' types."""
+
+    ENVELOPE = "envelope"
+    TABLE = "table"
+    DEBEZIUM = "debezium"
+    CHANGES = "changes"
+
+
+class Evolution(StrEnum):
+    """What happens to a column that the query's schema lacks: left out, or the query fails with the statement."""
+
+    NULL = "null"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Options as values. max_rows, max_bytes: 0 is no limit; table: "" unless the shape is TABLE."""
+
+    zk_servers: str
+    servers: tuple[str, ...]
+    destinations: tuple[str, ...]
+    client_id: int
+    filter: str
+    user: str
+    password: str
+    spool_dir: str
+    max_rows: int
+    max_bytes: int
+    fail_on_data_loss: bool
+    shape: Shape
+    table: str
+    table_schema: str
+    evolution: Evolution
+    spool_max_bytes: int
+    retain_batches: int
+    fetch_size: int
+    segment_bytes: int
+    quiet_ms: int
+    time_zone: str
+    session_timeout_ms: int
+
+    @property
+    def globs(self) -> bool:
+        """Whether ZooKeeper has to say which destinations are meant."""
+        return any(character in name for name in self.destinations for character in GLOB_CHARACTERS)
+
+
+_NAMES = [
+    "zkServers",
+    "servers",
+    "destination",
+    "clientId",
+    "filter",
+    "user",
+    "password",
+    "passwordFile",
+    "spoolDir",
+    "maxRowsPerTrigger",
+    "maxBytesPerTrigger",
+    "failOnDataLoss",
+    "format",
+    "table",
+    "tableSchema",
+    "schemaEvolution",
+    "spoolMaxBytes",
+    "retainBatches",
+    "fetchSize",
+    "segmentBytes",
+    "availableNowQuietMs",
+    "timeZone",
+    "sessionTimeoutMs",
+]
+_KNOWN = {name.lower(): name for name in _NAMES}
+_SPARKS_OWN = frozenset({"path"})  # what Spark itself may add
+
+
+def parse(given: Mapping[str, str]) -> SourceOptions:
+    """given: names in any case. Raises OptionInvalid: one sentence that names the option."""
+    values = {name.lower(): str(value).strip() for name, value in given.items()}
+    for name in values.keys() - _KNOWN.keys() - _SPARKS_OWN:
+        raise OptionInvalid(f"canal: option {name!r} is unknown; the options are {', '.join(_NAMES)}")
+    read = _Reader(values)
+    zk_servers, servers = read.text("zkServers"), read.list("servers")
+    if bool(zk_servers) == bool(servers):
+        raise OptionInvalid("canal: give one of the options zkServers (host:port of ZooKeeper) and servers (of nodes)")
+    destinations = read.list("destination")
+    if not destinations:
+        raise OptionInvalid("canal: option destination is missing: a name, several with commas, or a glob")
+    shape = read.one_of("format", Shape, Shape.ENVELOPE)
+    table = read.text("table")
+    if shape is Shape.TABLE and table.count(".") != 1:
+        raise OptionInvalid(f"canal: option table must be schema.name when format is table, not {table!r}")
+    if shape is not Shape.TABLE and (table or read.text("tableSchema")):
+        raise OptionInvalid(f"canal: options table and tableSchema belong to format=table, not to format={shape}")
+    spool_dir = read.text("spoolDir")
+    if not spool_dir:
+        raise OptionInvalid("canal: option spoolDir is missing: a directory that driver and executors share")
+    time_zone = read.text("timeZone") or "UTC"
+    try:
+        ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise OptionInvalid(f"canal: option timeZone names no time zone: {time_zone!r}") from error
+    options = SourceOptions(
+        zk_servers=zk_servers,
+        servers=servers,
+        destinations=destinations,
+        client_id=read.whole("clientId", 1001, 0, 32767),
+        filter=read.text("filter"),
+        user=read.text("user"),
+        password=read.secret(),
+        spool_dir=spool_dir,
+        max_rows=read.whole("maxRowsPerTrigger", 0, 1),
+        max_bytes=read.whole("maxBytesPerTrigger", 0, 1),
+        fail_on_data_loss=read.switch("failOnDataLoss", default=True),
+        shape=shape,
+        table=table,
+        table_schema=read.text("tableSchema"),
+        evolution=read.one_of("schemaEvolution", Evolution, Evolution.NULL),
+        spool_max_bytes=read.whole("spoolMaxBytes", 10 << 30, 1 << 16),
+        retain_batches=read.whole("retainBatches", 100, 1),
+        fetch_size=read.whole("fetchSize", 4096, 1),
+        segment_bytes=read.whole("segmentBytes", 8 << 20, 1 << 10),
+        quiet_ms=read.whole("availableNowQuietMs", 2000, 0),
+        time_zone=time_zone,
+        session_timeout_ms=read.whole("sessionTimeoutMs", 6000, 1000),
+    )
+    if options.globs and not zk_servers:
+        raise OptionInvalid(f"canal: option destination = {','.join(destinations)!r}: a glob needs zkServers")
+    return options
+
+
+class _Reader:
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def text(self, name: str) -> str:
+        return self._values.get(name.lower(), "")
+
+    def list(self, name: str) -> tuple[str, ...]:
+        return tuple(item for item in (part.strip() for part in self.text(name).split(",")) if item)
+
+    def whole(self, name: str, default: int, low: int, high: int = 1 << 62) -> int:
+        text = self.text(name)
+        if not text:
+            return default
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            bound = f"from {low} to {high}" if high < 1 << 62 else f"of at least {low}"
+            raise OptionInvalid(f"canal: option {name} = {text!r}: expected a whole number {bound}")
+        return int(text)
+
+    def switch(self, name: str, *, default: bool) -> bool:
+        text = self.text(name).lower()
+        if text not in ("", "true", "false"):
+            raise OptionInvalid(f"canal: option {name} = {text!r}: expected true or false")
+        return text == "true" if text else default
+
+    def one_of(self, name: str, kind: type[E], default: E) -> E:
+        text = self.text(name).lower()
+        if not text:
+            return default
+        try:
+            return kind(text)
+        except ValueError:
+            raise OptionInvalid(f"canal: option {name} = {text!r}: expected one of {', '.join(kind)}") from None
+
+    def secret(self) -> str:
+        password, file = self.text("password"), self.text("passwordFile")
+        if password and file:
+            raise OptionInvalid("canal: give one of the options password and passwordFile")
+        if not file:
+            return password
+        try:
+            return Path(file).read_text().strip()
+        except OSError as error:
+            raise OptionInvalid(f"canal: option passwordFile = {file!r} cannot be read: {error.strerror}") from error

@@ -1,0 +1,61 @@
+"""Segment file: entries as they came over the wire, compressed, with a small index, all of it checksummed. Pure.
+
+magic  "CHSEG1\\n"
+u32    length of the index, u32 length of the body, u32 CRC-32 of index and body (big-endian)
+index  JSON {"destination":...,"rows":{"shop.orders":12},"raw":...}
+body   zstd of frames: field 2 of canal's Messages, tag, length, entry, tag, length, ...
+
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import zstandard
+
+from canal_ha.errors import SpoolUnusable
+
+MAGIC = b"CHSEG1\n"
+_HEAD = struct.Struct(">III")
+LEVEL = 1  # of zstd: row images of one table resemble each other so much that more buys little
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a segment holds. rows: by `schema.table`; statements count under the table they name; frames: raw."""
+
+    destination: str
+    rows: Mapping[str, int]
+    frames: bytes
+
+
+def encode(contents: Contents) -> bytes:
+    """The whole file."""
+    index = json.dumps(
+        {"destination": contents.destination, "rows": dict(contents.rows), "raw": len(contents.frames)},
+        separators=(",", ":"),
+        ensure_ascii=False,
+    ).encode()
+    body = zstandard.ZstdCompressor(level=LEVEL).compress(contents.frames)
+    checksum = zlib.crc32(body, zlib.crc32(index))
+    return MAGIC + _HEAD.pack(len(index), len(body), checksum) + index + body
+
+
+def decode(data: bytes, name: str) -> Contents:
+    """name: for the message. Raises SpoolUnusable when a bit of it is not as it was written."""
+    start = len(MAGIC) + _HEAD.size
+    if data[: len(MAGIC)] != MAGIC or len(data) < start:
+        raise SpoolUnusable(f"{name} is no segment of a spool")
+    index_size, body_size, checksum = _HEAD.unpack_from(data, len(MAGIC))
+    if len(data) != start + index_size + body_size:
+        raise SpoolUnusable(f"{name} has {len(data)} bytes, {start + index_size + body_size} were written")
+    view = memoryview(data)
+    if zlib.crc32(view[start:]) != checksum:
+        raise SpoolUnusable(f"{name} is damaged: its checksum does not fit")
+    index = json.loads(bytes(view[start : start + index_size]))
+    frames = zstandard.ZstdDecompressor().decompress(view[start + index_size :], max_output_size=index["raw"])
+    return Contents(index["destination"], index["rows"], frames)

@@ -1,0 +1,123 @@
+"""Spool: the segments of one (destination, client id), one writer at a time, fenced by epochs.
+
+A writer claims an epoch (a file), only then reads the manifest of the newest epoch before it, and writes its own. After
+every manifest it looks for claims of later epochs, and only then says that the segment is durable. So if an older
+writer saw no later claim, what it wrote was there before the later one read; if it saw one, nothing is acknowledged
+and the server delivers it again, to the later one. This needs only that a listing shows what was written before it,
+as local file systems and today's object stores do. No two writers ever write one file.
+
+One thread owns a writer; `manifest` may be read from any.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from canal_ha.errors import SpoolFenced, SpoolUnusable
+from canal_ha.model.position import LogPosition
+from canal_ha.spark import manifest as manifests
+from canal_ha.spark import segments
+from canal_ha.spark.manifest import Epoch, Manifest, SegmentInfo
+from canal_ha.spark.steps import Steps
+from canal_ha.spark.storage import Storage
+
+READ_ATTEMPTS = 5  # a manifest can be replaced by a later epoch's while it is looked for
+
+
+def newest_manifest(storage: Storage) -> Manifest | None:
+    """The newest epoch's manifest; None when the spool was never written. Raises SpoolUnusable."""
+    for _ in range(READ_ATTEMPTS):
+        epochs = manifests.manifests(storage.names())
+        if not epochs:
+            return None
+        name = manifests.manifest_name(epochs[-1])
+        try:
+            return Manifest.from_bytes(storage.read(name), f"{storage.uri}/{name}")
+        except FileNotFoundError:  # its successor is there by now
+            continue
+    raise SpoolUnusable(f"{storage.uri} changes faster than it can be read")
+
+
+class SpoolWriter:
+    """The present writer. steps: told what is about to happen, by name."""
+
+    def __init__(self, storage: Storage, destination: str, retain_batches: int, steps: Steps) -> None:
+        """Claim the next epoch. Raises SpoolUnusable, also for a spool that is read-only."""
+        self._storage = storage
+        self._destination = destination
+        self._retain_batches = retain_batches
+        self._steps = steps
+        claimed = manifests.claims(storage.names())
+        self.epoch = Epoch(claimed[-1].number + 1 if claimed else 1, secrets.token_hex(4))
+        storage.write(manifests.claim_name(self.epoch), b"")
+        self.manifest = newest_manifest(storage) or Manifest(spool=secrets.token_hex(8))
+        self._publish(self.manifest)
+        self._sweep()
+
+    def append(
+        self,
+        frames: bytes,
+        rows: dict[str, int],
+        last: LogPosition,
+        *,
+        closed: bool,
+        newest_ms: int,
+        ddl: dict[str, str],
+    ) -> None:
+        """Make a segment durable; when this returns its entries may be acknowledged.
+
+        Raises SpoolFenced (do not acknowledge), NoRoom (try again) and SpoolUnusable.
+        """
+        seq = self.manifest.next_seq
+        name = manifests.segment_name(self.epoch, seq)
+        data = segments.encode(segments.Contents(self._destination, rows, frames))
+        self._steps("segment")
+        self._storage.write(name, data)
+        self._steps("manifest")
+        info = SegmentInfo(
+            seq=seq,
+            name=name,
+            size_bytes=len(data),
+            raw_bytes=len(frames),
+            rows=sum(rows.values()),
+            closed=closed,
+            written_ms=time.time_ns() // 1_000_000,
+            last=last,
+        )
+        self._publish(self.manifest.with_segment(info, newest_ms, ddl))
+
+    def read_up_to(self, seq: int) -> None:
+        """A micro-batch that ended with this segment is done; removes what only older micro-batches need."""
+        if seq <= self.manifest.done or seq >= self.manifest.next_seq:
+            return
+        kept, gone = self.manifest.with_read(seq).pruned(self._retain_batches)
+        self._publish(kept)
+        self._storage.delete([segment.name for segment in gone])
+
+    def check(self) -> None:
+        """Raises SpoolFenced when another writer claimed a later epoch."""
+        latest = manifests.claims(self._storage.names())[-1:]
+        if latest and latest[0] > self.epoch:
+            raise SpoolFenced(
+                f"canal: another driver writes the spool {self._storage.uri} now (epoch {latest[0]}, ours was"
+                f" {self.epoch}): one query at a time may read destination {self._destination} with this client id"
+            )
+
+    def _publish(self, manifest: Manifest) -> None:
+        """The manifest becomes visible to this process only when it counts."""
+        self._storage.write(manifests.manifest_name(self.epoch), manifest.to_bytes())
+        self.check()
+        self.manifest = manifest
+
+    def _sweep(self) -> None:
+        """Remove what earlier writers left: their claims and manifests, and segments that no manifest lists."""
+        listed = {segment.name for segment in self.manifest.segments}
+        keep = {manifests.claim_name(self.epoch), manifests.manifest_name(self.epoch), *listed}
+        own = str(self.epoch)
+        older = [name for name in self._storage.names() if name not in keep and own not in name]
+        self._storage.delete([name for name in older if self._is_older(name)])
+
+    def _is_older(self, name: str) -> bool:
+        epochs = manifests.claims([name]) + manifests.manifests([name]) + manifests.of_segments([name])
+        return bool(epochs) and epochs[0] < self.epoch

@@ -1,0 +1,270 @@
+"""The stream reader. Spark makes it several times: one lives in the driver's source process and answers for offsets,
+others are pickled and read on executors, so that nothing is opened before it is used.
+
+When Spark asks for the offset after `start`, everything up to `start` is committed: the only sign of it for the last
+micro-batch (commit() comes one late, and not at all at the end). Retention follows both.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from canal_ha.errors import DataLoss, SourceUnavailable
+from canal_ha.spark import offsets as o
+from canal_ha.spark import segments
+from canal_ha.spark.destinations import resolve
+from canal_ha.spark.manifest import Manifest, SegmentInfo
+from canal_ha.spark.options import Shape, SourceOptions
+from canal_ha.spark.plainly import plainly
+from canal_ha.spark.steps import Steps
+from canal_ha.spark.storage import open_storage
+from canal_ha.spark.tailer import Connector, Tailer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IDLE_WAIT_S = 0.2  # before Spark hears that there is nothing; it asks again at once
+TASK_BYTES = 4 << 20  # raw entries per task: smaller segments share one
+CALL_TIMEOUT_S = 10.0
+AVAILABLE_NOW_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class CanalPartition(InputPartition):
+    """What one task reads. uri: of the storage; files: number and name of each segment; statement: latest DDL of the
+    table that is read.
+    """
+
+    destination: str
+    uri: str
+    files: tuple[tuple[int, str], ...]
+    statement: str
+
+
+class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See the module. steps: told what is about to happen."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, steps: Steps) -> None:
+        self._options = options
+        self._schema = schema
+        self._steps = steps
+        self._tailers: dict[str, Tailer] = {}
+        self._targets: dict[str, int] | None = None
+        self._pid = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tailers": {}, "_targets": None}
+
+    # ---- offsets, in the driver
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Nothing read yet; opens nothing."""
+        return o.to_json({})
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """For show: both limits count, whichever Spark hands back."""
+        if self._options.max_rows:
+            return ReadMaxRows(self._options.max_rows)
+        if self._options.max_bytes:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    @plainly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends: at the end of a transaction. Waits a little when there is nothing new."""
+        tailers = self._open()
+        begun = o.from_json(start)
+        for name, offset in begun.items():
+            self._done(name, offset)
+        end = self._admit(begun, limit)
+        if o.to_json(end) == o.to_json(begun) and self._targets is None:
+            if len(tailers) == 1:
+                tailer = next(iter(tailers.values()))
+                manifest = tailer.manifest
+                tailer.wait_beyond(manifest.next_seq - 1 if manifest else o.BEFORE_ALL, IDLE_WAIT_S)
+            else:
+                time.sleep(IDLE_WAIT_S)
+            end = self._admit(begun, limit)
+        if end != begun:
+            self._steps("offset")
+        return o.to_json(end)
+
+    @plainly
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What is durable by now; the difference to a micro-batch's end is what waits."""
+        return o.to_json({name: o.of(m, m.segments[-1]) for name, m in self._manifests().items() if m.segments})
+
+    @plainly
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Spool what the source has written by now, and read no further than that.
+
+        Raises SourceUnavailable when a destination cannot be reached in time.
+        """
+        asked_ms = time.time_ns() // 1_000_000
+        deadline = time.monotonic() + AVAILABLE_NOW_TIMEOUT_S
+        tailers = self._open()
+        for name, tailer in tailers.items():
+            while not tailer.caught_up(asked_ms, self._options.quiet_ms):
+                if time.monotonic() > deadline:
+                    raise SourceUnavailable(
+                        f"canal: destination {name} was not caught up with in {AVAILABLE_NOW_TIMEOUT_S:.0f} s: does it"
+                        f" run, and is client {self._options.client_id} active elsewhere?"
+                    )
+                time.sleep(0.05)
+        self._targets = {name: manifest.next_seq - 1 for name, manifest in self._manifests().items()}
+
+    @plainly
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Segments, a few small ones or one large one to a task. Raises DataLoss."""
+        manifests = self._known_manifests(o.from_json(end))
+        planned = o.plan(
+            o.from_json(start), o.from_json(end), manifests, fail_on_data_loss=self._options.fail_on_data_loss
+        )
+        partitions: list[InputPartition] = []
+        for name, files in planned.items():
+            uri = self._storage_uri(name)
+            statement = manifests[name].ddl.get(self._options.table, "")
+            partitions += [
+                CanalPartition(name, uri, tuple((file.seq, file.name) for file in group), statement)
+                for group in tasks(files)
+            ]
+        return partitions
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A micro-batch is done; older ones stay replayable for as long as retainBatches says."""
+        for name, offset in o.from_json(end).items():
+            self._done(name, offset)
+
+    def stop(self) -> None:
+        """Let go of the client's place."""
+        if self._pid == os.getpid():
+            tailers, self._tailers = self._tailers, {}
+            stoppers = [threading.Thread(target=tailer.stop) for tailer in tailers.values()]
+            for stopper in stoppers:
+                stopper.start()
+            for stopper in stoppers:
+                stopper.join()
+
+    # ---- rows, on executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Decode segments; depends on nothing but the partition."""
+        from canal_ha.spark.arrow import Reading, entries_to_arrow
+
+        assert isinstance(partition, CanalPartition)
+        options = self._options
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        reading = Reading(options.shape, schema, options.table, options.evolution, options.time_zone)
+        storage = open_storage(partition.uri)
+        statement = partition.statement
+        for seq, name in partition.files:
+            file = f"{partition.uri}/{name}"
+            try:
+                contents = segments.decode(storage.read(name), file)
+            except FileNotFoundError as error:
+                raise DataLoss(f"canal: segment {file} is gone; is spoolDir the same directory everywhere?") from error
+            if options.shape is Shape.TABLE and options.table not in contents.rows:
+                continue
+            yield from entries_to_arrow(contents.frames, partition.destination, seq, file, reading, statement)
+
+    # ---- inside
+
+    def _open(self) -> dict[str, Tailer]:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._tailers = {}
+            atexit.register(self.stop)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, self._terminated)
+        if not self._tailers:
+            for name in resolve(self._options):
+                storage = open_storage(self._options.spool_dir, name, str(self._options.client_id))
+                tailer = Tailer(self._options, name, storage, self._steps, partial(self._dial, name))
+                self._tailers[name] = tailer
+                tailer.start()
+        return self._tailers
+
+    def _dial(self, destination: str) -> Connector:
+        from canal_ha.client.cluster import ClusterConnector
+
+        options = self._options
+        return ClusterConnector(
+            options.zk_servers or list(options.servers),
+            destination,
+            options.client_id,
+            options.user,
+            options.password,
+            filter=options.filter,
+            call_timeout_s=CALL_TIMEOUT_S,
+            zk_session_timeout_ms=options.session_timeout_ms,
+        )
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        """Spark ends its source process with SIGTERM, without stop()."""
+        self.stop()
+        os._exit(0)
+
+    def _manifests(self) -> dict[str, Manifest]:
+        found = {name: tailer.manifest for name, tailer in self._open().items()}
+        return {name: manifest for name, manifest in found.items() if manifest is not None}
+
+    def _known_manifests(self, offsets: o.Offsets) -> dict[str, Manifest]:
+        manifests = self._manifests()
+        missing = [name for name in offsets if name in self._tailers and name not in manifests]
+        if missing and self._options.fail_on_data_loss:
+            where = ", ".join(self._storage_uri(name) for name in missing)
+            raise DataLoss(f"canal: the checkpoint refers to a spool that is gone: {where}")
+        return manifests
+
+    def _storage_uri(self, destination: str) -> str:
+        return open_storage(self._options.spool_dir, destination, str(self._options.client_id)).uri
+
+    def _admit(self, start: o.Offsets, limit: ReadLimit) -> o.Offsets:
+        bound = o.Limit()
+        if not isinstance(limit, ReadAllAvailable):
+            bound = o.Limit(self._options.max_rows, self._options.max_bytes)
+        return o.admit(
+            start, self._manifests(), bound, self._targets, fail_on_data_loss=self._options.fail_on_data_loss
+        )
+
+    def _done(self, name: str, offset: o.Offset) -> None:
+        tailer = self._open().get(name)
+        if tailer is None:
+            return
+        manifest = tailer.manifest
+        if manifest is not None and manifest.spool == offset.spool:
+            tailer.done_up_to(offset.seq)
+
+
+def tasks(files: tuple[SegmentInfo, ...]) -> list[tuple[SegmentInfo, ...]]:
+    """Neighbouring segments in groups of about TASK_BYTES."""
+    groups: list[tuple[SegmentInfo, ...]] = []
+    group: list[SegmentInfo] = []
+    size = 0
+    for file in files:
+        if group and size + file.raw_bytes > TASK_BYTES:
+            groups.append(tuple(group))
+            group, size = [], 0
+        group.append(file)
+        size += file.raw_bytes
+    return [*groups, tuple(group)] if group else groups

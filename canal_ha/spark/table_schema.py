@@ -1,0 +1,47 @@
+"""The columns of one table for format=table: as declared, else as the newest rows in the spool have them."""
+
+from __future__ import annotations
+
+from canal_ha.errors import OptionInvalid
+from canal_ha.spark import segments, shapes
+from canal_ha.spark.destinations import resolve
+from canal_ha.spark.entries import DDL, changes_of
+from canal_ha.spark.options import SourceOptions
+from canal_ha.spark.spool import newest_manifest
+from canal_ha.spark.storage import open_storage
+
+LOOK_BACK = 200  # segments; a table that is quieter than that has to be declared
+
+
+def table_schema(options: SourceOptions) -> str:
+    """Spark DDL. Raises OptionInvalid when the table is not declared and the spool has no row of it."""
+    if options.table_schema:
+        return shapes.table_of_ddl(options.table_schema)
+    for destination in resolve(options):
+        columns = _columns(options, destination)
+        if columns:
+            return shapes.table_of_columns(columns)
+    raise OptionInvalid(
+        f"canal: option tableSchema is missing (Spark DDL, as `id BIGINT, name STRING`): the spool holds no row of"
+        f" {options.table} to tell its columns from"
+    )
+
+
+def _columns(options: SourceOptions, destination: str) -> tuple[tuple[str, str, int], ...]:
+    storage = open_storage(options.spool_dir, destination, str(options.client_id))
+    manifest = newest_manifest(storage)
+    for segment in reversed(manifest.segments[-LOOK_BACK:] if manifest else ()):
+        try:
+            contents = segments.decode(storage.read(segment.name), segment.name)
+        except FileNotFoundError:
+            continue
+        if options.table not in contents.rows:
+            continue
+        rows = [
+            change
+            for change in changes_of(contents.frames, segment.name)
+            if change.op != DDL and f"{change.header.schemaName}.{change.header.tableName}" == options.table
+        ]
+        if rows:
+            return rows[-1].layout.columns
+    return ()

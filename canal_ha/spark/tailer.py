@@ -1,0 +1,224 @@
+"""Tailer: a thread in the driver that moves batches from a cluster connector into the spool, and only then acks them.
+
+It owns connector, intake and spool writer. The reader's thread sees the manifest, an error, and whether all is quiet,
+under `_changed`. A full disk is waited for; a full budget stops the fetching, so that the server's ring fills and
+the source is read no further. Any other failure ends the tailer, and the query with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from canal_ha import logs
+from canal_ha.client.message import Message
+from canal_ha.errors import CanalError, ConnectorStopped, SpoolUnusable, WaitedTooLong
+from canal_ha.spark.intake import Intake, Piece
+from canal_ha.spark.manifest import Manifest
+from canal_ha.spark.options import SourceOptions
+from canal_ha.spark.spool import SpoolWriter, newest_manifest
+from canal_ha.spark.steps import Steps
+from canal_ha.spark.storage import NoRoom, Storage
+
+FETCH_WAIT_MS = 100  # how long the server may collect; bounds the latency of a single row
+UNFINISHED_S = 1.0  # silence after which rows without an end of transaction count as whole, where no ends are sent
+NO_ROOM_RETRY_S = 1.0
+FULL_LOOK_S = 0.1
+STOP_S = 5.0
+
+log = logs.get(__name__)
+
+
+class Connector(Protocol):
+    """What the tailer needs of a ClusterConnector. connection: changes when batches in flight come again."""
+
+    @property
+    def connection(self) -> int: ...
+
+    def connect(self) -> None: ...
+
+    def get_without_ack(self, batch_size: int, timeout_ms: int) -> Message: ...
+
+    def ack(self, batch_id: int) -> None: ...
+
+    def stop_running(self) -> None: ...
+
+    def disconnect(self) -> None: ...
+
+
+class Tailer:
+    """The tailer of one destination; start() once, stop() from any thread."""
+
+    def __init__(
+        self, options: SourceOptions, destination: str, storage: Storage, steps: Steps, dial: Callable[[], Connector]
+    ) -> None:
+        self.destination = destination
+        self._options = options
+        self._storage = storage
+        self._steps = steps
+        self._dial = dial
+        self._changed = threading.Condition()
+        self._stopped = threading.Event()
+        self._manifest = newest_manifest(storage)
+        self._error: CanalError | None = None
+        self._connector: Connector | None = None
+        self._read_up_to = -1
+        self._heard_at: float | None = None  # when the server last had something, or first answered
+        self._full = False
+        self._thread = threading.Thread(target=self._run, name=f"tailer-{destination}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let go of the client's place, and wait for that."""
+        self._stopped.set()
+        connector = self._connector
+        if connector is not None:
+            connector.stop_running()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(STOP_S)
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """What is durable; None while nothing is known. Raises what ended the tailer."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            return self._manifest
+
+    def done_up_to(self, seq: int) -> None:
+        """Micro-batches up to the one that ended with this segment are done."""
+        with self._changed:
+            self._read_up_to = max(self._read_up_to, seq)
+
+    def wait_beyond(self, seq: int, timeout_s: float) -> None:
+        """Until there is a segment after this one, or an error, or time is up."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._error is not None or self._has(seq + 1), timeout_s)
+
+    def caught_up(self, since_ms: int, quiet_ms: int) -> bool:
+        """Whether everything written to the source before `since_ms` (wall clock) is in the spool, as far as one can
+        tell: something younger is, or the server had nothing for `quiet_ms`, or the spool takes no more.
+        """
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            if self._heard_at is None:
+                return False
+            newer = self._manifest is not None and self._manifest.newest_ms > since_ms
+            return newer or self._full or (time.monotonic() - self._heard_at) * 1000 >= quiet_ms
+
+    def _has(self, seq: int) -> bool:
+        return self._manifest is not None and self._manifest.next_seq > seq
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        connector = self._dial()
+        self._connector = connector
+        error: CanalError | None = None
+        try:
+            self._follow(connector)
+        except ConnectorStopped as stopped:
+            error = None if self._stopped.is_set() else stopped
+        except CanalError as failed:
+            error = failed
+        except Exception as failed:  # unknown: the query must not go on as if all were well
+            error = SpoolUnusable(f"canal: the tailer of {self.destination} failed: {failed!r}")
+            error.__cause__ = failed
+        finally:
+            connector.disconnect()
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+    def _follow(self, connector: Connector) -> None:
+        if not self._until_in_time(connector.connect):
+            return
+        writer: SpoolWriter | None = None
+        intake: Intake | None = None
+        connection = 0
+        silent_since = time.monotonic()
+        while not self._stopped.is_set():
+            if writer is not None and self._over_budget(writer):
+                self._stopped.wait(FULL_LOOK_S)
+                continue
+            try:
+                message = connector.get_without_ack(self._options.fetch_size, FETCH_WAIT_MS)
+            except WaitedTooLong:
+                continue
+            if writer is None:  # now it is our turn
+                retain = self._options.retain_batches
+                writer = SpoolWriter(self._storage, self.destination, retain, self._steps)
+                self._publish(writer)
+                manifest = writer.manifest
+                intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes)
+            assert intake is not None
+            if connector.connection != connection:
+                connection = connector.connection
+                intake.connected()
+            if message:
+                silent_since = time.monotonic()
+                intake.add(message.id, message.raw_entries)
+            elif intake.unfinished and time.monotonic() - silent_since > UNFINISHED_S:
+                intake.quiet()
+            while (piece := intake.take()) is not None:
+                self._append(writer, piece)
+                intake.made_durable(piece)
+            for batch_id in intake.acknowledged():
+                self._steps("ack")
+                connector.ack(batch_id)
+            with self._changed:
+                if message or self._heard_at is None:
+                    self._heard_at = time.monotonic()
+
+    def _until_in_time(self, connect: Callable[[], None]) -> bool:
+        while not self._stopped.is_set():
+            try:
+                connect()
+            except WaitedTooLong as late:
+                log.warning("spark.no_connection", destination=self.destination, error=str(late))
+                continue
+            return True
+        return False
+
+    def _over_budget(self, writer: SpoolWriter) -> bool:
+        with self._changed:
+            done = self._read_up_to
+        writer.read_up_to(done)
+        full = writer.manifest.unread_bytes >= self._options.spool_max_bytes
+        with self._changed:
+            self._manifest = writer.manifest
+            self._full = full
+        return full
+
+    def _append(self, writer: SpoolWriter, piece: Piece) -> None:
+        assert piece.last is not None
+        while True:
+            try:
+                writer.append(
+                    b"".join(piece.frames),
+                    dict(piece.rows),
+                    piece.last,
+                    closed=piece.closed,
+                    newest_ms=piece.newest_ms,
+                    ddl=piece.ddl,
+                )
+            except NoRoom as full:
+                log.warning("spark.no_room", destination=self.destination, error=str(full))
+                with self._changed:
+                    self._full = True
+                if self._stopped.wait(NO_ROOM_RETRY_S):
+                    raise ConnectorStopped(f"{self.destination}: stopped while the spool had no room") from full
+                continue
+            self._publish(writer)
+            return
+
+    def _publish(self, writer: SpoolWriter) -> None:
+        with self._changed:
+            self._manifest = writer.manifest
+            self._changed.notify_all()
