@@ -58,36 +58,14 @@ _WIDTHS = {
 _DECIMALS = frozenset({"decimal", "dec", "numeric", "fixed"})
 _DOUBLES = frozenset({"double", "double precision", "real", "float8"})
 _TEXTS = frozenset(
-    [
-        "char",
-        "character",
-        "nchar",
-        "varchar",
-        "varcharacter",
-        "nvarchar",
-        "varchar2",
-        "tinytext",
-        "text",
-        "mediumtext",
-        "longtext",
-        "long",
-        "clob",
-    ]
-) | {"national char", "national varchar", "national character", "character varying", "char varying", "long varchar"}
+    {"char", "character", "nchar", "national char", "national character", "tinytext", "text", "mediumtext", "longtext"}
+    | {"varchar", "varcharacter", "nvarchar", "varchar2", "national varchar", "character varying", "char varying"}
+    | {"long", "long varchar", "clob"}
+)
 _BINARIES = frozenset(
-    ["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector", "raw"]
-) | frozenset(
-    [
-        "geometry",
-        "point",
-        "linestring",
-        "polygon",
-        "multipoint",
-        "multilinestring",
-        "multipolygon",
-        "geometrycollection",
-        "geomcollection",
-    ]
+    {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector", "raw"}
+    | {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
+    | {"geometrycollection", "geomcollection"}
 )
 NTZ = pa.timestamp("us")
 UTC = pa.timestamp("us", tz="UTC")
@@ -118,7 +96,7 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
     if name in _WIDTHS:
         return ColumnType(mysql_type, "integer", _INTEGERS[_WIDTHS[name]][unsigned])
     if name in _DECIMALS:
-        precision, scale = (numbers + [10, 0])[0], (numbers[1] if len(numbers) > 1 else 0)
+        precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
         fits = precision <= MAX_PRECISION
         return ColumnType(mysql_type, "decimal", pa.decimal128(precision, scale) if fits else pa.string())
     if name in _DOUBLES:

@@ -78,7 +78,7 @@ class SourceOptions:
         return any(character in name for name in self.destinations for character in GLOB_CHARACTERS)
 
 
-_NAMES = [
+_NAMES = (
     "zkServers",
     "servers",
     "destination",
@@ -102,7 +102,7 @@ _NAMES = [
     "availableNowQuietMs",
     "timeZone",
     "sessionTimeoutMs",
-]
+)
 _KNOWN = {name.lower(): name for name in _NAMES}
 _SPARKS_OWN = frozenset({"path"})  # what Spark itself may add
 
