@@ -92,8 +92,20 @@ def setup(log_dir: Path, log_format: str = "text", *, console: bool = True) -> N
     _pipe_twisted()
 
 
+def to_stderr() -> None:
+    """For commands: our events as lines on standard error, and of what libraries have to say the errors only."""
+    close()
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setFormatter(_formatter(_render_text))
+    stream.setLevel(logging.INFO)
+    root, own = logging.getLogger(), logging.getLogger(_NODE)
+    root.setLevel(logging.ERROR)
+    own.setLevel(logging.INFO)
+    _install(root, stream)
+
+
 def close() -> None:
-    """Undo `setup` and close the files."""
+    """Undo `setup` or `to_stderr` and close the files."""
     for logger, handler in _installed:
         logger.removeHandler(handler)
         handler.close()

@@ -15,13 +15,16 @@ from types import FrameType
 
 import click
 
+from canal_ha import logs
+from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
 from canal_ha.client.pretty import pretty
 from canal_ha.client.rows import rows_of
-from canal_ha.errors import ConnectionLost, ServerRefused
+from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
 
 DEFAULT_PORT = 11111
+DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
@@ -38,10 +41,13 @@ class Reading:
     ack: bool
 
 
+Connector = SimpleConnector | ClusterConnector
+
+
 class Follower:
     """Reads one destination until something ends it."""
 
-    def __init__(self, connector: SimpleConnector, reading: Reading, write: Callable[[str], None]) -> None:
+    def __init__(self, connector: Connector, reading: Reading, write: Callable[[str], None]) -> None:
         self.stopping = threading.Event()
         self._connector = connector
         self._reading = reading
@@ -67,7 +73,7 @@ class Follower:
                         connector.ack(message.id)
                 if not self._reading.ack:
                     connector.rollback()
-        except ConnectionLost:
+        except (ConnectionLost, ConnectorStopped):
             if not self.stopping.is_set():
                 raise
 
@@ -105,7 +111,21 @@ class Follower:
 
 
 @click.command()
-@click.option("--server", default=f"127.0.0.1:{DEFAULT_PORT}", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--server",
+    metavar="HOST:PORT[,...]",
+    help=f"One server, or several to go on with when one fails.  [default: {DEFAULT_SERVER}]",
+)
+@click.option(
+    "--zk",
+    metavar="HOST:PORT[,...][/CHROOT]",
+    help="Instead of --server: find it through ZooKeeper, follow it, and be the only active one of this client id.",
+)
+@click.option(
+    "--zk-auth-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="user:password in its first line, where nodes have canal.zookeeper.auth.",
+)
 @click.option("--destination", required=True, help="Name of the destination.")
 @click.option("--client-id", type=click.IntRange(-(2**15), 2**15 - 1), default=1001, show_default=True)
 @click.option(
@@ -135,12 +155,14 @@ class Follower:
 )
 @click.option("--idle-exit", "idle_exit_s", type=float, metavar="SECONDS", help="End when no row came for so long.")
 @click.option("--no-ack", is_flag=True, help="Look without consuming: everything stays for the next client.")
-@click.option("--retry", is_flag=True, help="Connect again when the connection is lost.")
+@click.option("--retry", is_flag=True, help="Connect again when the connection is lost: as with --zk or many servers.")
 @click.option("--user", default="", help="User name, if the server asks for one.")
 @click.option("--password", default="", help="Better: --password-file.")
 @click.option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its first line.")
 def command(
-    server: str,
+    server: str | None,
+    zk: str | None,
+    zk_auth_file: Path | None,
     destination: str,
     client_id: int,
     filter_text: str,
@@ -156,14 +178,32 @@ def command(
     password_file: Path | None,
 ) -> None:
     """Print what a destination delivers, acknowledging each batch once it is printed."""
+    if server and zk:
+        raise click.UsageError("--server and --zk exclude each other")
     if password_file:
-        password = password_file.read_text().partition("\n")[0].rstrip("\r")
-    host, port = address(server)
-    connector = SimpleConnector(host, port, destination, client_id, user, password)
+        password = first_line(password_file)
+    servers = [address(part) for part in (server or DEFAULT_SERVER).split(",") if part.strip()]
+    if not servers:
+        raise click.BadParameter(f"{server!r} names no server", param_hint="--server")
+    connector: Connector
+    if zk or len(servers) > 1:
+        logs.to_stderr()
+        connector = ClusterConnector(
+            zk or [f"{host}:{port}" for host, port in servers],
+            destination,
+            client_id,
+            user,
+            password,
+            call_timeout_s=idle_exit_s,
+            rollback_on_disconnect=no_ack,
+            zk_auth=first_line(zk_auth_file) if zk_auth_file else "",
+        )
+    else:
+        connector = SimpleConnector(*servers[0], destination, client_id, user, password)
     reading = Reading(filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack)
     follower = Follower(connector, reading, write)
     with stopped_by_signals(follower.stop):
-        if retry:
+        if retry and isinstance(connector, SimpleConnector):
             follow_again_and_again(follower)
         else:
             follower.follow()
@@ -185,8 +225,14 @@ def follow_again_and_again(follower: Follower) -> None:
         time.sleep(pause_s)
 
 
+def first_line(file: Path) -> str:
+    """Where secrets are kept."""
+    return file.read_text().partition("\n")[0].rstrip("\r")
+
+
 def address(text: str) -> tuple[str, int]:
     """`host:port`, `host`, `[::1]:port`. Raises click.BadParameter."""
+    text = text.strip()
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
