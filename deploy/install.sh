@@ -130,15 +130,15 @@ fi
 extras=dev
 [[ $want_spark == no ]] || extras=dev,spark
 
-# Changes when the dependencies, the interpreter, or a file that is compiled changes.
+# Changes when the dependencies, the interpreter, or a file that setup.py compiles changes.
 fingerprint() {
     (
         cd "$checkout"
         "$python" --version
         printf '%s %s\n' "$extras" "${CANAL_HA_KERNEL:-auto}"
-        find setup.cfg setup.py pyproject.toml canal_ha -type f \
-            \( -name 'setup.*' -o -name pyproject.toml -o -path '*/kernel/*.py' -o -path '*/kernel/*.pxd' \) -print0 |
-            sort -z | xargs -0 sha256sum
+        sha256sum setup.cfg setup.py pyproject.toml
+        ! grep -q kernel setup.py ||
+            find canal_ha/decode/kernel \( -name '*.py' -o -name '*.pxd' \) -print0 | sort -z | xargs -0 sha256sum
     ) | sha256sum | cut -d' ' -f1
 }
 
