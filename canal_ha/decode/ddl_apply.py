@@ -89,13 +89,18 @@ def _insert(placed: list[Placed], change: SetColumn) -> None:
         raise Unreadable(f"column {column.name!r} exists already")
     index = len(placed)
     if change.after == "":
-        index = 0
+        index = 1 if placed and _generated_key(placed[0][1]) else 0
     elif change.after is not None:
         found = [at for at, (_, other) in enumerate(placed) if other.name.lower() == change.after.lower()]
         if not found:
             raise Unreadable(f"column {change.after!r} is not among those known")
         index = found[0] + 1
     placed.insert(index, (change.old.lower() if change.old is not None else None, column))
+
+
+def _generated_key(column: Column) -> bool:
+    """MySQL's own primary key (sql_generate_invisible_primary_key), which nothing is put in front of."""
+    return column.name == "my_row_id" and column.key and column.mysql_type == "bigint unsigned"
 
 
 def _keyed(placed: list[Placed], before: list[Column], changes: tuple[Change, ...]) -> tuple[Column, ...]:

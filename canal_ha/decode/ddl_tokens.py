@@ -66,6 +66,7 @@ _COVERED = re.compile(
     _STRING + rf"|`[^`]*`|(?P<line>{_LINE_COMMENT})|(?P<open>/\*M?!(?:\d{{5,6}})?)|(?P<comment>/\*)|(?P<close>\*/)",
     re.DOTALL,
 )
+_FRONT = re.compile(r"(?:\s+|(?:--(?=\s)|\#)[^\n]*\n|/\*(?!M?!).*?\*/)+", re.DOTALL)  # comments, however long
 _LEADING = re.compile(rf"(?P<text>{_STRING})|(?P<quoted>`(?:[^`]|``)*`)|(?P<word>[\w$]+)|(?P<sign>\S)", re.DOTALL)
 
 
@@ -134,7 +135,9 @@ def tokenize(sql: str) -> list[Token]:
 
 def leading(sql: str) -> list[Token]:
     """The first tokens of a statement, found without the tokenizer: for long statements and for those it refuses."""
-    text, _ = uncover(sql[:LEADING_LENGTH])
+    front = _FRONT.match(sql)
+    start = front.end() if front else 0
+    text, _ = uncover(sql[start : start + LEADING_LENGTH])
     tokens = []
     for match in _LEADING.finditer(text):
         if match["word"]:

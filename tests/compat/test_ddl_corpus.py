@@ -80,17 +80,19 @@ def touch(cursor: Any, tables: dict[str, Described]) -> None:
             cursor.execute(f"REPLACE INTO `{table}` () VALUES ()")
 
 
-def run(server: SqlServer, database: str, groups: Iterator[tuple[str, list[str]]]) -> tuple[str, int, list[Marked]]:
+def run(
+    server: SqlServer, database: str, groups: Iterator[tuple[str, list[str]]], setting: str = ""
+) -> tuple[str, int, list[Marked]]:
     """Execute the statements that the server takes. Returns its binlog, where it starts, and what held when.
 
-    groups: (table, statements), the former being the prefix of all tables the latter make.
+    groups: (table, statements), the former being the prefix of all tables the latter make; setting: of the session.
     """
     server.execute(f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
     journal, start = server.position()
     marks: list[Marked] = []
     status = "BINARY LOG" if server.flavor == "mysql" else "MASTER"
     with server.connect(database=database, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute("SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'")
+        cursor.execute(f"SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'{setting}")
         seen: dict[str, Described] = {}
         for table, group in groups:
             for statement in group:
@@ -149,6 +151,15 @@ def test_every_statement_of_the_corpus(source_server: SqlServer, database: str) 
     wrong = list(disagreements(source_server, database, journal, start, marks))
     print(f"{source_server.flavor}: {len(marks)} statements taken")
     assert len(marks) > 400
+    assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong)
+
+
+def test_every_statement_with_generated_primary_keys(mysql: SqlServer, database: str) -> None:
+    """A primary key that MySQL adds to a table without one is known from the statement as the source logs it."""
+    setting = ", SESSION sql_generate_invisible_primary_key = ON"
+    journal, start, marks = run(mysql, database, statements("mysql"), setting)
+    wrong = list(disagreements(mysql, database, journal, start, marks))
+    assert any(("my_row_id", True) in columns for mark in marks for columns in mark.tables.values())
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong)
 
 

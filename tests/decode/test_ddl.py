@@ -122,6 +122,15 @@ def test_the_short_way_agrees_with_the_long_one(verb: str, name: str, end: str) 
     assert classify(f"{verb} {name}{end}", "db") == classify(f"/* c */ {verb} {name}{end}", "db")
 
 
+@pytest.mark.parametrize(
+    "sql", ["CREATE VIEW v AS SELECT 1", "DROP TABLE a, 'x", "DELETE FROM a", "ALTER TABLE a FORCE"]
+)
+def test_long_comments_hide_nothing(sql: str) -> None:
+    """A statement behind comments of any length is still seen."""
+    for comment in ("/*" + "x" * 9000 + "*/", "-- " + "x" * 9000 + "\n", " " * 9000, "# x\n" * 3000):
+        assert classify(comment + sql, "db") == classify(sql, "db")
+
+
 def test_long_row_statements_are_not_read_to_their_end() -> None:
     """The verdict on an INSERT of megabytes comes from its first words."""
     sql = "INSERT /* c */ INTO `s`.a VALUES " + ",".join(["('x')"] * 500_000)

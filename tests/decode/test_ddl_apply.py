@@ -61,6 +61,7 @@ def after(columns: str, items: str) -> str:
             "a int, c varchar(3), b int",
         ),
         ("a int", "ADD period int, ADD vector int, ADD `index` int", "a int, period int, vector int, index int"),
+        ("my_row_id bigint unsigned PRIMARY KEY, a int", "ADD b int FIRST", "my_row_id* bigint unsigned, b int, a int"),
         ("a int", "ADD SYSTEM VERSIONING", "a int, row_start timestamp(6), row_end timestamp(6)"),
         ("a int", "ADD b int PARTITION BY HASH(b) PARTITIONS 3", "a int, b int"),
         ("a int", "ADD b int REMOVE PARTITIONING", "a int, b int"),
