@@ -51,10 +51,15 @@ class Node:
         self._status_port = 0
         self._cluster: Cluster | None = None
         if config.zk_servers:
+            log = logs.get("canal_ha.cluster")
             session = Session(
-                config.zk_servers, timeout_ms=config.zk_session_timeout_ms, auth=config.zk_auth, reactor=reactor
+                config.zk_servers,
+                timeout_ms=config.zk_session_timeout_ms,
+                auth=config.zk_auth,
+                reactor=reactor,
+                log=log,
             )
-            self._cluster = Cluster(config, reactor, session, self._hosting, self._status_address)
+            self._cluster = Cluster(config, reactor, session, self._hosting, self._status_address, log=log)
         self._scan = LoopingCall(lambda: Deferred.fromCoroutine(self._look_for_changes()))
 
     # ---- life
