@@ -116,7 +116,7 @@ class History:
             version = self._find(key, at.order)
         if version is not None and version.readable:
             confirmed = version.trust is Trust.KNOWN or table_map.names is not None
-            columns = table_match.agreeing(version.columns, table_map, exact=not confirmed) if confirmed else None
+            columns = table_match.agreeing(version.columns, table_map, exact=False) if confirmed else None
             if columns is not None:
                 if not version.wants_texts:
                     return self._schema(version, table_map, columns)
