@@ -7,6 +7,8 @@ kept in a list by that length. A column has one Cell for the before image and on
 
 from __future__ import annotations
 
+from array import array
+
 import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.primitives as p
 
@@ -81,9 +83,21 @@ def put_value(out: bytearray, cell: Cell, value: bytes) -> int:
     before = cell.heads[size] if size < k.HEADS else None
     if before is None:
         before = head(cell, size, False)
-    out += before
-    out += value
-    out += cell.suffix
+    p.put(out, before)
+    p.put(out, value)
+    p.put(out, cell.suffix)
+    return size
+
+
+def put_bytes(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
+    """`put_value` of src[start:stop]."""
+    size = stop - start
+    before = cell.heads[size] if size < k.HEADS else None
+    if before is None:
+        before = head(cell, size, False)
+    p.put(out, before)
+    p.put_slice(out, src, start, stop)
+    p.put(out, cell.suffix)
     return size
 
 
@@ -93,33 +107,31 @@ def put_wide(out: bytearray, cell: Cell, value: bytes) -> int:
     before = cell.wide_heads[size]
     if before is None:
         before = head(cell, size, True)
-    out += before
-    out += value
-    out += cell.suffix
+    p.put(out, before)
+    p.put(out, value)
+    p.put(out, cell.suffix)
     return size
 
 
 def put_integer(out: bytearray, cell: Cell, value: int) -> int:
     """A Column whose value is a decimal number; a negative value of an unsigned column is its upper half."""
     if value < 0 and cell.unsigned:
-        return put_wide(out, cell, b"%d" % (value + (1 << (cell.size << 3))))
-    return put_value(out, cell, b"%d" % value)
+        return put_wide(out, cell, p.unsigned_digits(value, cell.size))
+    return put_value(out, cell, p.digits(value))
 
 
 def put_utf8(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
     """A Column whose value is UTF-8 text; malformed bytes become U+FFFD, as in Java."""
-    value = src[start:stop]
-    if not value.isascii():
-        value = value.decode("utf-8", "replace").encode()
-    return put_value(out, cell, value)
+    if p.is_utf8(src, start, stop):
+        return put_bytes(out, cell, src, start, stop)
+    return put_value(out, cell, src[start:stop].decode("utf-8", "replace").encode())
 
 
 def put_latin1(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
     """A Column whose bytes are one character each, as canal carries binary values."""
-    value = src[start:stop]
-    if not value.isascii():
-        value = value.decode("latin-1").encode()
-    return put_value(out, cell, value)
+    if p.is_ascii(src, start, stop):
+        return put_bytes(out, cell, src, start, stop)
+    return put_value(out, cell, src[start:stop].decode("latin-1").encode())
 
 
 class TablePlan:
@@ -153,8 +165,9 @@ class TablePlan:
         self.drop = False
         self.head_size = 128
         self.json_columns = 0
-        self.starts = [0] * len(before)  # of the before image's values in the output: -1 NULL, -2 not in the image
-        self.stops = [0] * len(before)
+        # Where the before image's values are in the output; a start may be k.NULL or k.ABSENT.
+        self.starts = array("q", bytes(8 * len(before)))
+        self.stops = array("q", bytes(8 * len(before)))
 
 
 def dropped(body: bytes) -> TablePlan:

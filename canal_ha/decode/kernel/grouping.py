@@ -79,15 +79,15 @@ class Grouping:
         """An entry's frame was appended to `out`; note what belongs to it."""
         runs = len(self.run_starts)
         if runs == 0 or self.run_server_ids[runs - 1] != server_id or self.run_gtids[runs - 1] != self.gtid:
-            self.run_starts.append(len(self.ends))
-            self.run_server_ids.append(server_id)
+            p.push(self.run_starts, len(self.ends))
+            p.push(self.run_server_ids, server_id)
             self.run_gtids.append(self.gtid)
-        self.ends.append(len(self.out))
-        self.offsets.append(offset)
-        self.subs.append(sub)
-        self.timestamps.append(timestamp_ms)
-        self.event_lengths.append(event_length)
-        self.row_counts.append(rows)
+        p.push(self.ends, len(self.out))
+        p.push(self.offsets, offset)
+        p.push_small(self.subs, sub)
+        p.push(self.timestamps, timestamp_ms)
+        p.push(self.event_lengths, event_length)
+        p.push_small(self.row_counts, rows)
         self.kinds.append(kind)
 
     def flush(self) -> None:

@@ -6,6 +6,7 @@ bytearray. Hot modules say `import ... as p` and call `p.name`, the form that Cy
 
 from __future__ import annotations
 
+from array import array
 from struct import Struct
 from zlib import crc32
 
@@ -106,6 +107,23 @@ def has_null(src: bytes, at: int, count: int) -> bool:
     return int.from_bytes(src[at : at + ((count + 7) >> 3)], "little") & ((1 << count) - 1) != 0
 
 
+def is_ascii(src: bytes, start: int, stop: int) -> bool:
+    """Whether src[start:stop] has no byte above 0x7f."""
+    return src[start:stop].isascii()
+
+
+def is_utf8(src: bytes, start: int, stop: int) -> bool:
+    """Whether src[start:stop] is well-formed UTF-8."""
+    data = src[start:stop]
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 # ---- writing
 
 
@@ -117,6 +135,26 @@ def put(out: bytearray, data: bytes | bytearray) -> None:
 def put_slice(out: bytearray, src: bytes, start: int, stop: int) -> None:
     """Append src[start:stop]."""
     out += src[start:stop]
+
+
+def push(column: array[int], value: int) -> None:
+    """Append to an array of type 'q'."""
+    column.append(value)
+
+
+def push_small(column: array[int], value: int) -> None:
+    """Append to an array of type 'i'."""
+    column.append(value)
+
+
+def digits(value: int) -> bytes:
+    """Decimal digits of a signed 64-bit number."""
+    return b"%d" % value
+
+
+def unsigned_digits(value: int, size: int) -> bytes:
+    """Decimal digits of a negative number of `size` bytes, read as unsigned."""
+    return b"%d" % (value + (1 << (size << 3)))
 
 
 def put_text(out: bytearray, src: bytes, start: int, stop: int) -> None:

@@ -18,8 +18,18 @@ NO_TABLE = b"\x42\x00\x4a\x00"  # schemaName and tableName, both present and emp
 _EVENT_TYPES = (b"", b"\x58\x01", b"\x58\x02", b"\x58\x03")  # Header.eventType INSERT, UPDATE, DELETE
 QUERY_TYPE = b"\x58\x07"
 _CHANGE_TYPES = (b"", b"\x10\x01\x50\x00", b"\x10\x02\x50\x00", b"\x10\x03\x50\x00")  # eventType, isDdl = false
+_ENTRY_TYPES = (b"", b"\x10\x01\x1a", b"\x10\x02\x1a", b"\x10\x03\x1a")  # entryType, tag of storeValue
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
+
+
+def _rows_count(rows: int) -> bytes:
+    """Header.props: the number of rows in the event."""
+    number = b"%d" % rows
+    return b"\x62" + p.varint(13 + len(number)) + b"\x0a\x09rowsCount\x12" + p.varint(len(number)) + number
+
+
+_ROWS_COUNT = tuple(_rows_count(rows) for rows in range(1024))
 
 
 class Stream:
@@ -47,6 +57,7 @@ class Stream:
         "event_start",
         "event_stop",
         "flags",
+        "frame",
         "group",
         "gtids",
         "head",
@@ -119,6 +130,7 @@ class Stream:
         self.group = g.Grouping(transaction_size)
         self.writer = r.RowWriter()
         self.head = bytearray()
+        self.frame = bytearray()
         self.clock = b""
         self.clock_timestamp = -1
         self.clock_server_id = -1
@@ -369,14 +381,12 @@ class Stream:
         size = plan.head_size
         p.reserve(out, size)
         count = self.writer.rows(plan, change, kind == k.PARTIAL_UPDATE_ROWS, src, pos, stop, out)
-        names = plan.names
-        head = self._header(names, _EVENT_TYPES[change], count, True)
-        store = len(plan.change) + 4 + len(out) - mark - size
-        self._frame(head, k.TYPE_ROWS, store)
-        p.put(head, plan.change)
-        p.put(head, _CHANGE_TYPES[change])
-        plan.head_size = len(head)
-        p.fill(out, mark, size, head)
+        self._header(plan.names, _EVENT_TYPES[change], count, True)
+        frame = self._frame(k.TYPE_ROWS, len(plan.change) + 4 + len(out) - mark - size)
+        p.put(frame, plan.change)
+        p.put(frame, _CHANGE_TYPES[change])
+        plan.head_size = len(frame)
+        p.fill(out, mark, size, frame)
         self._added(k.KIND_ROWS, count)
         group.has_rows = True
 
@@ -458,9 +468,8 @@ class Stream:
         """
         group = self.group
         group.room()
-        head = self._header(names, event_type, 0, with_gtid)
-        self._frame(head, entry_type, len(store))
-        p.put(group.out, head)
+        self._header(names, event_type, 0, with_gtid)
+        p.put(group.out, self._frame(entry_type, len(store)))
         p.put(group.out, store)
         self._added(kind, 0)
         if entry_type == k.TYPE_ROWS:
@@ -468,7 +477,7 @@ class Stream:
         if shows:
             group.flush()
 
-    def _header(self, names: bytes, event_type: bytes, rows: int, with_gtid: bool) -> bytearray:
+    def _header(self, names: bytes, event_type: bytes, rows: int, with_gtid: bool) -> None:
         """The Header message of the current event, in `head`."""
         head = self.head
         p.truncate(head, 0)
@@ -493,19 +502,24 @@ class Stream:
         if gtids is not None and with_gtid:
             p.put(head, gtids.props)
         if rows:
-            number = b"%d" % rows
-            size = len(number)
-            p.put(head, b"\x62" + p.varint(13 + size) + b"\x0a\x09rowsCount\x12" + p.varint(size) + number)
+            p.put(head, _ROWS_COUNT[rows] if rows < len(_ROWS_COUNT) else _rows_count(rows))
         if gtids is not None and with_gtid:
             p.put(head, gtids.field)
-        return head
 
-    def _frame(self, head: bytearray, entry_type: int, store: int) -> None:
-        """Put what surrounds a header around it: the frame, the Entry, and storeValue's tag and length behind it."""
+    def _frame(self, entry_type: int, store: int) -> bytearray:
+        """What precedes a storeValue of `store` bytes: the frame, the Entry, the Header that is in `head`."""
+        head = self.head
+        frame = self.frame
         header = len(head)
-        entry = 1 + p.varint_size(header) + header + 3 + p.varint_size(store) + store
-        p.fill(head, 0, 0, b"\x12" + p.varint(entry) + b"\x0a" + p.varint(header))
-        p.put(head, b"\x10" + p.varint(entry_type) + b"\x1a" + p.varint(store))
+        p.truncate(frame, 0)
+        p.put(frame, b"\x12")
+        p.put_varint(frame, 1 + p.varint_size(header) + header + 3 + p.varint_size(store) + store)
+        p.put(frame, b"\x0a")
+        p.put_varint(frame, header)
+        p.put(frame, head)
+        p.put(frame, _ENTRY_TYPES[entry_type])
+        p.put_varint(frame, store)
+        return frame
 
     def _added(self, kind: int, rows: int) -> None:
         self.group.added(kind, self.offset, self.sub, self.timestamp * 1000, self.length, rows, self.server_id)
