@@ -47,7 +47,8 @@ _BIT, _TINYINT, _BIGINT, _CHAR, _DECIMAL, _INTEGER, _SMALLINT, _REAL, _DOUBLE, _
 )
 _DATE, _TIME, _TIMESTAMP, _OTHER, _BLOB, _CLOB = 91, 92, 93, 1111, 2004, 2005
 
-_TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})
+# MariaDB's JSON is a LONGTEXT; canal takes it for binary when it knows the column from its statement, and garbles it.
+_TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext", "json"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history import History
 from canal_ha.model.segment import Segment, Source
+from tests.compat.differences import deliberate
 
 DIRECTORY = Path(__file__).parents[1] / "golden" / "binlog"
 JOURNAL = "mysql-bin.000001"
@@ -33,6 +34,11 @@ class Recorded:
 def binlog(tag: str) -> bytes:
     """A binlog file, magic included."""
     return gzip.decompress((DIRECTORY / f"{tag}.binlog.gz").read_bytes())
+
+
+def expected(name: str) -> list[Recorded]:
+    """What we are to make of a file: what canal made of it, but for the deliberate differences."""
+    return [replace(one, entry=deliberate(one.entry)) for one in entries(name)]
 
 
 def entries(name: str) -> list[Recorded]:
@@ -55,13 +61,27 @@ class _Definitions:
         return self._texts.get(f"{self.case}/{table}")
 
 
+ALL_TABLES = (r".*\..*", r"mysql\.slave_.*")
+
+
 def replay(
     tag: str,
     options: DecodeOptions | None = None,
-    tables: tuple[str, str] = (r".*\..*", r"mysql\.slave_.*"),
+    tables: tuple[str, str] = ALL_TABLES,
     gtid_set: str = "",
 ) -> Iterator[tuple[int, bytes]]:
-    """(offset, entry) of everything we make of a recorded file, fed in pieces that end where its cases end."""
+    """(offset, entry) of everything we make of a recorded file."""
+    for segment in segments(tag, options, tables, gtid_set):
+        yield from zip(segment.offsets, segment.entries(), strict=True)
+
+
+def segments(
+    tag: str,
+    options: DecodeOptions | None = None,
+    tables: tuple[str, str] = ALL_TABLES,
+    gtid_set: str = "",
+) -> Iterator[Segment]:
+    """What a decoder makes of a recorded file, fed in pieces that end where its cases end."""
     options = options or DecodeOptions()
     definitions = _Definitions(tag)
     decoder = Decoder(
@@ -70,7 +90,7 @@ def replay(
         position=4,
         options=options,
         tables=TableFilter(*tables),
-        fields=FieldFilter("", ""),
+        fields=FieldFilter(options.field_filter, options.field_black_filter),
         history=History(definitions.fetch, live_texts=not options.table_history).view(None),
         gtid_set=gtid_set,
     )
@@ -82,5 +102,5 @@ def replay(
         definitions.case = case
         for output in decoder.feed_file(data[begin:stop]):
             if isinstance(output, Segment):
-                yield from zip(output.offsets, output.entries(), strict=True)
+                yield output
         begin = stop

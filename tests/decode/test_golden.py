@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.config.model import DecodeOptions
-from tests.decode.golden import MARIADB_GTIDS, MYSQL_GTIDS, Recorded, entries, replay
+from tests.decode.golden import MARIADB_GTIDS, MYSQL_GTIDS, Recorded, entries, expected, replay
 
 GTIDS = DecodeOptions(gtid_on=True)
 WITHOUT_HISTORY = DecodeOptions(table_history=False)
@@ -36,7 +36,7 @@ def test_every_case(tag: str, case: str, replayed: dict[str, list[tuple[int, byt
     """All entries of one group of statements agree, and none is missing or too many."""
     if tag not in replayed:
         replayed[tag] = list(replay(tag))
-    recorded = [one for one in entries(tag) if one.case == case]
+    recorded = [one for one in expected(tag) if one.case == case]
     offsets = {one.offset for one in recorded}
     _compare(recorded, [(offset, entry) for offset, entry in replayed[tag] if offset in offsets])
 
@@ -60,7 +60,7 @@ def test_nothing_else(tag: str, replayed: dict[str, list[tuple[int, bytes]]]) ->
 def test_gtid_mode(name: str, gtid_set: str, options: DecodeOptions) -> None:
     """Headers carry the executed set and the current transaction; the file's first statement lies before the start."""
     tag = name.removesuffix(".gtidnotsdb")
-    recorded = entries(name)
+    recorded = expected(name)
     made = list(replay(tag, options, gtid_set=gtid_set))
     assert made[0][0] < recorded[0].offset
     _compare(recorded, made[1:])
