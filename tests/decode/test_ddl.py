@@ -122,9 +122,7 @@ def test_the_short_way_agrees_with_the_long_one(verb: str, name: str, end: str) 
     assert classify(f"{verb} {name}{end}", "db") == classify(f"/* c */ {verb} {name}{end}", "db")
 
 
-@pytest.mark.parametrize(
-    "sql", ["CREATE VIEW v AS SELECT 1", "DROP TABLE a, 'x", "DELETE FROM a", "FLUSH TABLES"]
-)
+@pytest.mark.parametrize("sql", ["CREATE VIEW v AS SELECT 1", "DROP TABLE a, 'x", "DELETE FROM a", "FLUSH TABLES"])
 def test_long_comments_hide_nothing(sql: str) -> None:
     """A statement behind comments of any length is still seen."""
     for comment in ("/*" + "x" * 9000 + "*/", "-- " + "x" * 9000 + "\n", " " * 9000, "# x\n" * 3000):
