@@ -382,18 +382,15 @@ class Decoder:
     def _statement(self, statement: entries.Statement) -> None:
         """DDL and other statements: one entry named by the first result, if any result passes the filters."""
         results = ddl.classify(statement.sql, statement.schema, sql_parser=self._options.ddl_parser)
-        passing = [result for result in results if self._passes(result)]
-        if not results:
-            return
-        first = results[0]
-        changes_rows = first.event_type in _DML_TYPES
+        changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         if not changes_rows:
             for plan in self._stream.plans.values():
                 plan.body = b""  # the next table map asks the history again
-        if not passing:
-            return
-        if not changes_rows:
+            # also what is filtered out, or yields no entry: the filters of another stream may want its tables
             self._history.apply(self._here(), statement.schema, statement.sql)
+        if not any(self._passes(result) for result in results):
+            return
+        first = results[0]
         is_ddl = first.event_type in DDL_TYPES
         if is_ddl and self._options.filter_query_ddl:
             return

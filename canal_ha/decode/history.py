@@ -93,7 +93,7 @@ class History:
     def __init__(self, fetch: Fetch, *, live_texts: bool = False, fold_names: bool = False) -> None:
         self._fetch = fetch
         self._live_texts = live_texts
-        self._fold_names = fold_names
+        self.fold_names = fold_names
         self._versions: dict[Key, list[Version]] = {}
         self._lock = Lock()
         self._numbers = count(1)
@@ -201,7 +201,7 @@ class History:
         return self._key(name.schema or default_schema, name.table)
 
     def _key(self, schema: str, table: str) -> Key:
-        return (schema.lower(), table.lower()) if self._fold_names else (schema, table)
+        return (schema.lower(), table.lower()) if self.fold_names else (schema, table)
 
     # ---- versions; the lock is held
 
@@ -225,7 +225,7 @@ class History:
             versions.insert(index, version)
 
     def _of_schema(self, schema: str) -> Iterator[Key]:
-        folded = schema.lower() if self._fold_names else schema
+        folded = schema.lower() if self.fold_names else schema
         return (key for key in self._versions if key[0] == folded)
 
 

@@ -56,7 +56,8 @@ class Columns:
                 cell = _cell(index, column, read, unsigned, tag, updated)
                 cell.codec = charset
                 cell.json_index = self.json_columns
-                cell.skip = touched and not fields.keeps(table_map.schema, table_map.name, column.name)
+                dropped = touched and not fields.keeps(table_map.schema, table_map.name, column.name)
+                cell.skip = dropped or column.hidden
                 side.append(cell)
             if code == types.JSON:
                 self.json_columns += 1

@@ -47,7 +47,7 @@ def assemble(
             lambda: told.event(config.destination, "start.replaced", text=text, alarm=True)
         ),
     )
-    history = History(tables_now.fetch)
+    history = History(tables_now.fetch, live_texts=not config.decode.table_history)
 
     def close_source() -> None:
         view.close()
@@ -58,6 +58,7 @@ def assemble(
         fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
 
         def make_decoder(source: Source, start: LogPosition) -> Decoder:
+            history.fold_names = view.folds_names()
             return Decoder(
                 source=source,
                 journal=start.journal,

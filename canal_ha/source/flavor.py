@@ -19,6 +19,7 @@ _VARIABLES = (
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",
+    "lower_case_table_names",
 )
 
 
@@ -35,6 +36,7 @@ class Flavor:
     binlog_format: str = ""
     row_image: str = ""
     row_metadata: str = ""
+    folds_names: bool = False  # table names are compared without case (lower_case_table_names)
 
     @property
     def status_statement(self) -> str:
@@ -78,6 +80,7 @@ def flavor(variables: dict[str, str]) -> Flavor:
         log_bin=variables.get("log_bin", "ON").upper() in ("ON", "1"),
         binlog_format=variables.get("binlog_format", "").upper(),
         row_image=variables.get("binlog_row_image", "").upper(),
+        folds_names=variables.get("lower_case_table_names", "0") != "0",
         row_metadata=variables.get("binlog_row_metadata", "").upper(),
     )
 

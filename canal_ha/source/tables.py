@@ -53,7 +53,7 @@ class Tables:
                         continue  # idle connections are closed by the server after wait_timeout
                     raise session.where.error(errno, f"{sql}: {error.args[-1]}") from error
                 text = rows[0].get("Create Table") if rows else None  # a view answers with "Create View"
-                return None if text is None else str(text)
+                return None if text is None else bytes(text).decode("utf-8", "replace")
         raise SourceUnavailable(f"{self._source.host}:{self._source.port}: {sql} had no answer")
 
     def close(self) -> None:
@@ -67,6 +67,8 @@ class Tables:
             self._session.query(_SESSION)
             with suppress(pymysql.MySQLError):
                 self._session.ask(_WITH_GENERATED_KEYS)  # MySQL 8.0.30 and later
+            # MariaDB prints binary defaults as they are: the text is not always UTF-8
+            self._session.connection.use_unicode = False
         return self._session
 
     def _forget(self) -> None:

@@ -47,6 +47,10 @@ class View:
         """The beginning of the oldest journal that exists. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: locate.oldest(session, server, self._source))
 
+    def folds_names(self) -> bool:
+        """Whether the server compares table names without case. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: server.folds_names)
+
     def start(self, kept: LogPosition | None) -> LogPosition:
         """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest.
 
