@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from twisted.internet.defer import Deferred
+
 from canal_ha.errors import NotRunningHere
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.status import InstanceStatus
@@ -13,17 +15,25 @@ from canal_ha.model.identity import ClientIdentity
 
 class Embedded:
     """The instances that run on this node. `demand(destination)` is asked when a SUBSCRIBE names one that does not:
-    it may start it (a lazy destination), or do nothing.
+    it may start it (a lazy destination), or do nothing. Requests for an instance that starts wait until it has.
     """
 
     def __init__(self, demand: Callable[[str], Awaitable[None]] | None = None) -> None:
         self._running: dict[str, Instance] = {}
+        self._starting: dict[str, list[Deferred[None]]] = {}  # destination -> requests that wait
         self._demand = demand
 
     async def start(self, instance: Instance) -> None:
         """Start an instance and serve it; nothing is served when starting fails."""
-        await instance.start()
-        self._running[instance.config.destination] = instance
+        destination = instance.config.destination
+        self._starting[destination] = []
+        try:
+            await instance.start()
+            self._running[destination] = instance
+        finally:
+            for waiting in self._starting.pop(destination):
+                if not waiting.called:  # as is one that was cancelled
+                    waiting.callback(None)
 
     async def stop(self, destination: str, *, flush: bool = True) -> None:
         """Stop serving first, then stop the instance. Unknown destinations are no error."""
@@ -48,25 +58,30 @@ class Embedded:
         """See Instance.subscribe. Raises NotRunningHere."""
         if identity.destination not in self._running and self._demand:
             await self._demand(identity.destination)
-        await self._instance(identity).subscribe(identity)
+        await (await self._instance(identity)).subscribe(identity)
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """See Instance.unsubscribe. Raises NotRunningHere."""
-        await self._instance(identity).unsubscribe(identity)
+        await (await self._instance(identity)).unsubscribe(identity)
 
     async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
         """See Instance.get. Raises NotRunningHere."""
-        return await self._instance(identity).get(identity, fetch_size, wait_ms)
+        return await (await self._instance(identity)).get(identity, fetch_size, wait_ms)
 
     async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
         """See Instance.ack. Raises NotRunningHere."""
-        await self._instance(identity).ack(identity, batch_id)
+        await (await self._instance(identity)).ack(identity, batch_id)
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """See Instance.rollback. Raises NotRunningHere."""
-        await self._instance(identity).rollback(identity, batch_id)
+        await (await self._instance(identity)).rollback(identity, batch_id)
 
-    def _instance(self, identity: ClientIdentity) -> Instance:
+    async def _instance(self, identity: ClientIdentity) -> Instance:
+        # a client that follows `running` in ZooKeeper comes within milliseconds of the claim
+        if identity.destination in self._starting:
+            waiting: Deferred[None] = Deferred()
+            self._starting[identity.destination].append(waiting)
+            await waiting
         instance = self._running.get(identity.destination)
         if instance is None:
             raise NotRunningHere(identity.destination)

@@ -1,0 +1,134 @@
+"""Requests that come while an instance starts: a client that follows `running` comes within milliseconds of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, succeed
+from twisted.internet.task import Clock
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import MetaUnreadable, NotRunningHere
+from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.instance import Instance
+from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.repository import Snapshot
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from canal_ha.testing.replay import ReplayFeed
+
+T = TypeVar("T")
+IDENTITY = ClientIdentity("example", 1001, "")
+
+
+class SlowBackend(MemoryBackend):
+    """Loads when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loading: Deferred[Snapshot] = Deferred()
+
+    async def load(self) -> Snapshot:
+        """See MetaBackend."""
+        return await self.loading
+
+
+class NoRows:
+    """A source that stands still."""
+
+    version = ""
+
+    def newest(self) -> LogPosition:
+        """See SourceView."""
+        return LogPosition("mysql-bin.000001", 4)
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """See SourceView."""
+        return self.newest()
+
+
+class Silent:
+    """Implements Told."""
+
+    def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
+        """See Told."""
+
+    def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
+        """See Told."""
+
+
+class OneThread(Clock):
+    """Virtual time, and no threads."""
+
+    def callFromThread(self, call: Callable[..., object], /, *args: object) -> None:
+        """Nothing calls from elsewhere here."""
+
+
+def blocking(call: Callable[[], T], /) -> Deferred[T]:
+    """Blocks here."""
+    return succeed(call())
+
+
+@pytest.fixture
+def backend() -> SlowBackend:
+    return SlowBackend()
+
+
+@pytest.fixture
+def embedded(backend: SlowBackend) -> Embedded:
+    """One that has begun to start `example`."""
+
+    def open_feed(request: FeedRequest) -> Feed:
+        return ReplayFeed(request, [])
+
+    instance = Instance(
+        InstanceConfig("example", SourceConfig("127.0.0.1")),
+        Meta("example", backend, turn=DeferredLock()),
+        NoRows(),
+        open_feed,
+        OneThread(),
+        run_blocking=blocking,
+        told=Silent(),
+        flush_period_ms=0,
+    )
+    embedded = Embedded()
+    Deferred.fromCoroutine(embedded.start(instance)).addErrback(lambda failure: failure.trap(MetaUnreadable))
+    return embedded
+
+
+def asked(embedded: Embedded) -> tuple[Deferred[Any], list[Any]]:
+    """A SUBSCRIBE and what came of it so far."""
+    answers: list[Any] = []
+    request: Deferred[Any] = Deferred.fromCoroutine(embedded.subscribe(IDENTITY))
+    request.addCallbacks(answers.append, lambda failure: answers.append(failure.value))
+    return request, answers
+
+
+def test_a_request_waits_for_the_start(embedded: Embedded, backend: SlowBackend) -> None:
+    """It is answered by the instance once that runs, not refused."""
+    _, answers = asked(embedded)
+    assert answers == []
+    backend.loading.callback(Snapshot())
+    assert answers == [None]
+    assert IDENTITY.client_id in backend.snapshot.clients
+
+
+def test_a_start_that_fails_refuses_who_waited(embedded: Embedded, backend: SlowBackend) -> None:
+    """The client looks elsewhere then."""
+    _, answers = asked(embedded)
+    backend.loading.errback(MetaUnreadable("broken"))
+    assert [type(answer) for answer in answers] == [NotRunningHere]
+
+
+def test_a_waiting_request_can_be_cancelled(embedded: Embedded, backend: SlowBackend) -> None:
+    """Its connection is gone; others that wait are answered all the same."""
+    request, answers = asked(embedded)
+    _, others = asked(embedded)
+    request.cancel()
+    assert [type(answer) for answer in answers] == [CancelledError]
+    backend.loading.callback(Snapshot())
+    assert others == [None]
