@@ -154,6 +154,7 @@ class Failover:
         self._retry_times = retry_times
         self._interval_s = interval_s
         self._uniform = uniform
+        self._in_vain = 0  # failures in a row, since a node was last named
         self._tries = 0  # failures the caller was not told of
         self._refusals = 0
         self._rest_until = 0.0
@@ -214,6 +215,7 @@ class Failover:
 
     def _fail(self, kind: Kind, now: float) -> list[Command]:
         self.failures += 1
+        self._in_vain += 1
         self._tries += 1
         self._refusals = self._refusals + 1 if kind is Kind.REFUSED else 0
         self.state = State.RESTING
@@ -226,9 +228,9 @@ class Failover:
 
     def _rest_s(self) -> float:
         """Nothing after the first failure, then twice as long each time, a part of it at random."""
-        if self.failures < 2:
+        if self._in_vain < 2:
             return 0.0
-        longest = min(self._interval_s, RETRY_FIRST_S * 2.0 ** min(self.failures - 2, 16))
+        longest = min(self._interval_s, RETRY_FIRST_S * 2.0 ** min(self._in_vain - 2, 16))
         return longest * self._uniform(0.5, 1.0)
 
     def _rested(self, event: Tick, now: float) -> list[Command]:
@@ -238,8 +240,9 @@ class Failover:
 
     def _moved_while_resting(self, event: Moved, now: float) -> list[Command]:
         runs = self._directory.runs
-        news = runs is not None and runs != self.node
-        return self._dial(now) if news or (self.node is None and self._directory.next() is not None) else []
+        if runs is not None and runs != self.node:
+            return self._dial_news(now)
+        return self._dial(now) if self.node is None and self._directory.next() is not None else []
 
     def _moved(self, event: Moved, now: float) -> list[Command]:
         runs = self._directory.runs
@@ -249,10 +252,15 @@ class Failover:
             self.node = runs
             return []
         hang_up = HangUp(self.attempt)
-        return [hang_up, *self._dial(now)]
+        return [hang_up, *self._dial_news(now)]
+
+    def _dial_news(self, now: float) -> list[Command]:
+        """A node that was just named may not be ready yet: should it say so, its back-off begins anew."""
+        self._in_vain = 0
+        return self._dial(now)
 
     def _forget_failures(self) -> None:
-        self.failures = self._tries = self._refusals = 0
+        self.failures = self._in_vain = self._tries = self._refusals = 0
 
 
 _OPEN = (State.STANDBY, State.DIALLING, State.RESTING, State.ONLINE)

@@ -86,6 +86,8 @@ def test_a_destination_that_moved_is_followed_at_once() -> None:
     directory.running_is(A, 12)
     machine.step(f.Moved(), 100.0)
     assert (machine.state, machine.node) == (State.DIALLING, Node(A, 12))
+    machine.step(f.Failed(machine.attempt, f.Kind.LOST), 100.0)
+    assert machine.wakes_at == 100.0  # it may have claimed a moment ago and not serve yet
 
 
 def test_the_same_address_anew_is_another_node() -> None:
