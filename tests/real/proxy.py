@@ -1,13 +1,13 @@
 """TCP links that can be cut, healed and slowed down. They forward in a thread of their own, an asyncio loop.
 
-    with Network() as network:
-        link = network.link(zookeeper.port)
-        client = KazooClient(f"127.0.0.1:{link.port}")
-        link.cut()       # as when packets vanish: nothing arrives any more, and no side hears that the other closed
-        link.heal()      # what was under way arrives
-        link.reset()     # as when a firewall forgets connections: both sides see them closed; new ones are forwarded
-        link.refuse()    # nobody accepts connections any more, until heal()
-        link.delay(0.05, jitter_s=0.02)
+with Network() as network:
+    link = network.link(zookeeper.port)
+    client = KazooClient(f"127.0.0.1:{link.port}")
+    link.cut()       # as when packets vanish: nothing arrives any more, and no side hears that the other closed
+    link.heal()      # what was under way arrives
+    link.reset()     # as when a firewall forgets connections: both sides see them closed; new ones are forwarded
+    link.refuse()    # nobody accepts connections any more, until heal()
+    link.delay(0.05, jitter_s=0.02)
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ class Link:
         self._delay_s = self._jitter_s = 0.0
         self._server: asyncio.Server | None = None
         self._forwarding: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
+
+    @property
+    def address(self) -> str:
+        """Return host:port."""
+        return f"{LOOPBACK}:{self.port}"
 
     def cut(self) -> None:
         """Hold everything, also connections that begin now."""

@@ -1,0 +1,68 @@
+"""What arrived at the clients of one destination, judged row by row.
+
+The rows of all processes with one client id are one history: every row follows the one before it, or begins again at
+the first row of a transaction that was delivered before. Whatever else happens is counted as out of order.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import pairwise
+from typing import Any
+
+
+class Delivery:
+    """Rows in the order of their arrival. Numbers begin at 1.
+
+    A batch counts as acknowledged once the same process got another one on the same connection: the command line client
+    acknowledges before it asks again, and the server answers in order.
+    """
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.highest = 0
+        self.out_of_order: list[str] = []
+        self.repeated_rows = 0
+        self.acked_transactions_repeated: set[int] = set()
+        self.active = ""
+        self._lock = threading.Lock()
+        self._current = 0
+        self._acked_to = 0
+        self._news: list[float] = []  # when rows came that were new
+
+    def take(self, process: str, rows: list[dict[str, Any]], at: float) -> None:
+        """The rows of one batch. process: name of the client that got them; at: monotonic seconds."""
+        with self._lock:
+            before, highest = self._current, self.highest
+            for row in rows:
+                self._row(row)
+            if process == self.active and self._current - len(rows) == before:
+                self._acked_to = max(self._acked_to, before)
+            self.active = process
+            if self.highest > highest:
+                self._news.append(at)
+
+    def _row(self, row: dict[str, Any]) -> None:
+        number, nth, size = row["id"], row["nth"], row["size"]
+        again = number <= self._current and nth == 1
+        if number != self._current + 1 and not again:
+            self.out_of_order.append(f"{number} after {self._current}")
+        self._current = number
+        if number in self.seen:
+            self.repeated_rows += 1
+            if number - nth + size <= self._acked_to:
+                self.acked_transactions_repeated.add(row["txn"])
+        self.seen.add(number)
+        self.highest = max(self.highest, number)
+
+    def lost(self, head: int) -> int:
+        """How many rows up to `head` never came."""
+        with self._lock:
+            return head - sum(number <= head for number in self.seen)
+
+    def silence_s(self, since: float) -> float:
+        """The longest time without a new row after `since`, monotonic seconds, up to now."""
+        with self._lock:
+            moments = [since, *(at for at in self._news if at > since), time.monotonic()]
+        return max(after - before for before, after in pairwise(moments))

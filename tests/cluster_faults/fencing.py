@@ -1,0 +1,66 @@
+"""Whose writes ZooKeeper accepted: cursors by anybody but the last claimer, unfenced ones, ones that went back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from canal_ha.model import znode_tree as tree
+from tests.cluster_faults.history import Operation, Transaction
+
+
+@dataclass(slots=True)
+class Fencing:
+    """What a list of transactions says. from_old_epoch: has to stay empty, as has unfenced and backwards."""
+
+    claims: int = 0
+    cursor_writes: int = 0
+    from_old_epoch: list[str] = field(default_factory=list)
+    unfenced: list[str] = field(default_factory=list)
+    backwards: list[str] = field(default_factory=list)
+
+
+def judge(transactions: Iterable[Transaction], destinations: Iterable[str]) -> Fencing:
+    """Follow claims and cursors through the history."""
+    result = Fencing()
+    known = set(destinations)
+    owners: dict[str, int] = {}  # destination -> session of the newest claim
+    cursors: dict[str, tuple[str, int]] = {}
+    for transaction in transactions:
+        touched = {operation.path for operation in transaction.operations}
+        for operation in transaction.operations:
+            destination, rest = _split(operation.path)
+            if destination not in known:
+                continue
+            if rest == ("running",) and operation.kind == "create":
+                result.claims += 1
+                owners[destination] = transaction.session
+            elif len(rest) == 2 and rest[1] == "cursor" and operation.kind in ("create", "set", "delete"):
+                where = f"{operation.path} at zxid {transaction.zxid:#x} by {transaction.session:#x}"
+                result.cursor_writes += 1
+                if owners.get(destination) != transaction.session:
+                    result.from_old_epoch.append(where)
+                if tree.destination(destination) not in touched:
+                    result.unfenced.append(where)
+                _move(result, cursors, operation, where)
+    return result
+
+
+def _move(result: Fencing, cursors: dict[str, tuple[str, int]], operation: Operation, where: str) -> None:
+    if operation.kind == "delete":
+        cursors.pop(operation.path, None)
+        return
+    position = json.loads(operation.data)["postion"]
+    place = (position["journalName"], position["position"])
+    if place < cursors.get(operation.path, place):
+        result.backwards.append(f"{where}: {cursors[operation.path]} to {place}")
+    cursors[operation.path] = place
+
+
+def _split(path: str) -> tuple[str, tuple[str, ...]]:
+    """The destination a path belongs to, and what follows it."""
+    if not path.startswith(tree.DESTINATIONS + "/"):
+        return "", ()
+    destination, *rest = path.removeprefix(tree.DESTINATIONS + "/").split("/")
+    return destination, tuple(rest)

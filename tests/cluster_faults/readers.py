@@ -1,0 +1,61 @@
+"""`canal-ha client --zk` processes, whose output is read in a thread each and handed to a Delivery."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.cluster_faults.delivery import Delivery
+from tests.real.node import PROGRAM
+from tests.real.process import spawn
+
+CLIENT_ID = 1001
+PIPE_BYTES = 1 << 20  # a batch fits as a whole, so that one read is one batch or several
+
+
+class Reader:
+    """One process of a cluster client. name: unique; errors: where its log lines go."""
+
+    def __init__(self, name: str, zk_servers: str, destination: str, delivery: Delivery, errors: Path) -> None:
+        self.name = name
+        self.errors = errors
+        with errors.open("ab") as log:
+            self.process: subprocess.Popen[bytes] = spawn(
+                [
+                    PROGRAM,
+                    *("client", "--zk", zk_servers, "--destination", destination, "--client-id", str(CLIENT_ID)),
+                    *("--format", "json", "--batch-size", "200", "--timeout", "50"),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self.process.stdout is not None
+        self._file = self.process.stdout.fileno()
+        fcntl.fcntl(self._file, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self._delivery = delivery
+        self._thread = threading.Thread(target=self._read, name=name, daemon=True)
+        self._thread.start()
+
+    def kill(self) -> None:
+        """As a crash."""
+        self.process.kill()
+        self.process.wait()
+
+    def _read(self) -> None:
+        rest = b""
+        while data := os.read(self._file, PIPE_BYTES):
+            at = time.monotonic()
+            *lines, rest = (rest + data).split(b"\n")
+            rows: list[dict[str, Any]] = []
+            for line in lines:
+                row = json.loads(line)
+                if row["type"] == "INSERT":
+                    rows.append(row["after"])
+            if rows:
+                self._delivery.take(self.name, rows, at)

@@ -1,0 +1,214 @@
+"""The whole cluster: three ZooKeepers, two databases, three nodes, writers and clients, and links that can be cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from canal_ha.model import znode_tree as tree
+from tests.cluster_faults.delivery import Delivery
+from tests.cluster_faults.ledger import Ledger, Writer
+from tests.cluster_faults.readers import CLIENT_ID, Reader
+from tests.real import Ensemble, Link, MariaDB, MySQL, Network, Node, SqlServer, ZooKeeper, follow
+from tests.waiting import until
+
+SESSION_S = 6.0  # canal.zookeeper.session.timeout, as it is by default
+PATIENCE_S = 60.0  # for what has no bar: a machine may be slow
+
+
+class Member:
+    """A node and its links to the three ZooKeepers."""
+
+    def __init__(self, node: Node, links: Mapping[ZooKeeper, Link]) -> None:
+        self.node = node
+        self.links = links
+
+    @property
+    def address(self) -> str:
+        """As in the znodes."""
+        return self.node.address
+
+    def connected_to(self, zookeeper: ZooKeeper) -> bool:
+        """Whether its session lives on this server."""
+        return self.links[zookeeper].connections > 0
+
+    def move_to(self, zookeeper: ZooKeeper) -> None:
+        """Make it use this server, by refusing it the others for a moment."""
+        others = [link for server, link in self.links.items() if server is not zookeeper]
+        for link in others:
+            link.refuse()
+        until(lambda: self.connected_to(zookeeper), seconds=PATIENCE_S, what="the node's move to another ZooKeeper")
+        for link in others:
+            link.heal()
+
+    def cut_off(self) -> None:
+        """From all of ZooKeeper; the database stays."""
+        for link in self.links.values():
+            link.cut()
+
+    def heal(self) -> None:
+        """Undo cut_off."""
+        for link in self.links.values():
+            link.heal()
+
+
+class Stage:
+    """destinations: name -> kind of the server it follows; destinations with a name in `doubled` get a second client.
+
+    Everything runs when it is entered, and rows arrive everywhere.
+    """
+
+    def __init__(self, destinations: Mapping[str, type[MySQL] | type[MariaDB]], doubled: tuple[str, ...]) -> None:
+        self._kinds = destinations
+        self._doubled = doubled
+        self._stack = ExitStack()
+        self.network = Network()
+        self.peer_links: dict[tuple[int, int], Link] = {}
+        self.ensemble = Ensemble(self._between_zookeepers)
+        self.servers: dict[type[SqlServer], SqlServer] = {}
+        self.writers: list[Writer] = []
+        self.ledgers: dict[str, Ledger] = {}
+        self.members: list[Member] = []
+        self.deliveries = {destination: Delivery() for destination in destinations}
+        self.readers: list[Reader] = []
+        self.operator: KazooClient
+        self._made_readers = 0
+
+    def _between_zookeepers(self, one: int, other: int, port: int) -> int:
+        link = self.peer_links[one, other] = self.network.link(port)
+        return link.port
+
+    def __enter__(self) -> Self:
+        with self._stack:
+            self._start()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        enter = self._stack.enter_context
+        enter(self.network)
+        self.servers = {kind: kind(server_id=number) for number, kind in enumerate(set(self._kinds.values()), 1)}
+        for process in (*self.ensemble.nodes, *self.servers.values()):
+            process.launch()
+        enter(self.ensemble)
+        for number, (kind, server) in enumerate(self.servers.items()):
+            enter(server)
+            schemas = [name for name, its_kind in self._kinds.items() if its_kind is kind]
+            writer = Writer(server, schemas, seed=number)
+            writer.create()
+            self.writers.append(writer)
+            self.ledgers |= writer.ledgers
+        self.operator = KazooClient(self.ensemble.hosts, timeout=10.0)
+        self.operator.start()
+        self._stack.callback(self._end_operator)
+        configured = {
+            name: follow(self.servers[kind], {"canal.instance.filter.regex": rf"{name}\..*"})
+            for name, kind in self._kinds.items()
+        }
+        for number in range(3):
+            links = {zookeeper: self.network.link(zookeeper.port) for zookeeper in self.ensemble.nodes}
+            hosts = ",".join(link.address for link in links.values())
+            self.members.append(Member(Node(configured, zk_servers=hosts, name=f"node{number}"), links))
+            self.members[-1].node.launch()
+        for member in self.members:
+            enter(member.node)
+        until(lambda: all(self.owner(name) for name in self._kinds), seconds=PATIENCE_S, what="the first race")
+        self._stack.callback(self._end_readers)
+        for name in self._kinds:
+            for _ in range(2 if name in self._doubled else 1):
+                self.add_reader(name)
+        until(lambda: all(map(self.cursor_exists, self._kinds)), seconds=PATIENCE_S, what="the first subscriptions")
+        for writer in self.writers:
+            enter(writer)
+        self.caught_up()
+
+    def _end_operator(self) -> None:
+        self.operator.stop()
+        self.operator.close()
+
+    def _end_readers(self) -> None:
+        for reader in self.readers:
+            reader.kill()
+
+    # ---- who and where
+
+    def owner(self, destination: str) -> Member | None:
+        """Whoever `running` names."""
+        found = self.running(destination)
+        return next((member for member in self.members if found is not None and member.address == found[0]), None)
+
+    def running(self, destination: str) -> tuple[str, int] | None:
+        """Address and session of the owner."""
+        try:
+            data, stat = self.operator.get(tree.running(destination))
+        except NoNodeError:
+            return None
+        return tree.RunningData.from_bytes(data).address, stat.ephemeralOwner
+
+    def owned_by(self, member: Member) -> tuple[str, ...]:
+        """Destinations that run there."""
+        return tuple(name for name in self._kinds if self.owner(name) is member)
+
+    def cursor_exists(self, destination: str) -> bool:
+        """Whether the client has subscribed."""
+        return self.operator.exists(tree.cursor(destination, CLIENT_ID)) is not None
+
+    def add_reader(self, destination: str) -> Reader:
+        """One more process of the destination's client."""
+        self._made_readers += 1
+        name = f"{destination}-client{self._made_readers}"
+        errors = self.members[0].node.directory.with_name(f"{self.members[0].node.directory.name}-{name}.log")
+        self._stack.callback(errors.unlink, missing_ok=True)
+        reader = Reader(name, self.ensemble.hosts, destination, self.deliveries[destination], errors)
+        self.readers.append(reader)
+        return reader
+
+    # ---- waiting
+
+    def caught_up(self, seconds: float = PATIENCE_S) -> None:
+        """Wait until everything that is committed now has arrived."""
+        heads = {name: ledger.head for name, ledger in self.ledgers.items()}
+
+        def there() -> bool:
+            assert not [writer.error for writer in self.writers if writer.error], "a writer failed"
+            return all(self.deliveries[name].highest >= head for name, head in heads.items())
+
+        try:
+            until(there, seconds=seconds, what="the arrival of all committed rows")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from None
+
+    def moved_from(self, destinations: tuple[str, ...], member: Member) -> Callable[[], bool]:
+        """Whether other nodes run all of them."""
+        return lambda: all(self.owner(name) not in (None, member) for name in destinations)
+
+    def describe(self) -> str:
+        """For messages: who runs what, how far it is, and what the clients say."""
+        lines = [
+            f"{name}: running {self.running(name)}, committed {self.ledgers[name].head},"
+            f" delivered {delivery.highest}, last by {delivery.active}"
+            for name, delivery in self.deliveries.items()
+        ]
+        for reader in self.readers:
+            lines += [f"--- {reader.name} (ended: {reader.process.poll()})", *_tail(reader.errors)]
+        for member in self.members:
+            lines += [f"--- {member.node.name} {member.address}", member.node.log_tail(40)]
+        return "\n".join(lines)
+
+
+def _tail(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines()[-12:]
+
+
+def at_least(seconds: float, since: float) -> None:
+    """Sleep until so long after `since`, monotonic seconds: for a fault that lasts a given time."""
+    time.sleep(max(0.0, since + seconds - time.monotonic()))

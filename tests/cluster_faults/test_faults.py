@@ -1,0 +1,249 @@
+"""What goes wrong in a cluster, one after the other, while rows are written: what is lost, and how long it takes.
+
+Three ZooKeepers (tickTime 500), MySQL and MariaDB, three nodes with sessions of 6 s, four destinations, clients of
+which two have a second process standing by. Each fault prints one line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.client.rows import rows_of
+from canal_ha.model import znode_tree as tree
+from tests.cluster_faults.fencing import judge
+from tests.cluster_faults.history import transactions
+from tests.cluster_faults.sessions import password_of
+from tests.cluster_faults.stage import PATIENCE_S, SESSION_S, Member, Stage, at_least
+from tests.real import MariaDB, MySQL
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+DESTINATIONS: dict[str, type[MySQL] | type[MariaDB]] = {"one": MySQL, "two": MySQL, "three": MariaDB, "four": MariaDB}
+DOUBLED = ("one", "three")
+ORDERLY_S = 1.0
+TAKE_OVER_S = SESSION_S + 2.0
+
+HEAD = f"{'fault':34} {'lost':>5} {'order':>6} {'repeated':>9} {'acked again':>12} {'old epoch':>10} {'seconds':>8}"
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage(DESTINATIONS, DOUBLED) as stage:
+        print(f"\n{HEAD}")
+        yield stage
+
+
+class Fault:
+    """One fault, from when it begins to its verdict. affected: destinations that it stops."""
+
+    def __init__(self, stage: Stage, name: str, affected: tuple[str, ...]) -> None:
+        assert affected
+        self.name = name
+        self.affected = affected
+        self.began = time.monotonic()
+        self.seconds = 0.0
+        self.acked_again = 0
+        self._stage = stage
+        self._repeated = {name: stage.deliveries[name].repeated_rows for name in DESTINATIONS}
+        self._acked_again = {name: len(stage.deliveries[name].acked_transactions_repeated) for name in DESTINATIONS}
+
+    def over(self, condition: Callable[[], bool]) -> None:
+        """Wait for the condition, then for all rows committed by then; print and judge."""
+        until(condition, seconds=PATIENCE_S, what=f"recovery from: {self.name}")
+        heads = {name: ledger.head for name, ledger in self._stage.ledgers.items()}
+        self._stage.caught_up()
+        deliveries = self._stage.deliveries
+        self.seconds = max(deliveries[name].silence_s(self.began) for name in self.affected)
+        lost = sum(deliveries[name].lost(head) for name, head in heads.items())
+        disorder = [line for delivery in deliveries.values() for line in delivery.out_of_order]
+        repeated = sum(deliveries[name].repeated_rows - before for name, before in self._repeated.items())
+        self.acked_again = sum(
+            len(deliveries[name].acked_transactions_repeated) - before for name, before in self._acked_again.items()
+        )
+        fencing = judge(transactions(self._stage.ensemble), DESTINATIONS)
+        print(
+            f"{self.name:34} {lost:5} {len(disorder):6} {repeated:9} {self.acked_again:12}"
+            f" {len(fencing.from_old_epoch):10} {self.seconds:8.2f}",
+            flush=True,
+        )
+        assert lost == 0
+        assert disorder == []
+        assert fencing.claims >= len(DESTINATIONS)
+        assert fencing.cursor_writes > 0
+        assert (fencing.from_old_epoch, fencing.unfenced, fencing.backwards) == ([], [], [])
+
+    def within(self, seconds: float) -> None:
+        """Assert a bar."""
+        assert self.seconds <= seconds, f"{self.seconds:.2f} s without a row\n{self._stage.describe()}"
+
+
+def owner(stage: Stage, destination: str) -> Member:
+    """Who runs it, now or soon."""
+    return until(lambda: stage.owner(destination), seconds=PATIENCE_S, what=f"an owner of {destination}")
+
+
+def all_up(stage: Stage) -> None:
+    """Every node registered and every destination run: where each fault begins."""
+
+    def ready() -> bool:
+        members = stage.operator.get_children(tree.CLUSTER)
+        return (
+            all(member.address in members for member in stage.members)
+            and len(stage.ensemble.followers()) == 2
+            and all(stage.owner(name) for name in DESTINATIONS)
+        )
+
+    until(ready, seconds=PATIENCE_S, what="a whole cluster")
+    stage.caught_up()
+
+
+def test_the_running_node_is_killed(stage: Stage) -> None:
+    """SIGKILL: others run everything within the session time-out and 2 s."""
+    all_up(stage)
+    victim = owner(stage, "one")
+    fault = Fault(stage, "node: SIGKILL", stage.owned_by(victim))
+    victim.node.kill()
+    fault.over(stage.moved_from(fault.affected, victim))
+    fault.within(TAKE_OVER_S)
+    victim.node.launch()
+
+
+def test_the_running_node_stops_in_order(stage: Stage) -> None:
+    """SIGTERM: others run everything within a second, and nothing acknowledged comes again."""
+    all_up(stage)
+    leaver = owner(stage, "three")
+    fault = Fault(stage, "node: orderly stop", stage.owned_by(leaver))
+    leaver.node.stop()
+    assert leaver.node.exit_code == 0
+    fault.over(stage.moved_from(fault.affected, leaver))
+    assert fault.acked_again == 0
+    fault.within(ORDERLY_S)
+    leaver.node.launch()
+
+
+def test_the_running_node_is_frozen(stage: Stage) -> None:
+    """SIGSTOP for three session time-outs, SIGCONT: it does not serve or write what it still believes to own."""
+    all_up(stage)
+    frozen = owner(stage, "one")
+    fault = Fault(stage, "node: SIGSTOP 18 s, SIGCONT", stage.owned_by(frozen))
+    frozen.node.pause()
+    until(stage.moved_from(fault.affected, frozen), seconds=PATIENCE_S, what="the take-over")
+    at_least(3 * SESSION_S, fault.began)
+    frozen.node.resume()
+    fault.over(lambda: frozen.address in stage.operator.get_children(tree.CLUSTER))
+    fault.within(TAKE_OVER_S)
+
+
+def test_the_running_node_loses_zookeeper_only(stage: Stage) -> None:
+    """It still reaches its database and its clients, and stops all the same."""
+    all_up(stage)
+    lonely = owner(stage, "three")
+    fault = Fault(stage, "node: cut off from ZooKeeper", stage.owned_by(lonely))
+    lonely.cut_off()
+    until(lambda: not lonely.node.running(), seconds=PATIENCE_S, what="the end of what ran there")
+    stopped = time.monotonic() - fault.began
+    until(stage.moved_from(fault.affected, lonely), seconds=PATIENCE_S, what="the take-over")
+    lonely.heal()
+    fault.over(lambda: True)
+    assert stopped < SESSION_S
+    fault.within(TAKE_OVER_S)
+
+
+def test_the_follower_of_the_running_node_loses_its_leader(stage: Stage) -> None:
+    """The owner's own connection is fine, but what it hears is old."""
+    all_up(stage)
+    member = owner(stage, "one")
+    leader, follower = stage.ensemble.leader(), stage.ensemble.followers()[0]
+    member.move_to(follower)
+    stage.caught_up()
+    fault = Fault(stage, "ZooKeeper: follower cut off", stage.owned_by(member))
+    link = stage.peer_links[follower.my_id, leader.my_id]
+    link.cut()
+    until(lambda: not member.connected_to(follower), seconds=PATIENCE_S, what="the end of the follower's service")
+    link.heal()
+    fault.over(lambda: all(stage.owner(name) for name in DESTINATIONS))
+
+
+def test_the_session_of_the_running_node_ends(stage: Stage) -> None:
+    """Somebody ends its session: it stops, somebody runs, perhaps it again with a new one."""
+    all_up(stage)
+    victim = owner(stage, "three")
+    running = stage.running("three")
+    assert running is not None
+    fault = Fault(stage, "node: session expired", stage.owned_by(victim))
+    thief = KazooClient(stage.ensemble.hosts, client_id=(running[1], password_of(running[1])))
+    thief.start()
+    thief.stop()
+    thief.close()
+    fault.over(lambda: stage.running("three") not in (None, running))
+
+
+def test_the_active_client_is_killed(stage: Stage) -> None:
+    """The process that stands by goes on within the session time-out and 2 s."""
+    all_up(stage)
+    delivery = stage.deliveries["one"]
+    active = next(reader for reader in stage.readers if reader.name == delivery.active)
+    fault = Fault(stage, "client: SIGKILL", ("one",))
+    active.kill()
+    fault.over(lambda: delivery.active != active.name)
+    fault.within(TAKE_OVER_S)
+    stage.add_reader("one")
+
+
+def test_the_leader_of_zookeeper_restarts(stage: Stage) -> None:
+    """The ensemble elects another one; sessions live on, and the owners with them if it is quick."""
+    all_up(stage)
+    fault = Fault(stage, "ZooKeeper: leader restarted", tuple(DESTINATIONS))
+    leader = stage.ensemble.leader()
+    leader.kill()
+    stage.ensemble.leader()
+    leader.start()
+    fault.over(lambda: all(stage.owner(name) for name in DESTINATIONS))
+
+
+def test_a_client_unsubscribes_and_subscribes_across_a_fail_over(stage: Stage) -> None:
+    """It stays forgotten when the node dies, and begins anew where the binlog is when it subscribes again."""
+    all_up(stage)
+    victim = owner(stage, "one")
+    ledger = stage.ledgers["one"]
+    with ClusterConnector(stage.ensemble.hosts, "one", 1002, call_timeout_s=PATIENCE_S) as client:
+        client.subscribe()
+        first = read(client, ledger.head + 1)
+        assert first == list(range(first[0], first[-1] + 1))
+        client.unsubscribe()
+        assert stage.operator.exists(tree.cursor("one", 1002)) is None
+        fault = Fault(stage, "node: SIGKILL after unsubscribe", stage.owned_by(victim))
+        victim.node.kill()
+        until(stage.moved_from(fault.affected, victim), seconds=PATIENCE_S, what="the take-over")
+        assert stage.operator.exists(tree.cursor("one", 1002)) is None
+        before = ledger.head
+        client.subscribe()
+        after = ledger.head
+        again = read(client, after + 1)
+    assert before < again[0] <= after + 1
+    assert again == list(range(again[0], again[-1] + 1))
+    fault.over(lambda: True)
+    fault.within(TAKE_OVER_S)
+    victim.node.launch()
+
+
+def read(client: ClusterConnector, to: int) -> list[int]:
+    """Numbers of the rows up to `to` at least, each acknowledged."""
+    numbers: list[int] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not numbers or numbers[-1] < to:
+        assert time.monotonic() < deadline, f"no row {to}"
+        message = client.get_without_ack(100, 200)
+        for row in rows_of(message.entries):
+            assert row.after is not None
+            number = row.after["id"]
+            assert isinstance(number, int)
+            numbers.append(number)
+        client.ack(message.id)
+    return numbers
