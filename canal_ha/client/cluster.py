@@ -2,7 +2,8 @@
 
 Which node next, and when, is decided in failover.py; who of several processes is active, in running.py. Here requests
 are sent on the caller's thread. A second thread, coordination.py's, tells what ZooKeeper says, and closes a connection
-that must end while the caller waits on it. `_lock` guards everything but the SimpleConnector's own work.
+that must end while the caller waits on it. `_calling` is held for a whole call; `_lock` guards what both threads use,
+and is never held while waiting for a server.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class ClusterConnector:
     After a fail-over batches that were not acknowledged come again. An acknowledgement of a batch whose connection is
     gone is dropped, with a line in the log. Batch ids always grow, over fail-overs too.
 
-    Belongs to one thread; `stop_running`, `interrupt` and `disconnect` may come from any other, the first two also
-    from a signal handler.
+    Calls of several threads come one after the other. `stop_running`, `interrupt` and `disconnect` end those that wait;
+    the first two may come from a signal handler as well.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class ClusterConnector:
             interval_s=retry_interval_ms / 1000,
             uniform=random.uniform,
         )
+        self._calling = threading.RLock()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._coordination: Coordination | None = None
@@ -194,10 +196,11 @@ class ClusterConnector:
                 self._coordination.start()
             self._feed(f.Open(waits=self._servers is not None))
         try:
-            self._begin_call()
-            if self._ready("connect", self._deadline(), standing_by_will_do=True) is not None:
-                with self._lock:
-                    self._busy = False
+            with self._calling:
+                self._begin_call()
+                if self._ready("connect", self._deadline(), standing_by_will_do=True) is not None:
+                    with self._lock:
+                        self._busy = False
         except BaseException:
             self.disconnect()
             raise
@@ -274,13 +277,17 @@ class ClusterConnector:
         return message
 
     def ack(self, batch_id: int) -> None:
-        """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Never waits.
+        """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Waits for no connection.
 
         Dropped when the connection that brought the batch is gone, or this process's turn is over: it comes again.
         Raises LocalProtocolError for a batch that was never handed out.
         """
         if batch_id == EMPTY_BATCH_ID:
             return
+        with self._calling:
+            self._ack(batch_id)
+
+    def _ack(self, batch_id: int) -> None:
         with self._lock:
             server_id = self._numbering.server_id(batch_id)
             link, attempt = self._link, self._link_attempt
@@ -316,22 +323,27 @@ class ClusterConnector:
     def _call(self, what: str, request: Callable[[SimpleConnector], T]) -> T:
         """Send a request on the connection there is, or the next one, until it is answered."""
         deadline = self._deadline()
-        self._begin_call()
-        while True:
-            ready = self._ready(what, deadline)
-            if ready is None:
-                continue
-            attempt, link = ready
-            try:
-                answer = request(link)
-            except CanalError as error:
-                self._failed(attempt, link, error)
-            except BaseException as error:
-                self._failed(attempt, link, ConnectionLost(f"interrupted by {type(error).__name__}"))
-                raise
-            else:
-                if self._answered(attempt, link):
-                    return answer
+        with self._calling:
+            self._begin_call()
+            while True:
+                answer = self._try(what, request, deadline)
+                if answer is not None:
+                    return answer[0]
+
+    def _try(self, what: str, request: Callable[[SimpleConnector], T], deadline: float | None) -> tuple[T] | None:
+        """The answer; None when there was none, or it does not count."""
+        ready = self._ready(what, deadline)
+        assert ready is not None  # standing by will not do
+        attempt, link = ready
+        try:
+            answer = request(link)
+        except CanalError as error:
+            self._failed(attempt, link, error)
+            return None
+        except BaseException as error:
+            self._failed(attempt, link, ConnectionLost(f"interrupted by {type(error).__name__}"))
+            raise
+        return (answer,) if self._answered(attempt, link) else None
 
     def _deadline(self) -> float | None:
         return None if self._call_timeout_s is None else time.monotonic() + self._call_timeout_s

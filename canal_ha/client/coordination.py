@@ -275,9 +275,8 @@ class Coordination:
                 self._tell(BecameActive())
             case i.Deactivate(reason):
                 self._tell(LostActivity(reason))
-                log.warning(
-                    "client.inactive", destination=self._destination, client_id=self._client_id, reason=reason.value
-                )
+                write = log.info if reason is i.Reason.STOPPED else log.warning
+                write("client.inactive", destination=self._destination, client_id=self._client_id, reason=reason.value)
             case i.StandingBy(address):
                 log.info("client.standby", destination=self._destination, client_id=self._client_id, active_on=address)
                 self._tell(StandsBy(address))

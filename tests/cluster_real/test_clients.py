@@ -1,0 +1,343 @@
+"""Clients of one id on a real ZooKeeper: who is active, what they write there, how they follow the destination.
+
+The destination is served by real servers of this process; the test plays the node that publishes where it runs.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+from kazoo.client import KazooClient
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.errors import ConnectorStopped, WaitedTooLong
+from canal_ha.model import znode_tree as tree
+from tests.real import Ensemble, ZooKeeper
+from tests.real.process import spawn
+from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+CLIENT = 1001
+RUNNING = tree.client_running("example", CLIENT)
+SESSION_MS = 2000
+WAIT_MS = 50
+
+
+class Place:
+    """A chroot of its own, an operator's session, servers that the test lets run the destination."""
+
+    def __init__(self, hosts: str) -> None:
+        self.hosts = f"{hosts}/clients{time.time_ns()}"
+        self.operator = KazooClient(self.hosts)
+        self.operator.start()
+        self.operator.ensure_path(tree.destination("example"))
+        self.clients: list[ClusterConnector] = []
+        self.stack = ExitStack()
+
+    def server(self) -> Served:
+        """One more server that could run the destination."""
+        return self.stack.enter_context(Served())
+
+    def runs_on(self, server: Served | None) -> None:
+        """`running` names this server from now on, or nobody."""
+        path = tree.running("example")
+        if self.operator.exists(path):
+            self.operator.delete(path)
+        if server is not None:
+            data = tree.RunningData(f"{LOOPBACK}:{server.port}").to_bytes()
+            self.operator.create(path, data, ephemeral=True)
+
+    def client(self, **options: object) -> ClusterConnector:
+        """A connector, not connected."""
+        made: Callable[..., ClusterConnector] = ClusterConnector
+        self.clients.append(made(self.hosts, "example", **{"zk_session_timeout_ms": SESSION_MS, **options}))
+        return self.clients[-1]
+
+    def active_client(self) -> ClusterConnector:
+        """One that is connected, subscribed and active."""
+        client = self.client()
+        client.connect()
+        client.subscribe("")
+        return client
+
+    def process(self, *options: str) -> subprocess.Popen[str]:
+        """`canal-ha client` as a process of its own."""
+        program = "from canal_ha.cli.main import main; main()"
+        command = [sys.executable, "-c", program, "client", "--zk", self.hosts, "--destination", "example", *options]
+        child: subprocess.Popen[str] = spawn(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        self.stack.callback(_end, child)
+        return child
+
+    def says(self) -> tuple[bytes, int] | None:
+        """Data and owner of the client's `running` node."""
+        if self.operator.exists(RUNNING) is None:
+            return None
+        data, stat = self.operator.get(RUNNING)
+        return data, stat.ephemeralOwner
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.disconnect()
+        self.stack.close()
+        self.operator.delete("/", recursive=True)
+        self.operator.stop()
+        self.operator.close()
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.communicate()
+
+
+@pytest.fixture
+def place(zookeeper: ZooKeeper) -> Iterator[Place]:
+    made = Place(zookeeper.hosts)
+    yield made
+    made.close()
+
+
+def waiting_get(client: ClusterConnector) -> threading.Thread:
+    """A thread in `get_without_ack`; ends when that returns or is stopped."""
+
+    def work() -> None:
+        with suppress(ConnectorStopped):
+            client.get_without_ack(100, WAIT_MS)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def told(process: subprocess.Popen[str], event: str) -> None:
+    """Read its standard error up to this event."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if event in line:
+            return
+    raise AssertionError(f"it ended without {event}")
+
+
+def test_the_node_reads_as_canals_own(place: Place) -> None:
+    """Ephemeral; created with the host's address, then set to this end of the connection. Gone after disconnect."""
+    server = place.server()
+    place.runs_on(server)
+    client = place.active_client()
+    assert client._link is not None
+    host, port = client._link.local_address
+    expected = f'{{"active":true,"address":"{host}:{port}","clientId":1001}}'.encode()
+    until(lambda: (place.says() or (b"",))[0] == expected, what="the address of the connection")
+    data, stat = place.operator.get(RUNNING)
+    assert (stat.version, stat.ephemeralOwner != 0, data) == (1, True, expected)
+    client.disconnect()
+    assert place.says() is None
+
+
+def test_a_second_client_waits_and_follows_at_once(place: Place) -> None:
+    """connect() returns; get blocks; when the first lets go in good order the second has its place in no time."""
+    place.runs_on(place.server())
+    first, second = place.active_client(), place.client()
+    second.connect()
+    until(lambda: second.standing_by is not None)
+    assert not second.check_valid()
+    thread = waiting_get(second)
+    time.sleep(0.3)
+    assert thread.is_alive()
+    began = time.monotonic()
+    first.disconnect()
+    until(second.check_valid)
+    assert time.monotonic() - began < 0.5
+    thread.join(5)
+    second.subscribe("")
+
+
+@pytest.mark.parametrize("stop", [ClusterConnector.stop_running, ClusterConnector.disconnect])
+def test_a_client_that_waits_can_be_stopped(place: Place, stop: Callable[[ClusterConnector], None]) -> None:
+    """From another thread, at once; or it gives up after call_timeout_s, and says who is active."""
+    place.runs_on(place.server())
+    place.active_client()
+    second = place.client(call_timeout_s=0.3)
+    second.connect()
+    with pytest.raises(WaitedTooLong, match=r"client 1001 is active at 127\.0\.0\.1:"):
+        second.get_without_ack()
+    second = place.client()
+    second.connect()
+    thread = waiting_get(second)
+    time.sleep(0.2)
+    stop(second)
+    thread.join(1)
+    assert not thread.is_alive()
+
+
+def test_a_killed_process_is_followed_after_its_session(place: Place) -> None:
+    """SIGKILL: within session time-out and delay, with what it had not acknowledged."""
+    server = place.server()
+    place.runs_on(server)
+    process = place.process("--format", "json", "--no-ack", "--timeout", str(WAIT_MS))
+    until(lambda: bool(server.feeds), what="the stream")
+    server.push(entries_segment(transaction(1)))
+    assert process.stdout is not None
+    row = process.stdout.readline()
+    second = place.client()
+    second.connect()
+    until(lambda: second.standing_by is not None)
+    process.kill()
+    began = time.monotonic()
+    message = second.get_without_ack(100, WAIT_MS)
+    took_s = time.monotonic() - began
+    print(f"active after {took_s:.1f} s")  # the process asked for 6 s
+    assert 1.0 < took_s < 6.0 + 1.0 + 1.0
+    assert '"id":1' in row
+    assert [entry.header.logfileOffset for entry in message.entries] == [2000, 2100, 2900]
+
+
+def test_a_process_that_is_told_to_end_hands_over_at_once(place: Place) -> None:
+    """SIGTERM: code 0, and the next one need not wait for anything. Both tell what happened on standard error."""
+    place.runs_on(place.server())
+    first = place.process()
+    until(place.says, what="the first client")
+    second = place.process()
+    told(second, "client.standby")
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(5) == 0
+    began = time.monotonic()
+    told(second, "client.active")
+    assert time.monotonic() - began < 1.0
+    told(second, "client.connected")
+
+
+def test_a_process_that_stands_by_ends_when_told(place: Place) -> None:
+    """SIGINT while it waits for its turn: code 0."""
+    place.runs_on(place.server())
+    place.active_client()
+    process = place.process()
+    told(process, "client.standby")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(5) == 0
+
+
+def test_a_session_that_ends_takes_the_turn_with_it(place: Place) -> None:
+    """Closed from outside: the connection is closed, no ack goes out, and the place is taken again at once."""
+    server = place.server()
+    place.runs_on(server)
+    client = place.active_client()
+    client.get_without_ack(100, WAIT_MS)
+    server.push(entries_segment(transaction(1)))
+    message = client.get_without_ack(100, WAIT_MS)
+    old, coordination = place.says(), client._coordination
+    assert coordination is not None
+    assert coordination._session._client is not None
+    thief = KazooClient(place.hosts, client_id=coordination._session._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+    until(lambda: client._link is None, what="the end of the connection")
+    client.ack(message.id)
+    again = client.get_without_ack(100, WAIT_MS)
+    assert [e.header.logfileOffset for e in again.entries] == [e.header.logfileOffset for e in message.entries]
+    assert again.id > message.id
+    new = place.says()
+    assert old is not None
+    assert new is not None
+    assert old[1] != new[1]
+
+
+def test_an_operator_takes_the_turn_away(place: Place) -> None:
+    """`active` set to false: the first lets go and stands back, the second takes over at once."""
+    place.runs_on(place.server())
+    first, second = place.active_client(), place.client()
+    second.connect()
+    until(lambda: second.standing_by is not None)
+    place.operator.set(RUNNING, b'{"active":false,"address":"x","clientId":1001}')
+    thread = waiting_get(second)
+    until(second.check_valid, seconds=1.0)
+    assert not first.active
+    thread.join(5)
+    time.sleep(0.5)
+    assert second.check_valid()
+
+
+def test_a_leftover_of_another_process_is_waited_for(place: Place) -> None:
+    """A `running` node with our own address, but of a session we never had, is left alone until that session ends."""
+    place.runs_on(place.server())
+    other = KazooClient(place.hosts, timeout=2.0)
+    other.start()
+    other.ensure_path(tree.client("example", CLIENT))
+    other.create(RUNNING, tree.RunningData("127.0.0.1:1", True, CLIENT).to_bytes(), ephemeral=True)
+    client = place.client()
+    client.connect()
+    assert client.standing_by == "127.0.0.1:1"
+    time.sleep(0.5)
+    assert place.says() is not None
+    other.stop()
+    other.close()
+    client.subscribe("")
+    assert client.check_valid()
+
+
+def test_a_move_is_followed_in_the_middle_of_a_get(place: Place) -> None:
+    """The old server still holds the connection and says nothing; the waiting GET comes back from the new one."""
+    first, second = place.server(), place.server()
+    place.runs_on(first)
+    client = place.active_client()
+    moved = threading.Timer(0.3, lambda: place.runs_on(second))
+    fed = threading.Timer(0.8, lambda: second.push(entries_segment(transaction(5, rows=100))))
+    moved.start()
+    fed.start()
+    began = time.monotonic()
+    message = client.get_without_ack(1, 0)  # waits without limit for 1 KiB
+    assert message.entries[0].header.logfileOffset == 6000
+    assert time.monotonic() - began < 3.0
+    assert client.node == f"{LOOPBACK}:{second.port}"
+    assert second.meta.clients()[0].client_id == CLIENT
+
+
+def test_without_running_the_members_are_tried(place: Place) -> None:
+    """A node in the destination's list, IPv6 or not, is asked while nobody is named."""
+    server = place.server()
+    place.operator.create(
+        tree.destination_member("example", f"{LOOPBACK}:{server.port}"), b"", ephemeral=True, makepath=True
+    )
+    client = place.active_client()
+    assert client.node == f"{LOOPBACK}:{server.port}"
+
+
+def test_unsubscribing_keeps_the_place(place: Place) -> None:
+    """A server deletes the client's nodes on UNSUBSCRIBE; the active client makes its own again, and can subscribe."""
+    place.runs_on(place.server())
+    client = place.active_client()
+    client.unsubscribe()
+    place.operator.delete(tree.client("example", CLIENT), recursive=True)
+    until(place.says, what="the node")
+    client.subscribe("")
+    assert client.check_valid()
+
+
+def test_clients_outlive_the_leader_of_the_ensemble(ensemble: Ensemble) -> None:
+    """While a new leader is found an active client stays active, or is again soon; it goes on reading."""
+    place = Place(ensemble.hosts)
+    server = place.server()
+    place.runs_on(server)
+    client = place.client(zk_session_timeout_ms=10_000)
+    client.connect()
+    client.subscribe("")
+    leader = ensemble.leader()
+    leader.stop()
+    try:
+        ensemble.leader()
+        server.push(entries_segment(transaction(1)))
+        until(lambda: bool(client.get_without_ack(100, WAIT_MS)), what="the row")
+    finally:
+        leader.start()
+    until(client.check_valid)
+    place.close()
