@@ -12,6 +12,8 @@ from canal_ha.errors import CanalError, ConfigError
 COMMANDS = {
     "server": "Run a node: follow MySQL and serve canal's protocol.",
     "client": "Print what a destination delivers.",
+    "pipeline": "Run changes through Spark into Parquet, Delta or MySQL; check and inspect such a pipeline.",
+    "decode": "Turn binlog files into rows or entries, without a server.",
     "status": "Show the destinations of a node, their clients and how far behind they are.",
     "version": "Print versions and which kernel decodes rows.",
 }

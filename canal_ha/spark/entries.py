@@ -43,14 +43,22 @@ class Layout:
         return tuple(name for name, _, _ in self.columns)
 
     def to_json(self) -> str:
-        """As one text, which every row of the entry shares."""
-        return json.dumps([self.columns, self.keys, self.partial], separators=(",", ":"), ensure_ascii=False)
+        """As one text, which every row of the entry shares; Spark can read it too."""
+        body = {
+            "names": self.names,
+            "types": [text for _, text, _ in self.columns],
+            "codes": [code for _, _, code in self.columns],
+            "keys": self.keys,
+            "partial": self.partial,
+        }
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Layout:
         """What `to_json` wrote."""
-        columns, keys, partial = json.loads(text)
-        return cls(tuple((name, kind, code) for name, kind, code in columns), tuple(keys), partial)
+        body = json.loads(text)
+        columns = tuple(zip(body["names"], body["types"], body["codes"], strict=True))
+        return cls(columns, tuple(body["keys"]), body["partial"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""`canal-ha pipeline`: run a pipeline on Spark, check its parts, tell how far it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from canal_ha.errors import CanalError
+from canal_ha.spark import pipeline_file
+
+
+class SparkMissing(CanalError):
+    """The extra with Spark is not installed."""
+
+
+@click.group()
+def command() -> None:
+    """Run a pipeline on Spark, check it, show how far it is. FILE: as in conf/pipeline/."""
+
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+@command.command()
+@_FILE
+@click.option("--once", is_flag=True, help="End when everything written by now is in the sinks.")
+def run(file: Path, once: bool) -> None:
+    """Run until Ctrl-C or SIGTERM."""
+    described = pipeline_file.load(file)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        from canal_ha.spark import pipeline
+    except ImportError as error:
+        raise SparkMissing(f"this needs Spark: pip install 'canal-ha[spark]' ({error})") from error
+    spark = pipeline.session(described)
+    try:
+        pipeline.run(spark, described, once=once)
+    finally:
+        spark.stop()
+
+
+@command.command()
+@_FILE
+def check(file: Path) -> None:
+    """Look at every part without starting Spark; exit code 1 when one of them has a problem."""
+    from canal_ha.spark import inspection
+
+    failed = False
+    for finding in inspection.check(pipeline_file.load(file)):
+        failed |= bool(finding.problem)
+        click.echo(f"{'FAIL' if finding.problem else 'ok':4}  {finding.part:12}  {finding.problem or finding.says}")
+    sys.exit(1 if failed else 0)
+
+
+@command.command()
+@_FILE
+def status(file: Path) -> None:
+    """Show per destination what is committed and what waits; Spark need not run."""
+    from canal_ha.spark import inspection
+
+    described = pipeline_file.load(file)
+    for state in inspection.status(described):
+        click.echo(f"{described.name}: {state.destination}: {state.problem or state.says}")
+        if state.manifest is not None:
+            kept = sum(segment.size_bytes for segment in state.manifest.segments)
+            newest = state.manifest.last or "nothing"
+            count = len(state.manifest.segments)
+            click.echo(f"  spool: {count} segments from {state.manifest.oldest} on, {kept:,} bytes, up to {newest}")
+        if state.lag_s >= 0:
+            click.echo(f"  newest committed change: {state.lag_s:.1f} s old")

@@ -1,0 +1,152 @@
+"""Fold: the changes of one micro-batch become, per table, what a copy has to be told. Pure.
+
+Only the last change of each key counts. A change of key is a deletion of the old one and a row of the new one;
+TRUNCATE, DROP and RENAME empty a table first. Rows of one batch may have different columns: a column that a row's table
+did not have yet is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from canal_ha.decode.ddl import classify
+from canal_ha.errors import SinkRefused
+from canal_ha.model.entry import EventType
+from canal_ha.spark.entries import DDL, DELETE, INSERT, Layout
+from canal_ha.spark.mysql_types import ColumnType, column_type
+
+Row = dict[str, str | None]
+Key = tuple[str | None, ...]
+
+
+class Change(NamedTuple):
+    """One row of Shape.CHANGES. where: journal and offset, for messages."""
+
+    op: str
+    schema: str
+    table: str
+    layout: str | None
+    before: Sequence[str | None] | None
+    after: Sequence[str | None] | None
+    ddl: str | None
+    where: str
+
+
+@dataclass(slots=True)
+class TableChanges:
+    """What happened to one table.
+
+    emptied: everything before these changes is gone; rows: by key, None for a key that is gone; columns: name -> type,
+    in table order, of the newest rows; keys: names of the key's columns; ddl: statements, in order.
+    """
+
+    schema: str
+    table: str
+    emptied: bool = False
+    rows: dict[Key, Row | None] = field(default_factory=dict)
+    columns: dict[str, ColumnType] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    ddl: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """schema.table."""
+        return f"{self.schema}.{self.table}"
+
+    @property
+    def kept(self) -> list[Row]:
+        """Rows that exist at the end, in the order of their keys' first change."""
+        return [row for row in self.rows.values() if row is not None]
+
+    @property
+    def gone(self) -> list[Key]:
+        """Keys that do not exist at the end."""
+        return [key for key, row in self.rows.items() if row is None]
+
+
+@lru_cache(maxsize=4096)
+def layout_of(text: str) -> Layout:
+    """A layout that many rows share."""
+    return Layout.from_json(text)
+
+
+def fold(changes: Iterable[Change], keys: Mapping[str, Sequence[str]]) -> dict[str, TableChanges]:
+    """changes: in position order; keys: key columns of tables that have no primary key, or another one.
+
+    Raises SinkRefused for a table without key, and for rows of which the binlog holds a part only.
+    """
+    tables: dict[str, TableChanges] = {}
+    for change in changes:
+        if change.op == DDL:
+            _statement(tables, change)
+            continue
+        name = f"{change.schema}.{change.table}"
+        table = tables.get(name)
+        if table is None:
+            table = tables[name] = TableChanges(change.schema, change.table)
+        assert change.layout is not None
+        layout = layout_of(change.layout)
+        _check(layout, change, name)
+        table.columns = _columns(change.layout)
+        table.keys = tuple(keys.get(name) or (layout.names[at] for at in layout.keys))
+        places = _places(layout, table.keys, name)
+        old = None if change.op == INSERT else tuple(change.before[at] for at in places)  # type: ignore[index]
+        if change.op == DELETE:
+            table.rows[old or ()] = None
+            continue
+        assert change.after is not None
+        new = tuple(change.after[at] for at in places)
+        if old is not None and old != new:
+            table.rows[old] = None
+        table.rows[new] = dict(zip(layout.names, change.after, strict=True))
+    return tables
+
+
+def _statement(tables: dict[str, TableChanges], change: Change) -> None:
+    sql = change.ddl or ""
+    for result in classify(sql, change.schema):
+        if result.table is None:
+            continue
+        schema = result.schema or change.schema
+        if result.event_type in (EventType.TRUNCATE, EventType.ERASE):
+            _table(tables, schema, result.table, sql).emptied = True
+            tables[f"{schema}.{result.table}"].rows.clear()
+        elif result.event_type is EventType.RENAME and result.origin_table:
+            origin = _table(tables, result.origin_schema or schema, result.origin_table, sql)
+            origin.emptied = True
+            origin.rows.clear()
+            _table(tables, schema, result.table, sql)
+        else:
+            _table(tables, schema, result.table, sql)
+
+
+def _table(tables: dict[str, TableChanges], schema: str, name: str, sql: str) -> TableChanges:
+    table = tables.setdefault(f"{schema}.{name}", TableChanges(schema, name))
+    table.ddl.append(sql)
+    return table
+
+
+def _check(layout: Layout, change: Change, name: str) -> None:
+    if layout.partial:
+        raise SinkRefused(
+            f"canal: the binlog holds only some columns of {name} at {change.where}; a copy needs"
+            " binlog_row_image=FULL at the source, and no field filter"
+        )
+
+
+@lru_cache(maxsize=4096)
+def _columns(layout: str) -> dict[str, ColumnType]:
+    return {name: column_type(text, code) for name, text, code in layout_of(layout).columns}
+
+
+@lru_cache(maxsize=4096)
+def _places(layout: Layout, keys: tuple[str, ...], name: str) -> tuple[int, ...]:
+    if not keys:
+        raise SinkRefused(f"canal: {name} has no primary key: name its columns under [keys] in the pipeline's file")
+    missing = [key for key in keys if key not in layout.names]
+    if missing:
+        raise SinkRefused(f"canal: {name} has no column {missing[0]}, which the pipeline's file names as its key")
+    return tuple(layout.names.index(key) for key in keys)

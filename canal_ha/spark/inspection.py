@@ -1,0 +1,137 @@
+"""What can be told about a pipeline without running it: its parts, and how far it is. No Spark is started."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from canal_ha.client.discovery import split_address
+from canal_ha.errors import CanalError
+from canal_ha.spark import offsets as o
+from canal_ha.spark.destinations import resolve
+from canal_ha.spark.manifest import Manifest
+from canal_ha.spark.pipeline_file import Pipeline
+from canal_ha.spark.spool import newest_manifest
+from canal_ha.spark.storage import open_storage
+
+CONNECT_TIMEOUT_S = 5.0
+_PROBE = "canal-ha-check"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One part of a pipeline. problem: "" when it is as it should be."""
+
+    part: str
+    says: str
+    problem: str = ""
+
+
+def check(pipeline: Pipeline) -> Iterator[Finding]:
+    """Look at every part: who serves, the spool, the checkpoint, the sinks."""
+    from canal_ha.spark.pipeline import sinks_of
+
+    options = pipeline.options
+    try:
+        names = resolve(options)
+        yield Finding("destinations", ", ".join(names))
+    except CanalError as error:
+        names = ()
+        yield Finding("destinations", ", ".join(options.destinations), str(error))
+    yield _reachable(pipeline)
+    try:
+        storage = open_storage(options.spool_dir)
+        storage.write(_PROBE, b"")
+        storage.delete([_PROBE])
+        yield Finding("spool", options.spool_dir)
+    except CanalError as error:
+        yield Finding("spool", options.spool_dir, str(error))
+    for state in status(pipeline, names):
+        yield Finding("checkpoint", f"{state.destination}: {state.says}", state.problem)
+    for kind, given in pipeline.sinks:
+        try:
+            [sink] = sinks_of(pipeline.with_sink(kind, given))
+            yield Finding("sink", sink.check())
+        except CanalError as error:
+            yield Finding("sink", kind, str(error))
+
+
+def _reachable(pipeline: Pipeline) -> Finding:
+    """Whether any of the addresses that a client starts from accepts connections."""
+    options = pipeline.options
+    given = options.zk_servers.partition("/")[0].split(",") if options.zk_servers else list(options.servers)
+    part = "ZooKeeper" if options.zk_servers else "servers"
+    problems = []
+    for address in given:
+        try:
+            socket.create_connection(split_address(address), CONNECT_TIMEOUT_S).close()
+            return Finding(part, address)
+        except (OSError, ValueError) as error:
+            problems.append(f"{address}: {error}")
+    return Finding(part, ",".join(given), "nobody answers: " + "; ".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One destination of a pipeline. batch: last micro-batch committed, -1 before the first; waiting: segments;
+    lag_s: age of the newest committed change, -1 when unknown; problem: why a restart would fail.
+    """
+
+    destination: str
+    batch: int
+    manifest: Manifest | None
+    committed: o.Offset | None
+    problem: str = ""
+
+    @property
+    def waiting(self) -> int:
+        """Segments spooled and not committed."""
+        if self.manifest is None:
+            return 0
+        after = self.manifest.oldest - 1 if self.committed is None else self.committed.seq
+        return max(self.manifest.next_seq - 1 - after, 0)
+
+    @property
+    def lag_s(self) -> float:
+        """Seconds since the newest committed change was made at the source."""
+        return time.time() - self.committed.last.timestamp_ms / 1000 if self.committed else -1.0
+
+    @property
+    def says(self) -> str:
+        """In a few words."""
+        if self.committed is None:
+            return "nothing committed yet"
+        return f"batch {self.batch} ended at {self.committed.last}, {self.waiting} segments wait"
+
+
+def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[State]:
+    """How far each destination is. Raises what a spool or a checkpoint that cannot be read raises."""
+    options = pipeline.options
+    batch, committed = last_commit(pipeline.checkpoint)
+    states = []
+    for name in sorted({*(resolve(options) if names is None else names), *committed}):
+        manifest = newest_manifest(open_storage(options.spool_dir, name, str(options.client_id)))
+        offset = committed.get(name)
+        problem = ""
+        if manifest is None and offset is not None:
+            problem = f"the spool of {name} is gone"
+        elif manifest is not None:
+            try:
+                o.resume_after(name, offset, manifest, fail_on_data_loss=True)
+            except CanalError as error:
+                problem = str(error)
+        states.append(State(name, batch, manifest, offset, problem))
+    return states
+
+
+def last_commit(checkpoint: str) -> tuple[int, o.Offsets]:
+    """The last committed micro-batch of a checkpoint and where it ended; -1 and nothing before the first."""
+    commits = [int(name) for name in open_storage(checkpoint, "commits").names() if name.isdigit()]
+    if not commits:
+        return -1, {}
+    batch = max(commits)
+    text = open_storage(checkpoint, "offsets").read(str(batch)).decode()
+    return batch, o.from_json(json.loads(text.splitlines()[2]))  # version, metadata, then one line per source

@@ -1,0 +1,179 @@
+"""Pipelines: one query from a source into sinks, described by a file.
+
+from canal_ha.spark import pipeline, pipeline_file
+pipeline.run(spark, pipeline_file.load("conf/pipeline/shop.toml"))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+from types import FrameType
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from canal_ha.errors import CanalError, OptionInvalid
+from canal_ha.spark.pipeline_file import AVAILABLE_NOW, Pipeline
+from canal_ha.spark.progress import Display, Summary
+from canal_ha.spark.sinks.batch import Batch, Sink
+from canal_ha.spark.source import CanalSource
+
+POLL_S = 1
+
+
+class PipelineFailed(CanalError):
+    """The query ended with an error; the text is its reason."""
+
+
+def sinks_of(pipeline: Pipeline) -> list[Sink]:
+    """The sinks of a pipeline, in the file's order. Each kind's library is loaded when it is used."""
+    made: list[Sink] = []
+    for kind, given in pipeline.sinks:
+        match kind:
+            case "parquet":
+                from canal_ha.spark.sinks.parquet import Parquet
+
+                made.append(Parquet(given["path"]))
+            case "delta":
+                from canal_ha.spark.sinks.delta import Delta
+
+                made.append(Delta(given["path"], pipeline.options.time_zone, given.get("storage")))
+            case "mysql":
+                from canal_ha.spark.sinks.mysql import MySQL
+
+                database, state = given.get("database", "{schema}"), given.get("stateDatabase", "canal_ha")
+                made.append(MySQL(given["address"], given["user"], _password(pipeline, given), database, state))
+            case _:
+                from canal_ha.spark.sinks.console import Console
+
+                made.append(Console(**given))
+    return made
+
+
+def _password(pipeline: Pipeline, given: object) -> str:
+    assert isinstance(given, dict)
+    file = given.get("passwordFile")
+    if file is None:
+        return str(given.get("password", ""))
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise OptionInvalid(f"{pipeline.file}: passwordFile = {file!r} cannot be read: {error.strerror}") from error
+
+
+def start(
+    spark: SparkSession, pipeline: Pipeline, *, once: bool = False, source: type[CanalSource] = CanalSource
+) -> StreamingQuery:
+    """Start the query. once: end when everything written by now is read; source: one that watches steps, in tests."""
+    spark.dataSource.register(source)
+    steps = source.steps
+    sinks = sinks_of(pipeline)
+    reader = spark.readStream.format("canal")
+    for name, value in pipeline.source.items():
+        reader = reader.option(name, value)
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        run = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        assert run is not None  # Spark sets it for every micro-batch
+        batch = Batch(frame.where(chosen(pipeline)).persist(), batch_id, run, pipeline.keys, pipeline.takes)
+        try:
+            for sink in sinks:
+                sink.apply(batch)
+                steps("sink")
+        finally:
+            batch.frame.unpersist()
+        steps("commit")
+
+    writer = reader.load().writeStream.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
+    if once or pipeline.trigger == AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    elif pipeline.trigger:
+        writer = writer.trigger(processingTime=pipeline.trigger)
+    return writer.foreachBatch(write).start()
+
+
+def chosen(pipeline: Pipeline) -> Column:
+    """The pipeline's tables, and statements that name no table."""
+    name = f.concat_ws(".", "schema", "table")
+    patterns = [name.rlike(_regex(pattern)) for pattern in pipeline.tables]
+    return reduce(lambda left, right: left | right, patterns)
+
+
+def _regex(pattern: str) -> str:
+    kept = {"*": ".*", "?": "."}
+    return (
+        "^" + "".join(kept.get(letter) or (letter if letter.isalnum() else f"\\{letter}") for letter in pattern) + "$"
+    )
+
+
+def run(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    *,
+    once: bool = False,
+    source: type[CanalSource] = CanalSource,
+    display: Display | None = None,
+) -> Summary:
+    """Run until the query ends, or SIGTERM or Ctrl-C ends it. Raises PipelineFailed."""
+    shown = display or Display(pipeline.name)
+    query = start(spark, pipeline, once=once, source=source)
+    with shown, _stopping(query):
+        try:
+            while not query.awaitTermination(POLL_S):
+                shown.update(query)
+            shown.update(query)
+        except StreamingQueryException as error:
+            raise PipelineFailed(f"{pipeline.name}: {reason(error)}") from error
+        finally:
+            with contextlib.suppress(Exception):  # the JVM may be gone by now
+                query.stop()
+    return shown.summary
+
+
+def reason(error: Exception) -> str:
+    """Our sentence out of Spark's many lines; the first line when there is none."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    for line in lines:
+        found = line.find("canal_ha.errors.")
+        if found >= 0:
+            return line[found:].partition(": ")[2]
+    return lines[0] if lines else repr(error)
+
+
+@contextlib.contextmanager
+def _stopping(query: StreamingQuery) -> Iterator[None]:
+    """SIGTERM and SIGINT end the query in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=query.stop, daemon=True).start()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def session(pipeline: Pipeline) -> SparkSession:
+    """A session as the file asks for it; the one of spark-submit where there is one."""
+    builder = SparkSession.builder.appName(f"canal-ha {pipeline.name}")
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = builder.master(pipeline.master).config("spark.ui.enabled", "false")
+    for name, value in {"spark.sql.shuffle.partitions": "2", **pipeline.spark}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

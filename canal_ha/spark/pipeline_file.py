@@ -1,0 +1,149 @@
+"""A pipeline's file: TOML in conf/pipeline/. Every complaint names file and key. Pure but for reading files.
+
+name = "shop"                                  checkpoint = "/var/lib/canal-ha/checkpoints/shop"
+tables = ["shop.*"]                            trigger = "5 seconds"       # or "available-now"; default: at once
+[source]       the source's options            [spark]  master and Spark's own settings
+[keys]         "shop.log" = ["id"]             [[sink]] type = "parquet" | "delta" | "mysql" | "console"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from canal_ha.errors import OptionInvalid
+from canal_ha.spark.options import SourceOptions, parse
+
+DEFAULT_MAX_ROWS = 100_000  # of a micro-batch: it is folded in the driver's memory
+AVAILABLE_NOW = "available-now"
+_NOT_FOR_PIPELINES = ("format", "table", "tableSchema")
+_SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> keys it must have, keys it may have
+    "parquet": (frozenset({"path"}), frozenset()),
+    "delta": (frozenset({"path"}), frozenset({"storage"})),
+    "mysql": (frozenset({"address", "user"}), frozenset({"password", "passwordFile", "database", "stateDatabase"})),
+    "console": (frozenset(), frozenset({"rows"})),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline as its file says. source: options as texts; sinks: type and the rest; spark: settings."""
+
+    file: str
+    name: str
+    checkpoint: str
+    tables: tuple[str, ...]
+    trigger: str
+    source: Mapping[str, str]
+    options: SourceOptions
+    sinks: tuple[tuple[str, Mapping[str, Any]], ...]
+    keys: Mapping[str, tuple[str, ...]]
+    master: str
+    spark: Mapping[str, str]
+
+    def with_sink(self, kind: str, given: Mapping[str, Any]) -> Pipeline:
+        """The same with one sink only."""
+        return replace(self, sinks=((kind, given),))
+
+    def takes(self, schema: str, table: str) -> bool:
+        """Whether a table is among those chosen."""
+        return any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables)
+
+
+def load(path: str | Path) -> Pipeline:
+    """Read a file. Raises OptionInvalid."""
+    try:
+        body = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise OptionInvalid(f"{path} cannot be read: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise OptionInvalid(f"{path} is no TOML: {error}") from error
+    return pipeline(body, str(path))
+
+
+def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
+    """The file's content, or what a program would have written there. Raises OptionInvalid."""
+    read = _Reader(body, file)
+    read.only("name", "checkpoint", "tables", "trigger", "source", "sink", "spark", "keys")
+    source = {key: _text(value) for key, value in read.table("source").items()}
+    lower = {key.lower() for key in source}
+    for name in _NOT_FOR_PIPELINES:
+        if name.lower() in lower:
+            raise OptionInvalid(f"{file}: [source] {name}: a pipeline chooses that by itself")
+    if not lower & {"maxrowspertrigger", "maxbytespertrigger"}:
+        source["maxRowsPerTrigger"] = str(DEFAULT_MAX_ROWS)
+    source["format"] = "changes"
+    try:
+        options = parse(source)
+    except OptionInvalid as error:
+        raise OptionInvalid(f"{file}: [source] {error}") from error
+    spark = {key: _text(value) for key, value in read.table("spark").items()}
+    return Pipeline(
+        file=file,
+        name=read.text("name"),
+        checkpoint=read.text("checkpoint"),
+        tables=read.names("tables", body.get("tables", ["*"])),
+        trigger=read.text("trigger", ""),
+        source=source,
+        options=options,
+        sinks=_sinks(body.get("sink"), file),
+        keys={table: read.names(f"keys.{table}", names) for table, names in read.table("keys").items()},
+        master=spark.pop("master", "local[2]"),
+        spark=spark,
+    )
+
+
+def _sinks(given: Any, file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    if not isinstance(given, list) or not given:
+        raise OptionInvalid(f"{file}: [[sink]] is missing: where should changes go?")
+    sinks = []
+    for number, sink in enumerate(given, 1):
+        kind = sink.get("type")
+        if kind not in _SINKS:
+            raise OptionInvalid(f"{file}: sink {number}: type = {kind!r}: expected one of {', '.join(_SINKS)}")
+        required, optional = _SINKS[kind]
+        keys = sink.keys() - {"type"}
+        for missing in sorted(required - keys):
+            raise OptionInvalid(f"{file}: sink {number} ({kind}): {missing} is missing")
+        for unknown in sorted(keys - required - optional):
+            allowed = ", ".join(sorted(required | optional)) or "none"
+            raise OptionInvalid(f"{file}: sink {number} ({kind}): {unknown} is unknown; its keys are {allowed}")
+        sinks.append((kind, {key: value for key, value in sink.items() if key != "type"}))
+    return tuple(sinks)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+class _Reader:
+    def __init__(self, body: Mapping[str, Any], file: str) -> None:
+        self._body = body
+        self._file = file
+
+    def only(self, *names: str) -> None:
+        for name in sorted(self._body.keys() - set(names)):
+            raise OptionInvalid(f"{self._file}: {name} is unknown; there are {', '.join(names)}")
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._body.get(name, default)
+        if not isinstance(value, str) or (default is None and not value):
+            raise OptionInvalid(f"{self._file}: {name} = {value!r}: expected a text")
+        return value
+
+    def table(self, name: str) -> dict[str, Any]:
+        value = self._body.get(name, {})
+        if not isinstance(value, dict):
+            raise OptionInvalid(f"{self._file}: [{name}]: expected a table of keys and values")
+        return dict(value)
+
+    def names(self, name: str, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
+            raise OptionInvalid(f"{self._file}: {name} = {value!r}: expected a list of names")
+        return tuple(value)

@@ -1,0 +1,128 @@
+"""Progress of a query: live in a terminal, one line a batch elsewhere, a summary at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+
+@dataclass(slots=True)
+class DestinationProgress:
+    """One destination. batches, rows: so far; waiting: segments spooled and not read; lag_s: age of the newest change
+    that was read, when it was read; -1 before the first.
+    """
+
+    batches: int = 0
+    waiting: int = 0
+    lag_s: float = -1.0
+    position: str = "-"
+
+
+@dataclass(slots=True)
+class Summary:
+    """Everything so far."""
+
+    batches: int = 0
+    rows: int = 0
+    busy_s: float = 0.0
+    destinations: dict[str, DestinationProgress] = field(default_factory=dict)
+
+    @property
+    def rows_per_s(self) -> float:
+        """While batches were worked on."""
+        return self.rows / self.busy_s if self.busy_s else 0.0
+
+    def add(self, progress: Mapping[str, Any], now_ms: float) -> str | None:
+        """Take one of Spark's progress reports; a line for the log when it is about a batch that had rows."""
+        source = progress["sources"][0]
+        ends = offsets(source.get("endOffset"))
+        latest = offsets(source.get("latestOffset"))
+        starts = offsets(source.get("startOffset"))
+        rows = int(progress.get("numInputRows") or 0)
+        took_s = float(progress.get("durationMs", {}).get("triggerExecution", 0)) / 1000
+        for name, end in ends.items():
+            shown = self.destinations.setdefault(name, DestinationProgress())
+            moved = starts.get(name, {}).get("seq") != end["seq"]
+            shown.batches += moved
+            shown.waiting = max(latest.get(name, end)["seq"] - end["seq"], 0)
+            shown.position = f"{end['journal']}:{end['offset']}"
+            if moved:
+                shown.lag_s = max(now_ms - end["time"], 0) / 1000
+        if not rows:
+            return None
+        self.batches += 1
+        self.rows += rows
+        self.busy_s += took_s
+        rate = f"{rows / took_s:,.0f} rows/s" if took_s else ""
+        waits = ", ".join(
+            f"{name} {d.lag_s:.1f} s behind, {d.waiting} waiting" for name, d in self.destinations.items()
+        )
+        return f"batch {progress['batchId']}: {rows:,} rows in {took_s:.2f} s, {rate}; {waits}"
+
+    def __str__(self) -> str:
+        each = ", ".join(f"{name}: {d.batches} batches up to {d.position}" for name, d in self.destinations.items())
+        return f"{self.rows:,} rows in {self.batches} batches, {self.rows_per_s:,.0f} rows/s; {each or 'nothing read'}"
+
+
+def offsets(given: Any) -> dict[str, Any]:
+    """The destinations of an offset as Spark reports it; none before the first."""
+    if not isinstance(given, dict):
+        return {}
+    found: dict[str, Any] = given.get("destinations", {})
+    return found
+
+
+class Display:
+    """Shows a query; use as a context manager. output: where to, stderr unless told otherwise."""
+
+    def __init__(self, name: str, output: TextIO | None = None) -> None:
+        self.summary = Summary()
+        self._name = name
+        self._console = Console(file=output or sys.stderr, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._shown = -1
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+        self._console.print(f"{self._name}: {self.summary}", markup=False, soft_wrap=True)
+
+    def update(self, query: StreamingQuery) -> None:
+        """Take what the query did since the last call."""
+        for progress in query.recentProgress:
+            report = progress if isinstance(progress, dict) else progress.jsonValue
+            if report["batchId"] <= self._shown or not report.get("numInputRows"):
+                continue
+            self._shown = report["batchId"]
+            line = self.summary.add(report, time.time() * 1000)
+            if line is not None and self._live is None:
+                self._console.print(f"{self._name}: {line}", markup=False, soft_wrap=True)
+        if self._live is not None:
+            self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> Table:
+        table = Table(title=f"{self._name}: {self.summary.rows:,} rows, {self.summary.rows_per_s:,.0f} rows/s")
+        for name in ("destination", "read up to"):
+            table.add_column(name, overflow="fold")
+        for name in ("batches", "waiting", "lag"):
+            table.add_column(name, justify="right")
+        for name, shown in self.summary.destinations.items():
+            lag = f"{shown.lag_s:.1f} s" if shown.lag_s >= 0 else "-"
+            table.add_row(name, shown.position, str(shown.batches), str(shown.waiting), lag)
+        return table

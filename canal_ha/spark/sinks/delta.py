@@ -1,0 +1,121 @@
+"""Delta through delta-rs: one Delta table per source table, at `<path>/<schema>/<table>`.
+
+A batch is one commit: merged by key, with the batch's id as application transaction, so that a batch that is repeated
+is skipped. The application is the checkpoint: a new checkpoint counts its batches anew. No JVM part is needed.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from canal_ha.errors import SinkRefused
+from canal_ha.spark.fold import TableChanges
+from canal_ha.spark.mysql_types import to_arrow
+from canal_ha.spark.sinks.batch import Batch
+
+_GONE = "_canal_gone"
+
+
+class Delta:
+    """path: directory or URI below which the tables are; time_zone: of timestamp texts; storage_options: delta-rs's."""
+
+    def __init__(self, path: str, time_zone: str, storage_options: dict[str, str] | None = None) -> None:
+        self._path = path.rstrip("/")
+        self._time_zone = time_zone
+        self._storage_options = storage_options
+
+    def check(self) -> str:
+        """Open what could be there."""
+        try:
+            DeltaTable.is_deltatable(f"{self._path}/canal/check", self._storage_options)
+        except (DeltaError, OSError, ValueError) as error:
+            raise SinkRefused(f"delta: {self._path} cannot be opened: {error}") from error
+        return f"delta at {self._path}"
+
+    def apply(self, batch: Batch) -> None:
+        """One commit per table."""
+        for changes in batch.tables.values():
+            self._apply(changes, batch)
+
+    def _apply(self, changes: TableChanges, batch: Batch) -> None:
+        uri = f"{self._path}/{changes.schema}/{changes.table}"
+        exists = DeltaTable.is_deltatable(uri, self._storage_options)
+        if not changes.rows and not (changes.emptied and exists):
+            return
+        commit = CommitProperties(
+            custom_metadata={"canal.run": batch.run, "canal.batch": str(batch.batch_id)},
+            app_transactions=[Transaction(batch.run, batch.batch_id)],
+        )
+        try:
+            if not exists:
+                rows = self._arrow(changes, pa.schema([]))
+                write_deltalake(
+                    uri, rows, mode="error", commit_properties=commit, storage_options=self._storage_options
+                )
+                return
+            table = DeltaTable(uri, storage_options=self._storage_options)
+            written = table.transaction_version(batch.run)
+            if written is not None and written >= batch.batch_id:
+                return
+            schema = pa.schema(table.schema().to_arrow())
+            if changes.emptied:
+                self._replace(table, changes, schema, commit)
+            else:
+                self._merge(table, changes, schema, commit)
+        except DeltaError as error:
+            raise SinkRefused(f"delta: {uri}, batch {batch.batch_id}: {error}") from error
+
+    def _replace(self, table: DeltaTable, changes: TableChanges, schema: pa.Schema, commit: CommitProperties) -> None:
+        if not changes.kept:
+            table.delete(commit_properties=commit)
+            return
+        write_deltalake(
+            table,
+            self._arrow(changes, pa.schema([])),
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=commit,
+        )
+
+    def _merge(self, table: DeltaTable, changes: TableChanges, schema: pa.Schema, commit: CommitProperties) -> None:
+        rows = self._arrow(changes, schema, gone=True)
+        assignments = {quoted(name): f"s.{quoted(name)}" for name in changes.columns}
+        match = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in changes.keys)
+        merge = table.merge(
+            rows, match, source_alias="s", target_alias="t", merge_schema=True, commit_properties=commit
+        )
+        merge.when_matched_delete(f"s.{_GONE}").when_matched_update(
+            assignments, f"NOT s.{_GONE}"
+        ).when_not_matched_insert(assignments, f"NOT s.{_GONE}").execute()
+
+    def _arrow(self, changes: TableChanges, schema: pa.Schema, *, gone: bool = False) -> pa.Table:
+        """Rows that exist, behind them the keys that do not; a column has the target's type where it is there."""
+        kept = changes.kept
+        lost = [dict(zip(changes.keys, key, strict=True)) for key in changes.gone] if gone else []
+        arrays, fields = [], []
+        for name, column in changes.columns.items():
+            place = schema.get_field_index(name)
+            target = column.arrow if place < 0 else schema.field(place).type
+            texts = [row.get(name) for row in (*kept, *lost)]
+            arrays.append(to_arrow(texts, column, plain_arrow(target), self._time_zone))
+            fields.append(pa.field(name, plain_arrow(target)))
+        if gone:
+            arrays.append(pa.array([False] * len(kept) + [True] * len(lost), pa.bool_()))
+            fields.append(pa.field(_GONE, pa.bool_()))
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def plain_arrow(kind: pa.DataType) -> pa.DataType:
+    """delta-rs may tell a column as view or large type; the plain one is what we build."""
+    if str(kind) in ("string_view", "large_string"):
+        return pa.string()
+    if str(kind) in ("binary_view", "large_binary"):
+        return pa.binary()
+    return kind
+
+
+def quoted(name: str) -> str:
+    """A name in the merge's expressions."""
+    return f"`{name.replace('`', '``')}`"
