@@ -1,0 +1,250 @@
+"""The znode tree step by step beside canal's, recorded while the same things were done to it (tests/golden/znodes).
+
+The same paths and modes, and the same JSON but for addresses and positions. What differs on purpose is taken out
+before comparing: `{d}/parse`, the start cursor written at SUBSCRIBE, the cursor's key `consumed`, and the data of
+`cluster/{n}`, where canal has none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.model import znode_tree as tree
+from tests.real import MySQL, Node, ZooKeeper, follow
+from tests.real.node import PROGRAM
+from tests.real.process import spawn
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "znodes" / "steps.json"
+FILTER = r"golden\..*"
+SESSION_MS = 2000
+CURSOR = tree.cursor("example", 1001)
+CLIENT_RUNNING = tree.client_running("example", 1001)
+
+Shape = dict[str, tuple[bool, Any]]
+"""Path -> whether it is ephemeral, and what is compared of its data."""
+
+
+def shape(nodes: dict[str, tuple[bool, str]], servers: tuple[str, str]) -> Shape:
+    """What is compared of a tree. servers: addresses of the two servers, which become FIRST and SECOND."""
+    found: Shape = {}
+    for path, (ephemeral, data) in nodes.items():
+        if path == tree.parse("example"):
+            continue
+        for address, name in zip(servers, ("FIRST", "SECOND"), strict=True):
+            path, data = path.replace(address, name), data.replace(address, name)
+        if re.fullmatch(r".*/cluster/(FIRST|SECOND)", path):
+            data = ""
+        found[path] = (ephemeral, compared(data))
+    return found
+
+
+def compared(data: str) -> Any:
+    """JSON with its keys in their order; a value only as its type where it tells a place or a time."""
+    try:
+        return json.loads(
+            data, object_pairs_hook=lambda pairs: [value_of(*pair) for pair in pairs if pair[0] != "consumed"]
+        )
+    except ValueError:
+        return data
+
+
+def value_of(key: str, value: Any) -> tuple[str, Any]:
+    """A pair as it is compared."""
+    if key in ("port", "position", "serverId", "timestamp") or (key == "address" and value not in ("FIRST", "SECOND")):
+        return key, type(value).__name__
+    return key, value
+
+
+class Cluster:
+    """Two nodes that are started by the test, and what zkCli would show."""
+
+    def __init__(self, zookeeper: ZooKeeper, database: MySQL, chroot: str) -> None:
+        self.hosts = f"{zookeeper.hosts}/{chroot}"
+        self.database = database
+        settings = {"canal.zookeeper.session.timeout": str(SESSION_MS)}
+        follows = {"example": follow(database, {"canal.instance.filter.regex": FILTER})}
+        self.first, self.second = (
+            Node(follows, zk_servers=self.hosts, properties=settings, name=name) for name in ("first", "second")
+        )
+        self.operator = KazooClient(zookeeper.hosts)
+        self.operator.start()
+        self._chroot = f"/{chroot}"
+        self._rows = itertools.count(1)
+        golden = json.loads(GOLDEN.read_text())["steps"]
+        self._steps: Iterator[dict[str, Any]] = iter(golden)
+
+    def nodes(self) -> dict[str, tuple[bool, str]]:
+        """The whole tree below the chroot: path -> ephemeral, data."""
+        found: dict[str, tuple[bool, str]] = {}
+
+        def look(path: str) -> None:
+            try:
+                data, stat = self.operator.get(self._chroot + path)
+                children = self.operator.get_children(self._chroot + path)
+            except NoNodeError:
+                return
+            if path:
+                found[path] = (stat.ephemeralOwner != 0, data.decode())
+            for child in children:
+                look(f"{path}/{child}")
+
+        look("")
+        return found
+
+    def data(self, path: str) -> str:
+        """Of one node, empty when there is none."""
+        return self.nodes().get(path, (False, ""))[1]
+
+    def runs(self, node: Node) -> Callable[[], bool]:
+        """Whether `running` names it."""
+        return lambda: node.address in self.data(tree.running("example"))
+
+    def registered(self, node: Node) -> Callable[[], bool]:
+        """Whether it is in both lists."""
+        paths = {tree.member(node.address), tree.destination_member("example", node.address)}
+        return lambda: paths <= self.nodes().keys()
+
+    def write(self) -> None:
+        """One more row."""
+        self.database.execute(f"INSERT INTO golden.t VALUES ({next(self._rows)})")
+
+    def step(self, name: str, *, start_cursor: bool = False) -> None:
+        """Compare with canal's tree at its next step, which has this name; the tree may need a moment to get there.
+
+        start_cursor: ours has one already, canal not yet.
+        """
+        golden = next(self._steps)
+        assert golden["step"] == name
+        theirs = shape(
+            {node["path"]: (node["ephemeral"], node["data"] or "") for node in golden["znodes"]},
+            ("127.0.0.1:11111", "127.0.0.1:11112"),
+        )
+
+        def ours() -> Shape:
+            mine = shape(self.nodes(), (self.first.address, self.second.address))
+            if start_cursor:
+                assert CURSOR not in theirs
+                mine.pop(CURSOR, None)
+            return mine
+
+        try:
+            until(lambda: ours() == theirs, seconds=10.0, what=name)
+        except AssertionError:
+            assert ours() == theirs, f"{name}: {golden['note']}"
+
+    def done(self) -> None:
+        """All steps were compared."""
+        assert next(self._steps, None) is None
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeper, mysql: MySQL, database: str) -> Iterator[Cluster]:
+    mysql.execute("DROP DATABASE IF EXISTS golden", "CREATE DATABASE golden", "CREATE TABLE golden.t (a int)")
+    zookeeper_chroot = f"golden-{database}"
+    cluster = Cluster(zookeeper, mysql, zookeeper_chroot)
+    yield cluster
+    for node in (cluster.first, cluster.second):
+        node.__exit__()
+    cluster.operator.stop()
+    cluster.operator.close()
+
+
+def test_the_tree_is_canals_at_every_step(cluster: Cluster) -> None:
+    """The life of two servers and their client: subscribe, ack, roll back, crash, return, stop, unsubscribe, kill."""
+    first, second = cluster.first, cluster.second
+    cluster.step("empty")
+    first.start()
+    cluster.step("one_server_idle")
+    second.start()
+    cluster.step("two_servers_idle")
+
+    client = ClusterConnector(cluster.hosts, "example", call_timeout_s=30.0, zk_session_timeout_ms=SESSION_MS)
+    client.connect()
+    cluster.step("client_connected")
+    client.subscribe(FILTER)
+    cluster.step("client_subscribed")
+
+    cluster.write()
+    batch = next_batch(client)
+    cluster.step("batch_got_unacked")
+    acknowledge(cluster, client, batch)
+    cluster.step("acked")
+    cluster.write()
+    next_batch(client)
+    client.rollback()
+    batch = next_batch(client)
+    cluster.step("rollback_and_got_again")
+    acknowledge(cluster, client, batch)
+    cluster.step("acked_2")
+    with ClusterConnector(cluster.hosts, "example", call_timeout_s=30.0, zk_session_timeout_ms=SESSION_MS) as waiting:
+        assert waiting.standing_by is not None
+        cluster.step("second_client_waiting")
+
+    cluster.write()
+    next_batch(client)
+    cluster.step("before_kill")
+    first.kill()
+    cluster.step("killed_active_2s")
+    until(cluster.runs(second), what="the take-over")
+    cluster.step("failed_over")
+    batch = next_batch(client)
+    cluster.step("client_followed")
+    acknowledge(cluster, client, batch)
+    cluster.step("acked_on_new")
+    first.start()
+    until(cluster.registered(first), what="the first server's return")
+    cluster.step("old_server_back")
+    second.stop()
+    cluster.step("graceful_takeover")
+    cluster.step("graceful_takeover_4s")
+
+    cluster.write()
+    next_batch(client)
+    client.unsubscribe()
+    # canal's client finds its own node deleted, connects again, and subscribes again with the filter it was given
+    client.subscribe(FILTER)
+    cluster.step("client_unsubscribed", start_cursor=True)
+    client.disconnect()
+    cluster.step("client_disconnected", start_cursor=True)
+    process = spawn([PROGRAM, "client", "--zk", cluster.hosts, "--destination", "example", "--filter", FILTER])
+    try:
+        cluster.step("client_reconnected", start_cursor=True)
+    finally:
+        process.kill()
+        process.wait()
+    cluster.step("client_killed", start_cursor=True)
+    until(lambda: CLIENT_RUNNING not in cluster.nodes(), what="the end of the client's session")
+    cluster.step("client_session_expired", start_cursor=True)
+    first.stop()
+    cluster.step("all_servers_stopped", start_cursor=True)
+    cluster.done()
+
+
+def next_batch(client: ClusterConnector) -> int:
+    """The id of the next batch that holds something."""
+
+    def get() -> int | None:
+        message = client.get_without_ack(100, 1000)
+        return message.id if message else None
+
+    return until(get, what="a batch")
+
+
+def acknowledge(cluster: Cluster, client: ClusterConnector, batch: int) -> None:
+    """Acknowledge, and wait until the cursor in ZooKeeper has moved."""
+    before = cluster.data(CURSOR)
+    client.ack(batch)
+    until(lambda: cluster.data(CURSOR) != before, what="the cursor's move")
