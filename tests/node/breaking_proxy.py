@@ -1,0 +1,85 @@
+"""A TCP proxy between a node and MySQL that damages one row event of one dump. Runs in threads of its own."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+
+from tests.real.ports import LOOPBACK
+
+Damage = Callable[[bytearray, int], None]
+"""Changes an event in place; the number says where the marker is in it."""
+
+
+class BreakingProxy:
+    """Passes everything on, except that the first row event with the marker in it is damaged, once.
+
+    The server's side must speak without TLS. damage: see flipped() and too_long().
+    """
+
+    def __init__(self, port: int, marker: bytes, damage: Damage) -> None:
+        self.broken = threading.Event()
+        self._to = port
+        self._marker = marker
+        self._damage = damage
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def __enter__(self) -> BreakingProxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection((LOOPBACK, self._to))
+                threading.Thread(target=self._up, args=(near, far), daemon=True).start()
+                threading.Thread(target=self._down, args=(far, near), daemon=True).start()
+
+    def _up(self, near: socket.socket, far: socket.socket) -> None:
+        with suppress(OSError):
+            while data := near.recv(65536):
+                far.sendall(data)
+        self._end(near, far)
+
+    def _down(self, far: socket.socket, near: socket.socket) -> None:
+        with suppress(OSError), far.makefile("rb") as stream:
+            while len(head := stream.read(4)) == 4:
+                payload = bytearray(stream.read(int.from_bytes(head[:3], "little")))
+                at = payload.find(self._marker)
+                if at > 0 and payload[0] == 0 and _is_rows(payload) and not self.broken.is_set():
+                    event = payload[1:]
+                    self._damage(event, at - 1)
+                    payload[1:] = event
+                    self.broken.set()
+                near.sendall(head + payload)
+        self._end(near, far)
+
+    def _end(self, *ends: socket.socket) -> None:
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def _is_rows(payload: bytearray) -> bool:
+    return len(payload) > 20 and payload[5] in (23, 24, 25, 30, 31, 32)
+
+
+def flipped(event: bytearray, at: int) -> None:
+    """One bit of the value is another one; the checksum tells."""
+    event[at] ^= 0x01
+
+
+def too_long(event: bytearray, at: int) -> None:
+    """The length before the value goes beyond the event's end; the checksum is made to fit."""
+    event[at - 1] = 0xFF
+    event[-4:] = struct.pack("<I", zlib.crc32(event[:-4]))

@@ -1,0 +1,126 @@
+"""Sources that do not serve us, until a person has run the statement that the message names; and sources that go away."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from canal_ha.errors import ServerRefused
+from tests.node.following import column, destination_of, following, read, silence, stream_of
+from tests.real import MariaDB, MySQL, Node, SqlServer, follow
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+SOURCES = {"mysql": MySQL, "mariadb": MariaDB}
+
+
+def complaint(node: Node, destination: str, containing: str) -> str:
+    """What status and the destination's log say alike of its source, once that contains a text."""
+
+    def look() -> str | None:
+        error = str(destination_of(node, destination)["source_error"])
+        return error if containing in error else None
+
+    error = until(look, what=f"{containing!r} in {destination}'s source_error")
+    quoted = error.replace("\\", "\\\\").replace('"', '\\"')
+    assert node.log_file(destination).count(f'source.unhealthy destination={destination} error="{quoted}"') == 1
+    return error
+
+
+def statement(error: str, beginning: str) -> str:
+    """The statement that a message names, to its end."""
+    found = re.search(rf"{beginning}[^;(…]*", error)
+    assert found, error
+    return found[0].strip()
+
+
+def test_accounts(source_server: SqlServer, database: str) -> None:
+    """No such account, no right to replicate, a password that changes under a stream: each is said once, with the
+    statement to run; a SUBSCRIBE is told the same; when the person has run it, rows flow without a restart.
+    """
+    someone = f"u_{database}"
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    settings = {"canal.instance.dbUsername": someone, "canal.instance.dbPassword": "geheim"}
+    with Node({"example": follow(source_server, settings), "well": follow(source_server)}) as node:
+        error = complaint(node, "example", "(1045)")
+        assert "check canal.instance.dbUsername and canal.instance.dbPassword" in error
+        create = statement(error, "CREATE USER")
+        source_server.execute(create.replace("<dbPassword>", "geheim"))
+        with pytest.raises(ServerRefused, match="GRANT SELECT") as refused, following(node):
+            pass
+        source_server.execute(statement(str(refused.value), "GRANT"))
+        with following(node, tables=rf"{database}\.t") as client:
+            source_server.execute(f"INSERT INTO {database}.t VALUES (1)")
+            assert column(read(client, 1)) == [1]
+            source_server.execute(f"ALTER USER '{someone}'@'%' IDENTIFIED BY 'changed'")
+            dumps = source_server.query("SHOW PROCESSLIST")
+            for row in dumps:
+                if row["User"] == someone:
+                    source_server.execute(f"KILL {row['Id']}")
+            until(lambda: "(1045)" in stream_of(node, "example")["error"], what="the stream's error")
+            source_server.execute(f"INSERT INTO {database}.t VALUES (2)")
+            silence(client, 0.3)  # tried again and again; a client sees no error
+            assert "stream.failing destination=example client_id=1001" in node.log_file("example")
+            source_server.execute(f"ALTER USER '{someone}'@'%' IDENTIFIED BY 'geheim'")
+            assert column(read(client, 1)) == [2]
+            assert stream_of(node, "example")["error"] == ""
+            assert "stream.connected destination=example client_id=1001" in node.log_file("example")
+        assert not destination_of(node, "well")["source_error"]
+        until(lambda: node.log_file("example").count("source.healthy") == 1, what="the line that ends the alarm")
+
+
+@pytest.mark.parametrize("flavor", SOURCES)
+def test_binlog_settings_restarts_and_purged_journals(flavor: str) -> None:
+    """One server through everything that can be wrong with its binlog, and one client that loses and repeats nothing."""
+    server = SOURCES[flavor](extra=["--skip-log-bin", "--binlog-format=MIXED"], gtid=False)
+    with (
+        server,
+        Node({"example": follow(server, {"canal.instance.stream.idle": "2"}), "other": follow(server)}) as node,
+    ):
+        assert "log-bin=mysql-bin, binlog_format=ROW" in complaint(node, "example", "the binary log is off")
+        server.extra = ("--binlog-format=MIXED",)
+        server.restart()
+        with pytest.raises(ServerRefused, match="Unsupported BinlogFormat MIXED") as refused, following(node):
+            pass
+        server.execute(statement(str(refused.value), "SET GLOBAL"))
+        server.extra = ()
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)")
+        with (
+            following(node, "example", 1001, r"d\.t") as client,
+            following(node, "example", 1002, r"d\.t") as late,
+            following(node, "other", 1001, r"d\.t") as other,
+        ):
+            server.execute("INSERT INTO d.t VALUES (1), (2)")
+            assert [column(read(each, 2))[-2:] for each in (client, late, other)] == [[1, 2]] * 3
+            server.restart()
+            server.execute("INSERT INTO d.t VALUES (3)")
+            assert column(read(client, 1)) == column(read(other, 1)) == [3]
+            server.kill()
+            until(lambda: stream_of(node, "example")["error"], what="the stream's error")
+            server.start()
+            server.execute("INSERT INTO d.t VALUES (4)")
+            assert column(read(client, 1)) == column(read(other, 1)) == [4]
+            # 1002 is parked: its cursor stays where the journal is about to be purged
+            until(lambda: stream_of(node, "example", 1002)["state"] == "parked", what="parking")
+            wanted = stream_of(node, "example", 1002)["cursor"]["journal"]
+            server.execute("FLUSH LOGS", "INSERT INTO d.t VALUES (5)")
+            assert column(read(client, 1)) == column(read(other, 1)) == [5]
+            newest, _ = server.position()
+
+            def purged() -> bool:
+                server.execute(f"PURGE BINARY LOGS TO '{newest}'")  # waits for dumps that still read an old one
+                return server.journals() == [newest]
+
+            until(purged, what="the purge")
+            with pytest.raises(ServerRefused, match=f"{wanted} .*is purged; the oldest that exists is {newest}"):
+                for _ in range(100):
+                    assert not late.get_without_ack(10, 100)
+            server.execute("INSERT INTO d.t VALUES (6)")
+            assert column(read(client, 1)) == column(read(other, 1)) == [6]
+            stopped = stream_of(node, "example", 1002)
+            assert stopped["state"] == "failed"
+            assert f"journal {wanted} (wanted: {wanted}:" in stopped["error"]
+            assert stopped["error"] in node.log_file("example")
+            assert not stream_of(node, "example")["error"]
