@@ -24,7 +24,7 @@ class Delivery:
         self.highest = 0
         self.out_of_order: list[str] = []
         self.repeated_rows = 0
-        self.acked_transactions_repeated: set[int] = set()
+        self.acked_transactions_repeated = 0
         self.active = ""
         self._lock = threading.Lock()
         self._current = 0
@@ -51,8 +51,7 @@ class Delivery:
         self._current = number
         if number in self.seen:
             self.repeated_rows += 1
-            if number - nth + size <= self._acked_to:
-                self.acked_transactions_repeated.add(row["txn"])
+            self.acked_transactions_repeated += nth == 1 and number - 1 + size <= self._acked_to
         self.seen.add(number)
         self.highest = max(self.highest, number)
 

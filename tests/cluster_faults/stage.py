@@ -187,6 +187,19 @@ class Stage:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from None
 
+    def flushed(self) -> None:
+        """Wait until every cursor has been written once more."""
+
+        def versions() -> dict[str, int]:
+            return {name: self.operator.get(tree.cursor(name, CLIENT_ID))[1].version for name in self._kinds}
+
+        before = versions()
+        until(
+            lambda: all(version > before[name] for name, version in versions().items()),
+            seconds=PATIENCE_S,
+            what="a flush of all cursors",
+        )
+
     def moved_from(self, destinations: tuple[str, ...], member: Member) -> Callable[[], bool]:
         """Whether other nodes run all of them."""
         return lambda: all(self.owner(name) not in (None, member) for name in destinations)

@@ -51,7 +51,7 @@ class Fault:
         self.acked_again = 0
         self._stage = stage
         self._repeated = {name: stage.deliveries[name].repeated_rows for name in DESTINATIONS}
-        self._acked_again = {name: len(stage.deliveries[name].acked_transactions_repeated) for name in DESTINATIONS}
+        self._acked_again = {name: stage.deliveries[name].acked_transactions_repeated for name in DESTINATIONS}
 
     def over(self, condition: Callable[[], bool]) -> None:
         """Wait for the condition, then for all rows committed by then; print and judge."""
@@ -64,7 +64,7 @@ class Fault:
         disorder = [line for delivery in deliveries.values() for line in delivery.out_of_order]
         repeated = sum(deliveries[name].repeated_rows - before for name, before in self._repeated.items())
         self.acked_again = sum(
-            len(deliveries[name].acked_transactions_repeated) - before for name, before in self._acked_again.items()
+            deliveries[name].acked_transactions_repeated - before for name, before in self._acked_again.items()
         )
         fencing = judge(transactions(self._stage.ensemble), DESTINATIONS)
         print(
@@ -89,7 +89,7 @@ def owner(stage: Stage, destination: str) -> Member:
 
 
 def all_up(stage: Stage) -> None:
-    """Every node registered and every destination run: where each fault begins."""
+    """Every node registered, every destination run, cursors written: where each fault begins."""
 
     def ready() -> bool:
         members = stage.operator.get_children(tree.CLUSTER)
@@ -101,6 +101,7 @@ def all_up(stage: Stage) -> None:
 
     until(ready, seconds=PATIENCE_S, what="a whole cluster")
     stage.caught_up()
+    stage.flushed()
 
 
 def test_the_running_node_is_killed(stage: Stage) -> None:

@@ -1,0 +1,83 @@
+"""What the judges of the faults count: they must see what they are there to see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from canal_ha.model import znode_tree as tree
+from canal_ha.model.position import LogPosition
+from tests.cluster_faults.delivery import Delivery
+from tests.cluster_faults.fencing import judge
+from tests.cluster_faults.history import Operation, Transaction
+
+
+def rows(first: int, last: int, size: int = 1) -> list[dict[str, Any]]:
+    """Rows of transactions of `size` rows, the first of which begins at 1."""
+    return [
+        {"id": at, "txn": (at - 1) // size, "nth": (at - 1) % size + 1, "size": size} for at in range(first, last + 1)
+    ]
+
+
+def test_a_gap_is_lost_and_out_of_order() -> None:
+    """3 never came."""
+    delivery = Delivery()
+    delivery.take("a", rows(1, 2) + rows(4, 5), 1.0)
+    assert delivery.lost(5) == 1
+    assert delivery.out_of_order == ["4 after 2"]
+
+
+def test_redelivery_begins_at_a_transaction_and_goes_on_without_gaps() -> None:
+    """Back to 4 (of 4 to 6) is right, to 5 is not, nor is it to leave out what was delivered before."""
+    delivery = Delivery()
+    delivery.take("a", rows(1, 9, 3), 1.0)
+    delivery.take("b", rows(4, 9, 3), 2.0)
+    assert (delivery.out_of_order, delivery.repeated_rows, delivery.lost(9)) == ([], 6, 0)
+    delivery.take("b", rows(5, 6, 3), 3.0)
+    delivery.take("b", rows(10, 12, 3), 4.0)
+    assert delivery.out_of_order == ["5 after 9", "10 after 6"]
+
+
+def test_what_came_before_another_batch_of_the_same_process_was_acknowledged() -> None:
+    """1 and 2 were; 3 was in the last batch, of which nobody knows."""
+    delivery = Delivery()
+    delivery.take("a", rows(1, 2), 1.0)
+    delivery.take("a", rows(3, 3), 2.0)
+    delivery.take("b", rows(3, 4), 3.0)
+    assert delivery.acked_transactions_repeated == 0
+    delivery.take("b", rows(2, 5), 4.0)
+    assert delivery.acked_transactions_repeated == 1
+
+
+def test_the_longest_silence_after_a_moment() -> None:
+    """Repeated rows break no silence."""
+    delivery = Delivery()
+    for at in (1, 2):
+        delivery.take("a", rows(at, at), float(at))
+    delivery.take("b", rows(2, 2), 5.0)
+    delivery.take("b", rows(3, 3), 8.0)
+    assert delivery.silence_s(1.5) > 5.9
+
+
+def cursor(session: int, offset: int, *, fenced: bool = True) -> Transaction:
+    """A write of client 1's cursor."""
+    data = LogPosition("mysql-bin.000001", offset).to_json(with_type=True).encode()
+    check = (Operation("check", tree.destination("d"), version=2),) if fenced else ()
+    return Transaction(offset, session, 0.0, (*check, Operation("set", tree.cursor("d", 1), data)))
+
+
+def claim(session: int) -> Transaction:
+    """A node becomes the owner."""
+    return Transaction(
+        1, session, 0.0, (Operation("create", tree.running("d")), Operation("set", tree.destination("d")))
+    )
+
+
+def test_a_write_of_an_earlier_owner_is_found() -> None:
+    """7 claimed after 6, so 6 must not write any more; nor may anybody without a check, or backwards."""
+    good = [claim(6), cursor(6, 10), claim(7), cursor(7, 20)]
+    result = judge(good, ["d"])
+    assert (result.claims, result.cursor_writes) == (2, 2)
+    assert (result.from_old_epoch, result.unfenced, result.backwards) == ([], [], [])
+    assert len(judge([*good, cursor(6, 30)], ["d"]).from_old_epoch) == 1
+    assert len(judge([*good, cursor(7, 30, fenced=False)], ["d"]).unfenced) == 1
+    assert len(judge([*good, cursor(7, 19)], ["d"]).backwards) == 1

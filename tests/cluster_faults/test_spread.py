@@ -1,0 +1,58 @@
+"""Destinations spread over real nodes by themselves."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from tests.real import MySQL, Network, Node, ZooKeeper, follow
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+DESTINATIONS = [f"d{number}" for number in range(12)]
+
+
+def test_twelve_destinations_spread_over_three_nodes_and_over_two(
+    zookeeper: ZooKeeper, mysql: MySQL, database: str
+) -> None:
+    """Three nodes that meet at the same moment run 4 each, give or take one; without the one that died 6 each."""
+    with ExitStack() as stack:
+        network = stack.enter_context(Network())
+        link = network.link(zookeeper.port)
+        link.cut()
+        nodes = [
+            Node(
+                {name: follow(mysql) for name in DESTINATIONS},
+                zk_servers=f"{link.address}/spread-{database}",
+                properties={"canal.zookeeper.session.timeout": "2000"},
+                name=f"node{number}",
+            )
+            for number in range(3)
+        ]
+        for node in nodes:
+            node.launch()
+        for node in nodes:
+            stack.enter_context(node)
+        # a machine under load starts processes seconds apart: what counts is when they reach ZooKeeper
+        until(lambda: link.connections >= len(nodes), what="their connections")
+        link.heal()
+        spread = settled(nodes)
+        print(f"spread over three: {spread}")
+        assert all(3 <= count <= 5 for count in spread)
+        nodes[0].kill()
+        spread = settled(nodes[1:])
+        print(f"spread over two: {spread}")
+        assert all(5 <= count <= 7 for count in spread)
+
+
+def settled(nodes: list[Node]) -> list[int]:
+    """How many each runs, once all run."""
+
+    def counts() -> list[int] | None:
+        running = [node.running() for node in nodes]
+        found = [len(names) for names in running]
+        return found if sum(found) == len(DESTINATIONS) == len(frozenset().union(*running)) else None
+
+    return until(counts, seconds=40.0, what="all destinations' running")
