@@ -1,0 +1,143 @@
+"""The acceptance of the pipelines: a bank under writes, through crashes of the driver and fail-overs of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as dataset
+import pytest
+from deltalake import DeltaTable
+
+from tests.real import MariaDB, MySQL, Node, ZooKeeper, follow
+from tests.spark.bank import TABLES, TOTAL, Bank
+from tests.spark.running import Driver, write_pipeline
+from tests.waiting import until
+
+CRASHES = ("segment:3", "manifest:4", "ack:5", "offset:3", "sink:5", "commit:2")
+FAIL_OVER_AFTER = ("manifest:4", "sink:5")
+
+
+@pytest.mark.spark
+def test_every_copy_of_a_bank_ends_equal_to_its_source(
+    mysql: MySQL, mariadb: MariaDB, zookeeper: ZooKeeper, database: str, tmp_path: Path
+) -> None:
+    """Delta, MySQL and the folded Parquet log end equal; every batch in both Delta tables has the total."""
+    settings = follow(mysql, {"canal.instance.filter.regex": rf"{database}\..*"})
+    log = tmp_path / "driver.log"
+    file = write_pipeline(
+        tmp_path / "bank.toml",
+        {
+            "zkServers": zookeeper.hosts,
+            "destination": database,
+            "spoolDir": str(tmp_path / "spool"),
+            "maxRowsPerTrigger": 2000,
+            "availableNowQuietMs": 3000,
+        },
+        [
+            {"type": "parquet", "path": str(tmp_path / "log")},
+            {"type": "delta", "path": str(tmp_path / "lake")},
+            {"type": "mysql", "address": mariadb.address, "user": "admin", "password": "admin",
+             "database": "copy_{schema}", "stateDatabase": f"copy_{database}"},
+        ],
+        tables=[f"{database}.*"],
+    )  # fmt: skip
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(Node({database: settings}, zk_servers=zookeeper.hosts, name=f"node{n}")) for n in (1, 2)
+        ]
+        until(lambda: running(nodes, database) is not None, what="a node runs the destination")
+        bank = Bank(mysql, database)
+        bank.create()
+        bank.start()
+        for crash_at in CRASHES:
+            with Driver(file, crash_at=crash_at, log=log) as driver:
+                assert driver.wait(120) == -9, driver.tail()
+            if crash_at == CRASHES[1]:
+                bank.alter()
+            if crash_at in FAIL_OVER_AFTER:
+                fail_over(nodes, database)
+        bank.stop()
+        with Driver(file, once=True, log=log) as driver:
+            assert driver.wait(180) == 0, driver.tail()
+        assert bank.transactions > 500
+        for table in TABLES:
+            source = bank.rows(table)
+            assert source == delta_rows(tmp_path / "lake" / database / table)
+            assert source == {row["id"]: row for row in mariadb.query(f"SELECT * FROM copy_{database}.{table}")}
+            assert {str(key): texts(row) for key, row in source.items()} == folded(tmp_path / "log", table)
+        checked = 0
+        for batch, totals in batch_totals(tmp_path / "lake" / database):
+            assert totals == TOTAL, f"batch {batch}"
+            checked += 1
+        assert checked > len(CRASHES)
+
+
+def running(nodes: list[Node], destination: str) -> Node | None:
+    """The node that runs it."""
+    return next((node for node in nodes if node.alive() and destination in node.running()), None)
+
+
+def fail_over(nodes: list[Node], destination: str) -> None:
+    """Kill the node that runs it, wait for the other one, start the killed one again."""
+    victim = running(nodes, destination)
+    assert victim is not None
+    victim.kill()
+    until(lambda: running(nodes, destination) is not None, what="the other node takes over")
+    victim.start()
+
+
+def delta_rows(path: Path) -> dict[int, dict[str, Any]]:
+    """A Delta table by account."""
+    return {row["id"]: row for row in as_dicts(DeltaTable(path))}
+
+
+def as_dicts(table: DeltaTable) -> list[dict[str, Any]]:
+    """Rows of a table."""
+    rows: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).to_pylist()
+    return rows
+
+
+def batch_totals(lake: Path) -> Iterator[tuple[int, Decimal]]:
+    """For every batch that both tables have: all money at that batch."""
+    versions: list[dict[int, int]] = []
+    for table in TABLES:
+        history = DeltaTable(lake / table).history()
+        versions.append(
+            {int(entry["canal.batch"]): int(entry["version"]) for entry in history if "canal.batch" in entry}
+        )
+    for batch in sorted(versions[0].keys() & versions[1].keys()):
+        total = Decimal(0)
+        for table, known in zip(TABLES, versions, strict=True):
+            total += sum(row["balance"] for row in as_dicts(DeltaTable(lake / table, version=known[batch])))
+        yield batch, total
+
+
+def texts(row: dict[str, Any]) -> dict[str, str]:
+    """A row as texts, without what is NULL; amounts and moments in one spelling."""
+    shown = {name: value for name, value in row.items() if value is not None}
+    return {name: f"{value:.2f}" if isinstance(value, Decimal) else str(value)[:23] for name, value in shown.items()}
+
+
+def folded(log: Path, table: str) -> dict[str, dict[str, str]]:
+    """The last change per key in the Parquet log, by position; moments and amounts as `texts` spells them."""
+    rows = dataset.dataset(log, partitioning="hive").to_table().to_pylist()
+    rows.sort(key=lambda row: (row["position"]["seq"], row["position"]["entry"], row["position"]["row"]))
+    state: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row["table"] != table or row["op"] == "ddl":
+            continue
+        before, after = dict(row["before"] or ()), dict(row["after"] or ())
+        state.pop(before.get("id", ""), None)
+        if after:
+            kept = {name: value for name, value in after.items() if value is not None}
+            kept["balance"] = f"{Decimal(kept['balance']):.2f}"
+            state[after["id"]] = kept
+    for row in state.values():
+        moment = row["changed"]
+        row["changed"] = moment.removesuffix(".000")
+    return state

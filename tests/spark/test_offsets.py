@@ -1,0 +1,108 @@
+"""Offsets: their text, admission of micro-batches, and what is lost when a spool and a checkpoint disagree."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.errors import DataLoss
+from canal_ha.model.position import LogPosition
+from canal_ha.spark import offsets as o
+from canal_ha.spark.manifest import Manifest, SegmentInfo
+
+
+def manifest(*closed: bool, first: int = 0, rows: int = 10, spool: str = "a") -> Manifest:
+    """A spool of segments that end a transaction or not."""
+    segments = tuple(
+        SegmentInfo(seq, f"s{seq}", 50, 100, rows, is_closed, 0, LogPosition("bin.000001", seq * 10, 1000, 1))
+        for seq, is_closed in enumerate(closed, first)
+    )
+    return Manifest(spool, segments, first + len(closed))
+
+
+def at(spool: Manifest, seq: int) -> o.Offset:
+    """Having read up to a segment."""
+    return o.Offset(seq, spool.spool, LogPosition("bin.000001", seq * 10, 1000, 1))
+
+
+def test_the_text_is_the_same_whatever_the_order() -> None:
+    """Spark compares texts: destinations are sorted, keys have one order."""
+    spool = manifest(True)
+    one = o.to_json({"b": at(spool, 0), "a": at(spool, 0)})
+    other = o.to_json({"a": at(spool, 0), "b": at(spool, 0)})
+    assert json.dumps(one) == json.dumps(other)
+    assert o.to_json(o.from_json(one)) == one
+
+
+def test_a_micro_batch_ends_where_a_transaction_ends() -> None:
+    """Pieces of one transaction are admitted together; what is unfinished waits."""
+    spool = manifest(True, False, False, True, False)
+    end = o.admit({}, {"d": spool}, o.Limit(rows=1))
+    assert end["d"].seq == 0
+    end = o.admit(end, {"d": spool}, o.Limit(rows=1))
+    assert end["d"].seq == 3
+    assert o.admit(end, {"d": spool}, o.Limit()) == end
+
+
+def test_limits_hold_beyond_the_first_transaction() -> None:
+    """At least one transaction is admitted, then only what fits, fairly over the destinations."""
+    spools = {"a": manifest(*[True] * 5), "b": manifest(*[True] * 5)}
+    end = o.admit({}, spools, o.Limit(rows=40))
+    assert {name: offset.seq for name, offset in end.items()} == {"a": 1, "b": 1}
+    end = o.admit({}, spools, o.Limit(size_bytes=1))
+    assert {name: offset.seq for name, offset in end.items()} == {"a": 0}
+    assert o.admit({}, spools, o.Limit())["b"].seq == 4
+
+
+def test_a_target_is_never_passed() -> None:
+    """AvailableNow reads what was there when it began, and nothing of a destination that was not."""
+    spools = {"a": manifest(*[True] * 5), "b": manifest(True)}
+    assert {name: end.seq for name, end in o.admit({}, spools, o.Limit(), {"a": 2}).items()} == {"a": 2}
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(1, 60))
+def test_every_closed_segment_is_read_once_in_order(closed: list[bool], rows: int) -> None:
+    """Micro-batch after micro-batch, the plans together are all segments up to the last end of a transaction."""
+    spools = {"d": manifest(*closed)}
+    start: o.Offsets = {}
+    read: list[int] = []
+    while (end := o.admit(start, spools, o.Limit(rows=rows))) != start:
+        read += [segment.seq for segment in o.plan(start, end, spools, fail_on_data_loss=True)["d"]]
+        start = end
+    last = max((seq for seq, ends in enumerate(closed) if ends), default=-1)
+    assert read == list(range(last + 1))
+
+
+def test_a_checkpoint_older_than_the_spool_is_a_loss() -> None:
+    """It is an error that names the segments, or a gap, as the option says."""
+    spool = manifest(True, True, first=5)
+    with pytest.raises(DataLoss, match=r"segment 2.*begins with segment 5.*failOnDataLoss"):
+        o.admit({"d": at(spool, 2)}, {"d": spool}, o.Limit())
+    end = o.admit({"d": at(spool, 2)}, {"d": spool}, o.Limit(), fail_on_data_loss=False)
+    planned = o.plan({"d": at(spool, 2)}, end, {"d": spool}, fail_on_data_loss=False)
+    assert [segment.seq for segment in planned["d"]] == [5, 6]
+
+
+def test_the_segment_before_the_oldest_is_no_loss() -> None:
+    """What comes next is there."""
+    spool = manifest(True, first=5)
+    assert o.admit({"d": at(spool, 4)}, {"d": spool}, o.Limit())["d"].seq == 5
+
+
+def test_another_spool_and_a_lost_tail_are_losses() -> None:
+    """Numbers of one spool mean nothing in another, and a number that was never written cannot be resumed from."""
+    spool, other = manifest(True), manifest(True, spool="b")
+    with pytest.raises(DataLoss, match="another spool"):
+        o.admit({"d": at(other, 0)}, {"d": spool}, o.Limit())
+    with pytest.raises(DataLoss, match="the spool lost"):
+        o.admit({"d": at(spool, 3)}, {"d": spool}, o.Limit())
+
+
+def test_a_checkpoint_of_something_else_is_refused() -> None:
+    """Also one of a later version."""
+    for body in ({}, {"v": 2, "destinations": {}}, {"v": 1, "destinations": {"d": {"seq": "x"}}}):
+        with pytest.raises(DataLoss):
+            o.from_json(body)

@@ -1,0 +1,150 @@
+"""The spool: durable segments, one writer, retention, damage."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pyarrow.fs as arrow_fs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.errors import SpoolFenced, SpoolUnusable
+from canal_ha.model.position import LogPosition
+from canal_ha.spark import segments
+from canal_ha.spark.manifest import Manifest
+from canal_ha.spark.spool import SpoolWriter, newest_manifest
+from canal_ha.spark.steps import unobserved
+from canal_ha.spark.storage import ArrowStorage, LocalStorage, NoRoom, Storage, open_storage
+
+
+@pytest.fixture(params=["local", "arrow"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """Both kinds of storage."""
+    if request.param == "local":
+        return LocalStorage(tmp_path / "spool")
+    return ArrowStorage(arrow_fs.LocalFileSystem(), str(tmp_path / "spool"), (tmp_path / "spool").as_uri())
+
+
+def writer(storage: Storage, retain: int = 100) -> SpoolWriter:
+    """The next writer."""
+    return SpoolWriter(storage, "d", retain, unobserved)
+
+
+def append(spool: SpoolWriter, offset: int, frames: bytes = b"frames") -> None:
+    """One more segment."""
+    position = LogPosition("bin.000001", offset, 1000, 1)
+    spool.append(frames, {"s.t": 3}, position, closed=True, newest_ms=1000, ddl={})
+
+
+def test_what_was_appended_is_there_for_the_next_writer(storage: Storage) -> None:
+    """Segments, numbers and the last position go over to the next epoch; the spool stays the same one."""
+    first = writer(storage)
+    append(first, 10)
+    append(first, 20)
+    second = writer(storage)
+    assert second.manifest == first.manifest
+    assert second.epoch.number == first.epoch.number + 1
+    append(second, 30)
+    found = newest_manifest(storage)
+    assert found == second.manifest
+    assert [segment.seq for segment in found.segments] == [0, 1, 2]
+    contents = segments.decode(storage.read(found.segments[2].name), "x")
+    assert contents == segments.Contents("d", {"s.t": 3}, b"frames")
+
+
+def test_an_older_writer_is_fenced(storage: Storage) -> None:
+    """What it writes afterwards is not durable, and the newer one never lists it."""
+    first = writer(storage)
+    append(first, 10)
+    second = writer(storage)
+    with pytest.raises(SpoolFenced, match="another driver"):
+        append(first, 20)
+    append(second, 20)
+    assert [segment.last.offset for segment in second.manifest.segments] == [10, 20]
+    assert newest_manifest(storage) == second.manifest
+
+
+def test_a_claim_alone_fences(storage: Storage) -> None:
+    """A writer that claimed and has not read yet will read what an older one was told is durable, and no more."""
+    first = writer(storage)
+    storage.write("epoch-00000009-ffffffff", b"")
+    with pytest.raises(SpoolFenced):
+        append(first, 10)
+    assert first.manifest.segments == ()
+
+
+def test_retention_keeps_what_the_last_batches_need(storage: Storage) -> None:
+    """Files of older batches go, and the newest segment stays whatever happens."""
+    spool = writer(storage, retain=2)
+    for number in range(6):
+        append(spool, number * 10)
+    for seq in (1, 2, 3, 4):
+        spool.read_up_to(seq)
+    assert [segment.seq for segment in spool.manifest.segments] == [3, 4, 5]
+    assert sum(name.startswith("segment") for name in storage.names()) == 3
+    for _ in range(5):
+        spool.read_up_to(5)
+    assert spool.manifest.last is not None
+
+
+def test_what_no_manifest_lists_is_swept(storage: Storage) -> None:
+    """Left-overs of a crash between segment and manifest do not stay."""
+    first = writer(storage)
+    append(first, 10)
+    storage.write(f"segment-000000000001-{first.epoch}.zst", b"torn")
+    second = writer(storage)
+    names = storage.names()
+    assert sum(name.startswith("segment") for name in names) == 1
+    assert sorted(name for name in names if not name.startswith("segment")) == [
+        f"epoch-{second.epoch}",
+        f"manifest-{second.epoch}.json",
+    ]
+
+
+@given(st.integers(min_value=0), st.binary(min_size=1, max_size=1))
+def test_any_changed_byte_of_a_segment_is_noticed(place: int, replacement: bytes) -> None:
+    """Every byte is under the checksum, or checked by itself."""
+    good = segments.encode(segments.Contents("d", {"s.t": 1}, b"some frames" * 10))
+    place %= len(good)
+    bad = good[:place] + replacement + good[place + 1 :]
+    if bad != good:
+        with pytest.raises(SpoolUnusable):
+            segments.decode(bad, "x")
+
+
+def test_a_cut_segment_is_noticed() -> None:
+    """At every length."""
+    good = segments.encode(segments.Contents("d", {}, b"frames"))
+    for size in range(len(good)):
+        with pytest.raises(SpoolUnusable):
+            segments.decode(good[:size], "x")
+
+
+def test_a_manifest_of_something_else_is_refused() -> None:
+    """The file is named."""
+    for data in (b"", b"{}", b"[]", b'{"v":9}', b"\xff"):
+        with pytest.raises(SpoolUnusable, match="manifest-x"):
+            Manifest.from_bytes(data, "manifest-x")
+
+
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file where the directory should be stands for every error but a full disk."""
+    (tmp_path / "spool").write_text("")
+    with pytest.raises(SpoolUnusable, match="spool"):
+        writer(open_storage(str(tmp_path / "spool"), "d"))
+
+
+def test_a_full_disk_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can be waited for; nothing half-written stays."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    storage = LocalStorage(tmp_path / "spool")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NoRoom, match="No space left"):
+        storage.write("x", b"data")
+    assert list((tmp_path / "spool").iterdir()) == []
