@@ -221,7 +221,8 @@ def key_columns(reader: Reader) -> tuple[str, ...]:
         elif reader.at_name():
             names.append(reader.name())
         reader.skip_to(",", ")")
-        reader.take(",")
+        if reader.word != ")":
+            reader.expect(",")
     _skip_element(reader)
     return tuple(names)
 
