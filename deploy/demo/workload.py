@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
 import pymysql
 
@@ -32,7 +32,7 @@ def comparable(column: str, value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One changed row as it must arrive exactly once. version: of the row after the change, before it for DELETE."""
+    """One changed row, unlike every other one. version: of the row after the change, before it for DELETE."""
 
     kind: str
     key: int
@@ -40,14 +40,19 @@ class Change:
 
 
 class Writer:
-    """Changes the table over one connection and keeps the list of changes that were committed."""
+    """Changes the table and keeps what was committed, in the order of the binlog; from one thread at a time.
+
+    committed: all changes; starts: the indexes in it at which transactions begin.
+    """
 
     def __init__(self, connection: pymysql.Connection[Any], show: Callable[[str], None]) -> None:
-        self.committed: Counter[Change] = Counter()
+        self.committed: list[Change] = []
+        self.starts: set[int] = set()
         self._connection = connection
         self._show = show
         self._versions: dict[int, int] = {}
         self._pending: list[Change] = []
+        self._keys = itertools.count(1000)
 
     def create(self) -> None:
         """Make schema and table."""
@@ -87,26 +92,29 @@ class Writer:
 
     def bulk(self, rows: int, per_transaction: int = 100) -> None:
         """Insert so many rows; in each transaction change a fifth and delete a tenth of what was inserted."""
-        keys = itertools.count(1000)
         while rows > 0:
-            batch = list(itertools.islice(keys, min(rows, per_transaction)))
-            rows -= len(batch)
-            changed, gone = batch[: len(batch) // 5], batch[-(len(batch) // 10) :] if len(batch) >= 10 else []
-            with self._connection.cursor() as cursor:
-                cursor.execute("BEGIN")
-                cursor.executemany(
-                    f"INSERT INTO {SCHEMA}.{TABLE} (id, customer, amount, status, placed, version)"
-                    " VALUES (%s, %s, %s, %s, %s, %s)",
-                    [(key, f"customer {key}", key / 100, "new", "2024-06-03 12:00:00", 1) for key in batch],
-                )
-                self._note(inserted=batch)
-                for statement, some in (("UPDATE {} SET version = version + 1", changed), ("DELETE FROM {}", gone)):
-                    if some:
-                        table = statement.format(f"{SCHEMA}.{TABLE}")
-                        cursor.execute(f"{table} WHERE id BETWEEN %s AND %s", (some[0], some[-1]))
-                self._note(updated=changed, deleted=gone)
-                cursor.execute("COMMIT")
-                self._commit()
+            self.mixed(self._connection, min(rows, per_transaction))
+            rows -= per_transaction
+
+    def mixed(self, connection: pymysql.Connection[Any], rows: int) -> None:
+        """Insert so many rows over this connection, change a fifth of them, delete a tenth: one transaction."""
+        batch = list(itertools.islice(self._keys, rows))
+        changed, gone = batch[: len(batch) // 5], batch[-(len(batch) // 10) :] if len(batch) >= 10 else []
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.executemany(
+                f"INSERT INTO {SCHEMA}.{TABLE} (id, customer, amount, status, placed, version)"
+                " VALUES (%s, %s, %s, %s, %s, %s)",
+                [(key, f"customer {key}", key / 100, "new", "2024-06-03 12:00:00", 1) for key in batch],
+            )
+            self._note(inserted=batch)
+            for statement, some in (("UPDATE {} SET version = version + 1", changed), ("DELETE FROM {}", gone)):
+                if some:
+                    table = statement.format(f"{SCHEMA}.{TABLE}")
+                    cursor.execute(f"{table} WHERE id BETWEEN %s AND %s", (some[0], some[-1]))
+            self._note(updated=changed, deleted=gone)
+            cursor.execute("COMMIT")
+            self._commit()
 
     def table(self) -> dict[str, tuple[object, ...]]:
         """Return the table as the database has it now: key -> the compared columns."""
@@ -135,5 +143,39 @@ class Writer:
         self._pending.extend(Change("DELETE", key, self._versions.pop(key)) for key in deleted)
 
     def _commit(self) -> None:
-        self.committed.update(self._pending)
+        self.starts.add(len(self.committed))
+        self.committed.extend(self._pending)
         self._pending.clear()
+
+
+class SteadyWrites:
+    """Small transactions, one after the other, from a thread and over a connection of their own, while it is entered.
+
+    pause_s: between two transactions. Leaving waits for the last one and raises what went wrong in the thread.
+    """
+
+    def __init__(self, writer: Writer, connection: pymysql.Connection[Any], *, rows: int, pause_s: float) -> None:
+        self._writer = writer
+        self._connection = connection
+        self._rows = rows
+        self._pause_s = pause_s
+        self._ending = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._write, name="steady-writes", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self) -> None:
+        try:
+            while not self._ending.wait(self._pause_s):
+                self._writer.mixed(self._connection, self._rows)
+        except Exception as failure:  # handed to the thread that leaves the block
+            self._failure = failure

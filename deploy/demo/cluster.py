@@ -1,0 +1,236 @@
+"""Two nodes and ZooKeeper: the running node is killed, later asked to end, under writes; the client goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from deploy.demo import show
+from deploy.demo.audit import Audit
+from deploy.demo.parts import ClusterClient, Pair, events
+from deploy.demo.standalone import DESTINATION, wait_for_dumps
+from deploy.demo.verdict import Findings, compare
+from deploy.demo.workload import SteadyWrites, Writer
+from deploy.demo.zkcli import zkcli
+from tests.real import Node, SqlServer, StartFailed, ZooKeeper, follow
+from tests.real.node import PROGRAM
+
+SESSION_S = 6  # canal.zookeeper.session.timeout, as it is by default
+PROMISED_S = {"kill": SESSION_S + 2.0, "term": 1.0}
+PATIENCE_S = 60.0  # on a busy machine
+
+TREE = "/otter/canal"
+PLACE = f"{TREE}/destinations/{DESTINATION}"
+COUNTING = "1002"
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """began: when the signal was sent, seconds since the epoch; seconds: from then to the next row."""
+
+    began: float
+    seconds: float
+
+
+class Demonstration:
+    """Everything that runs, and the acts of the play in the order in which they are called."""
+
+    def __init__(self, server: SqlServer, zookeeper: ZooKeeper, stack: ExitStack) -> None:
+        self.server = server
+        self.hosts = zookeeper.hosts
+        self.nodes = [
+            Node({DESTINATION: follow(server)}, zk_servers=zookeeper.hosts, name=f"node-{letter}") for letter in "AB"
+        ]
+        self.pair = Pair(DESTINATION, self.nodes)
+        self._stack = stack
+        self._orderly = True
+
+    def start_nodes(self) -> Node:
+        """Start both at once; return the one that won."""
+        show.headline("two nodes: canal-ha server --conf DIR, each with canal.zkServers in its canal.properties")
+        for node in self.nodes:
+            self._stack.callback(node.__exit__)
+            node.launch()
+        for node in self.nodes:
+            node.wait_ready()
+        running = self.pair.running()
+        show.say(f"Both raced for the destination {DESTINATION!r}.")
+        show.say(f"{name(running)} ({running.address}) won and runs it.")
+        stand_by = self.pair.other(running)
+        show.say(f"{name(stand_by)} ({stand_by.address}) stands by.")
+        return running
+
+    def tell_story(self, writer: Writer) -> tuple[ClusterClient, Audit]:
+        """Print changes of every kind as a person sees them; return the client that counts, and what it counts."""
+        show.headline(f"a client: canal-ha client --zk {self.hosts} --destination {DESTINATION}")
+        show.say("It asks ZooKeeper who runs the destination. A second one, id 1002, counts (--format json).")
+        counting = self._client("--client-id", COUNTING, "--format", "json", "--timeout", "100", output=subprocess.PIPE)
+        audit = Audit(counting)
+        printing = self._client("--timeout", "200", output=None)
+        wait_for_dumps(self.server, 2, self.pair.running())
+        writer.create()
+        for _ in writer.story():
+            time.sleep(0.4)
+        self._all_arrived(writer, audit)
+        time.sleep(1.0)
+        printing.end()
+        return counting, audit
+
+    def kill(self, running: Node, counting: ClusterClient, audit: Audit, writer: Writer) -> TakeOver:
+        """SIGKILL: the node says nothing more, to nobody."""
+        stand_by = self.pair.other(running)
+        show.headline(f"kill -9 {running.pid}      ({name(running)} crashes under writes)")
+        show.say(
+            f"It could not say goodbye: ZooKeeper removes its 'running' when its session of {SESSION_S} s is over."
+        )
+        show.say(f"{name(stand_by)} takes the destination then, with the cursors that are stored in ZooKeeper.")
+        before = len(writer.committed)
+        began = time.time()
+        running.kill()
+        return self._watch(began, before, stand_by, counting, audit, writer)
+
+    def hand_over(self, running: Node, counting: ClusterClient, audit: Audit, writer: Writer) -> TakeOver:
+        """SIGTERM: the node writes its cursors, lets go, ends."""
+        stand_by = self.pair.other(running)
+        show.headline(f"kill -TERM {running.pid}      (an orderly stop of {name(running)}, as systemd does it)")
+        show.say("It stores the cursors and lets go of 'running' at once: nobody waits for a session to end,")
+        show.say("and nothing that was acknowledged comes again.")
+        before = len(writer.committed)
+        began = time.time()
+        running.stop()
+        self._orderly = self._orderly and running.exit_code == 0
+        return self._watch(began, before, stand_by, counting, audit, writer)
+
+    def restart(self, node: Node) -> None:
+        """Start the killed node again."""
+        show.headline(f"{name(node)} is started again")
+        began = time.time()
+        node.start()
+        self.pair.wait_for(node, "running.standby", began)
+        show.say(f"It is back after {time.time() - began:.1f} s, finds the destination taken, and stands by.")
+
+    def judge(self, writer: Writer, audit: Audit, killed: TakeOver, handed_over: TakeOver) -> bool:
+        """Print the figures and whether they are as they must be."""
+        findings = compare(writer.committed, writer.starts, audit.arrivals, (killed.began, handed_over.began))
+        same = audit.table == writer.table()
+        show.headline("verdict")
+        print_findings(findings)
+        show.figure("take-over after SIGKILL", f"{killed.seconds:.2f} s", promise("kill", killed))
+        show.figure("take-over after SIGTERM", f"{handed_over.seconds:.2f} s", promise("term", handed_over))
+        show.say(f"the table rebuilt from what arrived is {'the same as' if same else 'DIFFERENT from'} the database's")
+        for node in self.nodes:
+            if node.alive():
+                node.stop()
+                self._orderly = self._orderly and node.exit_code == 0
+        show.say(f"the nodes that were asked to end did so {'in order' if self._orderly else 'with an ERROR'}")
+        return findings.faultless and not findings.redeliveries[1].rows and same and self._orderly
+
+    def settle(self, writer: Writer, audit: Audit) -> None:
+        """After the last write: wait for what is missing, and a while for what should not come."""
+        self._all_arrived(writer, audit)
+        time.sleep(2.0)
+
+    def _client(self, *arguments: str, output: int | None) -> ClusterClient:
+        client = ClusterClient(self.hosts, DESTINATION, *arguments, output=output)
+        self._stack.enter_context(client)
+        return client
+
+    def _all_arrived(self, writer: Writer, audit: Audit) -> None:
+        audit.wait(len(writer.committed), PATIENCE_S)
+
+    def _watch(
+        self, began: float, before: int, taker: Node, counting: ClusterClient, audit: Audit, writer: Writer
+    ) -> TakeOver:
+        """Wait for the next row, from the node that takes over; print how it came to that."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            connected = counting.connected(taker, began)
+            row = None if connected is None else audit.first_after(connected)
+            if row is not None:
+                break
+            if time.monotonic() > deadline or not audit.alive():
+                raise StartFailed(
+                    f"no row comes from {taker.name}\n{self.pair.log_tails()}\n{counting.log.read_text()}"
+                )
+            time.sleep(0.02)
+        meanwhile = len(writer.committed) - before
+        claimed = [event.at for event in events(taker.log) if event.name == "running.claimed" and event.at >= began]
+        for moment, what in (
+            *((moment, f"{name(taker)} runs the destination") for moment in claimed[-1:]),
+            (connected or began, f"the client is connected to {name(taker)}"),
+            (row.at, f"the next row; {meanwhile:,} were written meanwhile and come now"),
+        ):
+            show.say(f"  {moment - began:6.2f} s   {what}")
+        return TakeOver(began, row.at - began)
+
+
+def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
+    """Run the demonstration; return whether everything arrived as it must."""
+    with ExitStack() as stack:
+        play = Demonstration(server, zookeeper, stack)
+        first = play.start_nodes()
+        second = play.pair.other(first)
+        connection, other_connection = (stack.enter_context(server.connect()) for _ in range(2))
+        writer = Writer(connection, show.statement)
+        counting, audit = play.tell_story(writer)
+
+        show.headline("what ZooKeeper knows")
+        znodes(play.hosts)
+        show.headline("steady writes over a second connection, from now on")
+        with SteadyWrites(writer, other_connection, rows=10, pause_s=0.03):
+            time.sleep(3)
+            show.say(f"{len(writer.committed):,} rows are written, {len(audit.arrivals):,} are at the client")
+            killed = play.kill(first, counting, audit, writer)
+            time.sleep(2)
+            show.headline("what ZooKeeper knows now")
+            znodes(play.hosts)
+            play.restart(first)
+            show.headline("the cluster at a glance")
+            good = show.command(["canal-ha", "status", "--zk", play.hosts], PROGRAM)
+            handed_over = play.hand_over(second, counting, audit, writer)
+            time.sleep(2)
+            zkcli(play.hosts, f"get {PLACE}/running")
+        play.settle(writer, audit)
+        counting.end()
+        audit.join(PATIENCE_S)
+        good = play.judge(writer, audit, killed, handed_over) and good
+        show.say("\nPASSED" if good else f"\nFAILED\n{play.pair.log_tails()}")
+        return good
+
+
+def znodes(hosts: str) -> None:
+    """Print the tree, who runs the destination in which epoch, and the counting client's cursor."""
+    zkcli(
+        hosts,
+        f"ls -R {TREE}",
+        f"get {PLACE}/running",
+        f"stat {PLACE} | grep dataVersion",
+        f"get {PLACE}/{COUNTING}/cursor",
+    )
+    show.say("(dataVersion is the epoch: one more with each take-over. Writes of an earlier epoch are refused.)")
+
+
+def print_findings(findings: Findings) -> None:
+    """Print what arrived beside what was written."""
+    after_crash, after_hand_over = findings.redeliveries
+    where = "in one piece, from a transaction's start" if after_crash.whole else "NOT from a transaction's start"
+    show.figure("rows written", findings.written)
+    show.figure("rows received", findings.received)
+    show.figure("rows lost", findings.lost)
+    show.figure("rows duplicated", findings.duplicated + findings.unknown)
+    show.figure("out of order", findings.out_of_order)
+    show.figure("redelivered after SIGKILL", after_crash.rows, f"allowed; {where}" if after_crash.rows else "")
+    show.figure("redelivered after SIGTERM", after_hand_over.rows, "" if not after_hand_over.rows else "NOT allowed")
+
+
+def promise(kind: str, take_over: TakeOver) -> str:
+    """Return what is promised, and whether it was kept; a machine with other work may be later without a fault."""
+    late = take_over.seconds > PROMISED_S[kind]
+    return f"promised: at most {PROMISED_S[kind]:.0f} s{'; LATE: is this machine busy?' if late else ''}"
+
+
+def name(node: Node) -> str:
+    """Return the node as it is spoken of."""
+    return node.name.replace("-", " ")
