@@ -168,8 +168,10 @@ def _user_value(body: bytes, at: int) -> str:
             return double_text(value, 0).decode()
         if kind == _INT:
             return str(struct.unpack("<q", value)[0])
-        if kind == _DECIMAL and len(value) > 2 and value[1] <= value[0] and len(value) - 2 >= decimal_size(*value[:2]):
-            return decimal_text(value, 2, value[0], value[1]).decode()
+        if kind == _DECIMAL and len(value) > 2:
+            precision, decimals = value[0], value[1]
+            if 0 < precision >= decimals and len(value) - 2 >= decimal_size(precision, decimals):
+                return decimal_text(value, 2, precision, decimals).decode()
     except (struct.error, ValueError) as error:
         raise p.Broken(f"a USER_VAR event whose value makes no sense: {error}") from error
     raise p.Broken(f"a USER_VAR event with a value of type {kind}")

@@ -54,7 +54,15 @@ def test_user_variables(body: bytes, sql: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", user_var(0, b"x")[:-1], user_var(1, b""), user_var(2, b"123"), user_var(4, b"\1\2\x80"), user_var(9, b"x")],
+    [
+        b"",
+        user_var(0, b"x")[:-1],
+        user_var(1, b""),
+        user_var(2, b"123"),
+        user_var(4, b"\1\2\x80"),
+        user_var(4, b"\0\0\x80"),
+        user_var(9, b"x"),
+    ],
 )
 def test_user_variables_that_make_no_sense(body: bytes) -> None:
     """Damage is told, not guessed around; decimals beyond the precision once took forever."""
