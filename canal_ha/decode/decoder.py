@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 
 import zstandard
@@ -24,7 +23,7 @@ from canal_ha.decode.outputs import (
 )
 from canal_ha.decode.plans import Columns, plan_of, table_names
 from canal_ha.decode.table_map import TableMap, parse_table_map
-from canal_ha.decode.values import packed_integer
+from canal_ha.decode.values import INFLATED_MAX, inflated, packed_integer
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.model.position import LogPosition
@@ -41,6 +40,7 @@ _WITHOUT_MEANING = frozenset(
 _COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's, and what they are inside
 _PAYLOAD_END, _PAYLOAD_COMPRESSION, _PAYLOAD_SIZE = 0, 2, 3
 _ZSTD, _UNCOMPRESSED = 0, 255
+_INFLATE_BYTES = 1 << 20  # decompressed at a time
 
 
 class Decoder:
@@ -97,6 +97,11 @@ class Decoder:
         }
 
     @property
+    def offset(self) -> int:
+        """Where the event that was last looked at starts."""
+        return self._stream.offset
+
+    @property
     def gtid_set(self) -> str:
         """The set executed where the last Passed stands, "" when GTIDs are not told."""
         return self._stream.passed_gtid
@@ -124,6 +129,18 @@ class Decoder:
             self._file_began = True
             raw = raw.removeprefix(MAGIC)
         return self._run(raw)
+
+    def finish(self) -> Iterator[Output]:
+        """The file ends here: what waited for its group to go on comes out.
+
+        Raises MalformedEvent when the file ends inside an event or inside a transaction, whose rows never come out.
+        """
+        work = self._stream
+        reason = "an event" if work.pending else "a transaction" if work.open else ""
+        if reason:
+            raise MalformedEvent(self._journal, work.position, f"the file ends inside {reason}")
+        work.group.flush()
+        yield from self._segment()
 
     def _run(self, data: bytes) -> Iterator[Output]:
         work = self._stream
@@ -218,6 +235,8 @@ class Decoder:
         yield from self._segment()
         self._journal = body[8:].decode("utf-8", "replace")
         position = p.u64(body, 0)
+        if position >> 48:
+            raise p.Broken(f"a rotate event to {position}")
         work.set_journal(self._journal, position)
         yield Rotated(self._journal, position)
 
@@ -464,13 +483,7 @@ def _mariadb_decompressed(data: bytes) -> bytes:
         raise p.Broken("a compressed event without its header")
     size = data[0] & 7
     expected = int.from_bytes(data[1 : 1 + size], "big")
-    try:
-        inflated = zlib.decompressobj().decompress(data[1 + size :], expected + 1)
-    except zlib.error as error:
-        raise p.Broken(f"a compressed event does not decompress: {error}") from error
-    if len(inflated) != expected:
-        raise p.Broken(f"a compressed event of {len(inflated)} bytes that claims {expected}")
-    return inflated
+    return inflated(data[1 + size :], expected)
 
 
 def _decompressed_rows(body: bytes, kind: int) -> bytes:
@@ -507,12 +520,27 @@ def _payload_content(body: bytes) -> bytes:
         pos += size
     payload = body[pos:]
     if compression == _ZSTD:
-        try:
-            payload = zstandard.ZstdDecompressor().decompressobj().decompress(payload)
-        except zstandard.ZstdError as error:
-            raise p.Broken(f"a compressed payload does not decompress: {error}") from error
+        payload = _zstd_content(payload, expected)
     elif compression != _UNCOMPRESSED:
         raise p.Broken(f"a payload compressed by method {compression}")
     if expected >= 0 and len(payload) != expected:
         raise p.Broken(f"a payload of {len(payload)} bytes that claims {expected}")
     return payload
+
+
+def _zstd_content(payload: bytes, expected: int) -> bytes:
+    """expected: how many bytes it claims, -1 without a claim; no more than that, and one, are ever made."""
+    limit = INFLATED_MAX if expected < 0 else expected
+    if limit > INFLATED_MAX:
+        raise p.Broken(f"a payload that claims {expected} bytes")
+    content = bytearray()
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(payload, read_across_frames=True) as reader:
+            while len(content) <= limit:
+                piece = reader.read(min(_INFLATE_BYTES, limit + 1 - len(content)))
+                if not piece:
+                    return bytes(content)
+                content += piece
+    except zstandard.ZstdError as error:
+        raise p.Broken(f"a compressed payload does not decompress: {error}") from error
+    raise p.Broken(f"a payload of more than {limit} bytes")

@@ -55,6 +55,8 @@ _ONE_BYTE_META = frozenset(
 _LITTLE_ENDIAN_META = frozenset({types.VARCHAR, types.VARCHAR_COMPRESSED, types.VAR_STRING, types.BIT})
 _RAW_META = frozenset({types.STRING, types.ENUM, types.SET, types.NEWDECIMAL})
 
+_COLUMNS_MAX = 4096  # of MySQL and MariaDB alike
+
 # Table_map_log_event::Optional_metadata_field_type
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = range(1, 8)
 _PRIMARY_KEY, _PRIMARY_KEY_PREFIXES, _ENUM_SET_DEFAULT_CHARSET, _ENUM_SET_COLUMN_CHARSET = range(8, 12)
@@ -131,6 +133,8 @@ def parse_table_map(body: bytes) -> TableMap:
     name = cursor.text(cursor.byte())
     cursor.take(1)
     count = cursor.packed()
+    if count > _COLUMNS_MAX:
+        raise p.Broken(f"a table of {count} columns")
     codes = cursor.take(count)
     metas_size = cursor.packed()
     metas = _metas(codes, _Cursor(cursor.take(metas_size)))

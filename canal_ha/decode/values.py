@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Callable
 
 import canal_ha.decode.kernel.primitives as p
-from canal_ha.decode.kernel import numbers, temporal
+from canal_ha.decode.kernel import kinds, numbers, temporal
 
+INFLATED_MAX = kinds.EVENT_MAX  # bytes: nothing that a server compressed was larger; a few bytes could claim more
 _MAX_DEPTH = 128  # MySQL allows 100
 _ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\xa0]')
 _NAMED = {'"': '\\"', "\n": "\\n", "\r": "\\r", "\\": "\\\\", "\t": "\\t"}
@@ -35,13 +36,25 @@ def uncompressed(data: bytes, text: bool, codec: str) -> bytes:
     if data and data[0]:
         if data[0] & 0xF0 != 0x80:
             raise p.Broken(f"unknown column compression {data[0]:#x}")
-        try:
-            data = zlib.decompress(data[1 + (data[0] & 7) :], -15 if data[0] & 8 else 15)
-        except zlib.error as error:
-            raise p.Broken(f"a compressed column value does not decompress: {error}") from error
+        size = data[0] & 7
+        data = inflated(data[1 + size :], int.from_bytes(data[1 : 1 + size], "big"), raw=bool(data[0] & 8))
     else:
         data = data[1:]
     return recoded(data, codec if text else "latin-1")
+
+
+def inflated(data: bytes, expected: int, *, raw: bool = False) -> bytes:
+    """A zlib stream that must hold `expected` bytes; no more than that, and one, are ever made. raw: without header."""
+    if expected > INFLATED_MAX:
+        raise p.Broken(f"compressed data that claims {expected} bytes")
+    stream = zlib.decompressobj(-15 if raw else 15)
+    try:
+        content = stream.decompress(data, expected + 1)
+    except zlib.error as error:
+        raise p.Broken(f"compressed data does not decompress: {error}") from error
+    if len(content) != expected or not stream.eof:
+        raise p.Broken(f"compressed data of another length than the {expected} bytes it claims")
+    return content
 
 
 def json_text(data: bytes) -> bytes:

@@ -94,3 +94,4 @@ TYPE_END = 3
 EMPTY_INTERVAL_MS = 5000
 EMPTY_THRESHOLD = 8192
 PIECE_BYTES = 1 << 20  # a transaction of more bytes than this is shown in pieces
+EVENT_MAX = (1 << 30) + (1 << 20)  # bytes: servers make none beyond max_allowed_packet's maximum, 1 GiB, and headers

@@ -217,7 +217,7 @@ class Stream:
             if left < 19:
                 return self._starve(19)
             size = p.u32(src, pos + 9)
-            if size < 19:
+            if size < 19 or size > k.EVENT_MAX:
                 self.offset = self.position
                 raise p.Broken(f"an event of {size} bytes")
             if size > left:
@@ -254,6 +254,8 @@ class Stream:
         packets = size // _FULL_PACKET + 1
         if size < _FULL_PACKET:
             raise p.Broken(f"an event of {size - 1} bytes in a larger packet")
+        if size > k.EVENT_MAX:
+            raise p.Broken(f"an event of {size - 1} bytes")
         if left < size + 4 * packets:
             return self._starve(size + 4 * packets)
         whole = bytearray()
@@ -282,15 +284,15 @@ class Stream:
             if length != stop - start:
                 raise p.Broken(f"an event of {length} bytes in a packet for {stop - start}")
             self.length = length
+            if self.checksum and kind != k.FORMAT_DESCRIPTION and kind != k.ROTATE:
+                if stop - body < 4 or not p.checksum_holds(src, start, stop):
+                    raise p.Broken(f"the checksum of an event of type {kind} does not hold")
+                stop -= 4
             # A heartbeat names the last event's end; a dump from within a journal begins with the format description
             # of its start.
             placed = kind not in (k.HEARTBEAT, k.HEARTBEAT_V2) and (kind != k.FORMAT_DESCRIPTION or self.position <= 4)
             if log_pos and placed:
                 self._locate(log_pos, length)
-            if self.checksum and kind != k.FORMAT_DESCRIPTION and kind != k.ROTATE:
-                if stop - body < 4 or not p.checksum_holds(src, start, stop):
-                    raise p.Broken(f"the checksum of an event of type {kind} does not hold")
-                stop -= 4
         code = k.EVENT
         if kind == k.TABLE_MAP:
             code = self._table_map(src, body, stop)
@@ -328,6 +330,8 @@ class Stream:
         if end + 0x80000000 < self.position:
             self.base += 0x100000000
             end += 0x100000000
+        if end < length:
+            raise p.Broken(f"an event of {length} bytes that ends at {end}")
         self.position = end
         self.offset = end - length
 
