@@ -11,7 +11,7 @@ from typing import TypeVar
 from canal_ha.config import absent, keys
 from canal_ha.config.keys import Key
 from canal_ha.config.kinds import destination as checked_name
-from canal_ha.config.model import CanalConfig, CursorPlace, DecodeOptions, InstanceConfig, SourceConfig
+from canal_ha.config.model import CanalConfig, CursorPlace, DecodeOptions, FilterMode, InstanceConfig, SourceConfig
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.tls import tls_config
 from canal_ha.errors import ConfigError
@@ -81,6 +81,36 @@ def load_instance(
     files = _Files(config.main_file, config.sets, environ)
     instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers)
     return instance, tuple(warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """What the keys of an instance say about decoding, for binlog files that no server stands behind.
+
+    gtid: canal.instance.master.gtid, the set executed before the first file.
+    """
+
+    options: DecodeOptions
+    filter_regex: str
+    filter_black_regex: str
+    filter_client_mode: FilterMode
+    gtid: str
+    warnings: tuple[str, ...]
+
+
+def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> Decoding:
+    """Instance keys from --set and the environment alone. Raises ConfigError."""
+    given = from_sets(sets)
+    layers = Layers((from_mapping(given), from_environment(environ)))
+    reader = _Reader(layers, "--set")
+    return Decoding(
+        options=_decode_options(reader, keys.TSDB),
+        filter_regex=reader.get(keys.FILTER),
+        filter_black_regex=reader.get(keys.FILTER_BLACK),
+        filter_client_mode=reader.get(keys.CLIENT_FILTER),
+        gtid=reader.get(keys.MASTER.gtid),
+        warnings=tuple(absent.warnings("--set", given, layers.resolve, instance=True)),
+    )
 
 
 def conf_state(conf_dir: Path) -> dict[str, int]:

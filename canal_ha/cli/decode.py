@@ -1,0 +1,170 @@
+"""`canal-ha decode`: binlog files from disk to rows or entries on standard output, without a server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from canal_ha.client.rows import rows_of
+from canal_ha.config.load import Decoding, load_decoding
+from canal_ha.decode.decoder import MAGIC, Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter, effective
+from canal_ha.decode.history import History
+from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
+from canal_ha.decode.kernel.primitives import varint
+from canal_ha.decode.outputs import Output
+from canal_ha.decode.script import Definitions
+from canal_ha.errors import CanalError, MalformedEvent, TableUnknown
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment, Source
+from canal_ha.sink import Sink
+
+CHUNK_BYTES = 1 << 20
+ENCRYPTED_MAGIC = b"\xfdbin"
+_TYPE_AT = len(MAGIC) + 4  # of the type byte of the first event
+
+
+class FileBroken(CanalError):
+    """A file that cannot be decoded from here on; everything complete before it was written."""
+
+
+class Files:
+    """Binlog files in the order given, decoded as the stream that a server would have sent."""
+
+    def __init__(self, decoding: Decoding, tables: TableFilter, definitions: Definitions | None) -> None:
+        options = decoding.options
+        self._options = options
+        self._tables = tables
+        self._fields = FieldFilter(options.field_filter, options.field_black_filter)
+        fetch = definitions.fetch if definitions is not None else _nothing
+        self._history = History(fetch, live_texts=not options.table_history)
+        self._gtid_set = decoding.gtid
+
+    def segments(self, path: Path) -> Iterator[Segment]:
+        """Everything of one file. Raises FileBroken, naming file, offset and reason, behind all that is complete."""
+        decoder = Decoder(
+            source=Source("", 0),
+            journal=path.name,
+            position=len(MAGIC),
+            options=self._options,
+            tables=self._tables,
+            fields=self._fields,
+            history=self._history.view(LogPosition(path.name, len(MAGIC))),
+            gtid_set=self._gtid_set,
+        )
+        try:
+            with path.open("rb") as file:
+                for output in _outputs(decoder, file):
+                    if isinstance(output, Segment):
+                        yield output
+        except MalformedEvent as error:
+            raise FileBroken(f"{path}: offset {error.offset}: {error.reason}") from error
+        except TableUnknown as error:
+            raise FileBroken(f"{path}: offset {decoder.offset}: {error}") from error
+        except OSError as error:
+            raise FileBroken(f"{path}: offset {decoder.received_bytes}: {error.strerror}") from error
+        self._gtid_set = decoder.gtid_set
+
+
+def _nothing(schema: str, table: str) -> None:
+    """SHOW CREATE TABLE where there is neither a server nor --schema."""
+
+
+def _outputs(decoder: Decoder, file: BinaryIO) -> Iterator[Output]:
+    """A file, chunk by chunk."""
+    chunk = file.read(CHUNK_BYTES)
+    if not chunk.startswith(MAGIC):
+        what = "an encrypted binlog file" if chunk.startswith(ENCRYPTED_MAGIC) else "no binlog file"
+        raise MalformedEvent("", 0, f"this is {what}")
+    if len(chunk) > _TYPE_AT and chunk[_TYPE_AT] != FORMAT_DESCRIPTION:
+        raise MalformedEvent("", len(MAGIC), f"the file begins with an event of type {chunk[_TYPE_AT]}, not its format")
+    while chunk:
+        yield from decoder.feed_file(chunk)
+        chunk = file.read(CHUNK_BYTES)
+    yield from decoder.finish()
+
+
+def write_json(segment: Segment) -> Iterable[bytes]:
+    """A JSON object a row, in lines."""
+    for row in rows_of(map(bytes, segment.entries())):
+        yield row.to_json().encode() + b"\n"
+
+
+def write_entries(segment: Segment) -> Iterable[bytes]:
+    """Serialized Entry messages, each behind its length as a varint."""
+    for entry in segment.entries():
+        yield varint(len(entry))
+        yield entry
+
+
+FORMATS = {"json": write_json, "entries": write_entries}
+
+
+@click.command()
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--schema",
+    "schema_file",
+    metavar="FILE.sql",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="CREATE TABLE statements (mysqldump --no-data) of the tables that the files do not create themselves.",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of instance.properties, as canal.instance.filter.black.regex=... or canal.instance.gtidon=true.",
+)
+@click.option("--filter", "filter_text", default="", metavar="RE", help=r"Tables, e.g. shop\..* ; without, all.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="json",
+    show_default=True,
+    help="json: one object a row, as canal-ha client prints it; entries: canal's Entry messages, each behind its"
+    " length as a varint.",
+)
+def command(
+    files: tuple[Path, ...], schema_file: Path | None, sets: tuple[str, ...], filter_text: str, form: str
+) -> None:
+    """Turn binlog files into rows or entries, without a server.
+
+    TIMESTAMP values are written in the time zone of this process (TZ). Files are read in the order given; what is
+    complete before an error is written, and the exit code is 1 then.
+    """
+    decoding = load_decoding(sets, os.environ)
+    for warning in decoding.warnings:
+        click.echo(f"canal-ha: {warning}", err=True)
+    tables = effective(decoding.filter_regex, decoding.filter_black_regex, filter_text, decoding.filter_client_mode)
+    work = Files(decoding, tables, None if schema_file is None else read_schema(schema_file))
+    form_of = FORMATS[form]
+    out = sys.stdout.buffer
+    sink = Sink(lambda segment: out.writelines(form_of(segment)), decoding.options)
+    try:
+        for path in files:
+            for segment in work.segments(path):
+                sink.accept(segment)
+    except BrokenPipeError:  # whoever read us, `head` say, has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the interpreter to flush into at its end
+        sys.exit(1)
+    finally:
+        sys.stdout.flush()
+
+
+def read_schema(path: Path) -> Definitions:
+    """The tables of a script. Raises FileBroken."""
+    try:
+        return Definitions(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise FileBroken(f"{path}: offset {error.start}: not UTF-8") from error
+    except ValueError as error:
+        raise FileBroken(f"{path}: {error}") from error
