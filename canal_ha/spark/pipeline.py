@@ -26,6 +26,11 @@ from canal_ha.spark.sinks.batch import Batch, Sink
 from canal_ha.spark.source import CanalSource
 
 POLL_S = 1
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 class PipelineFailed(CanalError):
@@ -171,8 +176,8 @@ def session(pipeline: Pipeline) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = builder.master(pipeline.master).config("spark.ui.enabled", "false")
-    for name, value in {"spark.sql.shuffle.partitions": "2", **pipeline.spark}.items():
+    builder = builder.master(pipeline.master)
+    for name, value in {**_SETTINGS, **pipeline.spark}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

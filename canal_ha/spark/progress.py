@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Mapping
@@ -74,7 +75,9 @@ class Summary:
 
 
 def offsets(given: Any) -> dict[str, Any]:
-    """The destinations of an offset as Spark reports it; none before the first."""
+    """The destinations of an offset as Spark reports it, in one version as text; none before the first."""
+    if isinstance(given, str):
+        given = json.loads(given)
     if not isinstance(given, dict):
         return {}
     found: dict[str, Any] = given.get("destinations", {})
