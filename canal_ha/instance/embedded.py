@@ -15,7 +15,8 @@ from canal_ha.model.identity import ClientIdentity
 
 class Embedded:
     """The instances that run on this node. `demand(destination)` is asked when a SUBSCRIBE names one that does not:
-    it may start it (a lazy destination), or do nothing. Requests for an instance that starts wait until it has.
+    it may start it (a lazy destination), or do nothing; likewise at the ROLLBACK that canal's clients send before.
+    Requests for an instance that starts wait until it has.
     """
 
     def __init__(self, demand: Callable[[str], Awaitable[None]] | None = None) -> None:
@@ -56,8 +57,7 @@ class Embedded:
 
     async def subscribe(self, identity: ClientIdentity) -> None:
         """See Instance.subscribe. Raises NotRunningHere."""
-        if identity.destination not in self._running and self._demand:
-            await self._demand(identity.destination)
+        await self._demanded(identity)
         await (await self._instance(identity)).subscribe(identity)
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
@@ -74,7 +74,13 @@ class Embedded:
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """See Instance.rollback. Raises NotRunningHere."""
+        await self._demanded(identity)
         await (await self._instance(identity)).rollback(identity, batch_id)
+
+    async def _demanded(self, identity: ClientIdentity) -> None:
+        destination = identity.destination
+        if self._demand and destination not in self._running and destination not in self._starting:
+            await self._demand(destination)
 
     async def _instance(self, identity: ClientIdentity) -> Instance:
         # a client that follows `running` in ZooKeeper comes within milliseconds of the claim
