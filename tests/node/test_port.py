@@ -111,7 +111,7 @@ def test_batches_out_of_order(mysql: MySQL, node: Node, database: str) -> None:
         client.subscribe(rf"{database}\.t")
         for number in range(3):
             mysql.execute(f"INSERT INTO {database}.t VALUES ({number}, REPEAT('x', 900))")
-        batches = []
+        batches: list[int] = []
         while len(batches) < 2:
             message = client.get_without_ack(1, 100)
             if message:

@@ -1,0 +1,129 @@
+"""Destinations that come, change and go while a node runs; where settings come from; ports that are taken."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from canal_ha.errors import ServerRefused
+from tests.node.following import column, destination_of, following, read, stream_of
+from tests.real import MariaDB, Node, follow
+from tests.real.ports import LOOPBACK
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+class SetNode(Node):
+    """A node with --set arguments."""
+
+    sets: tuple[str, ...] = ()
+
+    def command(self) -> Sequence[str]:
+        return [*super().command(), *(word for text in self.sets for word in ("--set", text))]
+
+
+@pytest.fixture(scope="module")
+def node(mariadb: MariaDB) -> Iterator[Node]:
+    """Scans its directory every second; `idler` is lazy, `example` is always there."""
+    properties = {
+        "canal.auto.scan": "true",
+        "canal.auto.scan.interval": "1",
+        "canal.instance.idler.lazy": "true",
+    }
+    with Node(
+        {"example": follow(mariadb), "idler": follow(mariadb)}, properties=properties, wait_for=["example"]
+    ) as it:
+        yield it
+
+
+def write(node: Node, destination: str, properties: dict[str, str]) -> Path:
+    """An instance.properties, complete at once."""
+    path = node.conf / destination / "instance.properties"
+    path.parent.mkdir(exist_ok=True)
+    beside = path.with_suffix(".new")
+    beside.write_text("".join(f"{key} = {value}\n" for key, value in properties.items()))
+    return beside.replace(path)
+
+
+def test_destinations_come_change_and_go(mariadb: MariaDB, node: Node, database: str) -> None:
+    """A new file starts a destination, a change reloads it with its cursors kept, a broken one is said and retried,
+    removing it stops it; `example` runs on all the time.
+    """
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    with following(node, "example", tables=rf"{database}\.t") as witness:
+        path = write(node, "added", follow(mariadb))
+        until(lambda: "added" in node.running(), what="the start")
+        with following(node, "added", tables=rf"{database}\.t") as client:
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+            assert column(read(client, 1)) == [1]
+        write(node, "added", follow(mariadb, {"canal.instance.memory.buffer.size": "512"}))
+        until(lambda: "added" in node.running() and destination_of(node, "added")["buffer_size"] == 512, what="reload")
+        with following(node, "added", tables=rf"{database}\.t") as client:
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (2)")
+            assert column(read(client, 1)) == [2]
+            write(node, "added", follow(mariadb, {"canal.instance.memory.buffer.size": "lots"}))
+            until(lambda: "scan.refused destination=added" in node.log_file(), what="the refusal")
+            with pytest.raises(ServerRefused, match="destination:added should start first"):
+                client.get_without_ack(1, 0)
+        write(node, "added", follow(mariadb))
+        until(lambda: "added" in node.running(), what="the next attempt")
+        path.unlink()
+        until(lambda: "added" not in node.running(), what="the stop")
+        assert column(read(witness, 2)) == [1, 2]
+    assert node.log_file("example").count("instance.started") == 1
+    assert (node.directory / "logs" / "added" / "added.log").exists()
+
+
+def test_a_lazy_destination_starts_when_a_client_asks(node: Node) -> None:
+    """Not before, and then within the first SUBSCRIBE."""
+    assert "idler" not in node.running()
+    assert not (node.directory / "logs" / "idler").exists()
+    with following(node, "idler"):
+        assert stream_of(node, "idler")["state"] == "open"
+
+
+def test_set_wins_over_environment_wins_over_files(mariadb: MariaDB) -> None:
+    """One key from each; an unknown key is warned of by name."""
+    environment = {"CANAL_INSTANCE_STREAM_MAX": "1", "CANAL_INSTANCE_MEMORY_BUFFER_SIZE": "1024"}
+    properties = {
+        "canal.instance.memory.buffer.size": "512",
+        "canal.instance.memory.batch.mode": "ITEMSIZE",
+        "canal.instanze.typo": "1",
+    }
+    with SetNode({"example": follow(mariadb)}, properties=properties, environment=environment) as node:
+        status = destination_of(node, "example")
+        assert (status["buffer_size"], status["batch_mode"]) == (1024, "ITEMSIZE")
+        assert "canal.instanze.typo" in node.log_file()
+        node.stop()
+        node.sets = ("canal.instance.memory.buffer.size=2048",)
+        node.start()
+        assert destination_of(node, "example")["buffer_size"] == 2048
+        with following(node), pytest.raises(ServerRefused, match=r"stream\.max"), following(node, "example", 2):
+            pass
+
+
+def test_ports_that_are_taken(mariadb: MariaDB) -> None:
+    """Metrics and status: logged, the node serves on, status on another port. The data port: code 2 and a message."""
+    with SetNode({"example": follow(mariadb)}, wait_for=()) as node:
+        node.stop()
+        with socket.create_server((LOOPBACK, node.admin_port)), socket.create_server(("", node.metrics_port)):
+            node.start()
+            with following(node):
+                log = node.log_file()
+            assert f"metrics.port_taken port={node.metrics_port}" in log
+            assert f"admin.port_taken wanted={node.admin_port}" in log
+            port = log.rpartition("admin.listening")[2].partition("port=")[2].split()[0]
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/api/v1/status") as answer:
+                assert answer.status == 200
+        second = SetNode({"example": follow(mariadb)})
+        second.sets = (f"canal.port={node.port}",)
+        second.launch()
+        until(lambda: second.exit_code is not None, what="its end")
+        assert second.exit_code == 2
+        assert f"canal.port = '{node.port}'" in second.log_tail()
+        assert "Traceback" not in second.log_tail(100)

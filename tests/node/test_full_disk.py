@@ -1,0 +1,74 @@
+"""The disk under the cursor file is full: an alarm, nothing acknowledged is forgotten, and it heals by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.node.following import column, following, read, stream_of
+from tests.real import MariaDB, Node, follow
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    if os.geteuid():
+        pytest.fail("mounting a small file system needs root: run as root, as deploy/test.sh does")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], check=True)
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_a_full_disk(mariadb: MariaDB, database: str, small_disk: Path) -> None:
+    """One alarm in the destination's log, the old file whole, cursors move on in memory and are served from there; the
+    first flush with room writes the newest; nothing comes again after a SIGKILL.
+    """
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    tables = rf"{database}\.t"
+    file = small_disk / "example" / "meta.dat"
+
+    def stored() -> int:
+        (data,) = json.loads(file.read_text())["clientDatas"]
+        return int(data["cursor"]["postion"]["position"])
+
+    def cursor() -> int:
+        return int(stream_of(node, "example")["cursor"]["offset"])
+
+    properties = {"canal.file.data.dir": str(small_disk), "canal.file.flush.period": "200"}
+    with Node({"example": follow(mariadb)}, properties=properties) as node:
+        with following(node, tables=tables) as client:
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+            assert column(read(client, 1)) == [1]
+            until(lambda: stored() == cursor(), what="the first cursor in the file")
+            before = stored()
+            filler = small_disk / "filler"
+            with pytest.raises(OSError, match="No space"), filler.open("wb", buffering=0) as out:
+                while True:
+                    out.write(b"x" * 512)
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (2)")
+            assert column(read(client, 1)) == [2]
+            alarm = "cursor.write_failed destination=example"
+            until(lambda: alarm in node.log_file("example"), what="the alarm")
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (3)")
+            assert column(read(client, 1)) == [3]
+            assert "No space left on device; will be tried again" in node.log_file("example")
+            assert stored() == before < cursor()
+            filler.unlink()
+            until(lambda: stored() == cursor(), what="the cursor in the file")
+            assert node.log_file("example").count(alarm) == 1
+            assert "cursor.written_again" in node.log_file("example")
+        node.kill()
+        node.start()
+        with following(node, tables=tables) as client:
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (4)")
+            assert column(read(client, 1)) == [4]
