@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from contextlib import ExitStack
@@ -45,7 +47,7 @@ class Demonstration:
         ]
         self.pair = Pair(DESTINATION, self.nodes)
         self._stack = stack
-        self._orderly = True
+        self._badly_ended: list[str] = []
 
     def start_nodes(self) -> Node:
         """Start both at once; return the one that won."""
@@ -99,9 +101,10 @@ class Demonstration:
         show.say("and nothing that was acknowledged comes again.")
         before = len(writer.committed)
         began = time.time()
-        running.stop()
-        self._orderly = self._orderly and running.exit_code == 0
-        return self._watch(began, before, stand_by, counting, audit, writer)
+        os.kill(running.pid, signal.SIGTERM)
+        taken = self._watch(began, before, stand_by, counting, audit, writer)
+        self._end(running)
+        return taken
 
     def restart(self, node: Node) -> None:
         """Start the killed node again."""
@@ -111,8 +114,8 @@ class Demonstration:
         self.pair.wait_for(node, "running.standby", began)
         show.say(f"It is back after {time.time() - began:.1f} s, finds the destination taken, and stands by.")
 
-    def judge(self, writer: Writer, audit: Audit, killed: TakeOver, handed_over: TakeOver) -> bool:
-        """Print the figures and whether they are as they must be."""
+    def judge(self, writer: Writer, audit: Audit, killed: TakeOver, handed_over: TakeOver) -> list[str]:
+        """Print the figures; return what is not as it must be."""
         findings = compare(writer.committed, writer.starts, audit.arrivals, (killed.began, handed_over.began))
         same = audit.table == writer.table()
         show.headline("verdict")
@@ -122,15 +125,25 @@ class Demonstration:
         show.say(f"the table rebuilt from what arrived is {'the same as' if same else 'DIFFERENT from'} the database's")
         for node in self.nodes:
             if node.alive():
-                node.stop()
-                self._orderly = self._orderly and node.exit_code == 0
-        show.say(f"the nodes that were asked to end did so {'in order' if self._orderly else 'with an ERROR'}")
-        return findings.faultless and not findings.redeliveries[1].rows and same and self._orderly
+                self._end(node)
+        if not self._badly_ended:
+            show.say("each node that was asked to end did so in good order")
+        faults = findings.faults() + self._badly_ended
+        if findings.redeliveries[1].rows:
+            faults.append("rows came again after the orderly stop")
+        if not same:
+            faults.append("the rebuilt table differs")
+        return faults
 
     def settle(self, writer: Writer, audit: Audit) -> None:
         """After the last write: wait for what is missing, and a while for what should not come."""
         self._all_arrived(writer, audit)
         time.sleep(2.0)
+
+    def _end(self, node: Node) -> None:
+        node.stop()
+        if node.exit_code:
+            self._badly_ended.append(f"{name(node)} ended with code {node.exit_code}")
 
     def _client(self, *arguments: str, output: int | None) -> ClusterClient:
         client = ClusterClient(self.hosts, DESTINATION, *arguments, output=output)
@@ -188,16 +201,18 @@ def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
             znodes(play.hosts)
             play.restart(first)
             show.headline("the cluster at a glance")
-            good = show.command(["canal-ha", "status", "--zk", play.hosts], PROGRAM)
+            status = show.command(["canal-ha", "status", "--zk", play.hosts], PROGRAM)
             handed_over = play.hand_over(second, counting, audit, writer)
             time.sleep(2)
             zkcli(play.hosts, f"get {PLACE}/running")
         play.settle(writer, audit)
         counting.end()
         audit.join(PATIENCE_S)
-        good = play.judge(writer, audit, killed, handed_over) and good
-        show.say("\nPASSED" if good else f"\nFAILED\n{play.pair.log_tails()}")
-        return good
+        faults = play.judge(writer, audit, killed, handed_over)
+        if not status:
+            faults.append("canal-ha status failed")
+        show.say(f"\nFAILED: {'; '.join(faults)}\n{play.pair.log_tails()}" if faults else "\nPASSED")
+        return not faults
 
 
 def znodes(hosts: str) -> None:

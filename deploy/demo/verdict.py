@@ -32,11 +32,20 @@ class Findings:
     unknown: int = 0
     redeliveries: list[Redelivery] = field(default_factory=list)
 
-    @property
-    def faultless(self) -> bool:
-        """Every row arrived, in order; what came again came as a take-over may bring it."""
-        wrong = self.lost or self.duplicated or self.out_of_order or self.unknown
-        return not wrong and all(redelivery.whole for redelivery in self.redeliveries)
+    def faults(self) -> list[str]:
+        """Return what is wrong: nothing if all arrived in order, and again only as a take-over may bring it."""
+        found = []
+        if self.lost:
+            found.append("rows are lost")
+        if self.duplicated:
+            found.append("rows came twice")
+        if self.unknown:
+            found.append("rows came that nobody committed")
+        if self.out_of_order:
+            found.append("rows came out of order")
+        if not all(redelivery.whole for redelivery in self.redeliveries):
+            found.append("a redelivery began within a transaction")
+        return found
 
 
 def compare(
