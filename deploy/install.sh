@@ -4,6 +4,8 @@
 #   bash deploy/install.sh          Debian packages (servers' programs, no service is set up), .venv with this checkout
 #   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing outside of it
 #   bash deploy/install.sh spark    also pyspark in the virtual environment
+#   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
+#   bash deploy/install.sh compose  also docker-compose, to check docker-compose files with
 #
 # CANAL_HA_PYTHON   the Python to use (default: the first >= 3.11 that is found)
 # CANAL_HA_VENV     the virtual environment (default: .venv in the checkout)
@@ -41,12 +43,14 @@ as_root() {
     fi
 }
 
-want_mysql=no want_spark=no
+want_mysql=no want_spark=no want_java=no want_compose=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
     spark) want_spark=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark]" ;;
+    java) want_java=yes ;;
+    compose) want_compose=yes ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [compose]" ;;
     esac
 done
 
@@ -95,6 +99,9 @@ has my_print_defaults || packages+=(mariadb-client-core)
 [[ -e /usr/share/java/zookeeper.jar && -e /usr/share/zookeeper/bin/zkCli.sh ]] || packages+=(zookeeper)
 [[ -e /usr/share/java/slf4j-simple.jar ]] || packages+=(libslf4j-java)
 has java || packages+=(openjdk-17-jre-headless)
+[[ $want_java == no ]] || has javac || packages+=(openjdk-17-jdk-headless)
+[[ $want_java == no ]] || has mvn || packages+=(maven)
+[[ $want_compose == no ]] || has docker-compose || packages+=(docker-compose)
 
 mysql_tree=$cache/mysql
 # Prints the version of the MySQL in the tree $1; fails when it does not run.
@@ -195,4 +202,17 @@ if [[ $make_mysql == yes ]]; then
 fi
 if [[ $want_mysql == yes ]]; then
     say "MySQL$(mysql_version "$mysql_tree" | sed "s/.*mysqld *Ver//")"
+fi
+
+# --- canal's Java client ----------------------------------------------------------------------------------------------
+
+java_pom=$checkout/tests/peers/java/pom.xml
+if [[ $want_java == yes ]] && ! cmp -s "$java_pom" "$cache/java/pom.xml"; then
+    say "canal's Java client into $cache/java"
+    : >"$log"
+    rm -rf "$cache/java"
+    mvn -q -B -f "$java_pom" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
+        -DoutputDirectory="$cache/java/lib" >>"$log" 2>&1 ||
+        fail "Maven could not fetch canal's Java client" "check that Maven Central can be reached (~/.m2/settings.xml)"
+    cp "$java_pom" "$cache/java/pom.xml" # last: the sign that it is complete
 fi
