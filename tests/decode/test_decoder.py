@@ -350,6 +350,18 @@ def test_positions_beyond_32_bits() -> None:
     assert list(segment.offsets) == sorted(segment.offsets)
 
 
+def test_positions_that_make_no_sense() -> None:
+    """An event cannot end before it begins, nor a journal begin beyond any disk."""
+    dump = Dump(checksum=False).format()
+    mark = len(dump.data)
+    dump.begin()
+    dump.data[mark + 5 + 13 : mark + 5 + 17] = b"\5\0\0\0"
+    with pytest.raises(MalformedEvent, match="ends at 5"):
+        feed(dump)
+    with pytest.raises(MalformedEvent, match="a rotate event to"):
+        feed(Dump().format().rotate(JOURNAL, 1 << 60, artificial=True))
+
+
 def test_a_checksum_that_does_not_hold() -> None:
     """One wrong bit stops the stream at its event, behind everything complete before it."""
     dump = Dump().format().begin().table().insert(1).xid()
