@@ -58,8 +58,8 @@ def test_what_was_not_acknowledged_comes_again_after_a_failure() -> None:
         client.get_without_ack(100)
         push(server, 1)
         message = client.get_without_ack(100, WAIT_MS)
-        assert client._link is not None
-        client._link.abort()
+        assert client._exchange._link is not None
+        client._exchange._link.abort()
         push(server, 2)
         again = client.get_without_ack(100, WAIT_MS)
         assert again.id > message.id
@@ -86,6 +86,7 @@ def test_a_fail_over_to_a_node_that_counts_anew() -> None:
         push(second, 1)
         new = client.get_without_ack(100, WAIT_MS)
         assert (old.id, new.id) == (1, 2)
+        client.rollback(old.id)
         client.ack(old.id)
         client.ack(new.id)
         assert offsets(client) == []

@@ -1,0 +1,467 @@
+"""Exchange: one connection to whichever node runs the destination, made again when it fails or must move.
+
+Which node next, and when, is decided in failover.py; who of several processes is active, in running.py. Requests are
+sent on the caller's thread. A second thread, coordination.py's, tells what ZooKeeper says, and closes a connection that
+must end while the caller waits on it. `calling` is held for a whole call; `_lock` guards what both threads use, and is
+never held while waiting for a server.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from canal_ha import logs
+from canal_ha.client import failover as f
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.coordination import (
+    BecameActive,
+    Broke,
+    Coordination,
+    LostActivity,
+    MembersAre,
+    News,
+    NobodyRuns,
+    RunningIs,
+    StandsBy,
+)
+from canal_ha.client.discovery import Discovered, FixedList, split_address
+from canal_ha.client.refusals import as_canal_says, kind_of
+from canal_ha.errors import (
+    CanalError,
+    ConnectionLost,
+    ConnectorStopped,
+    LocalProtocolError,
+    ServerRefused,
+    WaitedTooLong,
+)
+
+CONNECT_TIMEOUT_MS = 3000  # of the network alone; a node that has no power answers nothing
+LEASE_LOOK_S = 0.05  # how soon to look again when the lease is over and the other thread has yet to say so
+
+T = TypeVar("T")
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to get at a destination: see ClusterConnector. servers: ZooKeeper's, None with a fixed list of nodes."""
+
+    servers: str | None
+    nodes: tuple[str, ...]
+    destination: str
+    client_id: int
+    username: str
+    password: str | None
+    so_timeout_ms: int
+    idle_timeout_ms: int
+    retry_times: int | None
+    retry_interval_ms: int
+    call_timeout_s: float | None
+    rollback_on_connect: bool
+    rollback_on_disconnect: bool
+    zk_session_timeout_ms: int
+    zk_auth: str
+    takeover_delay_s: float
+
+
+class Exchange:
+    """filter: every connection subscribes with it, unless it is None. connected_anew: called on the caller's thread
+    when a connection was made: nothing that was handed out before is in flight any more.
+    """
+
+    def __init__(self, access: Access, filter: str | None, connected_anew: Callable[[], None]) -> None:
+        """Raises ValueError when there is nothing that could be connected to."""
+        self.filter = filter
+        self.calling = threading.RLock()
+        self._access = access
+        self._connected_anew = connected_anew
+        self._directory: Discovered | FixedList = (
+            FixedList(access.nodes) if access.servers is None else Discovered(random.shuffle)
+        )
+        retry_times = access.retry_times
+        self._failover = f.Failover(
+            self._directory,
+            retry_times=None if retry_times is None or retry_times < 0 else retry_times,
+            interval_s=access.retry_interval_ms / 1000,
+            uniform=random.uniform,
+        )
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._coordination: Coordination | None = None
+        self._link: SimpleConnector | None = None
+        self._link_attempt = 0
+        self._busy = False  # the caller's thread works on the link, and closes it when it is done with it
+        self._stopped = False
+        self._standing_by: str | None = None
+        self._error: CanalError | None = None
+        self._gave_up_after = 0
+        self._broken: Exception | None = None
+
+    # ---- what is true
+
+    @property
+    def is_open(self) -> bool:
+        """Between open() and close()."""
+        return self._failover.state is not f.State.CLOSED
+
+    @property
+    def active(self) -> bool:
+        """Whether it is this process's turn. Without ZooKeeper it always is."""
+        return self.is_open and (self._coordination is None or self._coordination.active())
+
+    @property
+    def node(self) -> str | None:
+        """Address of the node that the connection leads to, None while there is none."""
+        with self._lock:
+            node = self._failover.node
+            return node.address if node is not None and self._failover.state is f.State.ONLINE else None
+
+    @property
+    def connection(self) -> int:
+        """Number of the newest connection."""
+        return self._link_attempt
+
+    @property
+    def standing_by(self) -> str | None:
+        """Address of the client that is active in our place; None when none is, as far as is known."""
+        return self._standing_by
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        """Connect, or see that another process is active. Raises as `call` does; closed then."""
+        access = self._access
+        with self._lock:
+            if self.is_open:
+                return
+            self._stopped = False
+            self._broken = None
+            self._standing_by = None
+            if access.servers is not None:
+                self._coordination = Coordination(
+                    access.servers,
+                    access.destination,
+                    access.client_id,
+                    self._told,
+                    address=host_address(),
+                    timeout_ms=access.zk_session_timeout_ms,
+                    auth=access.zk_auth,
+                    takeover_delay_s=access.takeover_delay_s,
+                )
+                self._coordination.start()
+            self._feed(f.Open(waits=access.servers is not None))
+        try:
+            with self.calling:
+                self._begin_call()
+                if self._ready("connect", self._deadline(), standing_by_will_do=True) is not None:
+                    with self._lock:
+                        self._busy = False
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection and the turn. Calls that wait in other threads raise ConnectorStopped."""
+        with self._lock:
+            self._stopped = True
+            link = None if self._busy else self._link
+            if link is not None:
+                self._link = None
+        if link is not None:
+            with suppress(CanalError):
+                link.disconnect()  # lets the server read the last acknowledgement
+        with self._lock:
+            self._feed(f.Close())
+            coordination, self._coordination = self._coordination, None
+            self._changed.notify_all()
+        if coordination is not None:
+            coordination.stop()
+
+    def stop(self) -> None:
+        """Make the call that waits, and every later one that would, raise ConnectorStopped, until open() again."""
+        with self._lock:
+            self._stopped = True
+            if self._busy and self._link is not None:
+                self._link.interrupt()
+            self._changed.notify_all()
+
+    # ---- calls
+
+    def call(self, what: str, request: Callable[[SimpleConnector], T]) -> T:
+        """Send a request on the connection there is, or the next one, until it is answered."""
+        deadline = self._deadline()
+        with self.calling:
+            self._begin_call()
+            while True:
+                ready = self._ready(what, deadline)
+                assert ready is not None  # standing by will not do
+                answer = self._try(*ready, request)
+                if answer is not None:
+                    return answer[0]
+
+    def call_if_connected(self, request: Callable[[SimpleConnector], None]) -> bool:
+        """Send a request that nothing answers, if there is a connection and it is our turn; whether that was so."""
+        with self.calling:
+            with self._lock:
+                attempt, link = self._link_attempt, self._link
+                if link is None or self.node is None or not self.active:
+                    return False
+                self._busy = True
+            try:
+                request(link)
+            except CanalError as error:
+                self._failed(attempt, link, error)
+                return False
+            with self._lock:
+                self._done_with(link)
+            return True
+
+    def _try(self, attempt: int, link: SimpleConnector, request: Callable[[SimpleConnector], T]) -> tuple[T] | None:
+        """The answer; None when there was none, or it does not count."""
+        try:
+            answer = request(link)
+        except CanalError as error:
+            self._failed(attempt, link, error)
+            return None
+        except BaseException as error:
+            self._failed(attempt, link, ConnectionLost(f"interrupted by {type(error).__name__}"))
+            raise
+        return (answer,) if self._answered(attempt, link) else None
+
+    def _deadline(self) -> float | None:
+        timeout_s = self._access.call_timeout_s
+        return None if timeout_s is None else time.monotonic() + timeout_s
+
+    def _begin_call(self) -> None:
+        with self._lock:
+            self._gave_up_after = 0
+
+    def _ready(
+        self, what: str, deadline: float | None, *, standing_by_will_do: bool = False
+    ) -> tuple[int, SimpleConnector] | None:
+        """A connection to work on, made if need be; `_busy` is set. None only when standing by will do.
+
+        Raises ConnectorStopped, WaitedTooLong, LocalProtocolError before connect(), or the last error when retries are
+        used up.
+        """
+        while True:
+            with self._changed:
+                while True:
+                    self._feed(f.Tick())
+                    self._raise_what_ends_a_call(what)
+                    if self._failover.state is f.State.DIALLING:
+                        break
+                    if self._failover.state is f.State.ONLINE and self._link is not None and self.active:
+                        self._busy = True
+                        return self._link_attempt, self._link
+                    if standing_by_will_do and self._standing_by is not None:
+                        return None
+                    self._wait(deadline)
+                node, attempt = self._failover.node, self._failover.attempt
+                assert node is not None  # DIALLING says so
+                link = self._new_link(node.address)
+                self._link, self._link_attempt, self._busy = link, attempt, True
+            self._dial(attempt, link, node.address)
+
+    def _raise_what_ends_a_call(self, what: str) -> None:
+        if self._broken is not None:
+            raise ConnectorStopped(f"{self._access.destination}: {self._broken!r}") from self._broken
+        if self._stopped:
+            raise ConnectorStopped(f"{self._access.destination}: stopped")
+        if self._failover.state is f.State.CLOSED:
+            raise LocalProtocolError("should connect first")
+        if self._gave_up_after:
+            tries, self._gave_up_after = self._gave_up_after, 0
+            raise as_canal_says(what, tries, self._last_error())
+
+    def _wait(self, deadline: float | None) -> None:
+        """Until something changes, or is due."""
+        now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            raise WaitedTooLong(self._what_is_missing())
+        due = [deadline, self._failover.wakes_at]
+        if self._failover.state is f.State.ONLINE:
+            due.append(now + LEASE_LOOK_S)
+        moments = [moment for moment in due if moment is not None]
+        self._changed.wait(max(0.0, min(moments) - now) if moments else None)
+
+    def _last_error(self) -> CanalError:
+        if self._error is None or self._failover.node is None:
+            return ConnectionLost(f"no alive canal server for {self._access.destination}")
+        return self._error
+
+    def _what_is_missing(self) -> str:
+        access = self._access
+        if self._failover.state is not f.State.STANDBY:
+            return f"{access.destination}: no connection to a node in time: {self._last_error()}"
+        if self._standing_by is not None:
+            return f"{access.destination}: client {access.client_id} is active at {self._standing_by}"
+        return f"{access.destination}: no turn for client {access.client_id}: is ZooKeeper at {access.servers} there?"
+
+    # ---- connections
+
+    def _new_link(self, address: str) -> SimpleConnector:
+        host, port = split_address(address)
+        return SimpleConnector(
+            host,
+            port,
+            self._access.destination,
+            self._access.client_id,
+            self._access.username,
+            self._access.password,
+            self._access.so_timeout_ms,
+            self._access.idle_timeout_ms,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            rollback_on_connect=False,
+            rollback_on_disconnect=self._access.rollback_on_disconnect,
+        )
+
+    def _dial(self, attempt: int, link: SimpleConnector, address: str) -> None:
+        """Connect, subscribe as before, take back what is in flight. Never raises a CanalError: failover hears it."""
+        try:
+            try:
+                link.connect()
+            except ServerRefused as error:
+                self._failed(attempt, link, error, f.Kind.FATAL)  # nothing but the authentication
+                return
+            if self.filter is not None:
+                link.subscribe(self.filter)
+            if self._access.rollback_on_connect:
+                link.rollback()
+            host, port = link.local_address
+        except CanalError as error:
+            self._failed(attempt, link, error)
+            return
+        except BaseException:
+            self._failed(attempt, link, ConnectionLost("interrupted"))
+            raise
+        with self._lock:
+            self._done_with(link)
+            if attempt != self._failover.attempt or self._link is not link:
+                return
+            self._connected_anew()
+            failures = self._failover.failures
+            self._feed(f.Dialled(attempt))
+            log.info(
+                "client.connected",
+                destination=self._access.destination,
+                client_id=self._access.client_id,
+                node=address,
+                local=f"{host}:{port}",
+                filter=self.filter,
+                failures=failures,
+            )
+            if self._coordination is not None:
+                self._coordination.connected_to_node(f"{host}:{port}")
+
+    def _answered(self, attempt: int, link: SimpleConnector) -> bool:
+        """Whether the answer counts: not when the connection was ended, or the turn is over, while it was under way."""
+        with self._lock:
+            self._done_with(link)
+            if self._link is not link or not self.active:
+                return False
+            if self._failover.failures:
+                self._feed(f.Worked(attempt))
+            return True
+
+    def _failed(self, attempt: int, link: SimpleConnector, error: CanalError, kind: f.Kind | None = None) -> None:
+        with self._lock:
+            if self._link is link:
+                self._error = error
+                if not self._stopped:
+                    log.warning(
+                        "client.connection_failed",
+                        destination=self._access.destination,
+                        client_id=self._access.client_id,
+                        node=f"{link.host}:{link.port}",
+                        error=str(error),
+                        failures=self._failover.failures + 1,
+                    )
+                self._feed(f.Failed(attempt, kind or kind_of(error, subscribed=self.filter is not None)))
+            self._busy = False
+            self._changed.notify_all()
+        link.abort()
+        with suppress(CanalError):
+            link.disconnect()
+
+    def _done_with(self, link: SimpleConnector) -> None:
+        """The caller's thread does not work on the link any more; one that was hung up meanwhile is closed."""
+        self._busy = False
+        if self._link is not link:
+            with suppress(CanalError):
+                link.disconnect()
+
+    def _hang_up(self, attempt: int) -> None:
+        if self._link is None or self._link_attempt != attempt:
+            return
+        link, self._link = self._link, None
+        link.abort()
+        if not self._busy:
+            with suppress(CanalError):
+                link.disconnect()
+
+    # ---- facts
+
+    def _feed(self, event: f.Input) -> None:
+        for command in self._failover.step(event, time.monotonic()):
+            match command:
+                case f.HangUp(attempt):
+                    self._hang_up(attempt)
+                case f.GiveUp(tries):
+                    self._gave_up_after = tries
+        if self._failover.node is None and self._failover.failures == 1 and not isinstance(event, f.Tick):
+            log.warning("client.no_node", destination=self._access.destination, client_id=self._access.client_id)
+
+    def _told(self, news: News) -> None:
+        """From the other thread: what ZooKeeper says."""
+        with self._changed:
+            directory = self._directory
+            assert isinstance(directory, Discovered)  # there is no other thread without ZooKeeper
+            before = self._failover.node
+            match news:
+                case BecameActive():
+                    self._standing_by = None
+                    self._feed(f.Activated())
+                case LostActivity():
+                    self._feed(f.Deactivated())
+                case StandsBy(address):
+                    self._standing_by = address
+                case RunningIs(address, generation):
+                    directory.running_is(address, generation)
+                case NobodyRuns():
+                    directory.running_is_gone()
+                case MembersAre(names):
+                    directory.members_are(names)
+                case Broke(error):
+                    self._broken = error
+                    self._feed(f.Deactivated())
+            if isinstance(news, RunningIs | NobodyRuns | MembersAre):
+                self._feed(f.Moved())
+                self._log_moved(news, before.address if before is not None else None)
+            self._changed.notify_all()
+
+    def _log_moved(self, news: News, before: str | None) -> None:
+        if isinstance(news, RunningIs) and before is not None and news.address != before:
+            log.info(
+                "client.destination_moved",
+                destination=self._access.destination,
+                moved_from=before,
+                moved_to=news.address,
+            )
+
+
+def host_address() -> str:
+    """The IPv4 address of this host's default route; loopback on a machine without one. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: only asks the kernel which way it would go
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

@@ -1,0 +1,140 @@
+"""A cluster client through fail-overs of real nodes: every row, in order, none skipped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.client.rows import rows_of
+from tests.real import MariaDB, Node, ZooKeeper, follow
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+SESSION_MS = 3000
+
+
+class Reader(threading.Thread):
+    """Reads ids until told to stop; acknowledges each batch. seen: (time, id) in the order in which they came."""
+
+    def __init__(self, hosts: str, filter_text: str) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[tuple[float, int]] = []
+        self.error: BaseException | None = None
+        self.connector = ClusterConnector(hosts, "example", zk_session_timeout_ms=SESSION_MS, filter=filter_text)
+        self.connector.connect()
+        self.connector.subscribe(filter_text)
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                message = self.connector.get_without_ack(1000, 100)
+                now = time.monotonic()
+                self.seen += [(now, int(str(row.after["id"]))) for row in rows_of(message.entries) if row.after]
+                self.connector.ack(message.id)
+        except BaseException as error:
+            self.error = error
+
+    def finish(self) -> None:
+        self._ending.set()
+        self.join(20)
+        self.connector.disconnect()
+
+    def until_id(self, wanted: int, seconds: float = 40.0) -> None:
+        """Wait until this row has come."""
+        until(lambda: self.error is not None or wanted in {number for _, number in self.seen[-5000:]}, seconds=seconds)
+        assert self.error is None
+
+
+class Writer(threading.Thread):
+    """Inserts ids 1, 2, 3, …, a transaction each, until told to stop."""
+
+    def __init__(self, server: MariaDB, table: str) -> None:
+        super().__init__(daemon=True)
+        self.last = 0
+        self._server = server
+        self._table = table
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        with self._server.connect() as connection, connection.cursor() as cursor:
+            while not self._ending.is_set():
+                cursor.execute(f"INSERT INTO {self._table} VALUES (%s)", (self.last + 1,))
+                self.last += 1
+                time.sleep(0.005)
+
+    def finish(self) -> None:
+        self._ending.set()
+        self.join(10)
+
+
+@pytest.fixture
+def nodes(mariadb: MariaDB, zookeeper: ZooKeeper, database: str) -> Iterator[tuple[Node, Node]]:
+    """Two nodes that can run `example`."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id BIGINT PRIMARY KEY)")
+    hosts = f"{zookeeper.hosts}/failover{time.time_ns()}"
+    with ExitStack() as stack:
+        yield tuple(  # type: ignore[misc] # two of them
+            stack.enter_context(
+                Node(
+                    {"example": follow(mariadb)},
+                    zk_servers=hosts,
+                    name=f"node{number}",
+                    properties={"canal.zookeeper.session.timeout": str(SESSION_MS)},
+                )
+            )
+            for number in (1, 2)
+        )
+
+
+def hosts_of(node: Node) -> str:
+    """Its canal.zkServers."""
+    text = (node.conf / "canal.properties").read_text()
+    return next(line.partition("=")[2].strip() for line in text.splitlines() if line.startswith("canal.zkServers"))
+
+
+def gap_s(reader: Reader, since: float) -> float:
+    """The longest time without rows after `since`."""
+    moments = [since, *(at for at, _ in reader.seen if at > since)]
+    return max(after - before for before, after in pairwise(moments))
+
+
+@pytest.mark.parametrize("how", ["kill", "stop", "pause"])
+def test_every_row_through_a_fail_over(nodes: tuple[Node, Node], mariadb: MariaDB, database: str, how: str) -> None:
+    """The running node is killed, stopped in good order, or frozen, under load: the client goes on with the other.
+
+    Every row comes; what comes twice does so in one stretch; and the pause is session time-out, claim and a little.
+    """
+    reader, writer = Reader(hosts_of(nodes[0]), rf"{database}\..*"), Writer(mariadb, f"{database}.t")
+    reader.start()
+    writer.start()
+    try:
+        reader.until_id(100)
+        address = reader.connector.node
+        running = next(node for node in nodes if node.address == address)
+        began = time.monotonic()
+        {"kill": running.kill, "stop": running.stop, "pause": running.pause}[how]()
+        until(lambda: reader.connector.node not in (None, address), seconds=30.0, what="the fail-over")
+        reader.until_id(writer.last + 100)
+        writer.finish()
+        reader.until_id(writer.last)
+    finally:
+        writer.finish()
+        reader.finish()
+        for node in nodes:
+            node.resume()
+    ids = [number for _, number in reader.seen]
+    first: list[int] = list(dict.fromkeys(ids))
+    assert first == list(range(first[0], writer.last + 1))
+    back = [index for index in range(1, len(ids)) if ids[index] <= ids[index - 1]]
+    assert len(back) <= 1
+    assert all(ids[index] == ids[index - 1] + 1 for index in range(1, len(ids)) if index not in back)
+    print(f"{how}: {gap_s(reader, began - 0.5):.2f} s without rows, {len(ids) - len(first)} rows again")
+    assert gap_s(reader, began - 0.5) < (1.5 if how == "stop" else SESSION_MS / 1000 + 3.0)
