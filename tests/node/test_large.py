@@ -1,0 +1,115 @@
+"""Large values, one large transaction before a slow client, many tiny transactions: complete, in bounded memory."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canal_ha.client.rows import rows_of
+from tests.node.following import following
+from tests.real import MySQL, Node, SqlServer, follow
+
+pytestmark = pytest.mark.real
+
+MIB = 1024 * 1024
+RSS_LIMIT_MIB = 400
+
+
+def forget_peak(node: Node) -> None:
+    """From here on peak_mib() is about what comes."""
+    Path(f"/proc/{node.pid}/clear_refs").write_text("5")
+
+
+def peak_mib(node: Node) -> float:
+    """The most memory the node had since the last forget_peak(): VmHWM."""
+    status = Path(f"/proc/{node.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+@pytest.fixture(scope="module")
+def node(source_server: SqlServer) -> Iterator[Node]:
+    with Node({"example": follow(source_server)}) as running:
+        yield running
+
+
+def test_a_value_of_40_mib(source_server: SqlServer, node: Node, database: str) -> None:
+    """More than two packets of 16 MiB, one entry, every byte; then an ordinary row."""
+    limit = source_server.query("SELECT @@GLOBAL.max_allowed_packet AS held")[0]["held"]
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.t (id int PRIMARY KEY, v longblob)",
+        f"SET GLOBAL max_allowed_packet = {256 * MIB}",
+    )
+    try:
+        source_server.execute(f"INSERT INTO {database}.t VALUES (1, REPEAT(0x00FF7F80, {10 * MIB}))")
+        source_server.execute(f"INSERT INTO {database}.t VALUES (2, 'small')")
+    finally:
+        source_server.execute(f"SET GLOBAL max_allowed_packet = {limit}")
+    found: list[dict[str, Any]] = []
+    began = time.monotonic()
+    with following(node, tables=rf"{database}\.t") as client:
+        while len(found) < 2 and time.monotonic() - began < 60:
+            message = client.get_without_ack(1000, 500)
+            found += [row.after for row in rows_of(message.entries) if row.table == "t" and row.after]
+            client.ack(message.id)
+    expected = hashlib.sha256(b"\x00\xff\x7f\x80" * (10 * MIB)).digest()
+    assert [(row["id"], hashlib.sha256(bytes(row["v"])).digest() == expected) for row in found] == [
+        (1, True),
+        (2, False),
+    ]
+    assert peak_mib(node) < RSS_LIMIT_MIB
+    print(f"{source_server.flavor}: 40 MiB in {time.monotonic() - began:.1f} s, node's peak {peak_mib(node):.0f} MiB")
+
+
+def test_one_transaction_of_200_000_rows(mysql: MySQL, database: str) -> None:
+    """Cut into pieces as it is read: a client that acknowledges slowly holds up the source, not the node's memory."""
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(60))")
+    with Node({"example": follow(mysql)}) as node, following(node, tables=rf"{database}\.t") as client:
+        mysql.execute(
+            "SET SESSION cte_max_recursion_depth = 200000",
+            f"INSERT INTO {database}.t WITH RECURSIVE n (i) AS"
+            " (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT i, CONCAT('value number ', i) FROM n",
+        )
+        before, began = peak_mib(node), time.monotonic()
+        expected, kinds = 1, list[int]()
+        while not kinds or kinds[-1] != 3:
+            message = client.get_without_ack(4096, 500)
+            kinds += [entry.entryType for entry in message.entries]
+            for row in rows_of(message.entries):
+                assert row.after is not None
+                assert row.after["id"] == expected
+                expected += 1
+            time.sleep(0.1)
+            client.ack(message.id)
+        assert expected == 200_001
+        assert (kinds.count(1), kinds.count(3)) == (1, 1)
+        assert peak_mib(node) < RSS_LIMIT_MIB
+        took = time.monotonic() - began
+        print(f"200,000 rows in {took:.1f} s; the node's memory: {before:.0f} MiB before, {peak_mib(node):.0f} at most")
+
+
+def test_5_000_tiny_transactions(source_server: SqlServer, node: Node, database: str) -> None:
+    """Each row once, in order, each in its own transaction."""
+    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    with following(node, client_id=1002, tables=rf"{database}\.t") as client:
+        with source_server.connect(database=database) as connection, connection.cursor() as cursor:
+            for number in range(5000):
+                cursor.execute(f"INSERT INTO t VALUES ({number})")
+        forget_peak(node)
+        began = time.monotonic()
+        ids, ends = list[Any](), 0
+        while ends < 5000 or len(ids) < 5000:
+            message = client.get_without_ack(1000, 500)
+            ends += sum(entry.entryType == 3 for entry in message.entries)
+            ids += [row.after["id"] for row in rows_of(message.entries) if row.table and row.after]
+            client.ack(message.id)
+        assert ids == list(range(5000))
+        print(
+            f"{source_server.flavor}: 5,000 transactions in {time.monotonic() - began:.1f} s, {peak_mib(node):.0f} MiB"
+        )
