@@ -31,6 +31,7 @@ from kazoo.security import CREATOR_ALL_ACL
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData
 from canal_ha.model.connect_string import connect_string
+from canal_ha.model.znode_tree import DESTINATIONS
 
 REASONS = {
     NodeExistsError: "exists",
@@ -39,6 +40,7 @@ REASONS = {
     NotEmptyError: "not empty",
 }
 RECONNECT_MOST_S = 1.0
+ANSWER_MOST_S = 10.0
 
 Post = Callable[[Callable[[], None]], None]
 Watch = Callable[[bool], None]  # told whether the node was deleted
@@ -246,6 +248,22 @@ class ClientSession:
     def _watch_fired(self, watch: Watch, event: WatchedEvent) -> None:
         if event.type != EventType.NONE:  # that one says the connection went, and the watch with it
             self._post(partial(watch, event.type == EventType.DELETED))
+
+
+def known_destinations(servers: str) -> tuple[str, ...]:
+    """Names of all destinations, sorted; blocks for a session of its own. Raises ZooKeeperUnavailable."""
+    hosts, random_order = connect_string(servers)
+    client = KazooClient(hosts, randomize_hosts=random_order, read_only=True)
+    try:
+        client.start(timeout=ANSWER_MOST_S)
+        return tuple(sorted(client.get_children(DESTINATIONS)))
+    except NoNodeError:
+        return ()
+    except (KazooTimeoutError, KazooException) as error:
+        raise ZooKeeperUnavailable(f"no ZooKeeper answers at {servers}: {error}") from error
+    finally:
+        client.stop()
+        client.close()
 
 
 def _outcome(result: Any) -> Any:

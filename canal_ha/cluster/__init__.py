@@ -1,4 +1,4 @@
-"""ZooKeeper: who runs which destination, and the proof of it in every durable write. The only importer of kazoo.
+"""ZooKeeper: who runs which destination, and the proof of it in every durable write. Imports kazoo.
 
 In: one session, the node's address, what it can run. Out: Owner.start/stop with an Ownership per destination: `epoch`,
 `lease_ok()` (ask it in the GET, ACK and flush paths), `meta(...)`, the fenced cursor store, `failed()`. In a node:
