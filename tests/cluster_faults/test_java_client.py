@@ -1,0 +1,112 @@
+"""canal's own cluster client for Java on our nodes: it goes on through fail-overs, as it does with canal's."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster_faults.delivery import Delivery
+from tests.cluster_faults.ledger import Ledger, Writer
+from tests.real import MariaDB, Node, StartFailed, ZooKeeper, follow
+from tests.real.mysql import cache_directory
+from tests.real.process import spawn
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+PROGRAM = Path(__file__).parents[1] / "peers" / "java" / "Follow.java"
+PATIENCE_S = 60.0  # the Java client waits 5 s between its attempts
+
+
+class JavaClient:
+    """One JVM, started by compiling the program in memory; its rows go to the delivery, the rest is kept."""
+
+    def __init__(self, zk_servers: str, destination: str, delivery: Delivery, errors: Path) -> None:
+        libraries = cache_directory() / "java" / "lib"
+        if not libraries.exists():
+            raise StartFailed(f"there is no {libraries}; run: bash deploy/install.sh java")
+        with errors.open("wb") as log:
+            self.process: subprocess.Popen[str] = spawn(
+                [
+                    *("java", "-Xmx128m", f"-Dlogback.configurationFile={PROGRAM.with_name('logback.xml')}"),
+                    *("-cp", f"{libraries}/*", str(PROGRAM), zk_servers, destination),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.subscribed = False
+        self._delivery = delivery
+        threading.Thread(target=self._read, name="java-client", daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("id="):
+                pairs = dict(part.partition("=")[::2] for part in line.split())
+                row = {name: int(pairs[name]) for name in ("id", "txn", "nth", "size")}
+                self._delivery.take("java", [row], time.monotonic())
+            elif line == "subscribed\n":
+                self.subscribed = True
+
+
+@pytest.fixture
+def written(mariadb: MariaDB, database: str) -> Iterator[Ledger]:
+    """A steady writer's ledger."""
+    writer = Writer(mariadb, [database], seed=1)
+    writer.create()
+    with writer:
+        yield writer.ledgers[database]
+    assert writer.error is None
+
+
+def test_the_java_client_reads_through_fail_overs(
+    zookeeper: ZooKeeper, mariadb: MariaDB, written: Ledger, tmp_path: Path
+) -> None:
+    """An orderly stop and a SIGKILL of the node it reads from: the same process gets every row, in order."""
+    hosts = f"{zookeeper.hosts}/java-{written.schema}"
+    follows = {"example": follow(mariadb, {"canal.instance.filter.regex": rf"{written.schema}\..*"})}
+    nodes = [Node(follows, zk_servers=hosts, name=f"node{number}") for number in range(2)]
+    delivery = Delivery()
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.enter_context(node)
+        client = JavaClient(hosts, "example", delivery, tmp_path / "java.log")
+        stack.callback(client.process.kill)
+        until(
+            lambda: client.subscribed or client.process.poll() is not None,
+            seconds=PATIENCE_S,
+            what="the Java client's subscription",
+        )
+        assert client.subscribed, (tmp_path / "java.log").read_text()
+        head = written.head
+        caught_up(delivery, written)
+        first = min(delivery.seen)
+        assert first <= head + 1  # nothing that was committed after the subscription is missing
+        for name in ("orderly stop", "SIGKILL"):
+            owner = until(lambda: next((node for node in nodes if node.running()), None), what="an owner")
+            began = time.monotonic()
+            if name == "SIGKILL":
+                owner.kill()
+            else:
+                owner.stop()
+            caught_up(delivery, written)
+            print(f"Java client through {name}: next row after {delivery.silence_s(began):.2f} s")
+            owner.start()
+        assert client.process.poll() is None, (tmp_path / "java.log").read_text()
+        head = written.head
+        caught_up(delivery, written)
+        assert delivery.lost(head) == first - 1
+        assert [line for line in delivery.out_of_order if not line.endswith("after 0")] == []
+
+
+def caught_up(delivery: Delivery, written: Ledger) -> None:
+    """Wait until what is committed now has arrived."""
+    head = written.head
+    until(lambda: delivery.highest > head, seconds=PATIENCE_S, what="the arrival of all committed rows")
