@@ -164,9 +164,7 @@ class Demonstration:
             if row is not None:
                 break
             if time.monotonic() > deadline or not audit.alive():
-                raise StartFailed(
-                    f"no row comes from {taker.name}\n{self.pair.log_tails()}\n{counting.log.read_text()}"
-                )
+                raise StartFailed(f"no row comes from {taker.name}\n{self.pair.log_tails()}\n{counting.log_tail()}")
             time.sleep(0.02)
         meanwhile = len(writer.committed) - before
         claimed = [event.at for event in events(taker.log) if event.name == "running.claimed" and event.at >= began]
@@ -211,7 +209,9 @@ def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
         faults = play.judge(writer, audit, killed, handed_over)
         if not status:
             faults.append("canal-ha status failed")
-        show.say(f"\nFAILED: {'; '.join(faults)}\n{play.pair.log_tails()}" if faults else "\nPASSED")
+        show.say(
+            f"\nFAILED: {'; '.join(faults)}\n{play.pair.log_tails()}\n{counting.log_tail()}" if faults else "\nPASSED"
+        )
         return not faults
 
 

@@ -54,12 +54,16 @@ class ClusterClient(Client):
                 return event.at
         return None
 
+    def log_tail(self) -> str:
+        """Return the end of its log."""
+        return "\n".join([f"--- client ({self.log})", *self.log.read_text(errors="replace").splitlines()[-25:]])
+
     def end(self) -> None:
         """Tell it to end (SIGTERM) and wait; raises StartFailed when that is not in good order."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(20)
         if code:
-            raise StartFailed(f"canal-ha client ended with code {code}\n{self.log.read_text(errors='replace')}")
+            raise StartFailed(f"canal-ha client ended with code {code}\n{self.log_tail()}")
 
 
 class Pair:
