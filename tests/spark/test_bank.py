@@ -18,8 +18,8 @@ from tests.spark.bank import TABLES, TOTAL, Bank
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
 
-CRASHES = ("segment:3", "manifest:4", "ack:5", "offset:3", "sink:5", "commit:2")
-FAIL_OVER_AFTER = ("manifest:4", "sink:5")
+CRASHES = ("segment:2", "manifest:2", "ack:3", "offset:2", "sink:2", "commit:1")
+FAIL_OVER_AFTER = ("manifest:2", "sink:2")
 
 
 @pytest.mark.spark
@@ -36,7 +36,7 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
             "destination": database,
             "spoolDir": str(tmp_path / "spool"),
             "maxRowsPerTrigger": 2000,
-            "availableNowQuietMs": 3000,
+            "sessionTimeoutMs": 2000,
         },
         [
             {"type": "parquet", "path": str(tmp_path / "log")},

@@ -1,0 +1,119 @@
+"""Rows per second from a node's port to committed Parquet, `local[2]`, in the shapes `table` and `envelope`.
+
+Beside each Spark's own JSON file source, schema given, reads the same rows from local disk into the same Parquet.
+
+Workload A; rounds are interleaved, a first round of each warms the JVM up and does not count, figures are medians.
+Ours includes the node that decodes the binlog, the spool and the network; theirs only reads files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from bench import rows as workload
+from canal_ha.spark import register
+from tests.real import MariaDB, Node, follow
+from tests.real.process import temporary_directory
+
+DESTINATION = "bench"
+SHAPES = {
+    "table": {"format": "table", "table": f"{workload.SCHEMA}.{workload.TABLE}",
+              "tableSchema": "id INT, k INT, c STRING, pad STRING"},
+    "envelope": {"format": "envelope"},
+}  # fmt: skip
+TIMEOUT_S = 600
+
+
+def ours(spark: SparkSession, settings: dict[str, str], shape: str, rows: int, directory: Path) -> float:
+    """Follow a fresh node until all rows are in Parquet; return seconds."""
+    with Node({DESTINATION: settings}) as node:
+        reader = spark.readStream.format("canal").option("servers", node.address).option("destination", DESTINATION)
+        reader = reader.option("spoolDir", str(directory / "spool")).option("maxRowsPerTrigger", str(max(rows // 4, 1)))
+        for name, value in SHAPES[shape].items():
+            reader = reader.option(name, value)
+        began = time.monotonic()
+        query = _write(reader.load(), directory).start()
+        while sum(report["numInputRows"] for report in query.recentProgress) < rows:
+            if not query.isActive or time.monotonic() - began > TIMEOUT_S:
+                raise SystemExit(f"the query stopped: {query.exception()}")
+            time.sleep(0.05)
+        seconds = time.monotonic() - began
+        query.stop()
+    return seconds
+
+
+def theirs(spark: SparkSession, json: Path, schema: Any, directory: Path) -> float:
+    """Read JSON files into Parquet; return seconds."""
+    began = time.monotonic()
+    frame = spark.readStream.schema(schema).json(str(json))
+    _write(frame, directory).trigger(availableNow=True).start().awaitTermination(TIMEOUT_S)
+    return time.monotonic() - began
+
+
+def _write(frame: Any, directory: Path) -> Any:
+    shutil.rmtree(directory / "out", ignore_errors=True)
+    shutil.rmtree(directory / "checkpoint", ignore_errors=True)
+    shutil.rmtree(directory / "spool", ignore_errors=True)
+    writer = frame.writeStream.format("parquet").option("path", str(directory / "out"))
+    return writer.option("checkpointLocation", str(directory / "checkpoint"))
+
+
+def main() -> int:
+    """Run the rounds; print medians and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", type=int, nargs="?", default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--at-least", type=float, default=0.0, help="fail when a ratio is below this")
+    arguments = parser.parse_args()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    directory = temporary_directory("bench-spark")
+    ratios = []
+    with MariaDB() as server:
+        start = workload.write(server, arguments.rows)
+        settings = follow(
+            server,
+            {
+                "canal.instance.master.journal.name": start[0],
+                "canal.instance.master.position": str(start[1]),
+                "canal.instance.filter.regex": rf"{workload.SCHEMA}\\..*",
+            },
+        )
+        print(
+            f"{arguments.rows:,} rows, {arguments.rounds} rounds, Spark {spark.version}, local[2] of {os.cpu_count()}"
+        )
+        print(f"\n{'rows/s, median':<16}{'canal':>12}{'JSON files':>12}{'ratio':>8}")
+        for shape in SHAPES:
+            seconds: tuple[list[float], list[float]] = ([], [])
+            json = directory / f"{shape}.json"
+            for number in range(arguments.rounds + 1):
+                one = ours(spark, settings, shape, arguments.rows, directory)
+                if number == 0:
+                    made = spark.read.parquet(str(directory / "out"))
+                    schema = made.schema
+                    made.write.json(str(json))
+                other = theirs(spark, json, schema, directory)
+                if number:
+                    seconds[0].append(one)
+                    seconds[1].append(other)
+            rates = [arguments.rows / statistics.median(each) for each in seconds]
+            ratios.append(rates[0] / rates[1])
+            print(f"{shape:<16}{rates[0]:>12,.0f}{rates[1]:>12,.0f}{ratios[-1]:>8.2f}", flush=True)
+    spark.stop()
+    return 0 if min(ratios) >= arguments.at_least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""One Spark session for the suite: `local[1]`, tasks tried three times."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.running import SMALL_JVM
+
+Read = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session with the source registered."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    from canal_ha.spark import register
+
+    session = (
+        SparkSession.builder.master("local[1,3]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.extraJavaOptions", SMALL_JVM)
+        .config("spark.driver.memory", "700m")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    register(session)
+    yield session
+    session.stop()
+
+
+class Stream:
+    """One query's options, checkpoint and output; `run` reads what is there and returns the rows of that run."""
+
+    def __init__(self, spark: Any, directory: Path, **options: object) -> None:
+        self._spark = spark
+        self.directory = directory
+        self.checkpoint = directory / "checkpoint"
+        self.options: dict[str, object] = {"spoolDir": directory / "spool", "availableNowQuietMs": 800, **options}
+        self.batches: list[list[Any]] = []
+
+    def frame(self, **more: object) -> Any:
+        """The source, as a DataFrame."""
+        reader = self._spark.readStream.format("canal")
+        for name, value in {**self.options, **more}.items():
+            reader = reader.option(name, str(value))
+        return reader.load()
+
+    def start(self, *, once: bool = False, change: Callable[[Any], Any] | None = None, **more: object) -> Any:
+        """Start a query that collects each micro-batch into `batches`."""
+
+        def collect(frame: Any, batch_id: int) -> None:
+            self.batches.append(frame.collect())
+
+        frame = self.frame(**more)
+        writer = (change(frame) if change else frame).writeStream.option("checkpointLocation", str(self.checkpoint))
+        if once:
+            writer = writer.trigger(availableNow=True)
+        return writer.foreachBatch(collect).start()
+
+    def run(self, change: Callable[[Any], Any] | None = None, **more: object) -> list[Any]:
+        """Read up to now; the rows in the order of their batches."""
+        self.batches = []
+        self.start(once=True, change=change, **more).awaitTermination(90)
+        return self.rows
+
+    @property
+    def rows(self) -> list[Any]:
+        """What came so far, or in the last run."""
+        return [row for batch in self.batches for row in batch]
+
+
+@pytest.fixture
+def stream(spark: Any, tmp_path: Path) -> Callable[..., Stream]:
+    """Make streams of this session, each test's in a directory of its own."""
+
+    def make(**options: object) -> Stream:
+        return Stream(spark, tmp_path, **options)
+
+    return make

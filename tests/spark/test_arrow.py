@@ -1,0 +1,197 @@
+"""Entries as Arrow: NULL against missing, changes of key, statements, values by type."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from canal_ha.errors import SchemaChanged, SinkRefused
+from canal_ha.spark.arrow import Reading, entries_to_arrow
+from canal_ha.spark.debezium import value
+from canal_ha.spark.mysql_types import column_type, spark_name, to_arrow
+from canal_ha.spark.options import Evolution, Shape
+from tests.spark.entries import ID, NAME, begin, ddl, end, frames, insert, rows
+
+POSITION = pa.struct(
+    [
+        ("seq", pa.int64()),
+        ("entry", pa.int32()),
+        ("row", pa.int32()),
+        ("server", pa.int64()),
+        ("journal", pa.string()),
+        ("offset", pa.int64()),
+        ("sub", pa.int32()),
+        ("gtid", pa.string()),
+    ]
+)
+STAMP = pa.timestamp("us", tz="UTC")
+MAP = pa.map_(pa.string(), pa.string())
+ENVELOPE = pa.schema(
+    {
+        "op": pa.string(),
+        "ts": STAMP,
+        **dict.fromkeys(("destination", "schema", "table"), pa.string()),
+        **dict.fromkeys(("key", "before", "after"), MAP),
+        "position": POSITION,
+        "ddl": pa.string(),
+    }
+)
+TABLE = pa.schema(
+    {
+        "id": pa.int32(),
+        "name": pa.string(),
+        "extra": pa.int64(),
+        "_op": pa.string(),
+        "_ts": STAMP,
+        "_position": POSITION,
+        "_ddl": pa.string(),
+    }
+)
+
+
+def read(
+    shape: Shape, schema: pa.Schema, *entries: bytes, evolution: Evolution = Evolution.NULL
+) -> list[dict[str, Any]]:
+    """The rows of one segment."""
+    reading = Reading(shape, schema, "s.t", evolution, "UTC")
+    batches = entries_to_arrow(frames(entries), "d", 7, "segment", reading, "")
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_the_envelope_tells_null_from_missing() -> None:
+    """NULL is a null value; a column left out of the binlog is not in the map."""
+    update = rows(20, "UPDATE", [({"id": "1"}, {"id": "1", "name": None})])
+    [row] = read(Shape.ENVELOPE, ENVELOPE, begin(10), update, end(30))
+    assert row["op"] == "update"
+    assert row["key"] == [("id", "1")]
+    assert row["before"] == [("id", "1")]
+    assert row["after"] == [("id", "1"), ("name", None)]
+    assert row["ts"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert row["position"] == {
+        "seq": 7, "entry": 1, "row": 0, "server": 1, "journal": "bin.000001", "offset": 20, "sub": 0, "gtid": ""
+    }  # fmt: skip
+
+
+def test_entries_of_one_offset_are_numbered() -> None:
+    """Events of a compressed transaction share their offset."""
+    found = read(Shape.ENVELOPE, ENVELOPE, begin(10), insert(10, 1), insert(10, 2), end(10), insert(50, 3))
+    assert [row["position"]["sub"] for row in found] == [1, 2, 0]
+
+
+def test_a_table_takes_its_rows_only_and_every_statement_about_it() -> None:
+    """A new key is a delete and an insert; a column that a row lacks is NULL; deletes carry the old row."""
+    found = read(
+        Shape.TABLE,
+        TABLE,
+        insert(10, 1, table="other"),
+        rows(20, "INSERT", [(None, {"id": "1", "name": "a"}), (None, {"id": "2", "name": None})]),
+        rows(30, "UPDATE", [({"id": "1", "name": "a"}, {"id": "3", "name": "a"})]),
+        ddl(40, "ALTER TABLE t ADD extra BIGINT"),
+        rows(
+            50, "DELETE", [({"id": "2", "name": None, "extra": "5"}, None)], (ID, NAME, ("extra", "bigint", -5, False))
+        ),
+    )
+    assert [(row["_op"], row["id"], row["name"], row["extra"]) for row in found] == [
+        ("insert", 1, "a", None),
+        ("insert", 2, None, None),
+        ("delete", 1, "a", None),
+        ("insert", 3, "a", None),
+        ("ddl", None, None, None),
+        ("delete", 2, None, 5),
+    ]
+    assert found[4]["_ddl"] == "ALTER TABLE t ADD extra BIGINT"
+
+
+def test_an_unknown_column_is_left_out_or_refused() -> None:
+    """Refused with the statement that added it."""
+    entries = (
+        ddl(10, "ALTER TABLE t ADD late INT"),
+        rows(20, "INSERT", [(None, {"id": "1", "late": "2"})], (ID, ("late", "int", 4, False))),
+    )
+    assert [row["id"] for row in read(Shape.TABLE, TABLE, *entries)] == [None, 1]
+    with pytest.raises(SchemaChanged, match=r"s\.t has a column 'late'.*ALTER TABLE t ADD late INT"):
+        read(Shape.TABLE, TABLE, *entries, evolution=Evolution.FAIL)
+
+
+def test_debezium() -> None:
+    """Keys and values as its connector writes them."""
+    schema = pa.schema([(name, pa.string()) for name in ("destination", "schema", "table", "key", "value")])
+    schema = schema.append(pa.field("position", POSITION))
+    found = read(Shape.DEBEZIUM, schema, insert(10, 1, None), ddl(20, "DROP TABLE t", "ERASE"))
+    assert json.loads(found[0]["key"]) == {"id": 1}
+    body = json.loads(found[0]["value"])
+    assert (body["op"], body["before"], body["after"]) == ("c", None, {"id": 1, "name": None})
+    assert (body["source"]["file"], body["source"]["pos"], body["source"]["row"]) == ("bin.000001", 10, 0)
+    assert json.loads(found[1]["value"])["ddl"] == "DROP TABLE t"
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "sql_type", "text", "spark", "expected"),
+    [
+        ("tinyint(4)", -6, "-128", "TINYINT", -128),
+        ("TINYINT UNSIGNED", 5, "255", "SMALLINT", 255),
+        ("int(10) unsigned zerofill", -5, "4294967295", "BIGINT", 4294967295),
+        ("bigint(20) unsigned", 3, "18446744073709551615", "DECIMAL(20,0)", Decimal(18446744073709551615)),
+        ("decimal(10,2)", 3, "5.0", "DECIMAL(10,2)", Decimal("5.00")),
+        ("dec", 3, "5", "DECIMAL(10,0)", Decimal(5)),
+        ("decimal(65,30)", 3, "0.1", "STRING", "0.1"),
+        ("double", 8, "1.0E7", "DOUBLE", 1e7),
+        ("float", 7, "0.1", "FLOAT", pytest.approx(0.1)),
+        ("bit(1)", -7, "1", "BOOLEAN", True),
+        ("bit(64)", -7, "18446744073709551615", "DECIMAL(20,0)", Decimal(18446744073709551615)),
+        ("date", 91, "2024-02-29", "DATE", date(2024, 2, 29)),
+        ("date", 91, "0000-00-00", "DATE", None),
+        ("datetime(3)", 93, "2024-00-10 00:00:00.000", "TIMESTAMP_NTZ", None),
+        ("datetime(3)", 93, "1000-01-01 00:00:00.500", "TIMESTAMP_NTZ", datetime(1000, 1, 1, 0, 0, 0, 500000)),
+        ("timestamp", 93, "2024-07-01 12:00:00", "TIMESTAMP", datetime(2024, 7, 1, 10, tzinfo=UTC)),
+        ("time(2)", 92, "-838:59:59.00", "STRING", "-838:59:59.00"),
+        ("year(4)", 12, "0000", "INT", 0),
+        ("binary(3)", 2004, "a", "BINARY", b"a\0\0"),
+        ("varbinary(3)", 2004, "\xff", "BINARY", b"\xff"),
+        ("enum('a','b''c','d,e')", 4, "2", "STRING", "b'c"),
+        ("enum('a')", 4, "0", "STRING", ""),
+        ("set('x','y','z')", -7, "5", "STRING", "x,z"),
+        ("text(100)", 2004, "\xc3\xa9", "STRING", "é"),
+        ("json", 12, '{"a": 1}', "STRING", '{"a": 1}'),
+        ("point", 2004, "\0\x01", "BINARY", b"\0\x01"),
+        ("inet6", 12, "::1", "STRING", "::1"),
+    ],
+)
+def test_values_by_type(mysql_type: str, sql_type: int, text: str, spark: str, expected: object) -> None:
+    """Each type's Spark type and value; NULL stays NULL."""
+    column = column_type(mysql_type, sql_type)
+    assert spark_name(column.arrow) == spark
+    found = to_arrow([text, None], column, column.arrow, "Europe/Berlin").to_pylist()
+    assert found == [expected, None]
+
+
+def test_a_value_that_does_not_fit_names_the_types() -> None:
+    """As after a column was widened and the query's schema was not."""
+    with pytest.raises(SinkRefused, match=r"bigint.*int8"):
+        to_arrow(["300"], column_type("bigint", -5), pa.int8(), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("mysql_type", "sql_type", "text", "expected"),
+    [
+        ("date", 91, "1970-01-11", 10),
+        ("datetime", 93, "1970-01-01 00:00:01", 1000),
+        ("datetime(6)", 93, "1970-01-01 00:00:01.000002", 1_000_002),
+        ("timestamp(3)", 93, "2024-01-01 00:00:00.500", "2024-01-01T00:00:00.500000Z"),
+        ("time", 92, "-01:00:00", -3_600_000_000),
+        ("bit(1)", -7, "1", True),
+        ("bit(12)", -7, "2049", base64.b64encode(b"\x01\x08").decode()),
+        ("blob", 2004, "\xff", base64.b64encode(b"\xff").decode()),
+        ("decimal(10,2)", 3, "5.0", "5.0"),
+        ("date", 91, "0000-00-00", None),
+    ],
+)
+def test_debeziums_values(mysql_type: str, sql_type: int, text: str, expected: object) -> None:
+    """Its connector's default types, decimals as texts."""
+    assert value(text, column_type(mysql_type, sql_type)) == expected

@@ -1,0 +1,88 @@
+"""Options and pipelines' files: any case, one sentence for what is wrong, and the shipped files are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canal_ha.errors import OptionInvalid
+from canal_ha.spark.options import Evolution, Shape, parse
+from canal_ha.spark.pipeline_file import load, pipeline
+
+GOOD = {"servers": "a:1, b:2", "destination": "d", "spoolDir": "/spool"}
+FILE: dict[str, Any] = {"name": "n", "checkpoint": "/c", "source": GOOD, "sink": [{"type": "console"}]}
+
+
+def test_names_in_any_case_and_defaults() -> None:
+    """As Spark's own sources take them."""
+    options = parse({"SERVERS": "a:1, b:2", "Destination": "x,y", "spooldir": "/s", "FORMAT": "Debezium"})
+    assert options.servers == ("a:1", "b:2")
+    assert options.destinations == ("x", "y")
+    assert (options.shape, options.evolution, options.client_id) == (Shape.DEBEZIUM, Evolution.NULL, 1001)
+    assert options.fail_on_data_loss
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"servers": ""}, "zkServers"),
+        ({"zkServers": "z:1"}, "zkServers"),
+        ({"destination": " , "}, "destination is missing"),
+        ({"destination": "a*"}, "a glob needs zkServers"),
+        ({"spoolDir": ""}, "spoolDir is missing"),
+        ({"clientId": "-1"}, "clientId = '-1'"),
+        ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger = '0'"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss = 'yes'"),
+        ({"format": "table"}, "option table must be schema.name"),
+        ({"table": "s.t"}, "belong to format=table"),
+        ({"timeZone": "Mars"}, "timeZone"),
+        ({"password": "x", "passwordFile": "/y"}, "one of the options password and passwordFile"),
+        ({"passwordFile": "/nowhere/at/all"}, "passwordFile"),
+        ({"speed": "9"}, "'speed' is unknown"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
+    """In one sentence, one line."""
+    with pytest.raises(OptionInvalid) as caught:
+        parse({**GOOD, **change})
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"name": ""}, "name"),
+        ({"sink": []}, "[[sink]] is missing"),
+        ({"sink": [{"type": "kafka"}]}, "sink 1: type = 'kafka'"),
+        ({"sink": [{"type": "delta"}]}, "path is missing"),
+        ({"sink": [{"type": "console", "path": "/x"}]}, "path is unknown"),
+        ({"tables": []}, "tables"),
+        ({"chekpoint": "/x"}, "chekpoint is unknown"),
+        ({"source": {**GOOD, "format": "table"}}, "a pipeline chooses that"),
+        ({"source": {"servers": "a:1"}}, "destination is missing"),
+        ({"keys": {"s.t": "id"}}, "keys.s.t"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(change: dict[str, Any], says: str) -> None:
+    """With the file."""
+    with pytest.raises(OptionInvalid, match=r"^some\.toml: ") as caught:
+        pipeline({**FILE, **change}, "some.toml")
+    assert says in str(caught.value)
+
+
+def test_tables_are_globs() -> None:
+    """schema.table."""
+    described = pipeline({**FILE, "tables": ["shop.*", "log.day?"]}, "f")
+    assert described.takes("shop", "orders")
+    assert described.takes("log", "day1")
+    assert not described.takes("log", "day10")
+    assert not described.takes("shops", "x")
+
+
+def test_the_shipped_files_are_right() -> None:
+    """Each loads as it is."""
+    files = sorted((Path(__file__).parents[2] / "conf" / "pipeline").glob("*.toml"))
+    assert [load(file).sinks[0][0] for file in files] == ["delta", "mysql", "parquet"]
