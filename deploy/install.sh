@@ -160,6 +160,11 @@ if [[ ! -x $venv/bin/python || $(cat "$stamp" 2>/dev/null) != "$fingerprint" ]];
         fail "pip could not install this checkout" "check that pip reaches its index (pip config list), then start again"
     printf '%s\n' "$fingerprint" >"$stamp"
 fi
+if [[ $want_spark == yes ]]; then
+    # Spark looks for the source in the directories of sys.path, which an editable install does not add to
+    printf '%s\n' "$checkout/canal_ha/spark/registration" \
+        >"$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/canal_ha_spark.pth"
+fi
 
 # --- MySQL ------------------------------------------------------------------------------------------------------------
 
