@@ -1,0 +1,155 @@
+"""Nodes on this machine, found by their configuration directories. For the scripts beside this file.
+
+A node under systemd (deploy/systemd) is started and stopped by systemctl, any other one as it was started: with the
+same arguments, working directory and environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from canal_ha.cli.status import NodeUnreachable, fetch
+from canal_ha.config.load import load
+
+T = TypeVar("T")
+
+UNIT = re.compile(r"canal-ha@[^/\s]+\.service")
+STOP_S = 60.0
+START_S = 60.0
+
+
+class Stuck(Exception):
+    """Something did not happen in time; the message says what to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """How a node was started. unit: its systemd unit, empty without one."""
+
+    pid: int
+    arguments: tuple[str, ...]
+    directory: str
+    environment: dict[str, str]
+    unit: str
+
+
+class LocalNode:
+    """The node of one configuration directory, whether it runs or not. Raises ConfigError for a bad directory."""
+
+    def __init__(self, conf: Path) -> None:
+        config = load(conf, (), {})
+        self.conf = conf.resolve()
+        self.port = config.port
+        self.session_s = config.zk_session_timeout_ms / 1000
+        self.destinations = frozenset(instance.destination for instance in config.destinations if not instance.lazy)
+        host = config.admin_http_bind or "127.0.0.1"
+        self._status_url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{config.admin_http_port}"
+        self._log = self.conf.parent / config.log_dir / "canal" / "canal.log"
+        self._last: Process | None = None
+
+    def __str__(self) -> str:
+        return f"{self.conf} (port {self.port})"
+
+    def status(self) -> dict[str, Any] | None:
+        """What it says of itself, None while it does not answer."""
+        try:
+            return fetch(self._status_url)
+        except NodeUnreachable:
+            return None
+
+    def runs(self) -> frozenset[str] | None:
+        """Destinations that run there, None while it does not answer."""
+        status = self.status()
+        return None if status is None else frozenset(entry["destination"] for entry in status["destinations"])
+
+    def process(self) -> Process | None:
+        """Its process, None when there is none."""
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and (found := self._is_ours(entry)) is not None:
+                self._last = found
+                return found
+        return None
+
+    def terminate(self) -> None:
+        """Ask it to end in good order: it flushes and hands its destinations over."""
+        process = self._running()
+        if process.unit:
+            subprocess.run(["systemctl", "stop", "--no-block", process.unit], check=True)
+        else:
+            os.kill(process.pid, signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Let it end in good order, and wait for that. Raises Stuck."""
+        self.terminate()
+        wait_for(lambda: self.process() is None, STOP_S, f"the end of {self}; its log is {self._log}")
+
+    def kill(self) -> None:
+        """As a crash."""
+        os.kill(self._running().pid, signal.SIGKILL)
+
+    def start(self) -> None:
+        """As it was started before, and wait until it answers; nothing is done when it runs. Raises Stuck."""
+        if self.process() is None:
+            if self._last is None:
+                raise Stuck(f"{self} has not run before: start it once by hand, or by systemd")
+            if self._last.unit:
+                subprocess.run(["systemctl", "start", self._last.unit], check=True)
+            else:
+                subprocess.Popen(
+                    self._last.arguments,
+                    cwd=self._last.directory,
+                    env=self._last.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,  # it has log files
+                    start_new_session=True,
+                )
+        wait_for(lambda: self.status(), START_S, f"an answer of {self}; its log is {self._log}")
+
+    def _running(self) -> Process:
+        process = self.process()
+        if process is None:
+            raise Stuck(f"{self} does not run on this machine")
+        return process
+
+    def _is_ours(self, entry: Path) -> Process | None:
+        try:
+            arguments = tuple(part.decode() for part in (entry / "cmdline").read_bytes().split(b"\0")[:-1])
+            if "server" not in arguments or not any(Path(part).name == "canal-ha" for part in arguments):
+                return None
+            directory = os.readlink(entry / "cwd")
+            conf = arguments[arguments.index("--conf") + 1] if "--conf" in arguments else "conf"
+            if Path(directory, conf).resolve() != self.conf:
+                return None
+            pairs = (entry / "environ").read_bytes().split(b"\0")[:-1]
+            unit = UNIT.search((entry / "cgroup").read_text())
+        except (OSError, IndexError):  # it ended, or belongs to somebody else
+            return None
+        environment = {key.decode(): value.decode() for key, _, value in (pair.partition(b"=") for pair in pairs)}
+        return Process(int(entry.name), arguments, directory, environment, unit.group() if unit else "")
+
+
+def wait_for(look: Callable[[], T | None], seconds: float, what: str) -> float:
+    """Seconds until the answer was neither None nor False. Raises Stuck."""
+    began = time.monotonic()
+    while True:
+        answer = look()
+        if answer is not None and answer is not False:
+            return time.monotonic() - began
+        if time.monotonic() - began > seconds:
+            raise Stuck(f"waited {seconds:.0f} s for {what}")
+        time.sleep(0.02)
+
+
+def everything_runs(nodes: list[LocalNode]) -> bool:
+    """Whether each destination of these nodes runs on exactly one of them."""
+    running = [name for node in nodes for name in node.runs() or ()]
+    return sorted(running) == sorted(frozenset().union(*(node.destinations for node in nodes)))
