@@ -5,7 +5,7 @@
 #   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing outside of it
 #   bash deploy/install.sh spark    also pyspark in the virtual environment
 #   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
-#   bash deploy/install.sh compose  also docker-compose, to check docker-compose files with
+#   bash deploy/install.sh compose  also what checks docker-compose files and systemd units
 #
 # CANAL_HA_PYTHON   the Python to use (default: the first >= 3.11 that is found)
 # CANAL_HA_VENV     the virtual environment (default: .venv in the checkout)
@@ -102,6 +102,7 @@ has java || packages+=(openjdk-17-jre-headless)
 [[ $want_java == no ]] || has javac || packages+=(openjdk-17-jdk-headless)
 [[ $want_java == no ]] || has mvn || packages+=(maven)
 [[ $want_compose == no ]] || has docker-compose || packages+=(docker-compose)
+[[ $want_compose == no ]] || has systemd-analyze || packages+=(systemd)
 
 mysql_tree=$cache/mysql
 # Prints the version of the MySQL in the tree $1; fails when it does not run.
