@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,10 +33,7 @@ def run(file: Path, once: bool) -> None:
     """Run until Ctrl-C or SIGTERM."""
     described = pipeline_file.load(file)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    try:
-        from canal_ha.spark import pipeline
-    except ImportError as error:
-        raise SparkMissing(f"this needs Spark: pip install 'canal-ha[spark]' ({error})") from error
+    pipeline = _room("pipeline")
     spark = pipeline.session(described)
     try:
         pipeline.run(spark, described, once=once)
@@ -46,10 +45,8 @@ def run(file: Path, once: bool) -> None:
 @_FILE
 def check(file: Path) -> None:
     """Look at every part without starting Spark; exit code 1 when one of them has a problem."""
-    from canal_ha.spark import inspection
-
     failed = False
-    for finding in inspection.check(pipeline_file.load(file)):
+    for finding in _room("inspection").check(pipeline_file.load(file)):
         failed |= bool(finding.problem)
         click.echo(f"{'FAIL' if finding.problem else 'ok':4}  {finding.part:12}  {finding.problem or finding.says}")
     sys.exit(1 if failed else 0)
@@ -59,10 +56,8 @@ def check(file: Path) -> None:
 @_FILE
 def status(file: Path) -> None:
     """Show per destination what is committed and what waits; Spark need not run."""
-    from canal_ha.spark import inspection
-
     described = pipeline_file.load(file)
-    for state in inspection.status(described):
+    for state in _room("inspection").status(described):
         click.echo(f"{described.name}: {state.destination}: {state.problem or state.says}")
         if state.manifest is not None:
             kept = sum(segment.size_bytes for segment in state.manifest.segments)
@@ -71,3 +66,11 @@ def status(file: Path) -> None:
             click.echo(f"  spool: {count} segments from {state.manifest.oldest} on, {kept:,} bytes, up to {newest}")
         if state.lag_s >= 0:
             click.echo(f"  newest committed change: {state.lag_s:.1f} s old")
+
+
+def _room(module: str) -> Any:
+    """A module of the Spark room that needs its extra. Raises SparkMissing."""
+    try:
+        return import_module(f"canal_ha.spark.{module}")
+    except ImportError as error:
+        raise SparkMissing(f"this needs Spark: pip install 'canal-ha[spark]' ({error})") from error

@@ -17,11 +17,9 @@ Read = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session with the source registered."""
+    """A session; the source is there because the package is installed."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
-
-    from canal_ha.spark import register
 
     session = (
         SparkSession.builder.master("local[1,3]")
@@ -35,7 +33,6 @@ def spark() -> Iterator[Any]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
-    register(session)
     yield session
     session.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
@@ -79,6 +80,6 @@ def frames(entries: Sequence[bytes]) -> bytes:
     return b"".join(b"\x12" + varint(len(entry)) + entry for entry in entries)
 
 
-def _entry(made: pb.Header, kind: pb.EntryType, stored: object) -> bytes:
+def _entry(made: pb.Header, kind: Any, stored: object) -> bytes:
     body = stored.SerializeToString()  # type: ignore[attr-defined]
     return pb.Entry(header=made, entryType=kind, storeValue=body).SerializeToString()

@@ -1,0 +1,103 @@
+"""`canal-ha pipeline`: what a person sees before, during and after a run."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from canal_ha.cli.main import group
+from canal_ha.spark.progress import Display, Summary, offsets
+from tests.real import MariaDB, Node, follow
+from tests.spark.running import write_pipeline
+
+PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
+
+
+def report(batch: int, rows: int, seq: int, latest: int) -> dict[str, Any]:
+    """What Spark says of a micro-batch."""
+
+    def at(number: int) -> dict[str, Any]:
+        return {"destinations": {"d": {"seq": number, "journal": "bin.000001", "offset": number, "time": 5000}}}
+
+    source = {"startOffset": at(seq - 1), "endOffset": at(seq), "latestOffset": at(latest)}
+    return {"batchId": batch, "numInputRows": rows, "durationMs": {"triggerExecution": 500}, "sources": [source]}
+
+
+def test_a_line_a_batch_and_a_summary() -> None:
+    """Rows, rate, lag and what waits."""
+    summary = Summary()
+    assert (
+        summary.add(report(0, 100, 3, 5), 7000) == "batch 0: 100 rows in 0.50 s, 200 rows/s; d 2.0 s behind, 2 waiting"
+    )
+    assert summary.add(report(1, 0, 4, 5), 8000) is None
+    assert str(summary) == "100 rows in 1 batches, 200 rows/s; d: 2 batches up to bin.000001:4"
+
+
+def test_offsets_come_as_text_too() -> None:
+    """Versions of Spark differ."""
+    assert offsets('{"v":1,"destinations":{"d":{"seq":1}}}') == {"d": {"seq": 1}}
+    assert offsets(None) == offsets("null") == {}
+
+
+def test_where_there_is_no_terminal_lines_are_printed() -> None:
+    """The summary comes last."""
+
+    class Query:
+        recentProgress = (report(0, 10, 1, 1),)
+
+    output = io.StringIO()
+    with Display("name", output) as display:
+        display.update(Query())  # type: ignore[arg-type]
+        display.update(Query())  # type: ignore[arg-type]
+    lines = output.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("name: batch 0: 10 rows")
+    assert lines[1].startswith("name: 10 rows in 1 batches")
+
+
+def test_check_names_each_part_that_is_wrong(tmp_path: Path) -> None:
+    """Exit code 1, one line a part."""
+    source = {"servers": "127.0.0.1:1", "destination": "d", "spoolDir": str(tmp_path / "spool")}
+    file = write_pipeline(
+        tmp_path / "p.toml", source, [{"type": "parquet", "path": str(tmp_path / "out")}], tables=["*"]
+    )
+    result = CliRunner().invoke(group, ["pipeline", "check", str(file)])
+    assert result.exit_code == 1
+    lines = {line.split()[1]: line for line in result.output.splitlines()}
+    assert lines["servers"].startswith("FAIL")
+    assert "127.0.0.1:1" in lines["servers"]
+    assert lines["spool"].startswith("ok")
+    assert lines["sink"].startswith("ok")
+
+
+@pytest.mark.spark
+def test_run_then_status(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
+    """`run --once` ends by itself, prints a line a batch, and status tells the same without Spark."""
+    with Node({database: follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
+        file = write_pipeline(
+            tmp_path / "p.toml",
+            {"servers": node.address, "destination": database, "spoolDir": str(tmp_path / "spool")},
+            [{"type": "console"}],
+            tables=[f"{database}.t"],
+        )
+        mariadb.execute(
+            f"CREATE DATABASE {database}",
+            f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)",
+            f"INSERT INTO {database}.t VALUES (1, 10), (2, NULL)",
+        )
+        done = subprocess.run(
+            [PROGRAM, "pipeline", "run", "--once", str(file)], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"insert  {database}.t  id=2, v=None" in done.stdout
+        assert "test: batch 0: 4 rows" in done.stderr
+        assert f"{database}: 1 batches up to mysql-bin" in done.stderr
+        shown = CliRunner().invoke(group, ["pipeline", "status", str(file)])
+        assert f"test: {database}: batch 0 ended at mysql-bin" in shown.output
+        assert "0 segments wait" in shown.output
