@@ -1,19 +1,33 @@
-"""`canal-ha status`: what a node says of itself, as a table or as JSON."""
+"""`canal-ha status`: what a node, or a whole cluster, says of itself, as a table or as JSON."""
 
 from __future__ import annotations
 
 import json
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from http.client import HTTPException
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, build_opener
 
 import click
 
+from canal_ha.cli.figures import duration, size
 from canal_ha.errors import CanalError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 TIMEOUT_S = 5.0
+WATCH_S = 2.0
 WIDTH_ELSEWHERE = 160  # columns, where there is no terminal
+DEFAULT_URL = "http://127.0.0.1:8089"
+
+T = TypeVar("T")
 
 
 class NodeUnreachable(CanalError):
@@ -21,17 +35,67 @@ class NodeUnreachable(CanalError):
 
 
 @click.command()
+@click.option("--url", help=f"Status endpoint of one node: canal.admin.http.port.  [default: {DEFAULT_URL}]")
 @click.option(
-    "--url", default="http://127.0.0.1:8089", show_default=True, help="Status endpoint: canal.admin.http.port."
+    "--zk", metavar="HOST:PORT[,...][/CHROOT]", help="Instead of --url: the whole cluster, through ZooKeeper."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what the node says, unchanged in content.")
-def command(url: str, as_json: bool) -> None:
-    """Show the destinations of a node, their clients and how far behind they are."""
-    document = fetch(url)
-    if as_json:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        show(document)
+@click.option(
+    "--zk-auth-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="user:password in its first line, where nodes have canal.zookeeper.auth.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one line each time.")
+@click.option("--watch", is_flag=True, help=f"Look again every {WATCH_S:.0f} s until interrupted.")
+def command(url: str | None, zk: str | None, zk_auth_file: Path | None, as_json: bool, watch: bool) -> None:
+    """Show destinations, who runs them, their clients and how far behind they are."""
+    if url and zk:
+        raise click.UsageError("--url and --zk exclude each other")
+    with suppress(KeyboardInterrupt):
+        if zk:
+            show_cluster(zk, zk_auth_file, as_json=as_json, watch=watch)
+        else:
+            repeat(lambda: fetch(url or DEFAULT_URL), show, as_json=as_json, watch=watch)
+
+
+def show_cluster(zk: str, zk_auth_file: Path | None, *, as_json: bool, watch: bool) -> None:
+    """Look through one ZooKeeper session, once or again and again."""
+    from canal_ha.cli import overview
+    from canal_ha.cluster.overview import TreeReader
+
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what matters is raised
+    auth = zk_auth_file.read_text().partition("\n")[0].rstrip("\r") if zk_auth_file else ""
+    with TreeReader(zk, auth) as reader:
+        seen = partial(overview.look, reader)
+        if as_json:
+            repeat(lambda: overview.document_of(seen()), lambda document, console: None, as_json=True, watch=watch)
+        else:
+            repeat(seen, overview.show, as_json=False, watch=watch)
+
+
+def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json: bool, watch: bool) -> None:
+    """Look and show, once or again and again. A look that fails in between is shown as such."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH_ELSEWHERE
+    seen = look()
+    while True:
+        if as_json:
+            click.echo(json.dumps(seen, indent=None if watch else 2, ensure_ascii=False))
+        else:
+            if watch and console.is_terminal:
+                console.clear()
+            show(seen, console)
+        if not watch:
+            return
+        while True:
+            time.sleep(WATCH_S)
+            try:
+                seen = look()
+                break
+            except CanalError as error:
+                click.echo(f"canal-ha: {error}", err=True)
 
 
 def fetch(url: str) -> dict[str, Any]:
@@ -57,15 +121,11 @@ def fetch(url: str) -> dict[str, Any]:
     return document
 
 
-def show(document: dict[str, Any]) -> None:
+def show(document: dict[str, Any], console: Console) -> None:
     """Print the document as a table, and below it what is wrong."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = WIDTH_ELSEWHERE
     node = document["node"]
     up = duration(node["uptime_s"])
     console.print(
@@ -115,26 +175,3 @@ def cells(stream: dict[str, Any]) -> tuple[str, ...]:
 def position(value: dict[str, Any] | None) -> str:
     """journal:offset."""
     return f"{value['journal']}:{value['offset']}" if value else "-"
-
-
-def duration(seconds: float) -> str:
-    """Two units at most, from tenths of a second to days."""
-    if seconds < 0:
-        return "-"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, hours = int(seconds) // 60, int(seconds) // 3600
-    if hours < 1:
-        return f"{minutes} min {int(seconds) % 60} s"
-    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
-def size(count: int) -> str:
-    """Bytes in binary units."""
-    if count < 0:
-        return "-"
-    value, unit = float(count), 0
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    while value >= 1024 and unit < len(units) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{count} B" if unit == 0 else f"{value:.1f} {units[unit]}"

@@ -1,0 +1,138 @@
+"""The part of `canal-ha status --zk` that asks the nodes and shows the whole cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
+
+from canal_ha.cli.figures import duration, size
+from canal_ha.cli.status import NodeUnreachable, fetch
+from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, TreeReader
+
+ASKED_AT_ONCE = 16
+
+
+def look(reader: TreeReader) -> Overview:
+    """What ZooKeeper says now, with what every node says that has a status endpoint. Raises ZooKeeperUnavailable."""
+    seen = reader.read()
+    asked = [node for node in seen.nodes if node.status_address]
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return seen.told(dict(zip([node.address for node in asked], pool.map(_ask, asked), strict=True)))
+
+
+def _ask(node: NodeView) -> Mapping[str, Any] | str:
+    try:
+        document = fetch(node.status_address)
+    except NodeUnreachable as error:
+        return str(error)
+    if document["node"]["address"] != node.address:  # an endpoint on loopback, and another node on this machine
+        return f"{node.status_address} is {document['node']['address']} seen from here, not {node.address}"
+    return document
+
+
+def document_of(seen: Overview) -> dict[str, Any]:
+    """For --json: the fields of cluster.overview under their names."""
+    return asdict(seen)
+
+
+def show(seen: Overview, console: Console) -> None:
+    """Print it as tables, and below them what is wrong."""
+    console.print(picture(seen))
+
+
+def picture(seen: Overview) -> RenderableType:
+    """Nodes, destinations, clients, problems."""
+    parts: list[RenderableType] = [_nodes(seen) if seen.nodes else Text("no node is alive")]
+    parts.append(_destinations(seen) if seen.destinations else Text("no destination is known"))
+    clients = any(view.clients for view in seen.destinations)
+    parts.append(_clients(seen) if clients else Text("no client has subscribed"))
+    parts += [Text(problem, style="red") for problem in problems(seen)]
+    return Group(*parts)
+
+
+def _nodes(seen: Overview) -> Table:
+    table = Table("node", "canal-ha", "kernel", "up", "status", "runs", "stands by for")
+    for node in seen.nodes:
+        runs = [view.name for view in seen.destinations if view.runs_on == node.address]
+        stands_by = [view.name for view in seen.destinations if node.address in view.stand_by]
+        table.add_row(
+            *map(
+                Text,
+                (
+                    node.address,
+                    node.version or "-",
+                    node.kernel or "-",
+                    duration(node.uptime_s),
+                    "not reached" if node.problem else node.status_address or "-",
+                    ", ".join(runs) or "-",
+                    ", ".join(stands_by) or "-",
+                ),
+            )
+        )
+    return table
+
+
+def _destinations(seen: Overview) -> Table:
+    table = Table("destination", "runs on", "stands by", "source")
+    for view in seen.destinations:
+        runs_on = f"{view.runs_on} (released)" if view.released else view.runs_on or "nobody"
+        table.add_row(*map(Text, (view.name, runs_on, "\n".join(view.stand_by) or "-", view.source_address or "-")))
+    return table
+
+
+def _clients(seen: Overview) -> Table:
+    table = Table()
+    for name in ("destination", "client", "active", "state", "cursor"):
+        table.add_column(name, overflow="fold")
+    for name in ("batches", "unacked", "behind", "bytes behind"):
+        table.add_column(name, justify="right")
+    for view in seen.destinations:
+        for client in view.clients:
+            table.add_row(*map(Text, (view.name, *_cells(client))))
+    return table
+
+
+def _cells(client: ClientView) -> tuple[str, ...]:
+    stream = client.stream
+    figures = ("-",) * 4
+    if stream is not None:
+        figures = (
+            str(stream.batches),
+            duration(stream.oldest_unacked_s),
+            duration(stream.seconds_behind),
+            size(stream.bytes_behind),
+        )
+    return (
+        str(client.client_id),
+        client.active or "-",
+        stream.state if stream is not None else "-",
+        str(client.cursor or "-"),
+        *figures,
+    )
+
+
+def problems(seen: Overview) -> Iterator[str]:
+    """A line for everything that is wrong or could not be told."""
+    for node in seen.nodes:
+        if node.problem:
+            yield f"{node.address}: its figures are missing: {node.problem}"
+    for view in seen.destinations:
+        yield from _problems_of(view)
+
+
+def _problems_of(view: DestinationView) -> Iterator[str]:
+    if not view.runs_on:
+        yield f"{view.name}: nobody runs it, {len(view.stand_by)} could"
+    if view.source_error:
+        yield f"{view.name}: {view.source_error}"
+    for client in view.clients:
+        if client.problem:
+            yield f"{view.name}, client {client.client_id}: {client.problem}"
+        if client.stream is not None and client.stream.error:
+            yield f"{view.name}, client {client.client_id}: {client.stream.error}"

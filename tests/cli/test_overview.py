@@ -1,0 +1,143 @@
+"""The whole cluster as `canal-ha status --zk` shows it: from frozen data, without ZooKeeper."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+from rich.console import Console
+
+from canal_ha.admin.document import NodeFacts, status_document
+from canal_ha.cli import overview
+from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview
+from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.model.position import LogPosition
+from canal_ha.version import VERSION
+
+A, B = "10.0.0.1:11111", "10.0.0.2:11111"
+CURSOR = LogPosition("mysql-bin.000004", 491)
+SEEN = Overview(
+    (NodeView(A, "127.0.0.1:8089"), NodeView(B)),
+    (
+        DestinationView(
+            "example",
+            A,
+            stand_by=(B,),
+            clients=(
+                ClientView(1001, r"shop\..*", CURSOR, "10.0.0.9:40000"),
+                ClientView(1002, problem="/otter/canal/destinations/example/1002/cursor cannot be read: [no] JSON"),
+            ),
+        ),
+        DestinationView("orphan", stand_by=(B,)),
+    ),
+)
+SAID = status_document(
+    NodeFacts(A, "compiled", 0.0),
+    [
+        InstanceStatus(
+            "example",
+            "db:3306",
+            source_error="access denied",
+            streams=(
+                StreamStatus(
+                    1001, "", "open", batches=(1, 2), oldest_unacked_s=61.0, seconds_behind=0.25, bytes_behind=2048
+                ),
+                StreamStatus(7, "", "failed", error="journal mysql-bin.000001 is gone"),
+            ),
+        )
+    ],
+    7200.0,
+)
+
+
+def shown(seen: Overview) -> str:
+    """What a terminal of 200 columns would show."""
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    overview.show(seen, console)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every row of every table."""
+    lines = [line for line in text.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_what_zookeeper_alone_tells() -> None:
+    """Who lives, runs and stands by, clients and cursors; figures are left out, and what is wrong is said."""
+    text = shown(SEEN)
+    assert rows(text) == [
+        [A, "-", "-", "-", "127.0.0.1:8089", "example", "-"],
+        [B, "-", "-", "-", "-", "-", "example, orphan"],
+        ["example", A, B, "-"],
+        ["orphan", "nobody", B, "-"],
+        ["example", "1001", "10.0.0.9:40000", "-", "mysql-bin.000004:491", "-", "-", "-", "-"],
+        ["example", "1002", "-", "-", "-", "-", "-", "-", "-"],
+    ]
+    assert "orphan: nobody runs it, 1 could" in text
+    assert "example, client 1002: /otter/canal/destinations/example/1002/cursor cannot be read: [no] JSON" in text
+
+
+def test_what_the_running_node_adds() -> None:
+    """State, lag, batches in flight, the source, and a stream whose client ZooKeeper does not know."""
+    text = shown(SEEN.told({A: SAID}))
+    told = rows(text)
+    assert told[0] == [A, VERSION, "compiled", "2 h 0 min", "127.0.0.1:8089", "example", "-"]
+    assert told[2] == ["example", A, B, "db:3306"]
+    assert told[4] == ["example", "7", "-", "failed", "-", "0", "-", "-", "-"]
+    figures = ["2", "1 min 1 s", "0.2 s", "2.0 KiB"]
+    assert told[5] == ["example", "1001", "10.0.0.9:40000", "open", "mysql-bin.000004:491", *figures]
+    assert "example: access denied" in text
+    assert "example, client 7: journal mysql-bin.000001 is gone" in text
+
+
+def test_a_node_that_does_not_answer() -> None:
+    """The rest is shown, and that figures are missing is said."""
+    text = shown(SEEN.told({A: "no node answers at 127.0.0.1:8089"}))
+    assert rows(text)[0] == [A, "-", "-", "-", "not reached", "example", "-"]
+    assert rows(text)[1:] == rows(shown(SEEN))[1:]
+    assert f"{A}: its figures are missing: no node answers at 127.0.0.1:8089" in text
+
+
+def test_a_released_destination_says_so() -> None:
+    """An operator has set `running` to inactive, and its owner has yet to let go."""
+    released = replace(SEEN.destinations[0], released=True)
+    assert f"{A} (released)" in shown(replace(SEEN, destinations=(released,)))
+
+
+def test_an_empty_cluster() -> None:
+    """Nothing is an answer too."""
+    text = shown(Overview())
+    assert "no node is alive" in text
+    assert "no destination is known" in text
+    assert "no client has subscribed" in text
+
+
+def test_json_has_every_field_by_its_name() -> None:
+    """For scripts: the same keys whatever is known."""
+    document = json.loads(json.dumps(overview.document_of(SEEN.told({A: SAID}))))
+    assert sorted(document) == ["destinations", "nodes"]
+    assert sorted(document["nodes"][0]) == [
+        "address", "kernel", "problem", "status_address", "uptime_s", "version",
+    ]  # fmt: skip
+    example, orphan = document["destinations"]
+    assert sorted(example) == sorted(orphan)
+    assert sorted(example) == [
+        "clients", "name", "released", "runs_on", "source_address", "source_error", "stand_by",
+    ]  # fmt: skip
+    first, second, third = example["clients"]
+    assert [first["client_id"], second["client_id"], third["client_id"]] == [7, 1001, 1002]
+    assert sorted(second) == ["active", "client_id", "cursor", "filter", "problem", "stream"]
+    assert second["cursor"]["journal"] == "mysql-bin.000004"
+    assert second["stream"] == {
+        "state": "open",
+        "error": "",
+        "batches": 2,
+        "oldest_unacked_s": 61.0,
+        "seconds_behind": 0.25,
+        "bytes_behind": 2048,
+    }
+    assert third["stream"] is None

@@ -1,0 +1,98 @@
+"""`canal-ha status --zk` on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import pytest
+from kazoo.client import KazooClient
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.cluster.overview import TreeReader
+from canal_ha.errors import ZooKeeperUnavailable
+from canal_ha.model import znode_tree as tree
+from tests.real import MariaDB, Node, ZooKeeper, follow, free_port
+from tests.real.node import PROGRAM
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+def status(*options: str) -> str:
+    """What the command prints."""
+    return subprocess.run(
+        [PROGRAM, "status", *options], capture_output=True, text=True, encoding="utf-8", timeout=60, check=True
+    ).stdout
+
+
+def test_a_cluster_with_a_client(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
+    """Two nodes, one destination, an active client; then one node is gone without having said so."""
+    hosts = f"{zookeeper.hosts}/status{time.time_ns()}"
+    properties = {"canal.zookeeper.session.timeout": "20000"}
+    with (
+        Node({"example": follow(mariadb)}, zk_servers=hosts, properties=properties) as first,
+        Node({"example": follow(mariadb)}, zk_servers=hosts, properties=properties) as second,
+        ClusterConnector(hosts, "example") as client,
+    ):
+        client.subscribe("")
+        client.get_without_ack()
+        until(lambda: client.check_valid())
+        seen = json.loads(status("--zk", hosts, "--json"))
+        assert {node["address"] for node in seen["nodes"]} == {first.address, second.address}
+        assert all(node["version"] and not node["problem"] for node in seen["nodes"])
+        (example,) = seen["destinations"]
+        assert {example["runs_on"], *example["stand_by"]} == {first.address, second.address}
+        assert example["runs_on"] == client.node
+        assert example["source_address"] == mariadb.address
+        (told,) = example["clients"]
+        assert told["active"].startswith("127.0.0.1:")
+        assert told["stream"]["state"] == "open"
+        text = status("--zk", hosts)
+        assert "1001" in text
+        assert told["active"] in text
+        running = first if first.address == client.node else second
+        running.kill()
+        text = status("--zk", hosts)
+        assert "not reached" in text
+        assert f"{running.address}: its figures are missing: no node answers at http://127.0.0.1:" in text
+        assert told["active"] in text
+
+
+def test_another_node_behind_the_same_endpoint_is_not_believed(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
+    """The endpoint of a node elsewhere is on its loopback: asked from here, another node answers."""
+    hosts = f"{zookeeper.hosts}/elsewhere{time.time_ns()}"
+    with Node({"example": follow(mariadb)}, zk_servers=hosts) as node:
+        operator = KazooClient(hosts)
+        operator.start()
+        until(lambda: operator.exists(tree.member(node.address)))
+        operator.create(tree.member("10.9.9.9:11111"), f"127.0.0.1:{node.admin_port}".encode(), ephemeral=True)
+        nodes = {each["address"]: each for each in json.loads(status("--zk", hosts, "--json"))["nodes"]}
+        assert nodes[node.address]["version"]
+        assert nodes["10.9.9.9:11111"]["version"] == ""
+        assert "seen from here" in nodes["10.9.9.9:11111"]["problem"]
+        operator.stop()
+        operator.close()
+
+
+def test_watching(zookeeper: ZooKeeper) -> None:
+    """--watch --json prints a line each time, and ends quietly when interrupted."""
+    hosts = f"{zookeeper.hosts}/watched{time.time_ns()}"
+    process = subprocess.Popen(
+        [PROGRAM, "status", "--zk", hosts, "--watch", "--json"], stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    assert process.stdout is not None
+    for _ in range(2):
+        assert json.loads(process.stdout.readline()) == {"nodes": [], "destinations": []}
+    process.send_signal(2)
+    assert process.wait(10) == 0
+    process.stdout.close()
+
+
+def test_no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said so, not a traceback."""
+    monkeypatch.setattr("canal_ha.cluster.overview.CONNECT_MOST_S", 0.5)
+    port = free_port()
+    with pytest.raises(ZooKeeperUnavailable, match=f"no ZooKeeper answers at 127.0.0.1:{port}"):
+        TreeReader(f"127.0.0.1:{port}").__enter__()
