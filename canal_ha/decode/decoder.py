@@ -37,6 +37,9 @@ _IN_USE = 1  # header flag of a journal that is still written; the checksum is c
 _WITHOUT_MEANING = frozenset(
     {kinds.STOP, kinds.PREVIOUS_GTIDS, kinds.BINLOG_CHECKPOINT, kinds.GTID_LIST, kinds.START_ENCRYPTION}
 )
+# All of MySQL (include/mysql binlog_event.h) but UNKNOWN_EVENT and the rows events of 5.1's alphas, all of MariaDB.
+_KNOWN = frozenset({*range(1, 20), *range(23, 43), *range(160, 172)})
+_IGNORABLE = 0x80  # header flag of an event that who does not know it may pass over
 _COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's, and what they are inside
 _PAYLOAD_END, _PAYLOAD_COMPRESSION, _PAYLOAD_SIZE = 0, 2, 3
 _ZSTD, _UNCOMPRESSED = 0, 255
@@ -202,6 +205,8 @@ class Decoder:
         elif kind in _COMPRESSED_ROWS:
             body = _decompressed_rows(work.event_src[work.event_at : work.event_stop], _COMPRESSED_ROWS[kind])
             work.rows_event(_COMPRESSED_ROWS[kind], body, 0, len(body))
+        elif kind not in _KNOWN and not work.flags & _IGNORABLE:
+            raise p.Broken(f"an event of type {kind}, which nobody has described: it may have held rows")
         elif kind not in _WITHOUT_MEANING:
             yield from self._raw()
         if not work.open:

@@ -48,12 +48,17 @@ def entries(name: str) -> list[Recorded]:
     return [Recorded(row["case"], row["offset"], bytes.fromhex(row["entry_hex"])) for row in rows]
 
 
+def definitions(tag: str) -> dict[str, str]:
+    """case/table -> SHOW CREATE TABLE as of the end of the case."""
+    texts: dict[str, str] = json.loads(gzip.decompress((DIRECTORY / f"{tag}.show_create.json.gz").read_bytes()))
+    return texts
+
+
 class _Definitions:
     """SHOW CREATE TABLE as of the end of the case that is being replayed."""
 
     def __init__(self, tag: str) -> None:
-        text = gzip.decompress((DIRECTORY / f"{tag}.show_create.json.gz").read_bytes())
-        self._texts: dict[str, str] = json.loads(text)
+        self._texts = definitions(tag)
         self.case = ""
 
     def fetch(self, schema: str, table: str) -> str | None:
@@ -83,7 +88,7 @@ def segments(
 ) -> Iterator[Segment]:
     """What a decoder makes of a recorded file, fed in pieces that end where its cases end."""
     options = options or DecodeOptions()
-    definitions = _Definitions(tag)
+    known = _Definitions(tag)
     decoder = Decoder(
         source=Source("localhost", 3306),
         journal=JOURNAL,
@@ -91,7 +96,7 @@ def segments(
         options=options,
         tables=TableFilter(*tables),
         fields=FieldFilter(options.field_filter, options.field_black_filter),
-        history=History(definitions.fetch, live_texts=not options.table_history).view(None),
+        history=History(known.fetch, live_texts=not options.table_history).view(None),
         gtid_set=gtid_set,
     )
     data = binlog(tag)
@@ -99,7 +104,7 @@ def segments(
     stops = [offset for _, offset in starts[1:]] + [len(data)]
     begin = 0
     for (case, _), stop in zip(starts, stops, strict=True):
-        definitions.case = case
+        known.case = case
         for output in decoder.feed_file(data[begin:stop]):
             if isinstance(output, Segment):
                 yield output

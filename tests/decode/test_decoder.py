@@ -308,13 +308,16 @@ def test_the_server_ends_the_dump() -> None:
         list(decoder().feed(b"\1\0\0\0\x07"))
 
 
-def test_unknown_events_are_handed_on() -> None:
-    """An event of a type nobody knows is for the library, and the stream goes on."""
-    dump = Dump().format().add(120, b"whatever").begin().table().insert(1).xid()
-    outputs = feed(dump)
+def test_unknown_events() -> None:
+    """What calls itself ignorable is for the library, and the stream goes on; anything else may have held rows."""
+    dump = Dump().format()
+    dump.data += packets(dump.event(120, b"whatever", flags=0x80))
+    outputs = feed(dump.begin().table().insert(1).xid())
     assert kinds(outputs) == [BEGIN, ROWS, END]
     raw = [output for output in outputs if isinstance(output, RawPacket)]
     assert b"whatever" in raw[-1].payload
+    with pytest.raises(MalformedEvent, match="an event of type 120"):
+        feed(Dump().format().add(120, b"whatever"))
 
 
 # ---- bytes

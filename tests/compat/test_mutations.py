@@ -1,0 +1,81 @@
+"""Damaged binlogs: an error and nothing wrong delivered, whatever the damage; never a crash, a hang, or much memory."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import struct
+import zlib
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from canal_ha.decode import values
+from canal_ha.decode.kernel.primitives import Broken
+from canal_ha.errors import MalformedEvent
+from tests.compat import mutations
+from tests.decode.dump import ColumnType, Dump, decoder
+
+COUNT = 10_400
+PIECES = 8
+MEMORY_BYTES = 400 << 20  # on top of what the process has; the largest golden event is a thousandth of this
+PIECE_S = 120
+
+
+def limited(seed: int) -> dict[str, tuple[int, int]]:
+    """One piece of the work in a process that can neither grow nor hang."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
+    signal.alarm(PIECE_S)  # ends the process
+    try:
+        return mutations.run(seed, COUNT // PIECES)
+    finally:
+        signal.alarm(0)
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def test_mutations() -> None:
+    """10,400 seeded mutations: broken events stop the stream at their place, behind exactly what came before them."""
+    totals: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as workers:
+        for found in workers.map(limited, range(PIECES)):
+            for what, (times, raised) in found.items():
+                totals[what] += times
+                errors[what] += raised
+    for what, times in sorted(totals.items()):
+        print(f"{what:26} {times:6} {errors[what]:6} errors")
+    assert sum(totals.values()) == COUNT
+    assert min(totals.values()) > COUNT // 500
+
+
+def test_a_payload_that_claims_too_much() -> None:
+    """Whether or not the claim is true: a transaction of 32 KB does not become one of gigabytes."""
+    claim = 1 << 40
+    squeezed = zstandard.ZstdCompressor().compress(bytes(64 << 20))
+    for content in (squeezed, b""):
+        dump = Dump().format().add(40, mutations.payload(b"", claim, content))
+        with pytest.raises(MalformedEvent, match="claims"):
+            list(decoder().feed(bytes(dump.data)))
+
+
+def test_a_column_that_holds_more_than_it_claims() -> None:
+    """MariaDB's COMPRESSED columns and compressed events are inflated as far as they claim."""
+    bomb = zlib.compress(bytes(128 << 20), 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(Broken, match="another length"):
+        values.uncompressed(b"\x84" + struct.pack(">I", 1000) + bomb, False, "utf-8")
+    with pytest.raises(Broken, match="claims"):
+        values.uncompressed(b"\x87" + b"\xff" * 7 + bomb, False, "utf-8")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10
+
+
+def test_a_table_of_too_many_columns() -> None:
+    """No server has tables of more than 4096 columns; a plan for as many as an event can name would fill memory."""
+    dump = Dump().format().begin().table(columns=(ColumnType(1),) * 5000)
+    with pytest.raises(MalformedEvent, match="a table of 5000 columns"):
+        list(decoder().feed(bytes(dump.data)))
