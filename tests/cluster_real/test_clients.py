@@ -341,3 +341,47 @@ def test_clients_outlive_the_leader_of_the_ensemble(ensemble: Ensemble) -> None:
         leader.start()
     until(client.check_valid)
     place.close()
+
+
+def test_a_frozen_process_has_lost_its_turn_when_it_goes_on(place: Place) -> None:
+    """SIGSTOP beyond its session: another one is active; resumed, it says so, sends nothing and stands by."""
+    server = place.server()
+    place.runs_on(server)
+    process = place.process("--timeout", str(WAIT_MS))
+    told(process, "client.connected")
+    second = place.client()
+    second.connect()
+    until(lambda: second.standing_by is not None)
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: second.active, seconds=15.0)
+    second.subscribe("")
+    second.get_without_ack(100, WAIT_MS)
+    server.push(entries_segment(transaction(1)))
+    message = second.get_without_ack(100, WAIT_MS)
+    process.send_signal(signal.SIGCONT)
+    told(process, "client.inactive")
+    told(process, "client.standby")
+    assert second.check_valid()
+    second.ack(message.id)
+    until(lambda: str(server.meta.cursor(CLIENT)) == "mysql-bin.000001:2900", what="the cursor")
+
+
+def test_ending_without_zookeeper() -> None:
+    """While ZooKeeper is away the client is not active any more, and disconnect() does not hang."""
+    with ZooKeeper() as own:
+        place = Place(own.hosts)
+        place.runs_on(place.server())
+        client = place.active_client()
+        own.pause()
+        until(lambda: not client.active, seconds=5.0)
+        own.resume()
+        until(lambda: client.active, seconds=10.0)
+        client.get_without_ack()
+        own.kill()
+        began = time.monotonic()
+        client.disconnect()
+        assert time.monotonic() - began < 8.0
+        print(f"disconnected after {time.monotonic() - began:.1f} s")
+        place.stack.close()
+        place.operator.stop()
+        place.operator.close()
