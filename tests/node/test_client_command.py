@@ -1,0 +1,175 @@
+"""`canal-ha client` against a real node and source: both formats, and every way to end it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from tests.node.following import stream_of
+from tests.real import Client, MySQL, Node, SqlServer, follow
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+FIELDS = ["schema", "table", "type", "before", "after", "journal", "offset", "row", "ts", "gtid", "sql"]
+
+
+@pytest.fixture(scope="module")
+def node(source_server: SqlServer) -> Iterator[Node]:
+    with Node({"example": follow(source_server)}) as running:
+        yield running
+
+
+@pytest.fixture
+def table(source_server: SqlServer, node: Node, database: str) -> str:
+    """A new table (uid, name), which the client ids of these tests follow from here on."""
+    source_server.execute(
+        f"CREATE DATABASE {database}", f"CREATE TABLE {database}.test (uid int(4) PRIMARY KEY, name varchar(10))"
+    )
+    return f"{database}.test"
+
+
+def client(node: Node, table: str, *options: str, output_format: str = "json") -> Client:
+    return Client(node.address, "example", "--filter", table.replace(".", r"\."), *options, output_format=output_format)
+
+
+def begun(node: Node, table: str, client_id: int) -> tuple[str, ...]:
+    """Options of a client id that is subscribed now: rows from here on are its own."""
+    options = ("--client-id", str(client_id))
+    with client(node, table, *options, "--idle-exit", "0.2") as first:
+        list(first.rows())
+        first.wait()
+    return options
+
+
+def local(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def masked(text: str) -> str:
+    """Without what the clock says: the time of printing and delays."""
+    text = re.sub(r"Time : \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", "Time : NOW", text, flags=re.MULTILINE)
+    return re.sub(r"delay : \d+ms$", "delay : Nms", text, flags=re.MULTILINE)
+
+
+def test_pretty(source_server: SqlServer, node: Node, table: str) -> None:
+    """canal's format to the letter, for an insert, an update, a delete and a statement; everything it shows is also
+    in --format json of another client id, from which the expected text is made.
+    """
+    schema, name = table.split(".")
+    first, second = begun(node, table, 1), begun(node, table, 2)
+    source_server.execute(
+        f"INSERT INTO {table} VALUES (1, '10')",
+        f"UPDATE {table} SET name = NULL WHERE uid = 1",
+        f"DELETE FROM {table} WHERE uid = 1",
+        f"ALTER TABLE {table} ADD COLUMN more int",
+    )
+    with client(node, table, *second, "--idle-exit", "1") as told:
+        rows = [row for row in told.rows() if row["table"]]
+    with client(node, table, *first, "--idle-exit", "1", output_format="pretty") as shown:
+        assert shown.process.stdout is not None
+        text = masked(shown.process.stdout.read())
+        shown.wait()
+    assert [row["type"] for row in rows] == ["INSERT", "UPDATE", "DELETE", "ALTER"]
+    columns = [
+        "uid : 1    type=int(4)    update=true\nname : 10    type=varchar(10)    update=true\n",
+        "uid : 1    type=int(4)\nname :     type=varchar(10)    update=true\n",
+        "uid : 1    type=int(4)\nname :     type=varchar(10)\n",
+        f" sql ----> ALTER TABLE {table} ADD COLUMN more int\n",
+    ]
+    for row, lines in zip(rows, columns, strict=True):
+        tail = f"executeTime : {row['ts']} , delay : Nms\n"
+        where = f"binlog[{row['journal']}:{row['offset']}] , name[{schema},{name}] , eventType : {row['type']} , "
+        assert f"----------------> {where}{tail}{lines}" in text
+    stars = re.escape("*" * 52)
+    place = r"mysql-bin\.\d{6}:(\d+):(\d+)\((.{19})\)"
+    heads = re.findall(
+        rf"^{stars}\n\* Batch Id: \[\d+\] ,count : \[(\d+)\] , memsize : \[(\d+)\] , Time : NOW\n"
+        rf"\* Start : \[{place}\]\n\* End : \[{place}\]\n{stars}\n\n",
+        text,
+        re.MULTILINE,
+    )
+    assert heads
+    for count, memsize, start, start_ms, start_text, end, end_ms, end_text in heads:
+        assert int(count) > 0 < int(memsize)
+        assert int(start) <= int(end)
+        assert (start_text, end_text) == (local(int(start_ms)), local(int(end_ms)))
+    rule = r"================> binlog\[mysql-bin\.\d{6}:\d+\] , executeTime : \d+ , delay : Nms\n"
+    begins = re.findall(rf"^{rule} BEGIN ----> Thread id: \d+\n", text, re.MULTILINE)
+    ends = re.findall(rf"^----------------\n END ----> transaction id: \d+\n{rule}", text, re.MULTILINE)
+    assert len(ends) == 3
+    assert len(begins) == (3 if source_server.flavor == "mysql" else 0)  # canal makes none of MariaDB's events
+    known = re.compile(r"\*|=====|-----| BEGIN | END | sql ---->|\w+ : .*    type=|$")
+    assert [line for line in text.splitlines() if not known.match(line)] == []
+
+
+def test_json_objects_are_complete(source_server: SqlServer, node: Node, table: str) -> None:
+    """Every field, in order; both sides of each kind of change; NULL, text and statement."""
+    schema, name = table.split(".")
+    options = begun(node, table, 3)
+    source_server.execute(
+        f"INSERT INTO {table} VALUES (1, 'é'), (2, NULL)",
+        f"UPDATE {table} SET uid = 3 WHERE uid = 2",
+        f"DELETE FROM {table} WHERE uid = 1",
+        f"TRUNCATE TABLE {table}",
+    )
+    with client(node, table, *options, "--idle-exit", "1") as reading:
+        rows = [row for row in reading.rows() if row["table"]]
+        reading.wait()
+    assert all(list(row) == FIELDS for row in rows)
+    assert {(row["schema"], row["table"]) for row in rows} == {(schema, name)}
+    assert [(row["type"], row["before"], row["after"], row["row"]) for row in rows] == [
+        ("INSERT", None, {"uid": 1, "name": "é"}, 0),
+        ("INSERT", None, {"uid": 2, "name": None}, 1),
+        ("UPDATE", {"uid": 2, "name": None}, {"uid": 3, "name": None}, 0),
+        ("DELETE", {"uid": 1, "name": "é"}, None, 0),
+        ("TRUNCATE", None, None, 0),
+    ]
+    assert [row["sql"] for row in rows] == ["", "", "", "", f"TRUNCATE TABLE {table}"]
+    assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
+    assert all(row["journal"] == source_server.position()[0] and row["ts"] > 10**12 for row in rows)
+
+
+def test_ways_to_end(mysql: MySQL, database: str) -> None:
+    """--max-rows leaves a batch that it cuts for the next one; --no-ack leaves everything; SIGTERM acknowledges what is
+    printed; --idle-exit ends in time; every end has code 0 and nothing is lost or repeated in between.
+    """
+    table = f"{database}.test"
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {table} (uid int PRIMARY KEY, name varchar(10))")
+    with Node({"example": follow(mysql)}) as node:
+        end_in_every_way(mysql, node, table)
+
+
+def end_in_every_way(mysql: MySQL, node: Node, table: str) -> None:
+    options = begun(node, table, 4)
+    mysql.execute(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+
+    def ids(*more: str) -> list[int]:
+        with client(node, table, *options, *more) as reading:
+            found = [row["after"]["uid"] for row in reading.rows() if row["after"]]
+            reading.wait()
+        return found
+
+    def seen(line: str) -> int:
+        row = json.loads(line)
+        return int(row["after"]["uid"]) if row["after"] else 0
+
+    assert ids("--no-ack", "--idle-exit", "0.7") == [1, 2, 3]
+    assert ids("--max-rows", "2") == [1, 2]
+    assert ids("--idle-exit", "0.7") == [1, 2, 3]
+    assert ids("--idle-exit", "0.4") == []
+    with client(node, table, *options) as reading:
+        assert reading.process.stdout is not None
+        until(lambda: stream_of(node, "example", 4)["state"] == "open", what="the stream")
+        mysql.execute(f"INSERT INTO {table} VALUES (4, 'd')")
+        while seen(reading.process.stdout.readline()) != 4:
+            continue
+        reading.process.send_signal(signal.SIGTERM)
+        assert reading.process.wait(10) == 0
+        assert reading.process.stdout.read() == ""
+    assert ids("--idle-exit", "0.7") == []
