@@ -34,10 +34,21 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.real import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
 
 _numbers = itertools.count(1)
+
+# A loaded machine is slow, not wrong. The same examples every time, so that a failure can be seen again; the long
+# suites draw new ones.
+settings.register_profile(
+    "canal-ha",
+    deadline=None,
+    derandomize=not os.environ.get("CANAL_HA_LONG"),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("canal-ha")
 
 
 def pytest_configure(config: pytest.Config) -> None:
