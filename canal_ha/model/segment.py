@@ -94,6 +94,10 @@ class Segment:
         """Which run entry `index` belongs to."""
         return bisect_right(self.run_starts, index) - 1
 
+    def first_behind(self, offset: int, sub: int) -> int:
+        """Index of the first entry behind the one at (offset, sub) of this journal; len(self) when there is none."""
+        return bisect_right(range(len(self)), (offset, sub), key=lambda at: (self.offsets[at], self.subs[at]))
+
     def position(self, index: int) -> LogPosition:
         """Where entry `index` came from."""
         run = self.run_of(index)

@@ -6,7 +6,6 @@ the break; they come again from the source and are cut off here.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import replace
 
 from canal_ha.model.position import LogPosition, split_journal
@@ -85,4 +84,4 @@ def _first_behind(segment: Segment, last: tuple[str, int, int]) -> int:
     journal, offset, sub = last
     if segment.journal != journal:
         return 0 if _is_later((segment.journal, 0, 0), last) else len(segment)
-    return bisect_right(range(len(segment)), (offset, sub), key=lambda at: (segment.offsets[at], segment.subs[at]))
+    return segment.first_behind(offset, sub)
