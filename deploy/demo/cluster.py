@@ -125,6 +125,7 @@ class Demonstration:
         show.say(f"the table rebuilt from what arrived is {'the same as' if same else 'DIFFERENT from'} the database's")
         for node in self.nodes:
             if node.alive():
+                os.kill(node.pid, signal.SIGTERM)
                 self._end(node)
         if not self._badly_ended:
             show.say("each node that was asked to end did so in good order")
@@ -141,7 +142,11 @@ class Demonstration:
         time.sleep(2.0)
 
     def _end(self, node: Node) -> None:
-        node.stop()
+        """Wait for a node that was told to end (a second signal would find it without a handler), and note its code."""
+        deadline = time.monotonic() + node.stop_timeout_s
+        while node.alive() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        node.kill()
         if node.exit_code:
             self._badly_ended.append(f"{name(node)} ended with code {node.exit_code}")
 
