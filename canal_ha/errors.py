@@ -140,6 +140,12 @@ class TableUnknown(CanalError):
     """The columns of a table at this position cannot be told for certain; the stream stops rather than guess."""
 
 
+class HistoryUnavailable(CanalError):
+    """The place of a table history cannot be read or written; what is known stays in memory and is tried again."""
+
+    retryable = True
+
+
 # ---- store and meta
 
 

@@ -9,7 +9,7 @@ Threads: shared by the source threads of the streams; a lock guards the versions
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
@@ -31,7 +31,9 @@ from canal_ha.decode.ddl_statements import (
     RenameTables,
     Statement,
 )
+from canal_ha.decode.ddl_text import create_table
 from canal_ha.decode.ddl_tokens import Unreadable, leading
+from canal_ha.decode.history_store import Record, Recorder, TableSnapshot
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
@@ -87,13 +89,22 @@ class History:
 
     fetch: SHOW CREATE TABLE's text as of now for (schema, table), None when there is no such table; it may raise what
     the source raises. live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
-    fold_names: names differ in letter case only (lower_case_table_names other than 0).
+    fold_names: names differ in letter case only (lower_case_table_names other than 0). recorder: told of everything
+    that is learned from the binlog; from another source thread each time.
     """
 
-    def __init__(self, fetch: Fetch, *, live_texts: bool = False, fold_names: bool = False) -> None:
+    def __init__(
+        self,
+        fetch: Fetch,
+        *,
+        live_texts: bool = False,
+        fold_names: bool = False,
+        recorder: Recorder | None = None,
+    ) -> None:
         self._fetch = fetch
         self._live_texts = live_texts
         self.fold_names = fold_names
+        self._recorder = recorder
         self._versions: dict[Key, list[Version]] = {}
         self._lock = Lock()
         self._numbers = count(1)
@@ -123,7 +134,8 @@ class History:
                 texts = table_match.by_name(self._fetched(table_map))
                 columns = table_match.with_texts(columns, texts, table_map)
                 rest = version.columns[len(columns) :]
-                return self._keep(key, replace(version, columns=columns + rest, wants_texts=False), table_map, columns)
+                told = replace(version, columns=columns + rest, wants_texts=False)
+                return self._keep(key, told, table_map, columns, at)
         columns = self._resolve(version, table_map, at)
         order = at.order
         if version is None:
@@ -131,7 +143,7 @@ class History:
         elif version.trust is not Trust.KNOWN:
             order = version.order
         cause = version.cause if version is not None else ""
-        return self._keep(key, Version(order, Trust.KNOWN, columns, cause), table_map, columns)
+        return self._keep(key, Version(order, Trust.KNOWN, columns, cause), table_map, columns, at)
 
     def _resolve(self, version: Version | None, table_map: TableMap, at: LogPosition) -> tuple[Column, ...]:
         """The columns of a table whose versions do not tell. Raises TableUnknown."""
@@ -140,7 +152,9 @@ class History:
         if table_map.names is not None:
             sources = (known, present) if known and not self._live_texts else (present, known)
             return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
-        columns = table_match.agreeing(present, table_map, exact=True)
+        changes = self._changes_behind(self._key(table_map.schema, table_map.name), at.order)
+        # what the server says now holds for an event only if no statement in between is known
+        columns = None if changes else table_match.agreeing(present, table_map, exact=True)
         if columns is None and version is not None and version.trust is Trust.ASSUMED:
             columns = table_match.agreeing(known, table_map, exact=True)
         if columns is None:
@@ -151,17 +165,19 @@ class History:
         text = self._fetch(table_map.schema, table_map.name)
         if text is None:
             return ()
-        try:
-            statement = read(text)
-        except Unreadable:
-            return ()
-        return statement.columns if isinstance(statement, CreateTable) else ()
+        return _created(text)
 
-    def _keep(self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...]) -> TableSchema:
+    def _keep(
+        self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...], at: LogPosition
+    ) -> TableSchema:
         """Record what a table map settled; hidden columns are found anew each time, as statements never name them."""
         version = replace(version, columns=tuple(column for column in version.columns if not column.hidden))
         with self._lock:
             self._record(key, version, over_known=True)
+        if self._recorder and all(column.mysql_type for column in version.columns):
+            schema, table = table_map.schema, table_map.name
+            since = _position(version.order)
+            self._recorder.record(Record(at, schema, create_table(table, version.columns), table, since))
         return self._schema(version, table_map, columns)
 
     def _schema(self, version: Version, table_map: TableMap, columns: tuple[Column, ...]) -> TableSchema:
@@ -179,29 +195,83 @@ class History:
 
         What is known at this very position stays: another stream was here before.
         """
+        if self._take(at, default_schema, sql) and self._recorder:
+            self._recorder.record(Record(at, default_schema, sql))
+
+    def _take(self, at: LogPosition, default_schema: str, sql: str) -> bool:
+        """Whether the statement says anything about tables."""
         try:
             statement = read(sql)
         except Unreadable:
             names = first_names(leading(sql))
             if names is None:
-                return
+                return False
             with self._lock:
                 for key in [self._named(name, default_schema) for name in names] or list(self._versions):
                     self._record(key, Version(at.order, Trust.UNCERTAIN, cause=sql))
-            return
+            return True
         if statement is None:
-            return
+            return False
         with self._lock:
             draft = _Draft(self, at.order, sql, default_schema)
             draft.take(statement)
             for key, version in draft.versions.items():
                 self._record(key, version)
+        return bool(draft.versions) or isinstance(statement, ChangeDatabase)
+
+    # ---- told by what was kept
+
+    def restore(self, records: Iterable[Record], snapshots: Iterable[TableSnapshot] = ()) -> None:
+        """Take in what was recorded, in the order in which it holds. Nothing of it is recorded again."""
+        items: list[tuple[tuple[object, ...], Record | TableSnapshot]] = [(record.order, record) for record in records]
+        items += [((snapshot.at.order, False), snapshot) for snapshot in snapshots]
+        for _, item in sorted(items, key=lambda pair: pair[0]):
+            if isinstance(item, TableSnapshot):
+                for (schema, table), sql in item.tables.items():
+                    self._restore(item.at, schema, table, sql)
+            elif item.table:
+                self._restore(item.since or item.at, item.schema, item.table, item.sql)
+            else:
+                self._take(item.at, item.schema, item.sql)
+
+    def _restore(self, at: LogPosition, schema: str, table: str, sql: str) -> None:
+        columns = _created(sql)
+        if not columns:
+            return
+        key = self._key(schema, table)
+        with self._lock:
+            known = self._find(key, at.order)
+            if known is None or known.trust is not Trust.KNOWN or known.columns != columns:
+                cause = known.cause if known is not None and known.order == at.order else ""
+                self._record(key, Version(at.order, Trust.KNOWN, columns, cause), over_known=True)
+
+    def reach_back(self, start: LogPosition, at: LogPosition) -> None:
+        """What is known at `at` held before, back to the last statement about it, or to `start`.
+
+        Every statement between the two must have been applied.
+        """
+        with self._lock:
+            for key, versions in self._versions.items():
+                version = next((version for version in versions if version.order == at.order), None)
+                if version is None or version.trust is not Trust.KNOWN:
+                    continue
+                before = self._before(key, at.order)
+                if before is None:
+                    self._record(key, Version(start.order, Trust.KNOWN, version.columns))
+                elif before.trust in (Trust.UNCERTAIN, Trust.ASSUMED):
+                    self._record(key, replace(version, order=before.order, cause=before.cause))
 
     def _named(self, name: Name, default_schema: str) -> Key:
         return self._key(name.schema or default_schema, name.table)
 
     def _key(self, schema: str, table: str) -> Key:
         return (schema.lower(), table.lower()) if self.fold_names else (schema, table)
+
+    def forget_before(self, at: LogPosition) -> None:
+        """Drop what held before `at` alone."""
+        with self._lock:
+            for versions in self._versions.values():
+                del versions[: max(0, bisect_right(versions, at.order, key=_order) - 1)]
 
     # ---- versions; the lock is held
 
@@ -214,6 +284,12 @@ class History:
         versions = self._versions.get(key, [])
         index = bisect_left(versions, order, key=_order)
         return versions[index - 1] if index else None
+
+    def _changes_behind(self, key: Key, order: Order) -> bool:
+        """Whether a statement behind `order` is known to change this table."""
+        with self._lock:
+            versions = self._versions.get(key, [])
+            return any(version.cause for version in versions[bisect_right(versions, order, key=_order) :])
 
     def _record(self, key: Key, version: Version, *, over_known: bool = False) -> None:
         versions = self._versions.setdefault(key, [])
@@ -333,6 +409,22 @@ class _Draft:
 
 def _order(version: Version) -> Order:
     return version.order
+
+
+def _position(order: Order) -> LogPosition:
+    """A position of this order."""
+    base, number, offset, consumed, sub_index = order
+    journal = f"{base}.{number:06d}" if number else base
+    return LogPosition(journal, offset, consumed=consumed, sub_index=sub_index)
+
+
+def _created(sql: str) -> tuple[Column, ...]:
+    """The columns of a statement that creates a table; none when it cannot be read."""
+    try:
+        statement = read(sql)
+    except Unreadable:
+        return ()
+    return statement.columns if isinstance(statement, CreateTable) else ()
 
 
 def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, present: bool) -> str:

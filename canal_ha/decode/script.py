@@ -17,6 +17,7 @@ from canal_ha.decode.ddl_statements import (
     RenameTables,
     Statement,
 )
+from canal_ha.decode.ddl_text import create_table
 from canal_ha.decode.ddl_tokens import Unreadable
 from canal_ha.model.table import Column
 
@@ -63,12 +64,7 @@ class Definitions:
         columns = self._columns.get((schema, table)) or self._columns.get(("", table))
         if columns is None:
             return None
-        lines = [_definition(column) for column in columns]
-        key = [_quoted(column.name) for column in columns if column.key]
-        if key:
-            lines.append(f"PRIMARY KEY ({','.join(key)})")
-        lines += [f"UNIQUE KEY ({_quoted(column.name)})" for column in columns if column.unique]
-        return f"CREATE TABLE {_quoted(table)} ({', '.join(lines)})"
+        return create_table(table, columns)
 
     def _take(self, statement: Statement | None) -> None:
         match statement:
@@ -123,11 +119,3 @@ def _whole(text: list[str]) -> Iterator[str]:
     statement = "".join(text).strip()
     if statement:
         yield statement
-
-
-def _definition(column: Column) -> str:
-    return f"{_quoted(column.name)} {column.mysql_type}{'' if column.nullable else ' NOT NULL'}"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from inspect import iscoroutine
 from typing import Protocol, TypeVar, cast
@@ -61,7 +62,8 @@ class Told(Protocol):
 class Instance:
     """See the module. `guard` raises NotRunningHere as soon as this node can no longer prove that it owns the
     destination; `lost(error)` is called once when a durable write finds that it does not. run_blocking: runs a call
-    that waits for MySQL on the pool; close_source: the last of these.
+    that waits for MySQL on the pool; close_source: the last of these; keep_house(oldest cursor): called there now and
+    then, raises CanalError when the source does not answer.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Instance:
         guard: Callable[[], None] = lambda: None,
         lost: Callable[[CanalError], None] = lambda error: None,
         close_source: Callable[[], None] = lambda: None,
+        keep_house: Callable[[LogPosition | None], None] = lambda oldest: None,
     ) -> None:
         self.config = config
         self.meta = meta
@@ -90,6 +93,7 @@ class Instance:
         self._guard = guard
         self._lost = lost
         self._close_source = close_source
+        self._keep_house = keep_house
         self._streams: dict[int, Stream] = {}
         self._newest: LogPosition | None = None
         self._source_error = ""
@@ -261,6 +265,9 @@ class Instance:
                 self._told.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
             except Fenced as error:
                 self._lost(error)
+        oldest = min(self.meta.cursors(), key=lambda cursor: cursor.order, default=None)
+        with suppress(CanalError):  # the source went away again: the next look says so
+            await self._run_blocking(lambda: self._keep_house(oldest))
 
     def _park_idle(self) -> None:
         for stream in self._streams.values():

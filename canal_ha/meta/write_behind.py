@@ -73,6 +73,10 @@ class Meta:
         """The client's cursor as of the last ACK, durable or not; None before its first."""
         return self._cursors.get(client_id)
 
+    def cursors(self) -> tuple[LogPosition, ...]:
+        """Every client's cursor."""
+        return tuple(self._cursors.values())
+
     @property
     def due(self) -> tuple[int, ...]:
         """Clients whose cursor waits for a flush; those being written at this moment are not among them."""

@@ -11,7 +11,6 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, effective
-from canal_ha.decode.history import History
 from canal_ha.errors import CanalError, NotRunningHere
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
@@ -23,7 +22,9 @@ from canal_ha.meta.write_behind import Meta
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.node.told import Told
+from canal_ha.source.chronicle import Chronicle
 from canal_ha.source.dump import Connected, Dump, DumpEvent
+from canal_ha.source.history_sql import history_store
 from canal_ha.source.identity import replica
 from canal_ha.source.tables import Tables
 from canal_ha.source.view import View
@@ -41,16 +42,16 @@ def assemble(
     made: list[Instance] = []
     slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
     tables_now = Tables(config)
-    view = View(
-        config,
-        warn=lambda text: reactor.callFromThread(
-            lambda: told.event(config.destination, "start.replaced", text=text, alarm=True)
-        ),
-    )
-    history = History(tables_now.fetch, live_texts=not config.decode.table_history)
+
+    def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
+        reactor.callFromThread(lambda: told.event(config.destination, name, alarm=alarm, **facts))
+
+    view = View(config, warn=lambda text: tell("start.replaced", text=text, alarm=True))
+    chronicle = Chronicle(config, tables_now.fetch, history_store(config), tell)
 
     def close_source() -> None:
         view.close()
+        chronicle.close()
         tables_now.close()
 
     def open_feed(request: FeedRequest) -> Feed:
@@ -58,7 +59,8 @@ def assemble(
         fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
 
         def make_decoder(source: Source, start: LogPosition) -> Decoder:
-            history.fold_names = view.folds_names()
+            tables_then = chronicle.view(start)
+            chronicle.follow(dump)
             return Decoder(
                 source=source,
                 journal=start.journal,
@@ -66,7 +68,7 @@ def assemble(
                 options=config.decode,
                 tables=tables,
                 fields=fields,
-                history=history.view(start),
+                history=tables_then,
                 gtid_set=start.gtid or "",
             )
 
@@ -77,7 +79,7 @@ def assemble(
                 request.failed(event.error, event.retry_in_s)
 
         first_stream = slave_id_holder.setdefault(0, request.client_id) == request.client_id
-        return Dump(
+        dump = Dump(
             config,
             config.master,
             replica=replica(config.destination, request.client_id, server_id=config.server_id if first_stream else 0),
@@ -86,6 +88,7 @@ def assemble(
             accept=request.accept,
             report=report,
         )
+        return dump
 
     def guard() -> None:
         if ownership is not None and not ownership.lease_ok():
@@ -104,6 +107,7 @@ def assemble(
         guard=guard,
         lost=lost,
         close_source=close_source,
+        keep_house=chronicle.look,
     )
     made.append(instance)
     return instance

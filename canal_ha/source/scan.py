@@ -69,6 +69,22 @@ class Scanner:
             return None
         return self._position(walk.journal, walk.found.position, walk.found.timestamp_ms, gtid_set)
 
+    def statements(
+        self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
+    ) -> LogPosition:
+        """Tell every statement between two boundaries: position, default schema, text. Returns the boundary reached."""
+
+        def beyond(passed: Passed) -> bool:
+            return passed.journal == end.journal and passed.position > end.offset
+
+        offset = start.offset if start.offset <= OFFSET_MAX else FIRST_OFFSET
+        decoder = _decoder(start.journal, offset, _Statements(told))
+        walk = _Walk(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
+        self._run(walk, journal=start.journal, offset=offset)
+        if walk.last is None:
+            return start
+        return self._position(walk.last.journal, walk.last.position, walk.last.timestamp_ms)
+
     def _boundary(
         self, journal: str, offset: int, beyond: Callable[[Passed], bool], *, by_packet: bool
     ) -> Passed | None:
@@ -128,6 +144,7 @@ class _Walk:
 
     beyond: ends the walk at the first boundary for which it holds; last: the boundary before that.
     until: ends the walk at the first event of these types; found: where it starts. Needs by_packet.
+    onwards: the last journal to walk through; "" is the first one.
     """
 
     def __init__(
@@ -137,6 +154,7 @@ class _Walk:
         by_packet: bool,
         beyond: Callable[[Passed], bool] = lambda passed: False,
         until: frozenset[int] = frozenset(),
+        onwards: str = "",
     ) -> None:
         self.journal = ""
         self.last: Passed | None = None
@@ -145,6 +163,7 @@ class _Walk:
         self._by_packet = by_packet
         self._beyond = beyond
         self._until = until
+        self._onwards = onwards
         self._pending = bytearray()
 
     def eat(self, data: memoryview) -> list[bytes]:
@@ -171,7 +190,8 @@ class _Walk:
                         raise _End
                     self.last = output
                 case Rotated():
-                    if self.journal and not self._until and output.journal != self.journal:
+                    last = not self._onwards or self.journal == self._onwards
+                    if self.journal and not self._until and output.journal != self.journal and last:
                         raise _End
                     self.journal = output.journal
                 case SourceSaid():
@@ -189,17 +209,23 @@ class _Walk:
             yield packet
 
 
-class _NoTables:
-    """A history that nobody asks, because no table and no statement passes the filters."""
+class _Statements:
+    """A history that is asked for no table, because none passes the filters, and passes statements on."""
+
+    def __init__(self, told: Callable[[LogPosition, str, str], None]) -> None:
+        self._told = told
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: a scan wants no table")
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        raise AssertionError(f"{sql} at {at}: a scan wants no statement")
+        self._told(at, default_schema, sql)
 
 
-def _decoder(journal: str, offset: int) -> Decoder:
+_UNHEARD = _Statements(lambda at, default_schema, sql: None)
+
+
+def _decoder(journal: str, offset: int, history: _Statements = _UNHEARD) -> Decoder:
     return Decoder(
         source=Source("", 0),
         journal=journal,
@@ -207,5 +233,5 @@ def _decoder(journal: str, offset: int) -> Decoder:
         options=_QUIET,
         tables=_NO_TABLE,
         fields=FieldFilter("", ""),
-        history=_NoTables(),
+        history=history,
     )

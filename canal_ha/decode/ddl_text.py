@@ -1,0 +1,27 @@
+"""Columns -> the statement that creates a table with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from canal_ha.model.table import Column
+
+
+def create_table(table: str, columns: Sequence[Column]) -> str:
+    """CREATE TABLE as SHOW CREATE TABLE has it; reading it gives these columns. Each must have a type text."""
+    lines = [_definition(column) for column in columns]
+    key = [quoted(column.name) for column in columns if column.key]
+    if key:
+        lines.append(f"PRIMARY KEY ({','.join(key)})")
+    lines += [f"UNIQUE KEY ({quoted(column.name)})" for column in columns if column.unique]
+    return f"CREATE TABLE {quoted(table)} ({', '.join(lines)})"
+
+
+def quoted(name: str) -> str:
+    """A name between back-quotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _definition(column: Column) -> str:
+    charset = f" CHARACTER SET {column.charset}" if column.charset else ""
+    return f"{quoted(column.name)} {column.mysql_type}{charset}{'' if column.nullable else ' NOT NULL'}"

@@ -1,0 +1,306 @@
+"""Table histories in SQL: a SQLite file of one node, or a MySQL database that nodes share. Any thread; blocks.
+
+Tables and columns are canal's (specification 7.7, its spelling of `offest` included); `meta_coverage` is our own.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pymysql
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_statements import CreateTable
+from canal_ha.decode.ddl_tokens import Unreadable
+from canal_ha.decode.history_store import Coverage, HistoryStore, Kept, Record, TableSnapshot
+from canal_ha.decode.script import statements
+from canal_ha.errors import HistoryUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source.session import CONNECT_TIMEOUT_S
+
+FILE = "table_history.db"
+_IO_TIMEOUT_S = 10.0
+
+_AT = "destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta_snapshot (
+  id {serial}, gmt_create {now}, gmt_modified {now}, destination varchar(128) NOT NULL,
+  binlog_file varchar(64) NOT NULL, binlog_offest bigint NOT NULL, binlog_master_id varchar(64) NOT NULL,
+  binlog_timestamp bigint NOT NULL, data {text}, extra {text},
+  UNIQUE (destination, binlog_master_id, binlog_file, binlog_offest));
+CREATE TABLE IF NOT EXISTS meta_history (
+  id {serial}, gmt_create {now}, gmt_modified {now}, destination varchar(128) NOT NULL,
+  binlog_file varchar(64) NOT NULL, binlog_offest bigint NOT NULL, binlog_master_id varchar(64) NOT NULL,
+  binlog_timestamp bigint NOT NULL, use_schema varchar(255), sql_schema varchar(255),
+  sql_table varchar(255) NOT NULL DEFAULT '', sql_text {text}, sql_type varchar(32), extra {text},
+  UNIQUE (destination, binlog_master_id, binlog_file, binlog_offest, sql_table));
+CREATE TABLE IF NOT EXISTS meta_coverage (
+  destination varchar(128) NOT NULL PRIMARY KEY, gmt_modified {now}, data {text})
+"""
+
+Connect = Callable[[], Any]
+
+
+class SqlStore:
+    """One destination's history behind a DB-API connection. connect: opens one; mark: of its parameters."""
+
+    def __init__(
+        self, destination: str, connect: Connect, *, where: str, mark: str, ignore: str, types: Mapping[str, str]
+    ) -> None:
+        self._destination = destination
+        self._connect = connect
+        self._where = where
+        self._mark = mark
+        self._ignore = ignore
+        self._types = types
+        self._lock = threading.Lock()
+        self._connection: Any = None
+
+    def load(self) -> Kept:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            self._run(cursor, "SELECT data FROM meta_coverage WHERE destination = ?")
+            row = cursor.fetchone()
+            coverage = _coverage(row[0]) if row else None
+            self._run(
+                cursor,
+                "SELECT binlog_file, binlog_offest, binlog_master_id, binlog_timestamp, extra, use_schema, sql_table,"
+                " sql_text FROM meta_history WHERE destination = ?",
+            )
+            records = tuple(_record(row) for row in cursor.fetchall())
+            self._run(
+                cursor,
+                "SELECT binlog_file, binlog_offest, binlog_master_id, binlog_timestamp, extra, data"
+                " FROM meta_snapshot WHERE destination = ?",
+            )
+            snapshots = tuple(TableSnapshot(_at(row), _tables(row[5])) for row in cursor.fetchall())
+        return Kept(coverage, records, snapshots)
+
+    def add(self, records: Sequence[Record]) -> None:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            for record in records:
+                self._run(
+                    cursor,
+                    f"INSERT {self._ignore} INTO meta_history ({_AT}, use_schema, sql_schema, sql_table, sql_text,"
+                    " sql_type, extra) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    *_at_values(record.at),
+                    record.schema,
+                    record.schema,
+                    record.table,
+                    record.sql,
+                    "FIRST" if record.table else "DDL",
+                    json.dumps({"sub": record.at.sub_index, "since": record.since and _place(record.since)}),
+                )
+
+    def add_snapshot(self, snapshot: TableSnapshot) -> None:
+        """See HistoryStore."""
+        data: dict[str, list[str]] = defaultdict(list)
+        for (schema, _), sql in snapshot.tables.items():
+            data[schema].append(sql)
+        text = json.dumps({schema: ";\n".join(tables) for schema, tables in data.items()}, ensure_ascii=False)
+        with self._cursor() as cursor:
+            self._run(
+                cursor,
+                f"INSERT {self._ignore} INTO meta_snapshot ({_AT}, data, extra) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *_at_values(snapshot.at),
+                text,
+                json.dumps({"sub": snapshot.at.sub_index}),
+            )
+
+    def cover(self, coverage: Coverage) -> None:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            self._cover(cursor, coverage)
+
+    def expire(self, coverage: Coverage) -> None:
+        """See HistoryStore."""
+        journal, offset = coverage.base.journal, coverage.base.offset
+        before = (
+            "(length(binlog_file) < ? OR (length(binlog_file) = ?"
+            " AND (binlog_file < ? OR (binlog_file = ? AND binlog_offest < ?))))"
+        )
+        values = (len(journal), len(journal), journal, journal, offset)
+        with self._cursor() as cursor:
+            for table in ("meta_history", "meta_snapshot"):
+                self._run(cursor, f"DELETE FROM {table} WHERE destination = ? AND {before}", *values)
+            self._cover(cursor, coverage)
+
+    def clear(self) -> None:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            for table in ("meta_coverage", "meta_snapshot", "meta_history"):
+                self._run(cursor, f"DELETE FROM {table} WHERE destination = ?")
+
+    def close(self) -> None:
+        """See HistoryStore."""
+        with self._lock:
+            self._forget()
+
+    # ---- holding the lock
+
+    def _cover(self, cursor: Any, coverage: Coverage) -> None:
+        self._run(cursor, "DELETE FROM meta_coverage WHERE destination = ?")
+        self._run(cursor, "INSERT INTO meta_coverage (destination, data) VALUES (?, ?)", _covered(coverage))
+
+    def _run(self, cursor: Any, sql: str, *values: object) -> None:
+        cursor.execute(sql.replace("?", self._mark), (self._destination, *values))
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        """One transaction. Raises HistoryUnavailable."""
+        with self._lock:
+            try:
+                if self._connection is None or not _alive(self._connection):
+                    self._connection = self._opened()
+                cursor = self._connection.cursor()
+                yield cursor
+                self._connection.commit()
+            except (sqlite3.Error, pymysql.MySQLError, OSError, ValueError) as error:
+                self._forget()
+                raise HistoryUnavailable(
+                    f"{self._destination}: the table history in {self._where} cannot be used: {error};"
+                    " look at canal.instance.tsdb.dir, or tsdb.url, dbUsername and dbPassword"
+                ) from error
+
+    def _opened(self) -> Any:
+        connection = self._connect()
+        cursor = connection.cursor()
+        for statement in _TABLES.format(**self._types).split(";"):
+            cursor.execute(statement)
+        connection.commit()
+        return connection
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error, pymysql.MySQLError, OSError):
+                self._connection.close()
+            self._connection = None
+
+
+def in_file(destination: str, directory: Path) -> HistoryStore:
+    """A history in a file of this directory, which is made when needed."""
+
+    def connect() -> sqlite3.Connection:
+        directory.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(directory / FILE, check_same_thread=False, timeout=_IO_TIMEOUT_S)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    now = "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP"
+    types = {"serial": "integer PRIMARY KEY AUTOINCREMENT", "now": now, "text": "text"}
+    return SqlStore(destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types)
+
+
+def in_mysql(destination: str, url: str, user: str, password: str) -> HistoryStore:
+    """A history in a MySQL or MariaDB database. url: jdbc:mysql://host:port/database or mysql://…"""
+    parts = urlsplit(url.removeprefix("jdbc:"))
+    database = parts.path.strip("/")
+
+    def connect() -> Any:
+        connection = pymysql.connect(
+            host=parts.hostname or "127.0.0.1",
+            port=parts.port or 3306,
+            user=user,
+            password=password.encode(),
+            charset="utf8mb4",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=_IO_TIMEOUT_S,
+            write_timeout=_IO_TIMEOUT_S,
+            program_name="canal-ha",
+        )
+        try:
+            with suppress(pymysql.err.OperationalError):  # an account that may use the database, not make it
+                connection.cursor().execute(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+            connection.select_db(database)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    now = "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP"
+    types = {"serial": "bigint NOT NULL AUTO_INCREMENT PRIMARY KEY", "now": now, "text": "longtext"}
+    where = f"{parts.hostname}:{parts.port or 3306}/{database}"
+    return SqlStore(destination, connect, where=where, mark="%s", ignore="IGNORE", types=types)
+
+
+def history_store(config: InstanceConfig) -> HistoryStore | None:
+    """Where this destination's table history survives, None when it is not to."""
+    if not config.decode.table_history:
+        return None
+    if config.tsdb_url:
+        return in_mysql(config.destination, config.tsdb_url, config.tsdb_username, config.tsdb_password)
+    return in_file(config.destination, Path(config.tsdb_dir)) if config.tsdb_dir else None
+
+
+def _alive(connection: Any) -> bool:
+    """Whether it was not closed while idle, as a server does."""
+    if isinstance(connection, pymysql.Connection):
+        try:
+            connection.ping(reconnect=False)
+        except pymysql.MySQLError:
+            return False
+    return True
+
+
+# ---- rows
+
+
+def _at_values(at: LogPosition) -> tuple[object, ...]:
+    return (at.journal, at.offset, str(at.server_id or 0), at.timestamp_ms)
+
+
+def _at(row: Sequence[Any]) -> LogPosition:
+    extra = json.loads(row[4] or "{}")
+    return LogPosition(
+        journal=str(row[0]),
+        offset=int(row[1]),
+        server_id=int(row[2]) or None,
+        timestamp_ms=int(row[3]),
+        sub_index=int(extra.get("sub") or 0),
+    )
+
+
+def _record(row: Sequence[Any]) -> Record:
+    since = json.loads(row[4] or "{}").get("since")
+    return Record(_at(row), str(row[5] or ""), str(row[7]), str(row[6] or ""), _from_place(since) if since else None)
+
+
+def _tables(text: str) -> dict[tuple[str, str], str]:
+    tables = {}
+    for schema, script in json.loads(text).items():
+        for sql in statements(script):
+            with suppress(Unreadable):
+                statement = read(sql)
+                if isinstance(statement, CreateTable):
+                    tables[(schema, statement.name.table)] = sql
+    return tables
+
+
+def _place(at: LogPosition) -> list[object]:
+    return [at.journal, at.offset, at.consumed, at.sub_index]
+
+
+def _from_place(place: Sequence[Any]) -> LogPosition:
+    return LogPosition(str(place[0]), int(place[1]), consumed=bool(place[2]), sub_index=int(place[3]))
+
+
+def _covered(coverage: Coverage) -> str:
+    body = {"start": _place(coverage.start), "end": _place(coverage.end), "base": _place(coverage.base)}
+    return json.dumps({"source": coverage.source, **body})
+
+
+def _coverage(text: str) -> Coverage:
+    body = json.loads(text)
+    start, end, base = (_from_place(body[name]) for name in ("start", "end", "base"))
+    return Coverage(str(body["source"]), start, end, base)
