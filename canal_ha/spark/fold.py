@@ -15,6 +15,7 @@ from typing import NamedTuple
 from canal_ha.decode.ddl import classify
 from canal_ha.errors import SinkRefused
 from canal_ha.model.entry import EventType
+from canal_ha.spark.added import Added, added_columns
 from canal_ha.spark.entries import DDL, DELETE, INSERT, Layout
 from canal_ha.spark.mysql_types import ColumnType, column_type
 
@@ -40,7 +41,8 @@ class TableChanges:
     """What happened to one table.
 
     emptied: everything before these changes is gone; rows: by key, None for a key that is gone; columns: name -> type,
-    in table order, of the newest rows; keys: names of the key's columns; ddl: statements, in order.
+    in table order, of the newest rows; keys: names of the key's columns; added: columns that statements added, with
+    what rows that are not among `rows` have in them.
     """
 
     schema: str
@@ -49,12 +51,20 @@ class TableChanges:
     rows: dict[Key, Row | None] = field(default_factory=dict)
     columns: dict[str, ColumnType] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
-    ddl: list[str] = field(default_factory=list)
+    added: dict[str, Added] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """schema.table."""
         return f"{self.schema}.{self.table}"
+
+    def add_columns(self, sql: str) -> None:
+        """A statement about this table; earlier rows of the batch get what MySQL gave them."""
+        for added in added_columns(sql):
+            self.added[added.name] = added
+            for row in self.rows.values():
+                if row is not None:
+                    row.setdefault(added.name, added.default)
 
     @property
     def kept(self) -> list[Row]:
@@ -84,9 +94,7 @@ def fold(changes: Iterable[Change], keys: Mapping[str, Sequence[str]]) -> dict[s
             _statement(tables, change)
             continue
         name = f"{change.schema}.{change.table}"
-        table = tables.get(name)
-        if table is None:
-            table = tables[name] = TableChanges(change.schema, change.table)
+        table = _table(tables, change.schema, change.table)
         assert change.layout is not None
         layout = layout_of(change.layout)
         _check(layout, change, name)
@@ -112,21 +120,22 @@ def _statement(tables: dict[str, TableChanges], change: Change) -> None:
             continue
         schema = result.schema or change.schema
         if result.event_type in (EventType.TRUNCATE, EventType.ERASE):
-            _table(tables, schema, result.table, sql).emptied = True
-            tables[f"{schema}.{result.table}"].rows.clear()
+            _empty(tables, schema, result.table)
         elif result.event_type is EventType.RENAME and result.origin_table:
-            origin = _table(tables, result.origin_schema or schema, result.origin_table, sql)
-            origin.emptied = True
-            origin.rows.clear()
-            _table(tables, schema, result.table, sql)
-        else:
-            _table(tables, schema, result.table, sql)
+            _empty(tables, result.origin_schema or schema, result.origin_table)
+        elif result.event_type is EventType.ALTER:
+            _table(tables, schema, result.table).add_columns(sql)
 
 
-def _table(tables: dict[str, TableChanges], schema: str, name: str, sql: str) -> TableChanges:
-    table = tables.setdefault(f"{schema}.{name}", TableChanges(schema, name))
-    table.ddl.append(sql)
-    return table
+def _empty(tables: dict[str, TableChanges], schema: str, name: str) -> None:
+    table = _table(tables, schema, name)
+    table.emptied = True
+    table.rows.clear()
+    table.added.clear()
+
+
+def _table(tables: dict[str, TableChanges], schema: str, name: str) -> TableChanges:
+    return tables.setdefault(f"{schema}.{name}", TableChanges(schema, name))
 
 
 def _check(layout: Layout, change: Change, name: str) -> None:

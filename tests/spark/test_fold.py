@@ -75,7 +75,7 @@ def test_a_column_that_was_added_is_null_in_older_rows() -> None:
     )
     assert list(table.columns) == ["id", "v", "w"]
     assert not table.emptied
-    assert table.kept == [{"id": "1", "v": "1"}, {"id": "2", "v": "2", "w": "x"}]
+    assert table.kept == [{"id": "1", "v": "1", "w": None}, {"id": "2", "v": "2", "w": "x"}]
 
 
 def test_what_cannot_be_copied_is_refused() -> None:

@@ -7,10 +7,11 @@ is skipped. The application is the checkpoint: a new checkpoint counts its batch
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from canal_ha.errors import SinkRefused
+from canal_ha.spark.added import Added
 from canal_ha.spark.fold import TableChanges
 from canal_ha.spark.mysql_types import to_arrow
 from canal_ha.spark.sinks.batch import Batch
@@ -42,7 +43,7 @@ class Delta:
     def _apply(self, changes: TableChanges, batch: Batch) -> None:
         uri = f"{self._path}/{changes.schema}/{changes.table}"
         exists = DeltaTable.is_deltatable(uri, self._storage_options)
-        if not changes.rows and not (changes.emptied and exists):
+        if not changes.rows and not (exists and (changes.emptied or changes.added)):
             return
         commit = CommitProperties(
             custom_metadata={"canal.run": batch.run, "canal.batch": str(batch.batch_id)},
@@ -80,15 +81,32 @@ class Delta:
         )
 
     def _merge(self, table: DeltaTable, changes: TableChanges, schema: pa.Schema, commit: CommitProperties) -> None:
+        """Columns are added first, in a commit of their own that is not repeated; older rows get their defaults."""
+        missing = [added for name, added in changes.added.items() if schema.get_field_index(name) < 0]
+        if missing:
+            fields = [pa.field(added.name, added.column.arrow) for added in missing]
+            table.alter.add_columns(list(Schema.from_arrow(pa.schema(fields)).fields))
+            schema = pa.schema(table.schema().to_arrow())
+        defaults = {
+            quoted(name): literal(added, schema.field(name).type, self._time_zone)
+            for name, added in changes.added.items()
+            if added.default is not None
+        }
+        if not changes.rows:
+            if defaults:
+                table.update(defaults, commit_properties=commit)
+            return
         rows = self._arrow(changes, schema, gone=True)
         assignments = {quoted(name): f"s.{quoted(name)}" for name in changes.columns}
         match = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in changes.keys)
         merge = table.merge(
             rows, match, source_alias="s", target_alias="t", merge_schema=True, commit_properties=commit
         )
-        merge.when_matched_delete(f"s.{_GONE}").when_matched_update(
-            assignments, f"NOT s.{_GONE}"
-        ).when_not_matched_insert(assignments, f"NOT s.{_GONE}").execute()
+        merge = merge.when_matched_delete(f"s.{_GONE}").when_matched_update(assignments, f"NOT s.{_GONE}")
+        merge = merge.when_not_matched_insert(assignments, f"NOT s.{_GONE}")
+        if defaults:
+            merge = merge.when_not_matched_by_source_update(defaults)
+        merge.execute()
 
     def _arrow(self, changes: TableChanges, schema: pa.Schema, *, gone: bool = False) -> pa.Table:
         """Rows that exist, behind them the keys that do not; a column has the target's type where it is there."""
@@ -114,6 +132,34 @@ def plain_arrow(kind: pa.DataType) -> pa.DataType:
     if str(kind) in ("binary_view", "large_binary"):
         return pa.binary()
     return kind
+
+
+def literal(added: Added, kind: pa.DataType, time_zone: str) -> str:
+    """A column's default as an expression."""
+    [found] = to_arrow([added.default], added.column, plain_arrow(kind), time_zone).to_pylist()
+    if found is None:
+        return "NULL"
+    if isinstance(found, bytes):
+        return f"arrow_cast(X'{found.hex()}', 'Binary')"
+    text = str(int(found)) if isinstance(found, bool) else str(found)
+    if pa.types.is_decimal(kind):
+        return f"arrow_cast('{text}', 'Decimal128({kind.precision}, {kind.scale})')"
+    escaped = text.replace("'", "''")
+    return f"CAST('{escaped}' AS {_SQL_TYPES.get(str(plain_arrow(kind)), 'VARCHAR')})"
+
+
+_SQL_TYPES = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "REAL",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "date32[day]": "DATE",
+    "timestamp[us]": "TIMESTAMP",
+    "timestamp[us, tz=UTC]": "TIMESTAMP WITH TIME ZONE",
+}
 
 
 def quoted(name: str) -> str:

@@ -99,11 +99,11 @@ class MySQL:
         return self._database.replace("{schema}", changes.schema), changes.table
 
     def _prepare_table(self, cursor: Any, changes: TableChanges) -> None:
-        if not changes.columns:
-            return
         database, table = self._target(changes)
         known = self._known_columns(cursor, database, table)
         if not known:
+            if not changes.rows:
+                return
             columns = [f"{quoted(name)} {declared(column)}" for name, column in changes.columns.items()]
             keys = ", ".join(map(quoted, changes.keys))
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
@@ -112,7 +112,8 @@ class MySQL:
                 f" ({', '.join(columns)}, PRIMARY KEY ({keys})) DEFAULT CHARSET=utf8mb4"
             )
             return
-        for name, column in changes.columns.items():
+        columns_now = {**{name: added.column for name, added in changes.added.items()}, **changes.columns}
+        for name, column in columns_now.items():
             if name.lower() not in known:
                 cursor.execute(
                     f"ALTER TABLE {quoted(database)}.{quoted(table)} ADD COLUMN {quoted(name)} {declared(column)}"
@@ -128,8 +129,13 @@ class MySQL:
     def _write(self, cursor: Any, changes: TableChanges) -> None:
         database, table = self._target(changes)
         target = f"{quoted(database)}.{quoted(table)}"
-        if changes.emptied and self._known_columns(cursor, database, table):
+        if not self._known_columns(cursor, database, table):
+            return  # nothing was ever copied, and there is nothing to copy
+        if changes.emptied:
             cursor.execute(f"DELETE FROM {target}")
+        for name, added in changes.added.items():
+            if added.default is not None:
+                cursor.execute(f"UPDATE {target} SET {quoted(name)} = %s", (value(added.default, added.column),))
         key_types = [changes.columns[name] for name in changes.keys]
         names = ", ".join(map(quoted, changes.keys))
         keys = [] if changes.emptied else list(changes.rows)

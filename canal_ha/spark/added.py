@@ -1,0 +1,105 @@
+"""Columns that an ALTER TABLE adds, and what rows that are there already have in them. Pure.
+
+MySQL logs no change of those rows, so a copy has to know: the constant DEFAULT, or the type's own default where the
+column is NOT NULL. What is computed (an expression, CURRENT_TIMESTAMP) cannot be told here and stays NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_statements import AlterTable, SetColumn
+from canal_ha.decode.ddl_tokens import Kind, Token, Unreadable, tokenize
+from canal_ha.spark.mysql_types import ColumnType, column_type
+
+_ZEROS = {
+    "date": "0000-00-00",
+    "datetime": "0000-00-00 00:00:00",
+    "timestamp": "0000-00-00 00:00:00",
+    "time": "00:00:00",
+    "year": "0000",
+    "enum": "1",
+    "text": "",
+    "latin text": "",
+}
+_WORDS = {"TRUE": "1", "FALSE": "0"}
+_SQL_TYPE_BLOB = 2004
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A column that was added. default: canal's text of what older rows have in it, None for NULL."""
+
+    name: str
+    column: ColumnType
+    default: str | None
+
+
+def added_columns(sql: str) -> tuple[Added, ...]:
+    """Empty for every other statement, and for one that cannot be read."""
+    try:
+        statement = read(sql)
+        if not isinstance(statement, AlterTable):
+            return ()
+        tokens = tokenize(sql)
+    except Unreadable:
+        return ()
+    found = []
+    for change in statement.changes:
+        if isinstance(change, SetColumn) and change.old is None:
+            made = change.definition.column
+            name = made.mysql_type.partition("(")[0].lower()
+            binary = name.endswith(("blob", "binary"))
+            column = column_type(made.mysql_type, _SQL_TYPE_BLOB if binary else 0)
+            found.append(Added(made.name, column, _default(tokens, made.name, column, nullable=made.nullable)))
+    return tuple(found)
+
+
+def _default(tokens: Sequence[Token], name: str, column: ColumnType, *, nullable: bool) -> str | None:
+    """What stands behind DEFAULT in the column's definition."""
+    definition = _definition(tokens, name)
+    for at, token in enumerate(definition):
+        if token.word == "DEFAULT":
+            return _constant([following for following in definition[at + 1 :] if following.word != "("], column)
+    not_null = any(token.word == "NOT" and following.word == "NULL" for token, following in pairwise(definition))
+    if nullable and not not_null:
+        return None
+    return _ZEROS.get(column.name, "" if str(column.arrow) == "binary" else "0")
+
+
+def _definition(tokens: Sequence[Token], name: str) -> Sequence[Token]:
+    """From behind the name up to the comma, or bracket, that ends it."""
+    for at, token in enumerate(tokens[:-1]):
+        before = tokens[at - 1].word if at else ""
+        named = token.kind in (Kind.WORD, Kind.QUOTED) and token.value.lower() == name.lower()
+        if not named or before not in ("ADD", "COLUMN", "EXISTS", "(", ","):
+            continue
+        depth = 0
+        for end in range(at + 1, len(tokens)):
+            word = tokens[end].word
+            if depth == 0 and word in (",", ")"):
+                return tokens[at + 1 : end]
+            depth += (word == "(") - (word == ")")
+        return tokens[at + 1 :]
+    return ()
+
+
+def _constant(tokens: Sequence[Token], column: ColumnType) -> str | None:
+    sign = ""
+    if tokens and tokens[0].word in ("-", "+"):
+        sign, tokens = tokens[0].word.replace("+", ""), tokens[1:]
+    if not tokens:
+        return None
+    token = tokens[0]
+    if token.kind not in (Kind.TEXT, Kind.NUMBER):
+        return _WORDS.get(token.word)
+    text = sign + token.value
+    if column.name == "enum":
+        return str(column.labels.index(text) + 1) if text in column.labels else None
+    if column.name == "set":
+        chosen = text.split(",") if text else []
+        return str(sum(1 << at for at, label in enumerate(column.labels) if label in chosen))
+    return text

@@ -1,0 +1,127 @@
+"""The Delta sink on the local disk: merges, columns, defaults, and a batch that comes twice."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from canal_ha.spark.added import added_columns
+from canal_ha.spark.entries import Layout
+from canal_ha.spark.fold import Change
+from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.sinks.delta import Delta
+
+COLUMNS = (("id", "int", 4), ("amount", "decimal(10,2)", 3), ("at", "timestamp", 93))
+LAYOUT = Layout(COLUMNS, (0,), partial=False)
+WIDER = Layout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
+
+
+class Made(Batch):
+    """A batch of given changes, without Spark."""
+
+    def __init__(self, batch_id: int, *changes: Change) -> None:
+        super().__init__(None, batch_id, "run", {}, lambda schema, table: True)  # type: ignore[arg-type]
+        self.changes = list(changes)
+
+
+def put(op: str, *texts: str | None, layout: Layout = LAYOUT, old: list[str | None] | None = None) -> Change:
+    """A row of s.t."""
+    image = list(texts)
+    before = {"insert": None, "update": old or image, "delete": image}[op]
+    after = None if op == "delete" else image
+    return Change(op, "s", "t", layout.to_json(), before, after, None, "")
+
+
+def statement(sql: str) -> Change:
+    """A statement."""
+    return Change("ddl", "s", "t", None, None, None, sql, "")
+
+
+def rows(path: Path) -> dict[int, dict[str, Any]]:
+    """The table by id."""
+    found: list[dict[str, Any]] = pa.table(DeltaTable(path / "s" / "t").to_pyarrow_table()).to_pylist()
+    return {row.pop("id"): row for row in found}
+
+
+def test_batches_are_merged_once(tmp_path: Path) -> None:
+    """Inserts, updates, new keys, deletes; a batch that is there already changes nothing, in no matter what state."""
+    sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(0, put("insert", "1", "5.0", "2024-01-01 00:00:00"), put("insert", "2", "-1.50", None)))
+    moment = datetime(2024, 1, 1, tzinfo=UTC)
+    assert rows(tmp_path) == {1: {"amount": Decimal("5.00"), "at": moment}, 2: {"amount": Decimal("-1.50"), "at": None}}
+    second = Made(
+        1,
+        put("update", "3", "5.0", None, old=["1", "5.0", None]),
+        put("delete", "2", "-1.50", None),
+        put("insert", "4", None, None),
+    )
+    for _ in range(2):
+        sink.apply(second)
+        assert rows(tmp_path) == {3: {"amount": Decimal("5.00"), "at": None}, 4: {"amount": None, "at": None}}
+    sink.apply(Made(0, put("insert", "9", None, None)))
+    assert 9 not in rows(tmp_path)
+
+
+@pytest.mark.parametrize("with_rows", [True, False])
+def test_an_added_column_and_its_default(tmp_path: Path, with_rows: bool) -> None:
+    """Rows that are there already get what MySQL gave them, whether the batch has rows or not."""
+    sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(0, put("insert", "1", "5.0", None), put("insert", "2", "5.0", None)))
+    alter = statement("ALTER TABLE t ADD COLUMN note VARCHAR(9) DEFAULT 'it''s' AFTER id")
+    changed = put("update", "2", "6.0", None, "x", layout=WIDER) if with_rows else None
+    sink.apply(Made(1, *(change for change in (alter, changed) if change)))
+    assert {key: row["note"] for key, row in rows(tmp_path).items()} == {1: "it's", 2: "x" if with_rows else "it's"}
+
+
+def test_an_emptied_table(tmp_path: Path) -> None:
+    """TRUNCATE removes what is there; DROP and CREATE may bring other columns."""
+    sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(0, put("insert", "1", "5.0", None)))
+    sink.apply(Made(1, statement("TRUNCATE t")))
+    assert rows(tmp_path) == {}
+    other = Layout((("id", "int", 4), ("b", "blob", 2004)), (0,), partial=False)
+    sink.apply(
+        Made(2, put("insert", "1", "5.0", None), statement("DROP TABLE t"), put("insert", "7", "\xff", layout=other))
+    )
+    assert rows(tmp_path) == {7: {"b": b"\xff"}}
+
+
+@pytest.mark.parametrize(
+    ("definition", "default"),
+    [
+        ("x INT", None),
+        ("x INT DEFAULT -5", "-5"),
+        ("COLUMN x DECIMAL(4,2) NOT NULL DEFAULT 0.05 AFTER id", "0.05"),
+        ("x INT NOT NULL", "0"),
+        ("x VARCHAR(5) NOT NULL", ""),
+        ("x VARCHAR(5) DEFAULT 'a,b' COMMENT 'DEFAULT 3'", "a,b"),
+        ("`x` ENUM('p','q') DEFAULT 'q'", "2"),
+        ("x SET('p','q','r') NOT NULL DEFAULT 'p,r'", "5"),
+        ("x BOOL DEFAULT TRUE", "1"),
+        ("x INT DEFAULT NULL", None),
+        ("x DATETIME DEFAULT CURRENT_TIMESTAMP", None),
+        ("y INT DEFAULT 3, ADD x INT DEFAULT 4", "4"),
+        ("(y INT DEFAULT 3, x INT DEFAULT (4))", "4"),
+    ],
+)
+def test_defaults_of_added_columns(definition: str, default: str | None) -> None:
+    """As canal would write the value; what is computed is not told."""
+    found = {added.name: added.default for added in added_columns(f"ALTER TABLE t ADD {definition}")}
+    assert found["x"] == default
+
+
+def test_other_statements_add_nothing() -> None:
+    """Also what cannot be read."""
+    for sql in (
+        "ALTER TABLE t DROP x",
+        "ALTER TABLE t MODIFY x INT",
+        "CREATE TABLE t (x INT)",
+        "ALTER TABLE t ADD ADD",
+    ):
+        assert added_columns(sql) == ()
