@@ -14,7 +14,7 @@ COMMANDS = {
     "client": "Print what a destination delivers.",
     "pipeline": "Run changes through Spark into Parquet, Delta or MySQL; check and inspect such a pipeline.",
     "decode": "Turn binlog files into rows or entries, without a server.",
-    "status": "Show the destinations of a node, their clients and how far behind they are.",
+    "status": "Show destinations, who runs them, their clients and how far behind they are.",
     "version": "Print versions and which kernel decodes rows.",
 }
 """name -> what --help says of it; the module of the same name in this package has the command."""

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from canal_ha.admin.document import NodeFacts, status_document
-from canal_ha.cli import status
+from canal_ha.cli import figures, status
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 
@@ -122,7 +122,7 @@ def test_nobody_answers(url: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     """Two units at most."""
-    assert status.duration(seconds) == text
+    assert figures.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_durations(seconds: float, text: str) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     """Binary units."""
-    assert status.size(count) == text
+    assert figures.size(count) == text
