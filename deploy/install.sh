@@ -5,6 +5,7 @@
 #   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing outside of it
 #   bash deploy/install.sh spark    also pyspark in the virtual environment
 #   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
+#   bash deploy/install.sh peers    also canal-python, the client from PyPI, in a virtual environment of its own in the cache
 #   bash deploy/install.sh compose  also what checks docker-compose files and systemd units
 #
 # CANAL_HA_PYTHON   the Python to use (default: the first >= 3.11 that is found)
@@ -43,14 +44,15 @@ as_root() {
     fi
 }
 
-want_mysql=no want_spark=no want_java=no want_compose=no
+want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
     spark) want_spark=yes ;;
     java) want_java=yes ;;
+    peers) want_peers=yes ;;
     compose) want_compose=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [compose]" ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [peers] [compose]" ;;
     esac
 done
 
@@ -221,4 +223,18 @@ if [[ $want_java == yes ]] && ! cmp -s "$java_pom" "$cache/java/pom.xml"; then
         -DoutputDirectory="$cache/java/lib" >>"$log" 2>&1 ||
         fail "Maven could not fetch canal's Java client" "check that Maven Central can be reached (~/.m2/settings.xml)"
     cp "$java_pom" "$cache/java/pom.xml" # last: the sign that it is complete
+fi
+
+# --- canal-python -----------------------------------------------------------------------------------------------------
+
+peers_wanted=$checkout/tests/peers/python/requirements.txt
+if [[ $want_peers == yes ]] && ! cmp -s "$peers_wanted" "$cache/canal-python/requirements.txt"; then
+    say "canal-python into $cache/canal-python"
+    : >"$log"
+    "$python" -m venv --clear "$cache/canal-python" >>"$log" 2>&1 ||
+        fail "cannot make $cache/canal-python" "check that the directory can be written"
+    "$cache/canal-python/bin/python" -m pip install --disable-pip-version-check --retries 5 -r "$peers_wanted" \
+        >>"$log" 2>&1 ||
+        fail "pip could not install canal-python" "check that pip reaches its index (pip config list), then start again"
+    cp "$peers_wanted" "$cache/canal-python/requirements.txt" # last: the sign that it is complete
 fi

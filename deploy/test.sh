@@ -68,7 +68,7 @@ others() {
 
 trap 'exit 130' INT TERM
 
-step install 9 bash deploy/install.sh mysql spark java compose
+step install 9 bash deploy/install.sh mysql spark java peers compose
 if ((failed)); then
     report
     exit 1
@@ -82,6 +82,7 @@ step unit 4 env CANAL_HA_KERNEL=off pytest
 suite parts 2 tests/real
 suite node 4 tests/decode tests/source tests/node
 suite cluster 6 tests/cluster tests/cluster_real tests/cluster_faults
+suite compatibility 4 tests/compat
 suite spark 7 tests/spark
 others 6
 step speed 2 env CANAL_HA_KERNEL=off python -m bench.end_to_end 50000 --at-least 1

@@ -1,0 +1,1 @@
+"""Programs that use canal's own clients, for tests."""

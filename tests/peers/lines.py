@@ -1,0 +1,74 @@
+"""Rows as the peers print them: schema, table, type, `side name updated base64-of-value` per column, tabs between."""
+
+from __future__ import annotations
+
+import subprocess
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.real import StartFailed
+from tests.real.mysql import cache_directory
+from tests.real.process import spawn
+
+HERE = Path(__file__).parent
+
+
+def lines(entry: pb.Entry) -> Iterator[str]:
+    """The lines of one entry."""
+    if entry.entryType != pb.ROWDATA:
+        return
+    change = pb.RowChange.FromString(entry.storeValue)
+    for row in change.rowDatas:
+        parts = [entry.header.schemaName, entry.header.tableName, pb.EventType.Name(change.eventType)]
+        for side, columns in (("before", row.beforeColumns), ("after", row.afterColumns)):
+            for column in columns:
+                value = "NULL" if column.isNull else b64encode(column.value.encode()).decode()
+                parts.append(f"{side} {column.name} {int(column.updated)} {value}")
+        yield "\t".join(parts)
+
+
+class Peer:
+    """One program of canal's own clients, subscribed once it is constructed."""
+
+    def __init__(self, command: list[str], errors: Path) -> None:
+        with errors.open("wb") as log:
+            self.process: subprocess.Popen[str] = spawn(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line == "subscribed\n":
+                return
+        raise StartFailed(errors.read_text())
+
+    def read(self, timeout_s: float = 60.0) -> list[str]:
+        """Everything it prints until it ends by itself."""
+        text, _ = self.process.communicate(timeout=timeout_s)
+        assert self.process.returncode == 0
+        return text.splitlines()
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+
+
+def java(errors: Path, port: int, destination: str, tables: str, rows: int, size: int) -> Peer:
+    """The simple connector of canal.client 1.1.8; its client id is always 1001."""
+    libraries = cache_directory() / "java" / "lib"
+    if not libraries.exists():
+        raise StartFailed(f"there is no {libraries}; run: bash deploy/install.sh java")
+    program = HERE / "java" / "Read.java"
+    settings = f"-Dlogback.configurationFile={program.with_name('logback.xml')}"
+    command = ["java", "-Xmx256m", "-Dfile.encoding=UTF-8", settings, "-cp", f"{libraries}/*", str(program)]
+    return Peer([*command, str(port), destination, tables, str(rows), str(size)], errors)
+
+
+def python(errors: Path, port: int, destination: str, client_id: int, tables: str, rows: int) -> Peer:
+    """canal-python 0.4 with the pure-Python protobuf."""
+    program = cache_directory() / "canal-python" / "bin" / "python"
+    if not program.exists():
+        raise StartFailed(f"there is no {program}; run: bash deploy/install.sh peers")
+    command = ["env", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python", str(program), "-u"]
+    arguments = [str(port), destination, str(client_id), tables, str(rows)]
+    return Peer([*command, str(HERE / "python" / "read.py"), *arguments], errors)
