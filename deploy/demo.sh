@@ -5,6 +5,7 @@
 #
 #   bash deploy/demo.sh                         ZooKeeper, MariaDB, two nodes
 #   bash deploy/demo.sh --mysql                 MySQL 9 instead of MariaDB
+#   bash deploy/demo.sh --spark                 with a Spark job that copies into a Delta table through a crash
 #   bash deploy/demo.sh --standalone            one node without ZooKeeper
 #   bash deploy/demo.sh --standalone --rows N   how many rows its counted part inserts (default 20000)
 #
@@ -12,8 +13,8 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-case " $* " in
-*" --mysql "*) bash deploy/install.sh mysql ;;
-*) bash deploy/install.sh ;;
-esac
+parts=()
+[[ " $* " != *" --mysql "* ]] || parts+=(mysql)
+[[ " $* " != *" --spark "* ]] || parts+=(spark)
+bash deploy/install.sh "${parts[@]}"
 exec "${CANAL_HA_VENV:-.venv}/bin/python" -m deploy.demo.run "$@"

@@ -10,13 +10,17 @@ from deploy.demo.show import headline, say
 from tests.real import MariaDB, MySQL, SqlServer, StartFailed, ZooKeeper
 
 
-def play_cluster(server: SqlServer) -> bool:
+def play_cluster(server: SqlServer, *, with_spark: bool) -> bool:
     """Start ZooKeeper and the database at the same time, then run the cluster."""
     zookeeper = ZooKeeper()
     zookeeper.launch()
     with zookeeper, server:
         introduce(server)
         say(f"ZooKeeper on {zookeeper.address}")
+        if with_spark:
+            from deploy.demo import spark  # only now: it needs what `install.sh spark` brings
+
+            return spark.run(server, zookeeper)
         return cluster.run(server, zookeeper)
 
 
@@ -38,11 +42,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="deploy/demo.sh", description=__doc__)
     parser.add_argument("--mysql", action="store_true", help="MySQL 9 instead of MariaDB")
     parser.add_argument("--standalone", action="store_true", help="one node without ZooKeeper instead of a cluster")
+    parser.add_argument("--spark", action="store_true", help="the cluster with a Spark job that writes a Delta table")
     parser.add_argument("--rows", type=int, default=20_000, help="with --standalone: rows inserted in the counted part")
     arguments = parser.parse_args()
     server = MySQL() if arguments.mysql else MariaDB()
     try:
-        good = play_standalone(server, arguments.rows) if arguments.standalone else play_cluster(server)
+        if arguments.standalone:
+            good = play_standalone(server, arguments.rows)
+        else:
+            good = play_cluster(server, with_spark=arguments.spark)
     except StartFailed as failure:
         print(f"\ndemo: {failure}", file=sys.stderr)
         return 1

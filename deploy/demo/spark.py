@@ -1,0 +1,143 @@
+"""The cluster with a Spark job that copies the table into Delta: the running node is killed under writes, the copy goes
+on, and ends equal to the database's table.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from deploy.demo import show
+from deploy.demo.cluster import Demonstration, name
+from deploy.demo.standalone import DESTINATION
+from deploy.demo.workload import COMPARED, SCHEMA, TABLE, SteadyWrites, Writer, comparable
+from tests.real import SqlServer, StartFailed, ZooKeeper
+from tests.real.node import PROGRAM
+from tests.real.process import spawn, temporary_directory
+
+PATIENCE_S = 120.0
+
+FILE = """\
+name = "demo"
+checkpoint = "{directory}/checkpoint"
+tables = ["{schema}.*"]
+trigger = "1 second"
+[source]
+zkServers = "{hosts}"
+destination = "{destination}"
+spoolDir = "{directory}/spool"
+[[sink]]
+type = "delta"
+path = "{directory}/lake"
+[spark]
+master = "local[1]"
+"""
+
+
+class Job:
+    """`canal-ha pipeline run FILE`, whose lines are seen."""
+
+    def __init__(self, hosts: str) -> None:
+        directory = temporary_directory("spark")
+        self.file = directory / "demo.toml"
+        self.file.write_text(FILE.format(directory=directory, hosts=hosts, destination=DESTINATION, schema=SCHEMA))
+        self._lake = directory / "lake" / SCHEMA / TABLE
+        self._log = directory / "job.log"
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        with self._log.open("wb") as log:
+            command = [PROGRAM, "pipeline", "run", str(self.file)]
+            self.process = spawn(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+    def table(self) -> dict[str, tuple[object, ...]]:
+        """The copy: key -> the compared columns; empty before the first batch."""
+        if not DeltaTable.is_deltatable(str(self._lake)):
+            return {}
+        rows = DeltaTable(self._lake).to_pyarrow_table().to_pylist()
+        return {str(row["id"]): tuple(_compared(row)) for row in rows}
+
+    def wait_for(self, expected: dict[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
+        """The copy, when it is as expected or time is up."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self.table()) != expected and time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise StartFailed(f"the Spark job ended\n{self.lines(-20)}")
+            time.sleep(0.5)
+        return found
+
+    def lines(self, last: int) -> str:
+        """What it printed about its batches, `last` lines of it (negative: from the end, all kinds)."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        if last < 0:
+            return "\n".join(lines[last:])
+        return "\n".join([line for line in lines if line.startswith("demo: ")][-last:])
+
+    def end(self) -> bool:
+        """SIGTERM; whether it ended in good order."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return bool(self.process.wait(60) == 0)
+        except subprocess.TimeoutExpired:
+            return False
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def _compared(row: dict[str, object]) -> Iterator[object]:
+    return (comparable(column, row[column]) for column in COMPARED)
+
+
+def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
+    """Run the demonstration; return whether the copy ended equal."""
+    with ExitStack() as stack:
+        play = Demonstration(server, zookeeper, stack)
+        first = play.start_nodes()
+        connection, other_connection = (stack.enter_context(server.connect()) for _ in range(2))
+        writer = Writer(connection, show.statement)
+        job = stack.enter_context(Job(play.hosts))
+        show.headline(f"a Spark job: canal-ha pipeline run {Path(job.file).name}")
+        show.say(job.file.read_text().rstrip())
+        writer.create()
+        for _ in writer.story():
+            time.sleep(0.2)
+        show.headline("steady writes, until the first batches are in the Delta table")
+        with SteadyWrites(writer, other_connection, rows=10, pause_s=0.03):
+            _until_copied(job)
+            show.headline(f"kill -9 {first.pid}      ({name(first)} crashes under writes)")
+            first.kill()
+            taker = play.pair.running(PATIENCE_S)
+            show.say(f"{name(taker)} runs the destination; the job finds it through ZooKeeper and goes on.")
+            time.sleep(4)
+        expected = writer.table()
+        show.headline("no more writes: the Delta table, compared to the database's")
+        found = job.wait_for(expected)
+        orderly = job.end()
+        show.say(job.lines(8))
+        show.headline("verdict")
+        show.figure("rows in the database", len(expected))
+        show.figure("rows in the Delta table", len(found))
+        show.figure("rows that differ", len({*expected.items()} ^ {*found.items()}))
+        good = found == expected and orderly
+        show.say("\nPASSED" if good else f"\nFAILED\n{job.lines(-20)}\n{play.pair.log_tails()}")
+        return good
+
+
+def _until_copied(job: Job) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not job.table():
+        if time.monotonic() > deadline or job.process.poll() is not None:
+            raise StartFailed(f"the Spark job copies nothing\n{job.lines(-20)}")
+        time.sleep(0.5)
