@@ -70,7 +70,7 @@ class Bank:
     def _write(self) -> None:
         try:
             with self._server.connect(autocommit=False) as connection, connection.cursor() as cursor:
-                while not self._stopped.wait(0.004):
+                while not self._stopped.wait(0.02):
                     self._transaction(cursor)
                     connection.commit()
                     self.transactions += 1
