@@ -25,6 +25,7 @@ from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe
 from canal_ha.wire.server_session import Reply, ServerSession
 
 LOG = logs.get(__name__)
+LAST_WORDS_S = 0.5  # for acknowledgements under way when the node closes a connection
 IN_A_ROW = 100  # requests without a reply that are carried out before others get their turn
 QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 
@@ -39,6 +40,8 @@ class Transport(Consumer, typing.Protocol):
     def getHandle(self) -> socket.socket: ...
 
     def loseConnection(self) -> None: ...
+
+    def loseWriteConnection(self) -> None: ...
 
     def abortConnection(self) -> None: ...
 
@@ -62,6 +65,7 @@ class CanalConnection(Protocol):
         self._peer = peer
         self._lost = False
         self._ending = False
+        self._unacked: set[int] = set()  # batches that left on this connection
         self._wake: Deferred[None] | None = None
         self._get: Deferred[Message] | None = None
 
@@ -100,7 +104,7 @@ class CanalConnection(Protocol):
         self._let_go()
 
     def end(self) -> None:
-        """Close the connection once the reply being written is out."""
+        """Close the connection once the reply being written is out, and batches on their way are acknowledged."""
         self._ending = True
         self._let_go()
 
@@ -143,7 +147,37 @@ class CanalConnection(Protocol):
             if silent == IN_A_ROW:
                 silent = 0
                 await self._turn()
+        await self._last_words()
         self._transport.loseConnection()
+
+    async def _last_words(self) -> None:
+        """The client sees our end of the conversation now; an ACK it sends for a batch it got still counts."""
+        if not self._unacked or self._gone:
+            return
+        self._transport.loseWriteConnection()
+        over: list[bool] = []
+
+        def enough() -> None:
+            over.append(True)
+            self._awaken()
+
+        timer = self._shared.clock.callLater(LAST_WORDS_S, enough)
+        try:
+            while self._unacked and not over:
+                step = self._session.next()
+                if isinstance(step, Acknowledge | Rollback):
+                    await self._carry_out(step)
+                elif step is not None:
+                    self._session.done()  # whatever it asks for, another node will answer
+                elif self._gone:
+                    return
+                else:
+                    await self._more()
+        except RemoteProtocolError:
+            return
+        finally:
+            if timer.active():
+                timer.cancel()
 
     async def _carry_out(self, request: Request) -> Reply | None:
         """Have it done. None: there is nobody left to tell. Raises RemoteProtocolError."""
@@ -156,8 +190,10 @@ class CanalConnection(Protocol):
                 case Get():
                     return await self._fetch(request)
                 case Acknowledge():
+                    self._unacked.discard(request.batch_id)
                     await destinations.ack(identity, request.batch_id)
                 case Rollback():
+                    self._unacked.clear()
                     await destinations.rollback(identity, request.batch_id)
                 case Subscribe():
                     await destinations.subscribe(identity)
@@ -174,7 +210,10 @@ class CanalConnection(Protocol):
         get = self._shared.destinations.get(request.identity, request.fetch_size, request.wait_ms)
         self._get = Deferred.fromCoroutine(get)
         try:
-            return self._session.fetched(await self._get)
+            message = await self._get
+            if message.batch is not None:
+                self._unacked.add(message.batch_id)
+            return self._session.fetched(message)
         except CancelledError:
             self._session.done()
             return None

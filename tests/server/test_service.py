@@ -257,6 +257,21 @@ def test_stopping_closes_every_connection_and_the_port() -> None:
             socket.create_connection(("127.0.0.1", port), 1)
 
 
+def test_an_ack_under_way_counts_when_the_node_stops() -> None:
+    """A batch has left, the node ends the conversation, the ACK comes after that: the cursor moves all the same."""
+    with Served() as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        served.push(entries_segment(transaction(1)))
+        client.get(timeout=1000, size=1)
+        batch = client.fetched()
+        before = served.meta.cursor(1001)
+        reactor.callFromThread(lambda: Deferred.fromCoroutine(served.service.stop()))
+        assert client.closed()  # the server's half is
+        client.ack(batch.batch_id)
+        until(lambda: served.meta.cursor(1001) != before, what="the cursor's move")
+
+
 def test_counters() -> None:
     """Packets by type, bytes, empty batches, errors and latencies by destination; what names none counts by address."""
     with Served() as served, RawClient(served) as client:
