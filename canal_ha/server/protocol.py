@@ -147,14 +147,14 @@ class CanalConnection(Protocol):
             if silent == IN_A_ROW:
                 silent = 0
                 await self._turn()
-        await self._last_words()
+        if self._unacked:
+            await self._last_words()
         self._transport.loseConnection()
 
     async def _last_words(self) -> None:
         """The client sees our end of the conversation now; an ACK it sends for a batch it got still counts."""
-        if not self._unacked or self._gone:
-            return
-        self._transport.loseWriteConnection()
+        if not self._lost:
+            self._transport.loseWriteConnection()
         over: list[bool] = []
 
         def enough() -> None:
