@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
+from tests.decode.column_kinds import KINDS, Kind
 from tests.decode.dump import JOURNAL, SECONDS, AnyTable, ColumnType, Dump, decoder, entries, packed, packets
 from tests.decode.golden import binlog
 
@@ -162,106 +164,6 @@ def test_any_damage_inside_an_event(data: st.DataObject) -> None:
 # ---- any schema, any row: what we write is what protobuf writes
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A column type: its place in a table map, its text, how a value is stored and shown."""
-
-    column: ColumnType
-    mysql_type: str
-    sql_type: int
-    null_sql_type: int
-    value: st.SearchStrategy[Any]
-    store: Any
-    text: Any = str
-
-
-def _blob(length: int) -> Any:
-    return lambda raw: len(raw).to_bytes(length, "little") + raw
-
-
-KINDS = [
-    Kind(ColumnType(types.TINY), "tinyint(4)", -6, -6, st.integers(-128, 127), lambda v: struct.pack("<b", v)),
-    Kind(ColumnType(types.SHORT), "smallint", 5, 5, st.integers(-32768, 32767), lambda v: struct.pack("<h", v)),
-    Kind(
-        ColumnType(types.INT24),
-        "mediumint",
-        4,
-        4,
-        st.integers(-(2**23), 2**23 - 1),
-        lambda v: (v & 0xFFFFFF).to_bytes(3, "little"),
-    ),
-    Kind(ColumnType(types.LONG), "int", 4, 4, st.integers(-(2**31), 2**31 - 1), lambda v: struct.pack("<i", v)),
-    Kind(
-        ColumnType(types.LONGLONG), "bigint", -5, -5, st.integers(-(2**63), 2**63 - 1), lambda v: struct.pack("<q", v)
-    ),
-    Kind(ColumnType(types.LONG), "int unsigned", 4, 4, st.integers(0, 2**31 - 1), lambda v: struct.pack("<I", v)),
-    Kind(ColumnType(types.LONG), "int unsigned", -5, 4, st.integers(2**31, 2**32 - 1), lambda v: struct.pack("<I", v)),
-    Kind(
-        ColumnType(types.LONGLONG),
-        "bigint(20) unsigned",
-        3,
-        -5,
-        st.integers(2**63, 2**64 - 1),
-        lambda v: struct.pack("<Q", v),
-    ),
-    Kind(ColumnType(types.TINY), "tinyint unsigned", 5, -6, st.integers(128, 255), lambda v: bytes([v])),
-    Kind(
-        ColumnType(types.VARCHAR, struct.pack("<H", 400)),
-        "varchar(100)",
-        12,
-        12,
-        st.text(max_size=100),
-        lambda v: _blob(2)(v.encode()),
-    ),
-    Kind(ColumnType(types.STRING, b"\xfe\x28"), "char(10)", 1, 1, st.text(max_size=10), lambda v: _blob(1)(v.encode())),
-    Kind(
-        ColumnType(types.VARCHAR, struct.pack("<H", 300)),
-        "varbinary(300)",
-        2004,
-        2004,
-        st.binary(max_size=300),
-        _blob(2),
-        lambda v: v.decode("latin-1"),
-    ),
-    Kind(
-        ColumnType(types.BLOB, b"\3"),
-        "mediumtext",
-        2005,
-        2005,
-        st.text(max_size=20) | st.just("long " * 4000),
-        lambda v: _blob(3)(v.encode()),
-    ),
-    Kind(
-        ColumnType(types.BLOB, b"\2"),
-        "blob",
-        2004,
-        2004,
-        st.binary(max_size=20),
-        _blob(2),
-        lambda v: v.decode("latin-1"),
-    ),
-    Kind(ColumnType(types.STRING, b"\xf7\x01"), "enum('a','b')", 4, 4, st.integers(0, 2), lambda v: bytes([v])),
-    Kind(
-        ColumnType(types.STRING, b"\xf8\x02"),
-        "set('a','b')",
-        -7,
-        2004,
-        st.integers(0, 65535),
-        lambda v: struct.pack("<H", v),
-    ),
-    Kind(ColumnType(types.BIT, b"\1\1"), "bit(9)", -7, -7, st.integers(0, 511), lambda v: struct.pack(">H", v)),
-    Kind(ColumnType(types.YEAR), "year", 12, 12, st.integers(1901, 2155), lambda v: bytes([v - 1900])),
-    Kind(
-        ColumnType(types.DATE),
-        "date",
-        91,
-        91,
-        st.dates(),
-        lambda v: (v.year << 9 | v.month << 5 | v.day).to_bytes(3, "little"),
-    ),
-]
-
-
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[Kind], list[Column]]:
     chosen = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=20))
@@ -308,7 +210,19 @@ def expected_columns(
 @given(st.data(), tables())
 def test_what_we_write_is_what_protobuf_writes(data: st.DataObject, table: tuple[list[Kind], list[Column]]) -> None:
     """Entries of any table and any rows are byte for byte what the official library makes of the same content."""
-    kinds, columns = table
+    check_rows(data, *table)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.mysql_type} {kind.column.code}")
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_every_type(kind: Kind, data: st.DataObject) -> None:
+    """The same for each column type on its own."""
+    check_rows(data, [kind], [Column("c", kind.mysql_type, unsigned="unsigned" in kind.mysql_type)])
+
+
+def check_rows(data: st.DataObject, kinds: list[Kind], columns: list[Column]) -> None:
+    """Draw an event and rows, decode them, and let protobuf write the same."""
     event, name = data.draw(st.sampled_from([(30, entry.INSERT), (31, entry.UPDATE), (32, entry.DELETE)]))
     row = st.tuples(*(st.none() | kind.value for kind in kinds)).map(list)
     images = b""
