@@ -98,6 +98,11 @@ class Layers:
         """
         return self._find(key, ())
 
+    def blank(self, key: str) -> bool:
+        """Whether `key` is written somewhere, and blank wherever it is."""
+        found = self.find(key)
+        return (found is None or not found.text) and any(layer(key) is not None for layer in self.layers)
+
     def resolve(self, setting: Setting, key: str) -> str:
         """The text of `setting`, a value of `key`, with `${name}` and `${name:default}` replaced, also nested ones."""
         return self._resolve(setting.text, setting, (key,)).strip()
