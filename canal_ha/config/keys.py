@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from canal_ha.config import kinds
 from canal_ha.config.kinds import Kind
-from canal_ha.config.model import BatchMode, FilterMode
+from canal_ha.config.model import BatchMode, FilterMode, WhenLost
 
 T = TypeVar("T", covariant=True)
 
@@ -167,6 +167,13 @@ AUTO_RESET = _shared(
     "false",
     "when the journal to go on in is gone, start at the newest position; rows between are lost",
 )
+POSITION_LOST = _shared(
+    "instance.position.lost",
+    kinds.member(WhenLost),
+    "fail",
+    "when that journal is gone: fail stops and waits for a person; earliest, latest or timestamp (of the cursor) go on"
+    " from there, rows between are lost; given, it wins over auto.reset.latest.pos.mode",
+)
 BUFFER_SIZE = _shared(
     "instance.memory.buffer.size", kinds.whole(1, INT32), "16384", "places in the ring of a stream", "entries"
 )
@@ -272,7 +279,7 @@ TSDB_URL = _shared(
     "instance.tsdb.url",
     kinds.text(),
     "",
-    "jdbc:mysql://host:port/database keeps it in MySQL; blank or jdbc:h2: in a file",
+    "jdbc:mysql://host:port/database keeps it in MySQL, for all nodes; blank or jdbc:h2: in a SQLite file of each node",
     "JDBC URL",
 )
 TSDB_USERNAME = _shared("instance.tsdb.dbUsername", kinds.text(), "", "MySQL user of that database")

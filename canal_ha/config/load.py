@@ -11,7 +11,15 @@ from typing import TypeVar
 from canal_ha.config import absent, keys
 from canal_ha.config.keys import Key
 from canal_ha.config.kinds import destination as checked_name
-from canal_ha.config.model import CanalConfig, CursorPlace, DecodeOptions, FilterMode, InstanceConfig, SourceConfig
+from canal_ha.config.model import (
+    CanalConfig,
+    CursorPlace,
+    DecodeOptions,
+    FilterMode,
+    InstanceConfig,
+    SourceConfig,
+    WhenLost,
+)
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.tls import tls_config
 from canal_ha.errors import ConfigError
@@ -240,7 +248,7 @@ class _Files:
             master=master,
             standby=self._source(reader, keys.STANDBY),
             username=get(keys.DB_USERNAME),
-            password=get(keys.DB_PASSWORD),
+            password="" if reader.layers.blank(keys.DB_PASSWORD.name) else get(keys.DB_PASSWORD),
             default_database=get(keys.DEFAULT_DATABASE),
             server_id=get(keys.SLAVE_ID),
             filter_regex=get(keys.FILTER),
@@ -271,7 +279,7 @@ class _Files:
             tsdb_snapshot_interval_h=get(keys.TSDB_INTERVAL),
             tsdb_snapshot_expire_h=get(keys.TSDB_EXPIRE),
             lazy=self.node.get(lazy if self.node.has(lazy) else keys.LAZY),
-            auto_reset_latest=get(keys.AUTO_RESET),
+            position_lost=_position_lost(reader),
             data_dir=self.path(get(keys.DATA_DIR)),
             file_flush_period_ms=get(keys.FILE_FLUSH),
             mtime_ns=mtime_ns,
@@ -319,12 +327,19 @@ def _cursor_place(node: _Reader, destination: str, zk_servers: str) -> CursorPla
     return CursorPlace.FILE
 
 
+def _position_lost(reader: _Reader) -> WhenLost:
+    """canal's switch knows two answers, our key four."""
+    if not reader.has(keys.POSITION_LOST) and reader.get(keys.AUTO_RESET):
+        return WhenLost.LATEST
+    return reader.get(keys.POSITION_LOST)
+
+
 def _tsdb_url(reader: _Reader) -> str:
     """The URL of a history in MySQL; "" for one in a file, which canal calls jdbc:h2."""
     url = reader.get(keys.TSDB_URL)
     if not url or url.startswith("jdbc:h2:"):
         return ""
-    if not url.startswith("jdbc:mysql://"):
+    if not url.startswith(("jdbc:mysql://", "mysql://")):
         raise reader.refusal(keys.TSDB_URL, "jdbc:mysql://host:port/database, jdbc:h2:... or nothing")
     return url
 

@@ -22,6 +22,15 @@ class CursorPlace(Enum):
     ZOOKEEPER = "zookeeper"
 
 
+class WhenLost(Enum):
+    """canal.instance.position.lost: where to go on when the journal of a cursor is gone."""
+
+    FAIL = "fail"  # nowhere: the stream stops
+    EARLIEST = "earliest"  # at the oldest journal that exists
+    LATEST = "latest"  # at the newest position
+    TIMESTAMP = "timestamp"  # at the cursor's time, less canal.instance.fallbackIntervalInSeconds
+
+
 class FilterMode(Enum):
     """Whether a client's filter replaces the server's or must hold beside it."""
 
@@ -113,7 +122,7 @@ class InstanceConfig:
     tsdb_snapshot_interval_h: int = 24
     tsdb_snapshot_expire_h: int = 360
     lazy: bool = False
-    auto_reset_latest: bool = False  # canal.auto.reset.latest.pos.mode
+    position_lost: WhenLost = WhenLost.FAIL
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000
     mtime_ns: int = 0  # of instance.properties, for the scan

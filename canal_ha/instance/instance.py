@@ -13,9 +13,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-from canal_ha.config.model import InstanceConfig
+from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.filters import effective
-from canal_ha.errors import CanalError, Fenced, MetaWriteFailed, NotRunningHere, NotSubscribed
+from canal_ha.errors import CanalError, Fenced, MetaWriteFailed, NotRunningHere, NotSubscribed, PositionLost
 from canal_ha.instance.feed import OpenFeed
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.instance.stream import Reactor, State, Stream
@@ -40,6 +40,9 @@ class SourceView(Protocol):
 
     def start(self, kept: LogPosition | None) -> LogPosition:
         """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest."""
+
+    def instead(self, lost: LogPosition, when: WhenLost) -> LogPosition:
+        """Where to go on when the journal of a cursor is gone."""
 
 
 class RunBlocking(Protocol):
@@ -234,8 +237,39 @@ class Instance:
                 may_open=self._has_room,
                 tell=partial(self._told.event, self.config.destination),
                 filter_text=identity.filter,
+                position_lost=None
+                if self.config.position_lost is WhenLost.FAIL
+                else partial(self._lost_position, client_id),
             )
         return self._streams[client_id]
+
+    def _lost_position(self, client_id: int, error: PositionLost) -> None:
+        """The journal of a cursor is gone, and the configuration says where to go on."""
+        Deferred.fromCoroutine(self._replace_lost(client_id, error)).addErrback(self._loop_broke)
+
+    async def _replace_lost(self, client_id: int, lost: PositionLost) -> None:
+        cursor = self.meta.cursor(client_id)
+        if cursor is None:
+            return
+        try:
+            instead = await self._run_blocking(lambda: self._source.instead(cursor, self.config.position_lost))
+        except CanalError as error:
+            self._streams[client_id].not_found(error)
+            return
+        if self._stopped or client_id not in self._streams:
+            return
+        self.meta.reset(client_id, instead)
+        self._streams[client_id].rewind()
+        self._told.event(
+            self.config.destination,
+            "cursor.moved_past_lost",
+            client_id=client_id,
+            lost=str(cursor),
+            position=str(instead),
+            policy=self.config.position_lost.value,
+            reason=str(lost),
+            alarm=True,
+        )
 
     def _has_room(self) -> bool:
         return sum(stream.state is State.OPEN for stream in self._streams.values()) < self.config.stream_max

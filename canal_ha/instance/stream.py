@@ -16,7 +16,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.errors import CanalError, NotSubscribed, TooManyStreams
+from canal_ha.errors import CanalError, NotSubscribed, PositionLost, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
 from canal_ha.instance.skip import after
 from canal_ha.instance.status import StreamStatus
@@ -79,7 +79,8 @@ class Tell(Protocol):
 
 class Stream:
     """See the module. filter_text: of its subscription; `may_open` says whether the destination has room for one more
-    open stream; `tell` hears of failures, each once until it is over.
+    open stream; `tell` hears of failures, each once until it is over. position_lost: asked to find another cursor when
+    the journal of this one is gone and all that was decoded is acknowledged; it calls `rewind` or `not_found`.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Stream:
         may_open: Callable[[], bool],
         tell: Tell,
         filter_text: str = "",
+        position_lost: Callable[[PositionLost], None] | None = None,
     ) -> None:
         self.client_id = client_id
         self.state = State.PARKED
@@ -111,6 +113,8 @@ class Stream:
         self._asked_at = reactor.seconds()
         self._failing_since = 0.0  # while there is an error
         self._filter = filter_text
+        self._position_lost = position_lost
+        self._finding = False  # position_lost was called, and is at work
         self._feed: Feed | None = None
         self._ring: Ring | None = None
         self._sink: Sink | None = None
@@ -181,12 +185,20 @@ class Stream:
         self._last_handed_out = None
         if was_open:
             self._open()
+        else:
+            self._wake_waiting()
 
     def rewind(self) -> None:
         """The cursor was written from outside: what is in flight belongs to the old one, begin again at the new."""
+        self._finding = False
         self._batches.clear()
         self._opened_at.clear()
         self.restart()
+
+    def not_found(self, error: CanalError) -> None:
+        """No other cursor could be found; the next GET asks again."""
+        self._finding = False
+        self._fail_waiting(error)
 
     def park_if_idle(self) -> None:
         """Close the feed when no GET came for canal.instance.stream.idle seconds; a waiting GET counts as one."""
@@ -201,10 +213,20 @@ class Stream:
         self._fail_waiting(error)
 
     def _ensure_open(self) -> None:
-        if self.state is State.FAILED and self.error and not self._holds_something():
+        failed = self.state is State.FAILED and not self._holds_something()
+        if failed and self.error and not self._finds_another(self.error):
             raise self.error
         if self.state is State.PARKED:
             self._open()
+
+    def _finds_another(self, error: CanalError) -> bool:
+        """Whether another cursor is being looked for, or will be once the batches in flight are acknowledged."""
+        if self._position_lost is None or not isinstance(error, PositionLost):
+            return False
+        if not self._finding and not self._batches.ids:
+            self._finding = True
+            self._position_lost(error)
+        return True
 
     def _open(self) -> None:
         cursor = self._meta.cursor(self.client_id)
@@ -271,7 +293,7 @@ class Stream:
             self._tell("stream.stopped", client_id=self.client_id, error=str(error), alarm=True)
             if self._holds_something():
                 self._wake_waiting()
-            else:
+            elif not self._finds_another(error):
                 self._fail_waiting(error)
         elif str(error) != str(self.error):
             self._tell("stream.failing", client_id=self.client_id, error=str(error), alarm=True)

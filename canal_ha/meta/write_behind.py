@@ -151,6 +151,11 @@ class Meta:
         self._due.discard(client_id)
         self._start_due |= self.start is not None
 
+    def reset(self, client_id: int, position: LogPosition) -> None:
+        """Set a cursor to anywhere, durable with the next flush: the place it had is gone. Raises NotSubscribed."""
+        self.replaced(client_id, position)
+        self._due.add(client_id)
+
     def rewrite(self, client_id: int | None = None) -> None:
         """Make the next flush write this client again, or with None everything: the backend lost what it had."""
         chosen = self._clients.keys() if client_id is None else self._clients.keys() & {client_id}

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import CanalError, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source import locate
@@ -58,6 +58,10 @@ class View:
         """
         return self._ask(lambda session, server: self._start(session, server, kept))
 
+    def instead(self, lost: LogPosition, when: WhenLost) -> LogPosition:
+        """Where to go on when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: self._instead(session, server, lost, when))
+
     def close(self) -> None:
         """Close the connection; the next question opens another."""
         with self._lock:
@@ -76,6 +80,14 @@ class View:
         at = locate.oldest(session, server, self._source)
         self._warn(f"{self._config.destination}: {kept.journal} is purged; the first client begins at {at}")
         return at
+
+    def _instead(self, session: Session, server: Flavor, lost: LogPosition, when: WhenLost) -> LogPosition:
+        if when is WhenLost.LATEST:
+            return locate.newest(session, server, self._config, self._source)
+        start_ms = lost.timestamp_ms - self._config.fallback_interval_s * 1000
+        if when is WhenLost.EARLIEST or start_ms <= 0:
+            return locate.oldest(session, server, self._source)
+        return locate.at_time(Scanner(session, server, self._config, self._source), start_ms)
 
     def _ask(self, question: Callable[[Session, Flavor], T]) -> T:
         """Ask on the open connection; on a new one if that turns out to be lost."""

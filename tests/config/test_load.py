@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canal_ha.config.load import load, load_instance
-from canal_ha.config.model import BatchMode, CanalConfig, CursorPlace, FilterMode
+from canal_ha.config.model import BatchMode, CanalConfig, CursorPlace, FilterMode, WhenLost
 from canal_ha.errors import ConfigError
 
 STOCK = Path(__file__).parent / "stock"
@@ -172,7 +172,7 @@ canal.auto.reset.latest.pos.mode=true
     assert (a.filter_client_mode, a.stream_idle_s, a.stream_max) == (FilterMode.AND, 0.5, 3)
     assert (a.decode.filter_query_ddl, a.decode.field_filter, a.binlog_formats) == (True, "s.t:a/b, s.u:c", ("ROW",))
     assert (a.tsdb_url, a.tsdb_dir) == ("jdbc:mysql://db:3306/tsdb", "/var/lib/canal")
-    assert (a.data_dir, a.auto_reset_latest) == (conf / "data", True)
+    assert (a.data_dir, a.position_lost) == (conf / "data", WhenLost.LATEST)
     assert a.mtime_ns == (conf / "a/instance.properties").stat().st_mtime_ns
     assert config.warnings == ()
 

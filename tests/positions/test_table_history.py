@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from canal_ha.client.connector import SimpleConnector
-from canal_ha.client.rows import Row, rows_of
-from canal_ha.errors import CanalError
+from tests.positions.reading import connected, rows
 from tests.positions.shapes import Shapes, seen
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
-from tests.real.mysql import RowMetadata
-from tests.real.ports import LOOPBACK
+from tests.real import MariaDB, MySQL, Node, SqlServer, ZooKeeper, follow
+from tests.real.mysql import ADMIN, RowMetadata
 from tests.waiting import until
 
 Server = Callable[..., SqlServer]
 EACH = pytest.mark.parametrize("make", [MySQL, MariaDB])
 BOTH = pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
-
-
-def rows(client: SimpleConnector, count: int, *, seconds: float = 30.0) -> list[Row]:
-    """Changes of rows, each batch acknowledged, until there are `count`."""
-    found: list[Row] = []
-    deadline = time.monotonic() + seconds
-    while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} rows"
-        message = client.get_without_ack(1000, 100)
-        if message:
-            found += (row for row in rows_of(message.entries) if row.after is not None)
-            client.ack(message.id)
-    return found
-
-
-@contextmanager
-def connected(node: Node, schema: str) -> Iterator[SimpleConnector]:
-    """A client of the destination, subscribed to one schema."""
-    with SimpleConnector(LOOPBACK, node.port, "example") as client:
-        until(lambda: _subscribed(client, schema), what="a node that runs the destination")
-        yield client
-
-
-def _subscribed(client: SimpleConnector, schema: str) -> bool:
-    try:
-        client.subscribe(rf"{schema}\..*")
-    except CanalError:
-        client.disconnect()
-        client.connect()
-        return False
-    return True
 
 
 @pytest.mark.real
@@ -62,15 +27,88 @@ def test_cold_start_with_ddl_ahead(make: Server, metadata: RowMetadata) -> None:
         shapes = Shapes(server, "shop")
         shapes.create()
         node = Node({"example": follow(server)})
-        with node, connected(node, "shop") as client:
+        with connected(node.start(), "shop") as client:
             shapes.insert_everywhere()
             shapes.change(20)
             assert seen(rows(client, len(shapes.written))) == shapes.written
-            client.disconnect()
-            node.stop()
-            before = len(shapes.written)
-            shapes.change(200)
+        node.stop()
+        before = len(shapes.written)
+        shapes.change(200)
+        shapes.insert_everywhere()
+        with node.start(), connected(node, "shop") as client:
+            assert seen(rows(client, len(shapes.written) - before)) == shapes.written[before:]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("make", "metadata", "shared"),
+    [(MySQL, "FULL", False), (MariaDB, "MINIMAL", True), (MySQL, "MINIMAL", True), (MariaDB, "MINIMAL", False)],
+)
+def test_fail_over_to_a_node_that_has_never_seen_the_tables(
+    make: Server, metadata: RowMetadata, shared: bool, zookeeper: ZooKeeper
+) -> None:
+    """The other node goes on from the cursor in ZooKeeper, behind which tables have changed.
+
+    With FULL row metadata or the shared store every row is right; without either a row of a table that changed since is
+    refused in plain words, and no row has a wrong name.
+    """
+    with make(row_metadata=metadata) as server:
+        shapes = Shapes(server, "shop")
+        shapes.create()
+        tsdb = {
+            "canal.instance.tsdb.url": f"jdbc:mysql://{server.address}/canal_tsdb?useUnicode=true",
+            "canal.instance.tsdb.dbUsername": ADMIN,
+            "canal.instance.tsdb.dbPassword": ADMIN,
+        }
+        instance = {"example": follow(server, tsdb if shared else {})}
+        one = Node(instance, zk_servers=f"{zookeeper.hosts}/{server.port}", name="one")
+        two = Node(instance, zk_servers=f"{zookeeper.hosts}/{server.port}", name="two")
+        with one, connected(one, "shop") as client:
             shapes.insert_everywhere()
-            node.start()
-            with connected(node, "shop") as again:
-                assert seen(rows(again, len(shapes.written) - before)) == shapes.written[before:]
+            assert seen(rows(client, len(shapes.written))) == shapes.written
+        before = len(shapes.written)
+        first = shapes.tables.copy()
+        shapes.insert_everywhere()
+        shapes.change(60)
+        expected = shapes.written[before:]
+        with two, connected(two, "shop") as client:
+            if shared or metadata == "FULL":
+                assert seen(rows(client, len(expected))) == expected
+                return
+            log = two.directory / "logs" / "example" / "example.log"
+            until(lambda: "are not known for certain" in log.read_text(), what="the refusal")
+            unchanged = {table for table, columns in first.items() if shapes.tables.get(table) == columns}
+            assert len(unchanged) < len(first)
+
+
+@pytest.mark.real
+def test_unchanged_tables_of_a_new_node(zookeeper: ZooKeeper) -> None:
+    """A node without any record and MINIMAL metadata knows tables that no statement since the cursor has touched."""
+    with MySQL(row_metadata="MINIMAL") as server:
+        shapes = Shapes(server, "shop")
+        shapes.create()
+        hosts = f"{zookeeper.hosts}/{server.port}"
+        instance = {"example": follow(server)}
+        one, two = (Node(instance, zk_servers=hosts, name=name) for name in ("one", "two"))
+        with one, connected(one, "shop"):
+            pass
+        shapes.insert_everywhere()
+        server.execute("CREATE TABLE shop.other (id int PRIMARY KEY)", "ALTER TABLE shop.other ADD a int")
+        shapes.insert_everywhere()
+        with two, connected(two, "shop") as client:
+            assert seen(rows(client, len(shapes.written))) == shapes.written
+
+
+@pytest.mark.real
+def test_a_store_that_cannot_be_written(source_server: SqlServer, database: str, tmp_path: Path) -> None:
+    """It is an alarm; rows go on."""
+    taken = tmp_path / "taken"
+    taken.write_text("a file where a directory should be")
+    node = Node({"example": follow(source_server, {"canal.instance.tsdb.dir": str(taken)})})
+    shapes = Shapes(source_server, database)
+    shapes.create()
+    with node, connected(node, database) as client:
+        shapes.insert_everywhere()
+        shapes.change(20)
+        assert seen(rows(client, len(shapes.written))) == shapes.written
+        assert "history.unavailable" in (node.directory / "logs" / "example" / "example.log").read_text()
