@@ -8,10 +8,12 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.cluster_faults.delivery import Delivery
+from tests.real import Link
 from tests.real.node import PROGRAM
 from tests.real.process import spawn
 
@@ -20,11 +22,13 @@ PIPE_BYTES = 1 << 20  # a batch fits as a whole, so that one read is one batch o
 
 
 class Reader:
-    """One process of a cluster client. name: unique; errors: where its log lines go."""
+    """One process of a cluster client. name: unique; links: its way to ZooKeeper; errors: where its log lines go."""
 
-    def __init__(self, name: str, zk_servers: str, destination: str, delivery: Delivery, errors: Path) -> None:
+    def __init__(self, name: str, links: Sequence[Link], destination: str, delivery: Delivery, errors: Path) -> None:
         self.name = name
+        self.links = links
         self.errors = errors
+        zk_servers = ",".join(link.address for link in links)
         with errors.open("ab") as log:
             self.process: subprocess.Popen[bytes] = spawn(
                 [

@@ -81,7 +81,8 @@ class Stage:
         self._made_readers = 0
 
     def _between_zookeepers(self, one: int, other: int, port: int) -> int:
-        link = self.peer_links[one, other] = self.network.link(port)
+        # a follower that is early tries again when it is refused, and gives up when its connection breaks
+        link = self.peer_links[one, other] = self.network.link(port, patience_s=2.0)
         return link.port
 
     def __enter__(self) -> Self:
@@ -107,7 +108,8 @@ class Stage:
             writer.create()
             self.writers.append(writer)
             self.ledgers |= writer.ledgers
-        self.operator = KazooClient(self.ensemble.hosts, timeout=10.0)
+        until_back = {"max_tries": -1, "max_delay": 0.5}
+        self.operator = KazooClient(self.ensemble.hosts, timeout=30.0, command_retry=until_back)
         self.operator.start()
         self._stack.callback(self._end_operator)
         configured = {
@@ -149,7 +151,7 @@ class Stage:
     def running(self, destination: str) -> tuple[str, int] | None:
         """Address and session of the owner."""
         try:
-            data, stat = self.operator.get(tree.running(destination))
+            data, stat = self.operator.retry(self.operator.get, tree.running(destination))
         except NoNodeError:
             return None
         return tree.RunningData.from_bytes(data).address, stat.ephemeralOwner
@@ -158,9 +160,14 @@ class Stage:
         """Destinations that run there."""
         return tuple(name for name in self._kinds if self.owner(name) is member)
 
-    def cursor_exists(self, destination: str) -> bool:
+    def cursor_exists(self, destination: str, client_id: int = CLIENT_ID) -> bool:
         """Whether the client has subscribed."""
-        return self.operator.exists(tree.cursor(destination, CLIENT_ID)) is not None
+        path = tree.cursor(destination, client_id)
+        return self.operator.retry(self.operator.exists, path) is not None
+
+    def nodes(self) -> list[str]:
+        """Addresses of the nodes that have registered."""
+        return list(self.operator.retry(self.operator.get_children, tree.CLUSTER))
 
     def add_reader(self, destination: str) -> Reader:
         """One more process of the destination's client."""
@@ -168,7 +175,8 @@ class Stage:
         name = f"{destination}-client{self._made_readers}"
         errors = self.members[0].node.directory.with_name(f"{self.members[0].node.directory.name}-{name}.log")
         self._stack.callback(errors.unlink, missing_ok=True)
-        reader = Reader(name, self.ensemble.hosts, destination, self.deliveries[destination], errors)
+        links = [self.network.link(zookeeper.port) for zookeeper in self.ensemble.nodes]
+        reader = Reader(name, links, destination, self.deliveries[destination], errors)
         self.readers.append(reader)
         return reader
 
@@ -191,7 +199,8 @@ class Stage:
         """Wait until every cursor has been written once more."""
 
         def versions() -> dict[str, int]:
-            return {name: self.operator.get(tree.cursor(name, CLIENT_ID))[1].version for name in self._kinds}
+            paths = {name: tree.cursor(name, CLIENT_ID) for name in self._kinds}
+            return {name: self.operator.retry(self.operator.get, path)[1].version for name, path in paths.items()}
 
         before = versions()
         until(

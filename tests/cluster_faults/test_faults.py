@@ -14,9 +14,10 @@ from kazoo.client import KazooClient
 
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.rows import rows_of
-from canal_ha.model import znode_tree as tree
+from tests.cluster_faults.delivery import Delivery
 from tests.cluster_faults.fencing import judge
 from tests.cluster_faults.history import transactions
+from tests.cluster_faults.readers import Reader
 from tests.cluster_faults.sessions import password_of
 from tests.cluster_faults.stage import PATIENCE_S, SESSION_S, Member, Stage, at_least
 from tests.real import MariaDB, MySQL
@@ -88,11 +89,17 @@ def owner(stage: Stage, destination: str) -> Member:
     return until(lambda: stage.owner(destination), seconds=PATIENCE_S, what=f"an owner of {destination}")
 
 
+def active_client(stage: Stage, destination: str) -> tuple[Reader, Delivery]:
+    """The process that reads the destination."""
+    delivery = stage.deliveries[destination]
+    return next(reader for reader in stage.readers if reader.name == delivery.active), delivery
+
+
 def all_up(stage: Stage) -> None:
     """Every node registered, every destination run, cursors written: where each fault begins."""
 
     def ready() -> bool:
-        members = stage.operator.get_children(tree.CLUSTER)
+        members = stage.nodes()
         return (
             all(member.address in members for member in stage.members)
             and len(stage.ensemble.followers()) == 2
@@ -137,7 +144,7 @@ def test_the_running_node_is_frozen(stage: Stage) -> None:
     until(stage.moved_from(fault.affected, frozen), seconds=PATIENCE_S, what="the take-over")
     at_least(3 * SESSION_S, fault.began)
     frozen.node.resume()
-    fault.over(lambda: frozen.address in stage.operator.get_children(tree.CLUSTER))
+    fault.over(lambda: frozen.address in stage.nodes())
     fault.within(TAKE_OVER_S)
 
 
@@ -160,7 +167,7 @@ def test_the_follower_of_the_running_node_loses_its_leader(stage: Stage) -> None
     """The owner's own connection is fine, but what it hears is old."""
     all_up(stage)
     member = owner(stage, "one")
-    leader, follower = stage.ensemble.leader(), stage.ensemble.followers()[0]
+    leader, follower = stage.ensemble.leader(PATIENCE_S), stage.ensemble.followers()[0]
     member.move_to(follower)
     stage.caught_up()
     fault = Fault(stage, "ZooKeeper: follower cut off", stage.owned_by(member))
@@ -188,8 +195,7 @@ def test_the_session_of_the_running_node_ends(stage: Stage) -> None:
 def test_the_active_client_is_killed(stage: Stage) -> None:
     """The process that stands by goes on within the session time-out and 2 s."""
     all_up(stage)
-    delivery = stage.deliveries["one"]
-    active = next(reader for reader in stage.readers if reader.name == delivery.active)
+    active, delivery = active_client(stage, "one")
     fault = Fault(stage, "client: SIGKILL", ("one",))
     active.kill()
     fault.over(lambda: delivery.active != active.name)
@@ -197,13 +203,27 @@ def test_the_active_client_is_killed(stage: Stage) -> None:
     stage.add_reader("one")
 
 
+def test_the_active_client_loses_zookeeper_only(stage: Stage) -> None:
+    """It still reaches its node, and lets the other process go on all the same; never do both read."""
+    all_up(stage)
+    active, delivery = active_client(stage, "three")
+    fault = Fault(stage, "client: cut off from ZooKeeper", ("three",))
+    for link in active.links:
+        link.cut()
+    until(lambda: delivery.active != active.name, seconds=PATIENCE_S, what="the other process's turn")
+    for link in active.links:
+        link.heal()
+    fault.over(lambda: True)
+    fault.within(TAKE_OVER_S)
+
+
 def test_the_leader_of_zookeeper_restarts(stage: Stage) -> None:
     """The ensemble elects another one; sessions live on, and the owners with them if it is quick."""
     all_up(stage)
     fault = Fault(stage, "ZooKeeper: leader restarted", tuple(DESTINATIONS))
-    leader = stage.ensemble.leader()
+    leader = stage.ensemble.leader(PATIENCE_S)
     leader.kill()
-    stage.ensemble.leader()
+    stage.ensemble.leader(PATIENCE_S)
     leader.start()
     fault.over(lambda: all(stage.owner(name) for name in DESTINATIONS))
 
@@ -218,11 +238,11 @@ def test_a_client_unsubscribes_and_subscribes_across_a_fail_over(stage: Stage) -
         first = read(client, ledger.head + 1)
         assert first == list(range(first[0], first[-1] + 1))
         client.unsubscribe()
-        assert stage.operator.exists(tree.cursor("one", 1002)) is None
+        assert not stage.cursor_exists("one", 1002)
         fault = Fault(stage, "node: SIGKILL after unsubscribe", stage.owned_by(victim))
         victim.node.kill()
         until(stage.moved_from(fault.affected, victim), seconds=PATIENCE_S, what="the take-over")
-        assert stage.operator.exists(tree.cursor("one", 1002)) is None
+        assert not stage.cursor_exists("one", 1002)
         before = ledger.head
         client.subscribe()
         after = ledger.head

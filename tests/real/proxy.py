@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Self, TypeVar
@@ -27,11 +28,16 @@ T = TypeVar("T")
 
 
 class Link:
-    """One port that leads to another one. Methods may be called from any thread and have happened on return."""
+    """One port that leads to another one. Methods may be called from any thread and have happened on return.
 
-    def __init__(self, network: Network, target: int, jitter: random.Random) -> None:
+    A connection to a target on which nobody listens is accepted and closed at once. patience_s: first hold it for so
+    long, in case somebody begins to listen; for peers that take a refusal, but not a loss, as a reason to try again.
+    """
+
+    def __init__(self, network: Network, target: int, patience_s: float, jitter: random.Random) -> None:
         self.port = free_port()
         self.target = target
+        self._patience_s = patience_s
         self._network = network
         self._jitter = jitter
         self._open = asyncio.Event()
@@ -108,7 +114,7 @@ class Link:
         try:
             with suppress(OSError):
                 await self._open.wait()
-                there_reader, there_writer = await asyncio.open_connection(LOOPBACK, self.target)
+                there_reader, there_writer = await self._reach()
                 self._forwarding[task] = (writer, there_writer)
                 await asyncio.gather(self._forward(reader, there_writer), self._forward(there_reader, writer))
         except asyncio.CancelledError:
@@ -116,6 +122,16 @@ class Link:
         finally:
             for end in self._forwarding.pop(task):
                 end.transport.abort()
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        ends_at = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return await asyncio.open_connection(LOOPBACK, self.target)
+            except ConnectionRefusedError:
+                if time.monotonic() >= ends_at:
+                    raise
+                await asyncio.sleep(0.02)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -140,11 +156,11 @@ class Network:
         self._links: list[Link] = []
         self._thread.start()
 
-    def link(self, target: int) -> Link:
+    def link(self, target: int, *, patience_s: float = 0.0) -> Link:
         """Forward a new port to this one, on which nobody has to listen yet."""
 
         async def make() -> Link:
-            link = Link(self, target, random.Random(self._random.random()))
+            link = Link(self, target, patience_s, random.Random(self._random.random()))
             await link.listen()
             return link
 
