@@ -11,7 +11,7 @@ from canal_ha.model import znode_tree as tree
 from canal_ha.testing.cluster import Broken, Simulation
 from canal_ha.testing.session import Link
 
-SEEDS = int(os.environ.get("CANAL_HA_SEEDS", "1500"))
+SEEDS = int(os.environ.get("CANAL_HA_SEEDS", "2000"))
 CHUNKS = 10
 
 
