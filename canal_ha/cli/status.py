@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 5.0
 WATCH_S = 2.0
-WIDTH_ELSEWHERE = 160  # columns, where there is no terminal
+WIDTH_ELSEWHERE = 240  # columns, where there is no terminal: journal and offset stay on one line
 DEFAULT_URL = "http://127.0.0.1:8089"
 
 T = TypeVar("T")
