@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from tests.node.following import destination_of, following, read, stream_of
-from tests.real import Node, SqlServer, follow
+from tests.real import MySQL, Node, follow
 from tests.real.node import PROGRAM
 from tests.real.ports import LOOPBACK
 from tests.waiting import until
@@ -37,18 +37,16 @@ def shown(node: Node, *options: str) -> str:
     return done.stdout
 
 
-def test_figures(source_server: SqlServer, database: str) -> None:
+def test_figures(mysql: MySQL, database: str) -> None:
     """Idle: nothing behind. A ring of 16 entries full before a client that does not acknowledge: behind by the bytes
     and seconds that are left, in status, table and metrics alike. Caught up: every row counted once, nothing behind.
     """
-    source_server.execute(
-        f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(2000))"
-    )
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(2000))")
     settings = {"canal.instance.memory.buffer.size": "16", "canal.instance.memory.batch.mode": "ITEMSIZE"}
     tables = rf"{database}\.t"
     labels = 'destination="example"'
     stream = labels + ',client_id="1001"'
-    with Node({"example": follow(source_server, settings)}) as node:
+    with Node({"example": follow(mysql, settings)}) as node:
         assert "none" in shown(node)
         with following(node, tables=tables) as client:
             until(lambda: stream_of(node, "example")["seconds_behind"] == 0.0, what="idle", seconds=5)
@@ -63,9 +61,9 @@ def test_figures(source_server: SqlServer, database: str) -> None:
 
             began = time.time()
             for number in range(ROWS):
-                source_server.execute(f"INSERT INTO {database}.t VALUES ({number}, REPEAT('x', 1500))")
+                mysql.execute(f"INSERT INTO {database}.t VALUES ({number}, REPEAT('x', 1500))")
             message = until(lambda: client.get_without_ack(5, 100) or None, what="a batch")
-            newest = source_server.position()
+            newest = mysql.position()
             until(
                 lambda: (at := destination_of(node, "example")["newest"]) and (at["journal"], at["offset"]) == newest,
                 what="the next look at the source",

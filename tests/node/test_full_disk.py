@@ -52,7 +52,11 @@ def test_a_full_disk(mariadb: MariaDB, database: str, small_disk: Path) -> None:
     def cursor() -> int:
         return int(stream_of(node, "example")["cursor"]["offset"])
 
-    properties = {"canal.file.data.dir": str(small_disk), "canal.file.flush.period": "200"}
+    properties = {
+        "canal.file.data.dir": str(small_disk),
+        "canal.file.flush.period": "200",
+        "canal.instance.tsdb.enable": "false",  # the table history would share the disk
+    }
     with Node({"example": follow(mariadb)}, properties=properties) as node:
         with following(node, tables=tables) as client:
             mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")

@@ -12,7 +12,7 @@ import pytest
 
 from canal_ha.client.rows import rows_of
 from tests.node.following import following
-from tests.real import MySQL, Node, SqlServer, follow
+from tests.real import MySQL, Node, follow
 
 pytestmark = pytest.mark.real
 
@@ -33,24 +33,24 @@ def peak_mib(node: Node) -> float:
 
 
 @pytest.fixture(scope="module")
-def node(source_server: SqlServer) -> Iterator[Node]:
-    with Node({"example": follow(source_server)}) as running:
+def node(mysql: MySQL) -> Iterator[Node]:
+    with Node({"example": follow(mysql)}) as running:
         yield running
 
 
-def test_a_value_of_40_mib(source_server: SqlServer, node: Node, database: str) -> None:
+def test_a_value_of_40_mib(mysql: MySQL, node: Node, database: str) -> None:
     """More than two packets of 16 MiB, one entry, every byte; then an ordinary row."""
-    limit = source_server.query("SELECT @@GLOBAL.max_allowed_packet AS held")[0]["held"]
-    source_server.execute(
+    limit = mysql.query("SELECT @@GLOBAL.max_allowed_packet AS held")[0]["held"]
+    mysql.execute(
         f"CREATE DATABASE {database}",
         f"CREATE TABLE {database}.t (id int PRIMARY KEY, v longblob)",
         f"SET GLOBAL max_allowed_packet = {256 * MIB}",
     )
     try:
-        source_server.execute(f"INSERT INTO {database}.t VALUES (1, REPEAT(0x00FF7F80, {10 * MIB}))")
-        source_server.execute(f"INSERT INTO {database}.t VALUES (2, 'small')")
+        mysql.execute(f"INSERT INTO {database}.t VALUES (1, REPEAT(0x00FF7F80, {10 * MIB}))")
+        mysql.execute(f"INSERT INTO {database}.t VALUES (2, 'small')")
     finally:
-        source_server.execute(f"SET GLOBAL max_allowed_packet = {limit}")
+        mysql.execute(f"SET GLOBAL max_allowed_packet = {limit}")
     found: list[dict[str, Any]] = []
     began = time.monotonic()
     with following(node, tables=rf"{database}\.t") as client:
@@ -64,7 +64,7 @@ def test_a_value_of_40_mib(source_server: SqlServer, node: Node, database: str) 
         (2, False),
     ]
     assert peak_mib(node) < RSS_LIMIT_MIB
-    print(f"{source_server.flavor}: 40 MiB in {time.monotonic() - began:.1f} s, node's peak {peak_mib(node):.0f} MiB")
+    print(f"40 MiB in {time.monotonic() - began:.1f} s, node's peak {peak_mib(node):.0f} MiB")
 
 
 def test_one_transaction_of_200_000_rows(mysql: MySQL, database: str) -> None:
@@ -94,11 +94,11 @@ def test_one_transaction_of_200_000_rows(mysql: MySQL, database: str) -> None:
         print(f"200,000 rows in {took:.1f} s; the node's memory: {before:.0f} MiB before, {peak_mib(node):.0f} at most")
 
 
-def test_5_000_tiny_transactions(source_server: SqlServer, node: Node, database: str) -> None:
+def test_5_000_tiny_transactions(mysql: MySQL, node: Node, database: str) -> None:
     """Each row once, in order, each in its own transaction."""
-    source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     with following(node, client_id=1002, tables=rf"{database}\.t") as client:
-        with source_server.connect(database=database) as connection, connection.cursor() as cursor:
+        with mysql.connect(database=database) as connection, connection.cursor() as cursor:
             for number in range(5000):
                 cursor.execute(f"INSERT INTO t VALUES ({number})")
         forget_peak(node)
@@ -110,6 +110,4 @@ def test_5_000_tiny_transactions(source_server: SqlServer, node: Node, database:
             ids += [row.after["id"] for row in rows_of(message.entries) if row.table and row.after]
             client.ack(message.id)
         assert ids == list(range(5000))
-        print(
-            f"{source_server.flavor}: 5,000 transactions in {time.monotonic() - began:.1f} s, {peak_mib(node):.0f} MiB"
-        )
+        print(f"{mysql.flavor}: 5,000 transactions in {time.monotonic() - began:.1f} s, {peak_mib(node):.0f} MiB")
