@@ -1,11 +1,50 @@
-"""The package is described in setup.cfg, but for the module by which Spark finds the source.
+"""What setup.cfg cannot say: the kernel is compiled where a C compiler is, and Spark's module lies in the spark room.
 
-Spark registers what installed top-level modules named pyspark_* hold. Ours lives in a folder of the spark room.
+CANAL_HA_KERNEL, as at import: `auto` compiles if it can, `require` fails if it cannot, `off` does not try.
+Spark registers what installed top-level modules named pyspark_* hold.
 """
 
-from setuptools import find_packages, setup
+import os
+
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+KERNEL = "canal_ha/decode/kernel"
+HOT = ("cells", "numbers", "temporal", "rows", "grouping", "stream")  # kernel.HOT
+WANTED = os.environ.get("CANAL_HA_KERNEL", "auto")
+DIRECTIVES = {"language_level": 3, "annotation_typing": False}  # C types stand in the .pxd files
+
+
+class BuildKernel(build_ext):
+    """Cython, then C; without either of them the package is complete, and slow."""
+
+    def run(self) -> None:
+        try:
+            from Cython.Build import cythonize
+
+            self.parallel = self.parallel or os.cpu_count()
+            made = cythonize(self.extensions, compiler_directives=DIRECTIVES, build_dir=self.build_temp, quiet=True)
+            for extension, c_extension in zip(self.extensions, made, strict=True):
+                extension.sources = c_extension.sources
+            super().run()
+        except Exception as error:
+            if WANTED == "require":
+                raise
+            self.warn(f"canal-ha's kernel is not compiled, rows will be decoded slowly: {error}")
+
 
 setup(
     packages=[*find_packages(include=["canal_ha*"]), "pyspark_canal"],
     package_dir={"pyspark_canal": "canal_ha/spark/registration/pyspark_canal"},
+    ext_modules=[
+        Extension(
+            f"canal_ha.decode.kernel.{name}",
+            [f"{KERNEL}/{name}.py"],
+            include_dirs=[KERNEL],
+            extra_compile_args=["-O2", "-g0"],
+        )
+        for name in HOT
+        if WANTED != "off"
+    ],
+    cmdclass={"build_ext": BuildKernel},
 )

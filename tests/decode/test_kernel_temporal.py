@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from canal_ha.decode.kernel import temporal
 from tests.decode.conftest import zone
 
 
+def text(put: Callable[..., None], *arguments: object) -> bytes:
+    """What is appended to an empty text."""
+    out = bytearray()
+    put(out, *arguments)
+    return bytes(out)
+
+
 def test_zero_values() -> None:
     """MySQL's zero dates and times, with and without fractions."""
-    assert temporal.date_text(bytes(3), 0) == b"0000-00-00"
-    assert temporal.datetime2_text(b"\x80" + bytes(4), 0, 0) == b"0000-00-00 00:00:00"
-    assert temporal.timestamp2_text(bytes(5), 0, 2) == b"0000-00-00 00:00:00.00"
-    assert temporal.time2_text(b"\x80" + bytes(5), 0, 6) == b"00:00:00.000000"
-    assert temporal.year_text(0) == b"0000"
-    assert temporal.year_text(125) == b"2025"
+    assert text(temporal.put_date, bytes(3), 0) == b"0000-00-00"
+    assert text(temporal.put_datetime2, b"\x80" + bytes(4), 0, 0) == b"0000-00-00 00:00:00"
+    assert text(temporal.put_timestamp2, bytes(5), 0, 2) == b"0000-00-00 00:00:00.00"
+    assert text(temporal.put_time2, b"\x80" + bytes(5), 0, 6) == b"00:00:00.000000"
+    assert text(temporal.put_year, 0) == b"0000"
+    assert text(temporal.put_year, 125) == b"2025"
 
 
 def test_negative_times() -> None:
     """A negative TIME counts down from half the range, fraction included."""
-    assert temporal.time2_text((0x800000 - (1 << 12)).to_bytes(3, "big"), 0, 0) == b"-01:00:00"
+    assert text(temporal.put_time2, (0x800000 - (1 << 12)).to_bytes(3, "big"), 0, 0) == b"-01:00:00"
     half = (0x80000000 - 50).to_bytes(4, "big")
-    assert temporal.time2_text(half, 0, 1) == b"-00:00:00.5"
-    assert temporal.time2_text((0x800000 + (838 << 12) + (59 << 6) + 59).to_bytes(3, "big"), 0, 0) == b"838:59:59"
+    assert text(temporal.put_time2, half, 0, 1) == b"-00:00:00.5"
+    assert text(temporal.put_time2, (0x800000 + (838 << 12) + (59 << 6) + 59).to_bytes(3, "big"), 0, 0) == b"838:59:59"
 
 
 def test_timestamps_follow_the_zone_of_the_process() -> None:
     """Summer and winter time, and whole seconds on both sides of a change."""
     change = 1_743_296_400  # 2025-03-30 01:00:00 UTC
     with zone("Europe/Berlin"):
-        assert temporal.seconds_text(change - 1) == b"2025-03-30 01:59:59"
-        assert temporal.seconds_text(change) == b"2025-03-30 03:00:00"
-    assert temporal.seconds_text(change) == b"2025-03-30 01:00:00"
-    assert temporal.seconds_text(0xFFFFFFFF) == b"2106-02-07 06:28:15"
+        assert text(temporal.put_seconds, change - 1) == b"2025-03-30 01:59:59"
+        assert text(temporal.put_seconds, change) == b"2025-03-30 03:00:00"
+    assert text(temporal.put_seconds, change) == b"2025-03-30 01:00:00"
+    assert text(temporal.put_seconds, 0xFFFFFFFF) == b"2106-02-07 06:28:15"
 
 
 def test_formats_before_5_6() -> None:
     """Decimal digits in little-endian numbers; 100 hours are 100 hours."""
-    assert temporal.datetime_text((20240229235958).to_bytes(8, "little"), 0) == b"2024-02-29 23:59:58"
-    assert temporal.time_text((1000001).to_bytes(3, "little"), 0) == b"100:00:01"
-    assert temporal.time_text((-8385959).to_bytes(3, "little", signed=True), 0) == b"-838:59:59"
+    assert text(temporal.put_datetime, (20240229235958).to_bytes(8, "little"), 0) == b"2024-02-29 23:59:58"
+    assert text(temporal.put_time, (1000001).to_bytes(3, "little"), 0) == b"100:00:01"
+    assert text(temporal.put_time, (-8385959).to_bytes(3, "little", signed=True), 0) == b"-838:59:59"

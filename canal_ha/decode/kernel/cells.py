@@ -7,8 +7,6 @@ kept in a list by that length. A column has one Cell for the before image and on
 
 from __future__ import annotations
 
-from array import array
-
 import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.primitives as p
 
@@ -30,10 +28,13 @@ class Cell:
         "precision",
         "size",
         "skip",
+        "start",
+        "stop",
         "suffix",
         "suffix_size",
         "tag",
         "text",
+        "twin",
         "unsigned",
         "wide_fixed",
         "wide_heads",
@@ -61,6 +62,10 @@ class Cell:
         self.json_index = -1  # among the table's JSON columns, for partial updates
         self.unsigned = False
         self.skip = False  # filtered out: read, not written
+        self.twin: Cell | None = None  # of an after image's cell: that of the before image
+        # Where a before image's value is in the output; the start may be k.NULL or k.ABSENT.
+        self.start = 0
+        self.stop = 0
 
 
 def head(cell: Cell, size: int, wide: bool) -> bytes:
@@ -79,14 +84,7 @@ def head(cell: Cell, size: int, wide: bool) -> bytes:
 
 def put_value(out: bytearray, cell: Cell, value: bytes) -> int:
     """Write a whole Column; return the value's length in bytes."""
-    size = len(value)
-    before = cell.heads[size] if size < k.HEADS else None
-    if before is None:
-        before = head(cell, size, False)
-    p.put(out, before)
-    p.put(out, value)
-    p.put(out, cell.suffix)
-    return size
+    return put_bytes(out, cell, value, 0, len(value))
 
 
 def put_bytes(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
@@ -95,29 +93,28 @@ def put_bytes(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> 
     before = cell.heads[size] if size < k.HEADS else None
     if before is None:
         before = head(cell, size, False)
-    p.put(out, before)
-    p.put_slice(out, src, start, stop)
-    p.put(out, cell.suffix)
+    p.put_framed(out, before, src, start, stop, cell.suffix)
     return size
 
 
-def put_wide(out: bytearray, cell: Cell, value: bytes) -> int:
-    """`put_value` for an unsigned number whose top bit is set."""
-    size = len(value)
+def put_text(out: bytearray, cell: Cell, text: bytearray) -> int:
+    """`put_value` of a text that was just made."""
+    size = len(text)
+    before = cell.heads[size] if size < k.HEADS else None
+    if before is None:
+        before = head(cell, size, False)
+    p.put_around(out, before, text, cell.suffix)
+    return size
+
+
+def put_wide(out: bytearray, cell: Cell, text: bytearray) -> int:
+    """`put_text` for an unsigned number whose top bit is set."""
+    size = len(text)
     before = cell.wide_heads[size]
     if before is None:
         before = head(cell, size, True)
-    p.put(out, before)
-    p.put(out, value)
-    p.put(out, cell.suffix)
+    p.put_around(out, before, text, cell.suffix)
     return size
-
-
-def put_integer(out: bytearray, cell: Cell, value: int) -> int:
-    """A Column whose value is a decimal number; a negative value of an unsigned column is its upper half."""
-    if value < 0 and cell.unsigned:
-        return put_wide(out, cell, p.unsigned_digits(value, cell.size))
-    return put_value(out, cell, p.digits(value))
 
 
 def put_utf8(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
@@ -131,14 +128,22 @@ def put_latin1(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) ->
     """A Column whose bytes are one character each, as canal carries binary values."""
     if p.is_ascii(src, start, stop):
         return put_bytes(out, cell, src, start, stop)
-    return put_value(out, cell, src[start:stop].decode("latin-1").encode())
+    size = p.latin1_size(src, start, stop)
+    before = cell.heads[size] if size < k.HEADS else None
+    if before is None:
+        before = head(cell, size, False)
+    p.put(out, before)
+    p.put_latin1(out, src, start, stop)
+    p.put(out, cell.suffix)
+    return size
 
 
 class TablePlan:
     """What to do with the rows of one table id. drop: nothing at all (filtered out).
 
-    before, after: cells in table order; body: the TABLE_MAP event's body, to recognise it; names: the header's schema
-    and table fields; change: RowChange's tableId field; head_size: how long the bytes before the rows were last time.
+    before, after: cells in table order, each after cell with its twin; body: the TABLE_MAP event's body, to recognise
+    it; names: the header's schema and table fields; change: RowChange's tableId field; head_size: how long the bytes
+    before the rows were last time.
     """
 
     __slots__ = (
@@ -150,8 +155,6 @@ class TablePlan:
         "head_size",
         "json_columns",
         "names",
-        "starts",
-        "stops",
         "width",
     )
 
@@ -165,9 +168,8 @@ class TablePlan:
         self.drop = False
         self.head_size = 128
         self.json_columns = 0
-        # Where the before image's values are in the output; a start may be k.NULL or k.ABSENT.
-        self.starts = array("q", bytes(8 * len(before)))
-        self.stops = array("q", bytes(8 * len(before)))
+        for cell, twin in zip(after, before, strict=True):
+            cell.twin = twin
 
 
 def dropped(body: bytes) -> TablePlan:

@@ -78,7 +78,7 @@ class Grouping:
     ) -> None:
         """An entry's frame was appended to `out`; note what belongs to it."""
         runs = len(self.run_starts)
-        if runs == 0 or self.run_server_ids[runs - 1] != server_id or self.run_gtids[runs - 1] != self.gtid:
+        if runs == 0 or p.item(self.run_server_ids, runs - 1) != server_id or self.run_gtids[runs - 1] != self.gtid:
             p.push(self.run_starts, len(self.ends))
             p.push(self.run_server_ids, server_id)
             self.run_gtids.append(self.gtid)
@@ -88,7 +88,7 @@ class Grouping:
         p.push(self.timestamps, timestamp_ms)
         p.push(self.event_lengths, event_length)
         p.push_small(self.row_counts, rows)
-        self.kinds.append(kind)
+        p.put_byte(self.kinds, kind)
 
     def flush(self) -> None:
         """Make the open group visible; an empty transaction only now and then."""
@@ -96,8 +96,8 @@ class Grouping:
         if len(self.ends) == first:
             return
         if not self.has_rows and not self.cut:
-            timestamp = self.timestamps[first]
-            if abs(timestamp - self.empty_ms) <= k.EMPTY_INTERVAL_MS:
+            timestamp = p.item(self.timestamps, first)
+            if -k.EMPTY_INTERVAL_MS <= timestamp - self.empty_ms <= k.EMPTY_INTERVAL_MS:
                 self.empty_count += 1
                 if self.empty_count <= k.EMPTY_THRESHOLD:
                     self.rewind()
@@ -114,18 +114,18 @@ class Grouping:
         first = self.visible
         p.truncate(self.out, self.visible_bytes)
         p.truncate(self.kinds, first)
-        del self.ends[first:]
-        del self.offsets[first:]
-        del self.subs[first:]
-        del self.timestamps[first:]
-        del self.event_lengths[first:]
-        del self.row_counts[first:]
+        p.cut(self.ends, first)
+        p.cut(self.offsets, first)
+        p.cut(self.subs, first)
+        p.cut(self.timestamps, first)
+        p.cut(self.event_lengths, first)
+        p.cut(self.row_counts, first)
         runs = len(self.run_starts)
-        while runs and self.run_starts[runs - 1] >= first:
+        while runs and p.item(self.run_starts, runs - 1) >= first:
             runs -= 1
-        del self.run_starts[runs:]
-        del self.run_server_ids[runs:]
-        del self.run_gtids[runs:]
+            self.run_gtids.pop()
+        p.cut(self.run_starts, runs)
+        p.cut(self.run_server_ids, runs)
         self.has_rows = False
         self.cut = False
 

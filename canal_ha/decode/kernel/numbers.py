@@ -7,7 +7,6 @@ from struct import Struct
 
 import canal_ha.decode.kernel.primitives as p
 
-_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # MySQL dig2bytes
 _POWERS = tuple(10**n for n in range(10))
 _DOUBLE = Struct("<d")
 _FLOAT = Struct("<f")
@@ -21,62 +20,87 @@ _INSIGNIFICANT = (
 _FIVE_BITS = tuple((5**n).bit_length() for n in range(28))
 
 
+def _group_size(digits: int) -> int:
+    """Bytes of a group of up to nine decimal digits (MySQL's dig2bytes)."""
+    return 4 if digits > 6 else (digits + 1) >> 1
+
+
 def decimal_size(precision: int, decimals: int) -> int:
     """Bytes of a packed DECIMAL(precision, decimals)."""
     whole = precision - decimals
-    full = (whole // 9 + decimals // 9) * 4
-    return full + _DIGIT_BYTES[whole % 9] + _DIGIT_BYTES[decimals % 9]
+    return (whole // 9 + decimals // 9) * 4 + _group_size(whole % 9) + _group_size(decimals % 9)
 
 
 def decimal_text(src: bytes, at: int, precision: int, decimals: int) -> bytes:
+    """`put_decimal` alone. Raises Broken also when the bytes are not there."""
+    if at + decimal_size(precision, decimals) > len(src):
+        raise p.Broken("a DECIMAL beyond its bytes")
+    text = bytearray()
+    put_decimal(text, src, at, precision, decimals)
+    return bytes(text)
+
+
+def put_decimal(text: bytearray, src: bytes, at: int, precision: int, decimals: int) -> None:
     """canal's text: the last, partial group of fraction digits is left out when it is zero (specification 7.4.1).
 
     The caller has checked that decimals <= precision > 0 and that `decimal_size` bytes are there. Raises Broken on a
     group beyond its digits.
     """
-    raw = bytearray(src[at : at + decimal_size(precision, decimals)])
-    negative = not raw[0] & 0x80
-    raw[0] ^= 0x80
+    negative = src[at] < 0x80
+    sign_at = len(text)
     if negative:
-        for index in range(len(raw)):
-            raw[index] ^= 0xFF
-    pos = 0
-    whole = 0
-    digits = (precision - decimals) % 9
-    if digits:
-        pos = _DIGIT_BYTES[digits]
-        whole = _group(raw, 0, pos, digits)
-    for _ in range((precision - decimals) // 9):
-        whole = whole * 1_000_000_000 + _group(raw, pos, 4, 9)
-        pos += 4
-    text = b"%d" % whole
-    any_digit = whole != 0
+        p.put_byte(text, 0x2D)
+    zero = True  # no digit but 0 so far
+    pos = at
+    left = precision - decimals
+    while left:
+        digits = (left - 1) % 9 + 1
+        value = _group(src, at, pos, digits, negative)
+        pos += _group_size(digits)
+        left -= digits
+        if not zero:
+            p.put_padded(text, value, 9)
+        elif value:
+            p.put_unsigned(text, value)
+            zero = False
+    if zero:
+        p.put_byte(text, 0x30)
     if decimals:
-        fraction = b""
-        for _ in range(decimals // 9):
-            value = _group(raw, pos, 4, 9)
-            pos += 4
-            fraction += b"%09d" % value
-            any_digit = any_digit or value != 0
-        digits = decimals % 9
-        if digits:
-            value = _group(raw, pos, _DIGIT_BYTES[digits], digits)
+        p.put_byte(text, 0x2E)
+        fraction_at = len(text)
+        left = decimals
+        while left:
+            digits = 9 if left > 9 else left
+            value = _group(src, at, pos, digits, negative)
+            pos += _group_size(digits)
+            left -= digits
+            if value or digits == 9:
+                p.put_padded(text, value, digits)
             if value:
-                fraction += b"%0*d" % (digits, value)
-                any_digit = True
-        text += b"." + (fraction or b"0")
-    return b"-" + text if negative and any_digit else text
+                zero = False
+        if len(text) == fraction_at:
+            p.put_byte(text, 0x30)
+    if negative and zero:
+        del text[sign_at]
 
 
-def _group(raw: bytearray, at: int, size: int, digits: int) -> int:
-    value = int.from_bytes(raw[at : at + size], "big")
+def _group(src: bytes, at: int, pos: int, digits: int, negative: bool) -> int:
+    """The group at `pos` of the number at `at`: its first bit is inverted, all bits of a negative number are."""
+    bits = _group_size(digits) << 3
+    value = p.big(src, pos, bits >> 3)
+    if pos == at:
+        value ^= p.bit(bits - 1)
+    if negative:
+        value ^= p.bit(bits) - 1
     if value >= _POWERS[digits]:
         raise p.Broken(f"a group of {digits} DECIMAL digits holds {value}")
     return value
 
 
 def double_text(src: bytes, at: int) -> bytes:
-    """Eight bytes, little-endian, as Java 17's Double.toString."""
+    """Eight bytes, little-endian, as Java 17's Double.toString. Raises Broken when they are not there."""
+    if at + 8 > len(src):
+        raise p.Broken("a DOUBLE beyond its bytes")
     bits = p.u64(src, at)
     exponent = bits >> 52 & 0x7FF
     fraction = bits & 0xFFFFFFFFFFFFF
@@ -88,7 +112,9 @@ def double_text(src: bytes, at: int) -> bytes:
 
 
 def float_text(src: bytes, at: int) -> bytes:
-    """Four bytes, little-endian, as Java 17's Float.toString."""
+    """Four bytes, little-endian, as Java 17's Float.toString. Raises Broken when they are not there."""
+    if at + 4 > len(src):
+        raise p.Broken("a FLOAT beyond its bytes")
     bits = p.u32(src, at)
     exponent = bits >> 23 & 0xFF
     fraction = bits & 0x7FFFFF

@@ -86,6 +86,11 @@ def big(src: bytes, at: int, size: int) -> int:
     return int.from_bytes(src[at : at + size], "big")
 
 
+def bit(number: int) -> int:
+    """Two to the power of 0 to 63."""
+    return 1 << number
+
+
 def event_header(src: bytes, at: int) -> tuple[int, int, int, int, int, int]:
     """(timestamp s, type, server id, length, end position, flags) of the 19-byte event header."""
     header: tuple[int, int, int, int, int, int] = _HEADER(src, at)
@@ -132,29 +137,58 @@ def put(out: bytearray, data: bytes | bytearray) -> None:
     out += data
 
 
+def put_byte(out: bytearray, value: int) -> None:
+    """Append one byte."""
+    out.append(value)
+
+
 def put_slice(out: bytearray, src: bytes, start: int, stop: int) -> None:
     """Append src[start:stop]."""
     out += src[start:stop]
 
 
-def push(column: array[int], value: int) -> None:
-    """Append to an array of type 'q'."""
-    column.append(value)
+def put_framed(out: bytearray, before: bytes, src: bytes, start: int, stop: int, after: bytes) -> None:
+    """Append src[start:stop] with something before and after it."""
+    out += before
+    out += src[start:stop]
+    out += after
 
 
-def push_small(column: array[int], value: int) -> None:
-    """Append to an array of type 'i'."""
-    column.append(value)
+def put_around(out: bytearray, before: bytes, text: bytearray, after: bytes) -> None:
+    """Append a text with something before and after it."""
+    out += before
+    out += text
+    out += after
 
 
-def digits(value: int) -> bytes:
-    """Decimal digits of a signed 64-bit number."""
-    return b"%d" % value
+def put_digits(out: bytearray, value: int) -> None:
+    """Append the decimal digits of a signed 64-bit number."""
+    out += b"%d" % value
 
 
-def unsigned_digits(value: int, size: int) -> bytes:
-    """Decimal digits of a negative number of `size` bytes, read as unsigned."""
-    return b"%d" % (value + (1 << (size << 3)))
+def put_unsigned(out: bytearray, value: int) -> None:
+    """Append the decimal digits of an unsigned 64-bit number."""
+    out += b"%d" % value
+
+
+def put_padded(out: bytearray, value: int, width: int) -> None:
+    """Append the decimal digits of an unsigned number, with zeros before them up to `width`, at most 20."""
+    out += b"%0*d" % (width, value)
+
+
+def put_upper_half(out: bytearray, value: int, size: int) -> None:
+    """Append the decimal digits of a negative number of `size` bytes, read as unsigned."""
+    out += b"%d" % (value + (1 << (size << 3)))
+
+
+def latin1_size(src: bytes, start: int, stop: int) -> int:
+    """How many bytes `put_latin1` appends."""
+    return len(src[start:stop].decode("latin-1").encode())
+
+
+def put_latin1(out: bytearray, src: bytes, start: int, stop: int) -> None:
+    """Append bytes as UTF-8, one character each."""
+    out += src[start:stop].decode("latin-1").encode()
 
 
 def put_text(out: bytearray, src: bytes, start: int, stop: int) -> None:
@@ -209,6 +243,11 @@ def fill_varint(out: bytearray, at: int, size: int, value: int) -> None:
     out[at : at + size] = _VARINTS[value] if value < 16384 else varint(value)
 
 
+def set_byte(out: bytearray, at: int, value: int) -> None:
+    """Replace one byte."""
+    out[at] = value
+
+
 def truncate(out: bytearray, size: int) -> None:
     """Forget what was written from `size` on."""
     del out[size:]
@@ -217,3 +256,26 @@ def truncate(out: bytearray, size: int) -> None:
 def same_text(out: bytearray, start: int, other: int, size: int) -> bool:
     """Whether two stretches of what was written agree."""
     return out[start : start + size] == out[other : other + size]
+
+
+# ---- flat arrays
+
+
+def push(column: array[int], value: int) -> None:
+    """Append to an array of type 'q'."""
+    column.append(value)
+
+
+def push_small(column: array[int], value: int) -> None:
+    """Append to an array of type 'i'."""
+    column.append(value)
+
+
+def cut(column: array[int], size: int) -> None:
+    """Forget the elements from `size` on."""
+    del column[size:]
+
+
+def item(column: array[int], index: int) -> int:
+    """An element of an array of type 'q'."""
+    return column[index]

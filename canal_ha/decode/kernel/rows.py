@@ -19,13 +19,14 @@ _ROW_LENGTH = 2  # bytes reserved for a RowData's length: right from 128 to 1638
 class RowWriter:
     """Writes the rows of one event at a time; holds nothing between events."""
 
-    __slots__ = ("out", "partial", "partial_at", "pos")
+    __slots__ = ("out", "partial", "partial_at", "pos", "text")
 
     def __init__(self) -> None:
         self.out = bytearray()
         self.pos = 0
         self.partial = False  # the image being read is an after image with JSON diffs
         self.partial_at = 0
+        self.text = bytearray()  # of the value being written
 
     def rows(self, plan: c.TablePlan, kind: int, partial: bool, src: bytes, pos: int, stop: int, out: bytearray) -> int:
         """Append the RowDatas of a rows event; return how many.
@@ -59,8 +60,8 @@ class RowWriter:
                 afters = _present(afters, src, pos)
             pos += size
             if len(cells) < width:
-                for index in range(width):
-                    plan.starts[index] = k.ABSENT
+                for cell in plan.before:
+                    cell.start = k.ABSENT
         self.out = out
         count = 0
         while pos < stop:
@@ -69,10 +70,10 @@ class RowWriter:
             self.pos = pos
             self.partial = False
             if kind == k.UPDATE:
-                self._before(cells, plan, src, stop)
+                self._before(cells, src, stop)
                 if partial:
                     self._partial(plan, src, stop)
-                self._after(afters, plan, src, stop)
+                self._after(afters, src, stop)
             else:
                 self._image(cells, src, stop)
             if self.pos == pos:
@@ -102,11 +103,9 @@ class RowWriter:
             else:
                 self._cell(cell, src, stop)
 
-    def _before(self, cells: list[c.Cell], plan: c.TablePlan, src: bytes, stop: int) -> None:
+    def _before(self, cells: list[c.Cell], src: bytes, stop: int) -> None:
         """The before image of an update; notes where its values are."""
         out = self.out
-        starts = plan.starts
-        stops = plan.stops
         nulls = self.pos
         count = len(cells)
         self.pos = nulls + ((count + 7) >> 3)
@@ -115,7 +114,7 @@ class RowWriter:
         any_null = p.has_null(src, nulls, count)
         for bit, cell in enumerate(cells):
             if any_null and src[nulls + (bit >> 3)] >> (bit & 7) & 1:
-                starts[cell.index] = k.NULL
+                cell.start = k.NULL
                 if not cell.skip:
                     p.put(out, cell.null)
             else:
@@ -124,15 +123,12 @@ class RowWriter:
                 if cell.skip:
                     p.truncate(out, mark)
                 else:
-                    end = len(out) - cell.suffix_size
-                    stops[cell.index] = end
-                    starts[cell.index] = end - size
+                    cell.stop = len(out) - cell.suffix_size
+                    cell.start = cell.stop - size
 
-    def _after(self, cells: list[c.Cell], plan: c.TablePlan, src: bytes, stop: int) -> None:
+    def _after(self, cells: list[c.Cell], src: bytes, stop: int) -> None:
         """The after image of an update: `updated` is false where both images say the same."""
         out = self.out
-        starts = plan.starts
-        stops = plan.stops
         nulls = self.pos
         count = len(cells)
         self.pos = nulls + ((count + 7) >> 3)
@@ -140,20 +136,21 @@ class RowWriter:
             raise p.Broken("no null bitmap")
         any_null = p.has_null(src, nulls, count)
         for bit, cell in enumerate(cells):
-            index = cell.index
+            twin = cell.twin
+            assert twin is not None
             if any_null and src[nulls + (bit >> 3)] >> (bit & 7) & 1:
                 if not cell.skip:
-                    p.put(out, cell.null_same if starts[index] == k.NULL else cell.null)
+                    p.put(out, cell.null_same if twin.start == k.NULL else cell.null)
             else:
                 mark = len(out)
                 size = self._cell(cell, src, stop)
                 if cell.skip:
                     p.truncate(out, mark)
-                elif starts[index] >= 0 and stops[index] - starts[index] == size:
+                elif twin.start >= 0 and twin.stop - twin.start == size:
                     start = len(out) - cell.suffix_size - size
-                    if p.same_text(out, start, starts[index], size):
+                    if p.same_text(out, start, twin.start, size):
                         # ... updated(28 01) isNull(30 00) value(42 n ...): step back over n and five bytes
-                        out[start - p.varint_size(size) - 4] = 0
+                        p.set_byte(out, start - p.varint_size(size) - 4, 0)
 
     def _partial(self, plan: c.TablePlan, src: bytes, stop: int) -> None:
         """What precedes the after image of a PARTIAL_UPDATE row: options, then a bit for each JSON column."""
@@ -176,14 +173,9 @@ class RowWriter:
         pos = self.pos
         kind = cell.kind
         size = cell.size
-        if kind == k.INTEGER:
-            self.pos = pos + size
-            if pos + size > stop:
-                raise p.Broken("a number beyond the event")
-            return c.put_integer(out, cell, p.signed(src, pos, size))
+        if pos + size > stop:
+            raise p.Broken("a value beyond the event")
         if kind == k.PREFIXED:
-            if pos + size > stop:
-                raise p.Broken("a length beyond the event")
             length = p.little(src, pos, size)
             pos += size
             end = pos + length
@@ -195,36 +187,42 @@ class RowWriter:
             if cell.text == k.LATIN1:
                 return c.put_latin1(out, cell, src, pos, end)
             return c.put_value(out, cell, self._text(cell, src, pos, end))
-        if pos + size > stop:
-            raise p.Broken("a value beyond the event")
         self.pos = pos + size
-        if kind == k.DATETIME2:
-            return c.put_value(out, cell, temporal.datetime2_text(src, pos, cell.decimals))
-        if kind == k.TIMESTAMP2:
-            return c.put_value(out, cell, temporal.timestamp2_text(src, pos, cell.decimals))
-        if kind == k.DECIMAL:
-            return c.put_value(out, cell, numbers.decimal_text(src, pos, cell.precision, cell.decimals))
-        if kind == k.DOUBLE:
-            return c.put_value(out, cell, numbers.double_text(src, pos))
-        if kind == k.FLOAT:
-            return c.put_value(out, cell, numbers.float_text(src, pos))
-        if kind == k.DATE:
-            return c.put_value(out, cell, temporal.date_text(src, pos))
-        if kind == k.TIME2:
-            return c.put_value(out, cell, temporal.time2_text(src, pos, cell.decimals))
-        if kind in (k.ENUM, k.SET):
-            return c.put_value(out, cell, b"%d" % p.little(src, pos, size))
-        if kind == k.BIT:
-            return c.put_value(out, cell, b"%d" % p.big(src, pos, size))
-        if kind == k.YEAR:
-            return c.put_value(out, cell, temporal.year_text(src[pos]))
-        if kind == k.TIMESTAMP:
-            return c.put_value(out, cell, temporal.seconds_text(p.u32(src, pos)))
-        if kind == k.DATETIME:
-            return c.put_value(out, cell, temporal.datetime_text(src, pos))
-        if kind == k.TIME:
-            return c.put_value(out, cell, temporal.time_text(src, pos))
-        return c.put_value(out, cell, b"")
+        text = self.text
+        p.truncate(text, 0)
+        if kind == k.INTEGER:
+            value = p.signed(src, pos, size)
+            if value < 0 and cell.unsigned:
+                p.put_upper_half(text, value, size)
+                return c.put_wide(out, cell, text)
+            p.put_digits(text, value)
+        elif kind == k.DATETIME2:
+            temporal.put_datetime2(text, src, pos, cell.decimals)
+        elif kind == k.TIMESTAMP2:
+            temporal.put_timestamp2(text, src, pos, cell.decimals)
+        elif kind == k.DECIMAL:
+            numbers.put_decimal(text, src, pos, cell.precision, cell.decimals)
+        elif kind == k.DOUBLE:
+            p.put(text, numbers.double_text(src, pos))
+        elif kind == k.FLOAT:
+            p.put(text, numbers.float_text(src, pos))
+        elif kind == k.DATE:
+            temporal.put_date(text, src, pos)
+        elif kind == k.TIME2:
+            temporal.put_time2(text, src, pos, cell.decimals)
+        elif kind in (k.ENUM, k.SET):
+            p.put_unsigned(text, p.little(src, pos, size))
+        elif kind == k.BIT:
+            p.put_unsigned(text, p.big(src, pos, size))
+        elif kind == k.YEAR:
+            temporal.put_year(text, src[pos])
+        elif kind == k.TIMESTAMP:
+            temporal.put_seconds(text, p.u32(src, pos))
+        elif kind == k.DATETIME:
+            temporal.put_datetime(text, src, pos)
+        elif kind == k.TIME:
+            temporal.put_time(text, src, pos)
+        return c.put_text(out, cell, text)
 
     def _text(self, cell: c.Cell, src: bytes, start: int, stop: int) -> bytes:
         """The rarer texts, which are made in Python."""

@@ -83,6 +83,7 @@ class Stream:
         "segment_bytes",
         "server_id",
         "src",
+        "store",
         "sub",
         "timestamp",
         "writer",
@@ -131,6 +132,7 @@ class Stream:
         self.writer = r.RowWriter()
         self.head = bytearray()
         self.frame = bytearray()
+        self.store = bytearray()
         self.clock = b""
         self.clock_timestamp = -1
         self.clock_server_id = -1
@@ -158,7 +160,7 @@ class Stream:
             if len(pending) < self.need:
                 return False
             self.src = bytes(pending)
-            p.truncate(pending, 0)
+            self.pending = bytearray()  # gives back the memory of a large event
         else:
             self.src = data
         self.pos = 0
@@ -397,8 +399,12 @@ class Stream:
     def _xid(self, src: bytes, body: int, stop: int) -> None:
         if stop - body < 8:
             raise p.Broken("an XID event without its number")
-        number = b"%d" % p.u64(src, body)
-        self.put_entry(k.KIND_END, k.TYPE_END, NO_TABLE, b"", b"\x12" + p.varint(len(number)) + number, True, True)
+        store = self.store
+        p.truncate(store, 0)
+        p.put(store, b"\x12\0")
+        p.put_unsigned(store, p.u64(src, body))
+        p.set_byte(store, 1, len(store) - 2)
+        self.put_entry(k.KIND_END, k.TYPE_END, NO_TABLE, b"", store, True, True)
         self.close()
 
     def _query(self, src: bytes, body: int, stop: int) -> int:
@@ -410,10 +416,14 @@ class Stream:
             raise p.Broken("a query event whose statement lies beyond it")
         if stop - at != 5 or not p.same_bytes(src, at, stop, b"BEGIN"):
             return k.EVENT
-        self.begin(b"\x20" + p.varint(p.u32(src, body)))
+        store = self.store
+        p.truncate(store, 0)
+        p.put_byte(store, 0x20)
+        p.put_varint(store, p.u32(src, body))
+        self.begin(store)
         return -1
 
-    def begin(self, store: bytes) -> None:
+    def begin(self, store: bytes | bytearray) -> None:
         """A transaction begins with this TransactionBegin."""
         self.group.flush()
         self.put_entry(k.KIND_BEGIN, k.TYPE_BEGIN, NO_TABLE, b"", store, True, False)

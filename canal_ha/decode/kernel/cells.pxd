@@ -1,0 +1,31 @@
+cimport canal_ha.decode.kernel.kinds as k
+cimport canal_ha.decode.kernel.primitives as p
+cimport cython
+
+cdef class Cell:
+    cdef public Py_ssize_t index, size, suffix_size, json_index, start, stop
+    cdef public int kind, text, precision, decimals
+    cdef public bint unsigned, skip
+    cdef public bytes tag, fixed, wide_fixed, suffix, null, null_same, name
+    cdef public list heads, wide_heads
+    cdef public str codec
+    cdef public Cell twin
+
+cdef class TablePlan:
+    cdef public bytes body, names, change
+    cdef public list before, after
+    cdef public Py_ssize_t width, head_size, json_columns
+    cdef public bint drop
+
+@cython.locals(fixed=bytes, length=bytes, made=bytes)
+cpdef bytes head(Cell cell, Py_ssize_t size, bint wide)
+cpdef Py_ssize_t put_value(bytearray out, Cell cell, bytes value) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cpdef Py_ssize_t put_bytes(bytearray out, Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cpdef Py_ssize_t put_text(bytearray out, Cell cell, bytearray text) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cpdef Py_ssize_t put_wide(bytearray out, Cell cell, bytearray text) except -1
+cpdef Py_ssize_t put_utf8(bytearray out, Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cpdef Py_ssize_t put_latin1(bytearray out, Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1

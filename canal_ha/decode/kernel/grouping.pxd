@@ -1,0 +1,28 @@
+cimport canal_ha.decode.kernel.kinds as k
+cimport canal_ha.decode.kernel.primitives as p
+cimport cython
+from cpython.array cimport array as c_array
+from libc.stdint cimport int64_t
+
+cdef class Grouping:
+    cdef public bytearray out, kinds
+    cdef public c_array ends, offsets, subs, timestamps, event_lengths, row_counts, run_starts, run_server_ids
+    cdef public list run_gtids
+    cdef public str gtid
+    cdef public Py_ssize_t transaction_size, visible, visible_bytes, empty_count
+    cdef public int64_t empty_ms
+    cdef public bint has_rows, cut
+
+    cdef void _renew(self) except *
+    cpdef void room(self) except *
+    @cython.locals(runs=Py_ssize_t)
+    cpdef void added(
+        self, int kind, int64_t offset, int sub, int64_t timestamp_ms, int64_t event_length, int rows, int64_t server_id
+    ) except *
+    @cython.locals(first=Py_ssize_t, timestamp=int64_t)
+    cpdef void flush(self) except *
+    @cython.locals(first=Py_ssize_t, runs=Py_ssize_t)
+    cpdef void rewind(self) except *
+    @cython.locals(taken=Grouping, has_rows=bint, cut=bint)
+    cpdef Grouping take(self)
+    cdef void _adopt(self, Grouping taken) except *

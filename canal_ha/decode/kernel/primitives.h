@@ -1,0 +1,246 @@
+/* What primitives.pxd needs and Cython cannot say: growing a bytearray cheaply, digits, UTF-8, CRC32.
+
+   Functions named kernel_*; sizes in bytes. Those that can fail return NULL with a Python exception set. */
+
+#ifndef CANAL_HA_KERNEL_PRIMITIVES_H
+#define CANAL_HA_KERNEL_PRIMITIVES_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+/* ---- bytearrays */
+
+static char *kernel_grow(PyObject *out, Py_ssize_t size)
+{
+    Py_ssize_t old = PyByteArray_GET_SIZE(out);
+    if (size > (PY_SSIZE_T_MAX >> 2) - old) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    Py_ssize_t wanted = old + size;
+    /* Half as much again: the second call only sets the length, as long as it is more than half of the memory. */
+    if (PyByteArray_Resize(out, wanted + (wanted >> 1) + 64) < 0 || PyByteArray_Resize(out, wanted) < 0)
+        return NULL;
+    return PyByteArray_AS_STRING(out) + old;
+}
+
+/* Append `size` bytes of any content; return where they are. */
+static inline char *kernel_extend(PyObject *out, Py_ssize_t size)
+{
+    PyByteArrayObject *array = (PyByteArrayObject *)out;
+    Py_ssize_t old = Py_SIZE(out);
+    if (size >= array->ob_alloc - (array->ob_start - array->ob_bytes) - old)
+        return kernel_grow(out, size);
+    char *at = array->ob_start + old;
+    Py_SET_SIZE(out, old + size);
+    at[size] = 0; /* bytearrays end in a zero that does not count */
+    return at;
+}
+
+/* Forget what lies behind `size` bytes, keep the memory. The caller has made sure that there are as many. */
+static inline void kernel_truncate(PyObject *out, Py_ssize_t size)
+{
+    if (size < Py_SIZE(out)) {
+        Py_SET_SIZE(out, size);
+        ((PyByteArrayObject *)out)->ob_start[size] = 0;
+    }
+}
+
+/* ---- digits */
+
+static const char kernel_pairs[] =
+    "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
+    "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
+/* Decimal digits that end before `end`; return where they start. At most 20. */
+static inline char *kernel_digits(char *end, uint64_t value)
+{
+    while (value >= 100) {
+        end -= 2;
+        memcpy(end, kernel_pairs + value % 100 * 2, 2);
+        value /= 100;
+    }
+    if (value >= 10) {
+        end -= 2;
+        memcpy(end, kernel_pairs + value * 2, 2);
+    } else {
+        *--end = (char)('0' + value);
+    }
+    return end;
+}
+
+/* ---- text */
+
+static inline int kernel_is_ascii(const unsigned char *at, Py_ssize_t size)
+{
+    const uint64_t high = 0x8080808080808080ULL;
+    uint64_t words[4];
+    for (; size >= 32; at += 32, size -= 32) {
+        memcpy(words, at, 32);
+        if ((words[0] | words[1] | words[2] | words[3]) & high)
+            return 0;
+    }
+    for (; size >= 8; at += 8, size -= 8) {
+        memcpy(words, at, 8);
+        if (words[0] & high)
+            return 0;
+    }
+    for (; size; at++, size--)
+        if (*at & 0x80)
+            return 0;
+    return 1;
+}
+
+/* Well-formed as Unicode's table 3-7 has it. */
+static inline int kernel_is_utf8(const unsigned char *at, Py_ssize_t size)
+{
+    const unsigned char *stop = at + size;
+    while (at < stop) {
+        unsigned char lead = *at;
+        if (lead < 0x80) {
+            at++;
+            continue;
+        }
+        int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+        unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+        unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+        if (lead < 0xC2 || lead > 0xF4 || stop - at <= more || at[1] < low || at[1] > high)
+            return 0;
+        for (int index = 2; index <= more; index++)
+            if ((at[index] & 0xC0) != 0x80)
+                return 0;
+        at += more + 1;
+    }
+    return 1;
+}
+
+static inline Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t size)
+{
+    Py_ssize_t more = 0;
+    for (Py_ssize_t index = 0; index < size; index++)
+        more += at[index] >> 7;
+    return size + more;
+}
+
+/* to: kernel_latin1_size bytes. */
+static inline void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t size)
+{
+    for (Py_ssize_t index = 0; index < size; index++) {
+        unsigned char byte = at[index];
+        if (byte < 0x80) {
+            *to++ = (char)byte;
+        } else {
+            *to++ = (char)(0xC0 | byte >> 6);
+            *to++ = (char)(0x80 | (byte & 0x3F));
+        }
+    }
+}
+
+/* ---- CRC32 as zlib has it: polynomial 0xEDB88320, bits reflected */
+
+static uint32_t kernel_crc_tables[8][256];
+
+static void kernel_crc_init(void)
+{
+    for (uint32_t index = 0; index < 256; index++) {
+        uint32_t crc = index;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+        kernel_crc_tables[0][index] = crc;
+    }
+    for (int table = 1; table < 8; table++)
+        for (uint32_t index = 0; index < 256; index++) {
+            uint32_t crc = kernel_crc_tables[table - 1][index];
+            kernel_crc_tables[table][index] = crc >> 8 ^ kernel_crc_tables[0][crc & 255];
+        }
+}
+
+/* Eight bytes at a time; crc and result without the final inversion. */
+static inline uint32_t kernel_crc_bytes(uint32_t crc, const unsigned char *at, Py_ssize_t size)
+{
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    for (; size >= 8; at += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        word ^= crc;
+        crc = kernel_crc_tables[7][word & 255] ^ kernel_crc_tables[6][word >> 8 & 255] ^
+              kernel_crc_tables[5][word >> 16 & 255] ^ kernel_crc_tables[4][word >> 24 & 255] ^
+              kernel_crc_tables[3][word >> 32 & 255] ^ kernel_crc_tables[2][word >> 40 & 255] ^
+              kernel_crc_tables[1][word >> 48 & 255] ^ kernel_crc_tables[0][word >> 56];
+    }
+#endif
+    for (; size; at++, size--)
+        crc = crc >> 8 ^ kernel_crc_tables[0][(crc ^ *at) & 255];
+    return crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+static int kernel_crc_folds;
+
+/* Folding by carry-less multiplication (Gopal and others, "Fast CRC Computation for Generic Polynomials Using
+   PCLMULQDQ", Intel 2009, with its constants for this polynomial). size: a multiple of 16, 64 or more. */
+__attribute__((target("pclmul,sse4.1"))) static uint32_t kernel_crc_fold(
+    uint32_t crc, const unsigned char *at, Py_ssize_t size)
+{
+    const __m128i by64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+    const __m128i by16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+    const __m128i by8 = _mm_set_epi64x(0, 0x0163cd6124);
+    const __m128i reduce = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+    const __m128i low = _mm_setr_epi32(~0, 0, ~0, 0);
+    __m128i lanes[4], folded;
+    int lane;
+
+    for (lane = 0; lane < 4; lane++)
+        lanes[lane] = _mm_loadu_si128((const __m128i *)at + lane);
+    lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128((int)crc));
+    for (at += 64, size -= 64; size >= 64; at += 64, size -= 64)
+        for (lane = 0; lane < 4; lane++) {
+            folded = _mm_clmulepi64_si128(lanes[lane], by64, 0x00);
+            lanes[lane] = _mm_clmulepi64_si128(lanes[lane], by64, 0x11);
+            lanes[lane] = _mm_xor_si128(lanes[lane], folded);
+            lanes[lane] = _mm_xor_si128(lanes[lane], _mm_loadu_si128((const __m128i *)at + lane));
+        }
+    __m128i sum = lanes[0];
+    for (lane = 1; lane < 4; lane++) {
+        folded = _mm_clmulepi64_si128(sum, by16, 0x00);
+        sum = _mm_xor_si128(_mm_clmulepi64_si128(sum, by16, 0x11), _mm_xor_si128(folded, lanes[lane]));
+    }
+    for (; size >= 16; at += 16, size -= 16) {
+        folded = _mm_clmulepi64_si128(sum, by16, 0x00);
+        sum = _mm_xor_si128(_mm_clmulepi64_si128(sum, by16, 0x11),
+                            _mm_xor_si128(folded, _mm_loadu_si128((const __m128i *)at)));
+    }
+    folded = _mm_clmulepi64_si128(sum, by16, 0x10);
+    sum = _mm_xor_si128(_mm_srli_si128(sum, 8), folded);
+    folded = _mm_srli_si128(sum, 4);
+    sum = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(sum, low), by8, 0x00), folded);
+    folded = _mm_clmulepi64_si128(_mm_and_si128(sum, low), reduce, 0x10);
+    folded = _mm_clmulepi64_si128(_mm_and_si128(folded, low), reduce, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(sum, folded), 1);
+}
+#endif
+
+static inline uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size)
+{
+    uint32_t crc = 0xFFFFFFFFu;
+    if (!kernel_crc_tables[0][1]) {
+        kernel_crc_init();
+#if defined(__x86_64__) && defined(__GNUC__)
+        kernel_crc_folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+#endif
+    }
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (size >= 64 && kernel_crc_folds) {
+        Py_ssize_t whole = size & ~(Py_ssize_t)15;
+        crc = kernel_crc_fold(crc, at, whole);
+        at += whole;
+        size -= whole;
+    }
+#endif
+    return ~kernel_crc_bytes(crc, at, size);
+}
+
+#endif

@@ -1,0 +1,258 @@
+# The primitives in C. Same names, same results as in primitives.py; what is here is what hot modules call.
+# Readers trust the position they are given, as their interpreted versions do not: callers check first.
+
+from cpython.array cimport array as c_array, resize_smart
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memmove
+
+cdef extern from "primitives.h":
+    char *kernel_extend(bytearray out, Py_ssize_t size) except NULL
+    void kernel_truncate(bytearray out, Py_ssize_t size) noexcept
+    char *kernel_digits(char *end, uint64_t value) noexcept
+    bint kernel_is_ascii(const unsigned char *at, Py_ssize_t size) noexcept
+    bint kernel_is_utf8(const unsigned char *at, Py_ssize_t size) noexcept
+    Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t size) noexcept
+    void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t size) noexcept
+    uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size) noexcept
+
+ctypedef unsigned char byte
+
+# ---- reading
+
+cdef inline const byte *_at(bytes src, Py_ssize_t at) noexcept:
+    return <const byte *>PyBytes_AS_STRING(src) + at
+
+cdef inline int64_t u16(bytes src, Py_ssize_t at) noexcept:
+    cdef const byte *b = _at(src, at)
+    return b[0] | b[1] << 8
+
+cdef inline int64_t u24(bytes src, Py_ssize_t at) noexcept:
+    cdef const byte *b = _at(src, at)
+    return b[0] | b[1] << 8 | b[2] << 16
+
+cdef inline int64_t u32(bytes src, Py_ssize_t at) noexcept:
+    cdef const byte *b = _at(src, at)
+    return <int64_t>b[0] | <int64_t>b[1] << 8 | <int64_t>b[2] << 16 | <int64_t>b[3] << 24
+
+cdef inline int64_t u48(bytes src, Py_ssize_t at) noexcept:
+    return u32(src, at) | u16(src, at + 4) << 32
+
+cdef inline uint64_t little(bytes src, Py_ssize_t at, Py_ssize_t size) noexcept:
+    cdef const byte *b = _at(src, at)
+    cdef uint64_t value = 0
+    while size:
+        size -= 1
+        value = value << 8 | b[size]
+    return value
+
+cdef inline uint64_t u64(bytes src, Py_ssize_t at) noexcept:
+    return little(src, at, 8)
+
+cdef inline int64_t signed(bytes src, Py_ssize_t at, Py_ssize_t size) noexcept:
+    cdef int shift = <int>(64 - 8 * size)
+    if size == 4:
+        return <int64_t>(<uint64_t>u32(src, at) << 32) >> 32
+    return <int64_t>(little(src, at, size) << shift) >> shift
+
+cdef inline uint64_t big(bytes src, Py_ssize_t at, Py_ssize_t size) noexcept:
+    cdef const byte *b = _at(src, at)
+    cdef uint64_t value = 0
+    cdef Py_ssize_t index
+    for index in range(size):
+        value = value << 8 | b[index]
+    return value
+
+cdef inline uint64_t bit(int number) noexcept:
+    return <uint64_t>1 << number
+
+cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t) event_header(bytes src, Py_ssize_t at) noexcept:
+    return (
+        u32(src, at), _at(src, at)[4], u32(src, at + 5), u32(src, at + 9), u32(src, at + 13), u16(src, at + 17)
+    )
+
+cdef inline bint checksum_holds(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept:
+    return <int64_t>kernel_crc32(_at(src, start), stop - 4 - start) == u32(src, stop - 4)
+
+cdef inline bint same_bytes(bytes src, Py_ssize_t start, Py_ssize_t stop, bytes other) noexcept:
+    return PyBytes_GET_SIZE(other) == stop - start and memcmp(_at(src, start), _at(other, 0), stop - start) == 0
+
+cdef inline bint has_null(bytes src, Py_ssize_t at, Py_ssize_t count) noexcept:
+    cdef const byte *b = _at(src, at)
+    cdef Py_ssize_t index
+    for index in range(count >> 3):
+        if b[index]:
+            return True
+    return count & 7 != 0 and b[count >> 3] & ((1 << (count & 7)) - 1) != 0
+
+cdef inline bint is_ascii(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept:
+    return kernel_is_ascii(_at(src, start), stop - start)
+
+cdef inline bint is_utf8(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept:
+    return kernel_is_ascii(_at(src, start), stop - start) or kernel_is_utf8(_at(src, start), stop - start)
+
+cdef inline Py_ssize_t latin1_size(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept:
+    return kernel_latin1_size(_at(src, start), stop - start)
+
+# ---- writing
+
+cdef inline int put(bytearray out, object data) except -1:
+    cdef Py_ssize_t size
+    if type(data) is bytes:
+        size = PyBytes_GET_SIZE(data)
+        memcpy(kernel_extend(out, size), PyBytes_AS_STRING(data), size)
+    else:
+        size = PyByteArray_GET_SIZE(data)
+        memcpy(kernel_extend(out, size), PyByteArray_AS_STRING(data), size)
+    return 0
+
+cdef inline int put_byte(bytearray out, int value) except -1:
+    kernel_extend(out, 1)[0] = <char>value
+    return 0
+
+cdef inline int put_slice(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    memcpy(kernel_extend(out, stop - start), _at(src, start), stop - start)
+    return 0
+
+cdef inline int put_framed(
+    bytearray out, bytes before, bytes src, Py_ssize_t start, Py_ssize_t stop, bytes after
+) except -1:
+    cdef Py_ssize_t head = PyBytes_GET_SIZE(before), tail = PyBytes_GET_SIZE(after)
+    cdef char *to = kernel_extend(out, head + (stop - start) + tail)
+    memcpy(to, PyBytes_AS_STRING(before), head)
+    memcpy(to + head, _at(src, start), stop - start)
+    memcpy(to + head + (stop - start), PyBytes_AS_STRING(after), tail)
+    return 0
+
+cdef inline int put_around(bytearray out, bytes before, bytearray text, bytes after) except -1:
+    cdef Py_ssize_t head = PyBytes_GET_SIZE(before), tail = PyBytes_GET_SIZE(after)
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(text)
+    cdef char *to = kernel_extend(out, head + size + tail)
+    memcpy(to, PyBytes_AS_STRING(before), head)
+    memcpy(to + head, PyByteArray_AS_STRING(text), size)
+    memcpy(to + head + size, PyBytes_AS_STRING(after), tail)
+    return 0
+
+cdef inline int put_unsigned(bytearray out, uint64_t value) except -1:
+    cdef char[24] b
+    cdef char *at = kernel_digits(b + 24, value)
+    memcpy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
+    return 0
+
+cdef inline int put_digits(bytearray out, int64_t value) except -1:
+    cdef char[24] b
+    cdef char *at = kernel_digits(b + 24, -<uint64_t>value if value < 0 else <uint64_t>value)
+    if value < 0:
+        at -= 1
+        at[0] = 45
+    memcpy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
+    return 0
+
+cdef inline int put_padded(bytearray out, uint64_t value, int width) except -1:
+    cdef char[24] b
+    cdef char *at = kernel_digits(b + 24, value)
+    while b + 24 - at < width:
+        at -= 1
+        at[0] = 48
+    memcpy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
+    return 0
+
+cdef inline int put_upper_half(bytearray out, int64_t value, Py_ssize_t size) except -1:
+    cdef uint64_t mask = <uint64_t>-1 if size == 8 else (<uint64_t>1 << (8 * size)) - 1
+    return put_unsigned(out, <uint64_t>value & mask)
+
+cdef inline int put_latin1(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    kernel_latin1(kernel_extend(out, latin1_size(src, start, stop)), _at(src, start), stop - start)
+    return 0
+
+cdef inline int put_text(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    if is_utf8(src, start, stop):
+        return put_slice(out, src, start, stop)
+    return put(out, src[start:stop].decode("utf-8", "replace").encode())
+
+cdef inline int _varint(byte *b, uint64_t value) noexcept:
+    cdef int size = 0
+    while value > 127:
+        b[size] = <byte>(value & 127 | 128)
+        value >>= 7
+        size += 1
+    b[size] = <byte>value
+    return size + 1
+
+cdef inline bytes varint(uint64_t value):
+    cdef byte[10] b
+    cdef int size = _varint(b, value)
+    return PyBytes_FromStringAndSize(<char *>b, size)
+
+cdef inline int put_varint(bytearray out, uint64_t value) except -1:
+    cdef byte[10] b
+    cdef int size = _varint(b, value)
+    memcpy(kernel_extend(out, size), b, size)
+    return 0
+
+cdef inline int varint_size(uint64_t value) noexcept:
+    cdef int size = 1
+    while value > 127:
+        value >>= 7
+        size += 1
+    return size
+
+cdef inline int reserve(bytearray out, Py_ssize_t size) except -1:
+    kernel_extend(out, size)
+    return 0
+
+cdef inline int _fill(bytearray out, Py_ssize_t at, Py_ssize_t size, const byte *data, Py_ssize_t length) except -1:
+    cdef Py_ssize_t total = PyByteArray_GET_SIZE(out)
+    cdef byte *b
+    if length > size:
+        kernel_extend(out, length - size)
+    b = <byte *>PyByteArray_AS_STRING(out)
+    if length != size:
+        memmove(b + at + length, b + at + size, total - at - size)
+    memcpy(b + at, data, length)
+    if length < size:
+        kernel_truncate(out, total + length - size)
+    return 0
+
+cdef inline int fill(bytearray out, Py_ssize_t at, Py_ssize_t size, bytearray data) except -1:
+    return _fill(out, at, size, <const byte *>PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data))
+
+cdef inline int fill_varint(bytearray out, Py_ssize_t at, Py_ssize_t size, uint64_t value) except -1:
+    cdef byte[10] b
+    cdef int length = _varint(b, value)
+    return _fill(out, at, size, b, length)
+
+cdef inline int set_byte(bytearray out, Py_ssize_t at, int value) noexcept:
+    PyByteArray_AS_STRING(out)[at] = <char>value
+    return 0
+
+cdef inline int truncate(bytearray out, Py_ssize_t size) noexcept:
+    kernel_truncate(out, size)
+    return 0
+
+cdef inline bint same_text(bytearray out, Py_ssize_t start, Py_ssize_t other, Py_ssize_t size) noexcept:
+    cdef const char *b = PyByteArray_AS_STRING(out)
+    return memcmp(b + start, b + other, size) == 0
+
+# ---- flat arrays
+
+cdef inline int push(c_array column, int64_t value) except -1:
+    cdef Py_ssize_t size = len(column)
+    resize_smart(column, size + 1)
+    column.data.as_longlongs[size] = value
+    return 0
+
+cdef inline int push_small(c_array column, int value) except -1:
+    cdef Py_ssize_t size = len(column)
+    resize_smart(column, size + 1)
+    column.data.as_ints[size] = value
+    return 0
+
+cdef inline int cut(c_array column, Py_ssize_t size) except -1:
+    if size < len(column):
+        resize_smart(column, size)
+    return 0
+
+cdef inline int64_t item(c_array column, Py_ssize_t index) noexcept:
+    return column.data.as_longlongs[index]

@@ -1,0 +1,49 @@
+cimport canal_ha.decode.kernel.cells as c
+cimport canal_ha.decode.kernel.kinds as k
+cimport canal_ha.decode.kernel.numbers as numbers
+cimport canal_ha.decode.kernel.primitives as p
+cimport canal_ha.decode.kernel.temporal as temporal
+cimport cython
+from libc.stdint cimport int64_t
+
+cdef int _ROW_LENGTH
+
+cdef class RowWriter:
+    cdef public bytearray out, text
+    cdef public Py_ssize_t pos, partial_at
+    cdef public bint partial
+
+    @cython.locals(
+        width=Py_ssize_t, size=Py_ssize_t, cells=list, afters=list, count=Py_ssize_t, start=Py_ssize_t, cell=c.Cell
+    )
+    cpdef Py_ssize_t rows(
+        self, c.TablePlan plan, int kind, bint partial, bytes src, Py_ssize_t pos, Py_ssize_t stop, bytearray out
+    ) except -1
+    @cython.locals(
+        out=bytearray, nulls=Py_ssize_t, count=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Cell, mark=Py_ssize_t
+    )
+    cdef void _image(self, list cells, bytes src, Py_ssize_t stop) except *
+    @cython.locals(
+        out=bytearray, nulls=Py_ssize_t, count=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Cell, mark=Py_ssize_t,
+        size=Py_ssize_t
+    )
+    cdef void _before(self, list cells, bytes src, Py_ssize_t stop) except *
+    @cython.locals(
+        out=bytearray, nulls=Py_ssize_t, count=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Cell, twin=c.Cell,
+        mark=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t
+    )
+    cdef void _after(self, list cells, bytes src, Py_ssize_t stop) except *
+    @cython.locals(pos=Py_ssize_t, options=int)
+    cdef void _partial(self, c.TablePlan plan, bytes src, Py_ssize_t stop) except *
+    @cython.locals(
+        out=bytearray, text=bytearray, pos=Py_ssize_t, kind=int, size=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t,
+        value=int64_t
+    )
+    cdef Py_ssize_t _cell(self, c.Cell cell, bytes src, Py_ssize_t stop) except -1
+    @cython.locals(index=Py_ssize_t)
+    cdef bytes _text(self, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop)
+
+@cython.locals(full=Py_ssize_t, index=Py_ssize_t, rest=int)
+cdef bint _all_present(bytes src, Py_ssize_t at, Py_ssize_t width) except -1
+@cython.locals(cell=c.Cell)
+cdef list _present(list cells, bytes src, Py_ssize_t at)

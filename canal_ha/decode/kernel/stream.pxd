@@ -1,0 +1,72 @@
+cimport canal_ha.decode.kernel.cells as c
+cimport canal_ha.decode.kernel.grouping as g
+cimport canal_ha.decode.kernel.kinds as k
+cimport canal_ha.decode.kernel.primitives as p
+cimport canal_ha.decode.kernel.rows as r
+cimport cython
+from libc.stdint cimport int64_t
+
+cdef tuple _EVENT_TYPES, _CHANGE_TYPES, _ENTRY_TYPES, _ROWS_COUNT
+cdef int64_t _DUMMY_TABLE, _FULL_PACKET
+
+cdef class Stream:
+    cdef public bint packets, payload, known_format, open, begun, drop_statements
+    cdef public bytes src, outer, event_src, clock, journal_field
+    cdef public bytearray pending, head, frame, store
+    cdef public Py_ssize_t pos, limit, need, outer_pos, outer_limit, event_start, event_at, event_stop, segment_bytes
+    cdef public int64_t position, base, offset, length, timestamp, server_id, flags
+    cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id
+    cdef public int sub, event_kind, checksum
+    cdef public dict plans
+    cdef public list drop
+    cdef public object gtids
+    cdef public str passed_gtid
+    cdef public g.Grouping group
+    cdef public r.RowWriter writer
+
+    @cython.locals(pending=bytearray)
+    cpdef bint feed(self, bytes data) except -1
+    cdef int _starve(self, Py_ssize_t need) except -2
+    @cython.locals(code=int)
+    cpdef int step(self) except -2
+    @cython.locals(src=bytes, pos=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t)
+    cdef int _next(self) except -2
+    @cython.locals(
+        src=bytes, pos=Py_ssize_t, size=Py_ssize_t, packets=Py_ssize_t, whole=bytearray, index=Py_ssize_t,
+        part=Py_ssize_t
+    )
+    cdef int _large(self, Py_ssize_t left) except -2
+    @cython.locals(
+        timestamp=int64_t, kind=int, server_id=int64_t, length=int64_t, log_pos=int64_t, flags=int64_t,
+        body=Py_ssize_t, placed=bint, code=int
+    )
+    cdef int _event(self, bytes src, Py_ssize_t start, Py_ssize_t stop) except -2
+    @cython.locals(end=int64_t)
+    cdef void _locate(self, int64_t log_pos, int64_t length) except *
+    cpdef void pass_event(self) except *
+    cpdef void close(self) except *
+    @cython.locals(plan=c.TablePlan)
+    cdef int _table_map(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -2
+    @cython.locals(
+        table_id=int64_t, pos=Py_ssize_t, extra=Py_ssize_t, plan=c.TablePlan, change=int, group=g.Grouping,
+        out=bytearray, mark=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, frame=bytearray
+    )
+    cpdef void rows_event(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    @cython.locals(store=bytearray)
+    cdef void _xid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    @cython.locals(at=Py_ssize_t, store=bytearray)
+    cdef int _query(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -2
+    cpdef void begin(self, object store) except *
+    cdef void _gtid(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    cdef void _mariadb_gtid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    @cython.locals(text=bytearray, store=bytearray)
+    cdef void _annotate(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    @cython.locals(group=g.Grouping)
+    cpdef void put_entry(
+        self, int kind, int entry_type, bytes names, bytes event_type, object store, bint with_gtid, bint shows
+    ) except *
+    @cython.locals(head=bytearray)
+    cdef void _header(self, bytes names, bytes event_type, Py_ssize_t rows, bint with_gtid) except *
+    @cython.locals(head=bytearray, frame=bytearray, header=Py_ssize_t)
+    cdef bytearray _frame(self, int entry_type, Py_ssize_t store)
+    cdef void _added(self, int kind, int rows) except *
