@@ -84,5 +84,6 @@ def test_tables_are_globs() -> None:
 
 def test_the_shipped_files_are_right() -> None:
     """Each loads as it is."""
-    files = sorted((Path(__file__).parents[2] / "conf" / "pipeline").glob("*.toml"))
-    assert [load(file).sinks[0][0] for file in files] == ["delta", "mysql", "parquet"]
+    root = Path(__file__).parents[2]
+    files = [*sorted((root / "conf" / "pipeline").glob("*.toml")), root / "deploy" / "compose" / "spark.toml"]
+    assert [load(file).sinks[0][0] for file in files] == ["delta", "mysql", "parquet", "delta"]
