@@ -28,7 +28,7 @@ YAML_TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys
 def services() -> dict[str, Any]:
     """The services as docker-compose understands them, all profiles."""
     text = subprocess.run(
-        ["docker-compose", "-f", "docker-compose.ha.yml", "--profile", "client", "config"],
+        ["docker-compose", "-f", "docker-compose.ha.yml", "--profile", "client", "--profile", "spark", "config"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,12 +44,13 @@ def services() -> dict[str, Any]:
 
 def test_the_cluster_has_all_its_parts_and_watches_their_health(services: dict[str, Any]) -> None:
     """Three ZooKeepers, a database, three nodes that wait for them; each has a health check and comes back."""
-    assert set(services) == {*ZOOKEEPERS, *NODES, "mysql", "client"}
+    consumers = {"client", "spark"}
+    assert set(services) == {*ZOOKEEPERS, *NODES, "mysql", *consumers}
     for name, service in services.items():
-        if name != "client":
+        if name not in consumers:
             assert service["healthcheck"]["test"]
             assert service["restart"] == "unless-stopped"
-        assert ":" in service["image"] or service["image"] == "canal-ha"
+        assert ":" in service["image"] or service["image"] in ("canal-ha", "canal-ha-spark")
     for name in NODES:
         assert {other: how["condition"] for other, how in services[name]["depends_on"].items()} == dict.fromkeys(
             (*ZOOKEEPERS, "mysql"), "service_healthy"
