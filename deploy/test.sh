@@ -80,7 +80,7 @@ step imports 1 lint-imports
 step types 3 mypy
 step unit 4 env CANAL_HA_KERNEL=off pytest
 suite parts 2 tests/real
-suite node 4 tests/decode tests/source tests/node
+suite node 8 tests/decode tests/source tests/node
 suite cluster 6 tests/cluster tests/cluster_real tests/cluster_faults
 suite compatibility 4 tests/compat
 suite spark 7 tests/spark
