@@ -14,6 +14,7 @@ COMMANDS = {
     "client": "Print what a destination delivers.",
     "pipeline": "Run changes through Spark into Parquet, Delta or MySQL; check and inspect such a pipeline.",
     "decode": "Turn binlog files into rows or entries, without a server.",
+    "cursor": "Show where a client stands, or move it.",
     "status": "Show destinations, who runs them, their clients and how far behind they are.",
     "version": "Print versions and which kernel decodes rows.",
 }

@@ -136,3 +136,17 @@ def binary_logs(session: Session) -> tuple[BinaryLog, ...]:
     if not rows:
         raise SourceRefused(f"{session.where.address}: there are no binary logs (SHOW BINARY LOGS is empty)")
     return tuple(BinaryLog(str(row["Log_name"]), int(row["File_size"])) for row in rows)
+
+
+def expiry(session: Session) -> tuple[float, float]:
+    """How long journals are kept, seconds, 0.0 for ever; and the server's clock. Raises SourceUnavailable,
+    SourceRefused.
+    """
+    wanted = "'binlog_expire_logs_seconds', 'expire_logs_days', 'binlog_expire_logs_auto_purge'"
+    rows = session.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})")
+    values = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+    seconds = float(values.get("binlog_expire_logs_seconds") or 0)
+    seconds = seconds or float(values.get("expire_logs_days") or 0) * 86400
+    if values.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
+        seconds = 0.0
+    return seconds, float(session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.flavor import binary_logs
+from canal_ha.source.flavor import BinaryLog, binary_logs
 from canal_ha.source.session import Session
 
 DUMP_FAILED = 1236
@@ -51,3 +53,25 @@ def ended(session: Session, config: InstanceConfig, at: LogPosition, text: str, 
             f"{where}: cannot be read from {at}: {text}; the oldest journal that exists is {logs[0].name}; {cure}"
         )
     return SourceUnavailable(f"{where}: the dump ended at {at}: {text}")
+
+
+def existing(session: Session, at: LogPosition) -> LogPosition:
+    """`at`, if the binlog reaches there. Raises PositionLost, SourceUnavailable, SourceRefused."""
+    logs = binary_logs(session)
+    size = next((log.size_bytes for log in logs if log.name == at.journal), None)
+    if size is None or at.offset > size:
+        reach = f"{logs[0].name}:4 to {logs[-1].name}:{logs[-1].size_bytes}"
+        raise PositionLost(f"{session.where.address}: there is no {at}; the binlog reaches from {reach}")
+    return at
+
+
+def reach(logs: Sequence[BinaryLog], at: LogPosition) -> str:
+    """In words: whether these journals still have a position, and how far it is from their end."""
+    names = [log.name for log in logs]
+    if at.journal not in names:
+        return f"its journal is gone: the oldest that exists is {names[0]}"
+    index = names.index(at.journal)
+    if at.offset > logs[index].size_bytes:
+        return f"its journal ends before, at {logs[index].size_bytes}: binary logs were reset"
+    behind = sum(log.size_bytes for log in logs[index:]) - at.offset
+    return f"its journal exists, {index} older ones do; {behind} bytes behind the newest position"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import CanalError, SourceUnavailable
+from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.source import locate
-from canal_ha.source.flavor import Flavor, binary_logs, check, examine
+from canal_ha.source import locate, lost
+from canal_ha.source.flavor import Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Session
 
@@ -38,6 +40,7 @@ class View:
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._server: Flavor | None = None
+        self._began_ms: dict[str, int] = {}  # by journal
 
     def newest(self) -> LogPosition:
         """Where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
@@ -58,9 +61,26 @@ class View:
         """
         return self._ask(lambda session, server: self._start(session, server, kept))
 
-    def instead(self, lost: LogPosition, when: WhenLost) -> LogPosition:
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """Where to go on when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
-        return self._ask(lambda session, server: self._instead(session, server, lost, when))
+        return self._ask(lambda session, server: self._instead(session, server, cursor, when))
+
+    def find(self, place: Place) -> LogPosition:
+        """The boundary between transactions that a person means.
+
+        Raises SourceUnavailable, SourceRefused, and PositionLost when there is no such position (any more).
+        """
+        return self._ask(lambda session, server: self._find(session, server, place))
+
+    def reach(self, at: LogPosition) -> str:
+        """In words: whether the binlog still has this position, and how far it is from the end."""
+        return self._ask(lambda session, server: lost.reach(binary_logs(session), at))
+
+    def kept_for(self, cursors: Mapping[int, LogPosition]) -> dict[int, tuple[float, float]]:
+        """By client id: seconds until the cursor's journal may be purged (0.0: it is, -1.0: no end in sight), and the
+        source's expiry in seconds. Raises SourceUnavailable, SourceRefused.
+        """
+        return self._ask(lambda session, server: self._kept_for(session, server, cursors))
 
     def close(self) -> None:
         """Close the connection; the next question opens another."""
@@ -81,13 +101,49 @@ class View:
         self._warn(f"{self._config.destination}: {kept.journal} is purged; the first client begins at {at}")
         return at
 
-    def _instead(self, session: Session, server: Flavor, lost: LogPosition, when: WhenLost) -> LogPosition:
+    def _instead(self, session: Session, server: Flavor, cursor: LogPosition, when: WhenLost) -> LogPosition:
         if when is WhenLost.LATEST:
             return locate.newest(session, server, self._config, self._source)
-        start_ms = lost.timestamp_ms - self._config.fallback_interval_s * 1000
+        start_ms = cursor.timestamp_ms - self._config.fallback_interval_s * 1000
         if when is WhenLost.EARLIEST or start_ms <= 0:
             return locate.oldest(session, server, self._source)
         return locate.at_time(Scanner(session, server, self._config, self._source), start_ms)
+
+    def _kept_for(
+        self, session: Session, server: Flavor, cursors: Mapping[int, LogPosition]
+    ) -> dict[int, tuple[float, float]]:
+        names = [log.name for log in binary_logs(session)]
+        expiry_s, now_s = expiry(session)
+        kept: dict[int, tuple[float, float]] = {}
+        for client_id, cursor in cursors.items():
+            if cursor.journal not in names:
+                kept[client_id] = (0.0 if cursor.journal else -1.0, expiry_s)
+                continue
+            behind = names[names.index(cursor.journal) + 1 :]
+            purge_in_s = -1.0
+            if behind and expiry_s:
+                if behind[0] not in self._began_ms:  # a journal ends, for its expiry, when the next one begins
+                    scanner = Scanner(session, server, self._config, self._source)
+                    self._began_ms[behind[0]] = scanner.began_ms(behind[0])
+                purge_in_s = max(0.1, self._began_ms[behind[0]] / 1000 + expiry_s - now_s)
+            kept[client_id] = (purge_in_s, expiry_s)
+        self._began_ms = {name: began for name, began in self._began_ms.items() if name in names}
+        return kept
+
+    def _find(self, session: Session, server: Flavor, place: Place) -> LogPosition:
+        if place.end == "earliest":
+            return locate.oldest(session, server, self._source)
+        newest = locate.newest(session, server, self._config, self._source)
+        if place.end:
+            return newest
+        scanner = Scanner(session, server, self._config, self._source)
+        if place.gtid:
+            return scanner.lacking(place.gtid) or replace(newest, gtid=place.gtid)
+        if place.timestamp_ms:
+            return locate.at_time(scanner, place.timestamp_ms)
+        return locate.at_boundary(
+            scanner, lost.existing(session, replace(newest, journal=place.journal, offset=place.offset))
+        )
 
     def _ask(self, question: Callable[[Session, Flavor], T]) -> T:
         """Ask on the open connection; on a new one if that turns out to be lost."""

@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock, succeed
 from twisted.internet.task import Clock
 
-from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import MetaUnreadable, NotRunningHere
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
@@ -47,6 +47,10 @@ class NoRows:
         return LogPosition("mysql-bin.000001", 4)
 
     def start(self, kept: LogPosition | None) -> LogPosition:
+        """See SourceView."""
+        return self.newest()
+
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """See SourceView."""
         return self.newest()
 

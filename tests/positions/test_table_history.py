@@ -66,6 +66,7 @@ def test_fail_over_to_a_node_that_has_never_seen_the_tables(
         with one, connected(one, "shop") as client:
             shapes.insert_everywhere()
             assert seen(rows(client, len(shapes.written))) == shapes.written
+            one.stop()
         before = len(shapes.written)
         first = shapes.tables.copy()
         shapes.insert_everywhere()

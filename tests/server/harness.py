@@ -16,7 +16,7 @@ from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.threads import blockingCallFromThread
 
-from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import RingClosed
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
@@ -80,6 +80,9 @@ class QuietSource:
 
     def start(self, kept: LogPosition | None) -> LogPosition:
         return kept or self.newest()
+
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
+        return self.newest()
 
 
 class Silent:

@@ -1,0 +1,41 @@
+"""Place: what a person writes to name a position: `journal:offset`, `gtid:SET`, `time:ISO`, `earliest`, `latest`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest"
+
+_ADDRESS = re.compile(r"(?P<journal>[^:\s]+\.\d+):(?P<offset>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One of: journal and offset; gtid set; time; end (`earliest` or `latest`)."""
+
+    journal: str = ""
+    offset: int = 0
+    gtid: str = ""
+    timestamp_ms: int = 0
+    end: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """A time without zone is local. Raises ValueError."""
+        text = text.strip()
+        if text in ("earliest", "latest"):
+            return cls(end=text)
+        kind, _, rest = text.partition(":")
+        if kind == "gtid" and rest.strip():
+            return cls(gtid="".join(rest.split()))
+        if kind == "time":
+            try:
+                return cls(timestamp_ms=int(datetime.fromisoformat(rest.strip()).timestamp() * 1000))
+            except ValueError as error:
+                raise ValueError(f"{rest!r} is no time like 2026-01-31T12:00:00+01:00") from error
+        address = _ADDRESS.fullmatch(text)
+        if address is None:
+            raise ValueError(f"{text!r} is no position: give {FORMS}")
+        return cls(journal=address["journal"], offset=max(4, int(address["offset"])))

@@ -1,0 +1,30 @@
+"""Positions as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_ha.model.place import Place
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("mysql-bin.000012:4711", Place("mysql-bin.000012", 4711)),
+        ("b.c.000001:0", Place("b.c.000001", 4)),
+        ("gtid:0-1-2, 1-1-7", Place(gtid="0-1-2,1-1-7")),
+        ("time:1970-01-01T00:00:01+00:00", Place(timestamp_ms=1000)),
+        ("earliest", Place(end="earliest")),
+        (" latest ", Place(end="latest")),
+    ],
+)
+def test_what_is_understood(text: str, place: Place) -> None:
+    """Each form; an offset before the first event is the first event's."""
+    assert Place.parse(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "mysql-bin:4", "mysql-bin.000001", "gtid:", "time:yesterday", "newest"])
+def test_what_is_not(text: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ValueError, match=r"is no (position|time)"):
+        Place.parse(text)

@@ -1,0 +1,79 @@
+"""`canal-ha cursor`: shows and moves cursors, on a running cluster and on a node that is stopped."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.positions.reading import connected, rows
+from tests.real import Node, SqlServer, ZooKeeper, follow
+from tests.real.node import PROGRAM
+
+INSERT = "INSERT INTO {}.t VALUES ({})"
+
+
+def cursor(*arguments: str) -> tuple[int, str]:
+    """Exit code and everything printed."""
+    done = subprocess.run([PROGRAM, "cursor", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.real
+def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper: ZooKeeper) -> None:
+    """Back to an offset inside a transaction, to a time, to the newest: the connected client goes on there."""
+    server = source_server
+    server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    journal, offset = server.position()
+    hosts = f"{zookeeper.hosts}/{database}"
+    with (
+        Node({"example": follow(server)}, zk_servers=hosts) as node,
+        connected(node, database) as client,
+    ):
+        begun = datetime.now(UTC).isoformat()
+        server.execute(*(INSERT.format(database, number) for number in (1, 2)))
+        assert [row.after for row in rows(client, 2)] == [{"id": 1}, {"id": 2}]
+        where = ("--destination", "example", "--conf", str(node.conf))
+        for to in (f"{journal}:{offset}", f"{journal}:{offset + 90}", f"time:{begun}"):
+            code, text = cursor("set", *where, "--to", to)
+            assert (code, "moved from" in text) == (0, True), text
+            again = rows(client, 2)
+            assert [row.after for row in again][-2:] == [{"id": 1}, {"id": 2}], to
+        server.execute(INSERT.format(database, 3))
+        code, text = cursor("set", "--destination", "example", "--zk", hosts, "--to", f"{journal}:{offset}")
+        assert code == 0, text
+        assert [row.after for row in rows(client, 3)] == [{"id": 1}, {"id": 2}, {"id": 3}]
+        for refused, reason in (
+            (("set", *where, "--to", f"{journal}:99999999"), "there is no"),
+            (("set", *where, "--to", "yesterday"), "is no position"),
+            (("show", *where, "--client-id", "7"), "never subscribed"),
+        ):
+            code, text = cursor(*refused)
+            assert code
+            assert reason in text
+        server.execute(INSERT.format(database, 4))
+        assert cursor("reset", *where)[0] == 0
+        server.execute(INSERT.format(database, 5))
+        assert [row.after for row in rows(client, 1)][-1:] == [{"id": 5}]
+        code, text = cursor("show", *where)
+        assert (code, "its journal exists" in text) == (0, True), text
+
+
+@pytest.mark.real
+def test_in_files(mysql: SqlServer, database: str) -> None:
+    """Refused while the node runs, because it would write over the file; done while it does not."""
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    gtids = mysql.gtid_set()
+    node = Node({"example": follow(mysql)})
+    where = ("--destination", "example", "--conf", str(node.conf))
+    with connected(node.start(), database) as client:
+        mysql.execute(INSERT.format(database, 1))
+        assert [row.after for row in rows(client, 1)] == [{"id": 1}]
+        code, text = cursor("set", *where, "--to", "earliest")
+        assert (code, "stop it first" in text) == (1, True), text
+    node.stop()
+    code, text = cursor("set", *where, "--to", f"gtid:{gtids}")
+    assert code == 0, text
+    with node.start(), connected(node, database) as client:
+        assert [row.after for row in rows(client, 1)] == [{"id": 1}]
