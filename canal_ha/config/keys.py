@@ -194,6 +194,16 @@ STREAM_IDLE = _shared(
     "instance.stream.idle", kinds.decimal(0), "300", "a stream without a GET for so long is parked", "s"
 )
 STREAM_MAX = _shared("instance.stream.max", kinds.whole(1, 10_000), "16", "open streams of one destination", "streams")
+ALARM_LAG = _shared(
+    "instance.alarm.lag", kinds.decimal(0), "300", "a stream farther behind its source is an alarm; 0: never", "s"
+)
+ALARM_UNMOVED = _shared(
+    "instance.alarm.unmoved",
+    kinds.decimal(0),
+    "300",
+    "a cursor that stands still for so long while rows wait is an alarm; 0: never",
+    "s",
+)
 DDL_ISOLATION = _shared("instance.get.ddl.isolation", kinds.switch(), "false", "a DDL entry makes a batch of its own")
 TRANSACTION_SIZE = _shared(
     "instance.transaction.size", kinds.whole(1, INT32), "1024", "larger transactions are handed on in pieces", "entries"

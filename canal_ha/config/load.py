@@ -279,6 +279,8 @@ class _Files:
             tsdb_snapshot_interval_h=get(keys.TSDB_INTERVAL),
             tsdb_snapshot_expire_h=get(keys.TSDB_EXPIRE),
             lazy=self.node.get(lazy if self.node.has(lazy) else keys.LAZY),
+            alarm_lag_s=get(keys.ALARM_LAG),
+            alarm_unmoved_s=get(keys.ALARM_UNMOVED),
             position_lost=_position_lost(reader),
             data_dir=self.path(get(keys.DATA_DIR)),
             file_flush_period_ms=get(keys.FILE_FLUSH),

@@ -122,6 +122,8 @@ class InstanceConfig:
     tsdb_snapshot_interval_h: int = 24
     tsdb_snapshot_expire_h: int = 360
     lazy: bool = False
+    alarm_lag_s: float = 300.0
+    alarm_unmoved_s: float = 300.0
     position_lost: WhenLost = WhenLost.FAIL
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000

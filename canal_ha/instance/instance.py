@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutine
 from typing import Protocol, TypeVar, cast
@@ -16,8 +17,9 @@ from twisted.python.failure import Failure
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.filters import effective
 from canal_ha.errors import CanalError, Fenced, MetaWriteFailed, NotRunningHere, NotSubscribed, PositionLost
+from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.feed import OpenFeed
-from canal_ha.instance.status import InstanceStatus
+from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.instance.stream import Reactor, State, Stream
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
@@ -41,7 +43,7 @@ class SourceView(Protocol):
     def start(self, kept: LogPosition | None) -> LogPosition:
         """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest."""
 
-    def instead(self, lost: LogPosition, when: WhenLost) -> LogPosition:
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """Where to go on when the journal of a cursor is gone."""
 
 
@@ -66,7 +68,7 @@ class Instance:
     """See the module. `guard` raises NotRunningHere as soon as this node can no longer prove that it owns the
     destination; `lost(error)` is called once when a durable write finds that it does not. run_blocking: runs a call
     that waits for MySQL on the pool; close_source: the last of these; keep_house(oldest cursor): called there now and
-    then, raises CanalError when the source does not answer.
+    then, raises CanalError when the source does not answer, as does outlook(cursors by client id).
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Instance:
         lost: Callable[[CanalError], None] = lambda error: None,
         close_source: Callable[[], None] = lambda: None,
         keep_house: Callable[[LogPosition | None], None] = lambda oldest: None,
+        outlook: Callable[[Mapping[int, LogPosition]], Mapping[int, Outlook]] = lambda cursors: {},
     ) -> None:
         self.config = config
         self.meta = meta
@@ -97,6 +100,9 @@ class Instance:
         self._lost = lost
         self._close_source = close_source
         self._keep_house = keep_house
+        self._ask_outlook = outlook
+        self._outlook: Mapping[int, Outlook] = {}
+        self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
         self._newest: LogPosition | None = None
         self._source_error = ""
@@ -113,6 +119,7 @@ class Instance:
             self._stream(identity)
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
         self._every(PARKING_PERIOD_S, self._park_idle)
+        self._every(PARKING_PERIOD_S, self._watch)
         if self._flush_period_s:
             self._every(self._flush_period_s, self.flush)
         self._told.event(self.config.destination, "instance.started", clients=len(self._streams))
@@ -213,7 +220,15 @@ class Instance:
             batch_mode=self.config.batch_mode.value,
             buffer_size=self.config.buffer_size,
             subscriptions=len(self._streams),
-            streams=tuple(stream.status(self._newest) for stream in self._streams.values()),
+            streams=tuple(self._stream_status(stream) for stream in self._streams.values()),
+        )
+
+    def _stream_status(self, stream: Stream) -> StreamStatus:
+        outlook, alarms = self._outlook.get(stream.client_id), self._alarms.get(stream.client_id)
+        return replace(
+            stream.status(self._newest),
+            purge_in_s=outlook.purge_in_s if outlook else -1.0,
+            alarms=tuple(sorted(alarms.active)) if alarms else (),
         )
 
     # ---- inside
@@ -302,6 +317,22 @@ class Instance:
         oldest = min(self.meta.cursors(), key=lambda cursor: cursor.order, default=None)
         with suppress(CanalError):  # the source went away again: the next look says so
             await self._run_blocking(lambda: self._keep_house(oldest))
+            cursors = {
+                each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
+            }
+            self._outlook = await self._run_blocking(lambda: self._ask_outlook(cursors))
+
+    def _watch(self) -> None:
+        """Tell of alarms that begin and end."""
+        for gone in self._alarms.keys() - self._streams.keys():
+            del self._alarms[gone]
+        for client_id, stream in self._streams.items():
+            alarms = self._alarms.setdefault(client_id, Alarms(self.config.alarm_lag_s, self.config.alarm_unmoved_s))
+            outlook = self._outlook.get(client_id, Outlook())
+            for change in alarms.step(stream.status(self._newest), outlook, self._reactor.seconds()):
+                name = f"alarm.{change.alarm}" if change.begins else f"alarm.{change.alarm}_over"
+                facts = change.facts
+                self._told.event(self.config.destination, name, client_id=client_id, alarm=change.begins, **facts)
 
     def _park_idle(self) -> None:
         for stream in self._streams.values():

@@ -39,6 +39,8 @@ class StreamStatus:
     oldest_unacked_s: float = -1.0
     seconds_behind: float = -1.0
     bytes_behind: int = -1
+    purge_in_s: float = -1.0  # until the source may purge the cursor's journal; 0.0: it has
+    alarms: tuple[str, ...] = ()  # purge, lag, unmoved: see instance.alarms
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, effective
 from canal_ha.errors import CanalError, NotRunningHere
+from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.stream import Reactor
@@ -108,6 +109,7 @@ def assemble(
         lost=lost,
         close_source=close_source,
         keep_house=chronicle.look,
+        outlook=lambda cursors: {client_id: Outlook(*found) for client_id, found in view.kept_for(cursors).items()},
     )
     made.append(instance)
     return instance

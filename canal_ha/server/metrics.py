@@ -155,6 +155,11 @@ _STREAM_GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float]], ...] = (
     ("lag_seconds", "Seconds behind the source.", lambda stream: stream.seconds_behind),
     ("lag_bytes", "Binlog bytes behind the source.", lambda stream: stream.bytes_behind),
     ("oldest_unacked_seconds", "Age of the oldest batch in flight.", lambda stream: stream.oldest_unacked_s),
+    (
+        "purge_in_seconds",
+        "Until the source may purge the cursor's journal; 0: it has.",
+        lambda stream: stream.purge_in_s,
+    ),
     ("batches_in_flight", "Batches handed out and not acknowledged.", lambda stream: len(stream.batches)),
     ("ring_entries", "Entries in the ring.", lambda stream: stream.ring_entries),
     ("ring_capacity_entries", "Places in the ring.", lambda stream: stream.ring_capacity),
@@ -170,6 +175,11 @@ def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
     for destination, stream in pairs:
         state.add(1, destination, stream.client_id, stream.state)
     yield state
+    alarm = Family("canal_stream_alarm", "gauge", "Alarms: purge, lag, unmoved.", "destination", "client_id", "alarm")
+    for destination, stream in pairs:
+        for name in stream.alarms:
+            alarm.add(1, destination, stream.client_id, name)
+    yield alarm
     for name, text, read in _STREAM_GAUGES:
         gauge = Family(f"canal_stream_{name}", "gauge", text, "destination", "client_id")
         for destination, stream in pairs:

@@ -1,0 +1,68 @@
+"""What to warn of before it hurts: pure, one stream's figures in, alarms that begin and end out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from canal_ha.instance.status import StreamStatus
+from canal_ha.model.position import LogPosition
+
+PURGE = "purge"
+LAG = "lag"
+UNMOVED = "unmoved"
+PURGE_MOST_S = 24 * 3600.0  # an expiry of a month is not worth an alarm for a week
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An alarm begins, or is over. facts: for the log."""
+
+    alarm: str
+    begins: bool
+    facts: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Until when the source keeps the journal of a cursor.
+
+    purge_in_s: 0.0 when it is gone, -1.0 when there is no end in sight; expiry_s: of the source's journals.
+    """
+
+    purge_in_s: float = -1.0
+    expiry_s: float = 0.0
+
+    @property
+    def near(self) -> bool:
+        """Within the last quarter of the journal's life, or its last day."""
+        return 0 <= self.purge_in_s < min(PURGE_MOST_S, self.expiry_s / 4) or self.purge_in_s == 0
+
+
+@dataclass(slots=True)
+class Alarms:
+    """The alarms of one stream. lag_s, unmoved_s: how long is too long, 0 for never; times in seconds."""
+
+    lag_s: float
+    unmoved_s: float
+    active: set[str] = field(default_factory=set)
+    _cursor: LogPosition | None = None
+    _moved_at: float = 0.0
+
+    def step(self, stream: StreamStatus, outlook: Outlook, now: float) -> Iterator[Change]:
+        """What changed since the last look."""
+        waits = stream.put_seq > stream.ack_seq
+        if stream.cursor != self._cursor or not waits:
+            self._cursor, self._moved_at = stream.cursor, now
+        unmoved_for = now - self._moved_at
+        cursor = str(stream.cursor)
+        yield from self._set(PURGE, outlook.near, purge_in_s=round(outlook.purge_in_s), cursor=cursor)
+        behind = stream.seconds_behind
+        yield from self._set(LAG, 0 < self.lag_s < behind, seconds_behind=round(behind, 1), cursor=cursor)
+        unmoved = 0 < self.unmoved_s < unmoved_for
+        yield from self._set(UNMOVED, unmoved, unmoved_s=round(unmoved_for), entries=stream.ring_entries, cursor=cursor)
+
+    def _set(self, alarm: str, on: bool, **facts: object) -> Iterator[Change]:
+        if on != (alarm in self.active):
+            (self.active.add if on else self.active.discard)(alarm)
+            yield Change(alarm, on, facts)
