@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from decimal import Decimal
@@ -19,6 +20,7 @@ from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
 
 CRASHES = ("segment:2", "manifest:2", "ack:3", "offset:2", "sink:2", "commit:1")
+ROUNDS = 10 if os.environ.get("CANAL_HA_LONG") else 1
 FAIL_OVER_AFTER = ("manifest:2", "sink:2")
 
 
@@ -54,10 +56,10 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
         bank = Bank(mysql, database)
         bank.create()
         bank.start()
-        for crash_at in CRASHES:
+        for number, crash_at in enumerate(CRASHES * ROUNDS):
             with Driver(file, crash_at=crash_at, log=log) as driver:
                 assert driver.wait(120) == -9, driver.tail()
-            if crash_at == CRASHES[1]:
+            if number == 1:
                 bank.alter()
             if crash_at in FAIL_OVER_AFTER:
                 fail_over(nodes, database)
