@@ -1,0 +1,95 @@
+"""`canal-ha check`: goes through a configuration as an operator would, before a node runs with it or while it does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from canal_ha.cli.server import check_filters
+from canal_ha.cluster.cursors import CursorNodes
+from canal_ha.config.load import load
+from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
+from canal_ha.errors import CanalError
+from canal_ha.meta.offline import CursorFiles
+from canal_ha.model.position import LogPosition
+from canal_ha.source import checkup
+from canal_ha.source.checkup import Finding, Verdict
+
+Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> cursor
+
+
+@click.command()
+@click.option("--conf", type=click.Path(path_type=Path), default=Path("conf"), show_default=True, metavar="DIR")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="As for `canal-ha server`.")
+def command(conf: Path, sets: tuple[str, ...]) -> None:
+    """Look at everything a node needs: one line each, with what to do; exit code 1 when something failed."""
+    config = load(conf, sets, os.environ)
+    check_filters(config)
+    failed = False
+    for scope, finding in findings(config):
+        failed |= finding.verdict is Verdict.FAILED
+        click.echo(f"{finding.verdict.value:8} {scope:14} {finding.what:14} {finding.text}")
+    sys.exit(1 if failed else 0)
+
+
+def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
+    """(destination, or `node`; finding), as they come."""
+    for warning in config.warnings:
+        yield "node", Finding(Verdict.WARNING, "configuration", warning)
+    if not config.destinations:
+        yield "node", Finding(Verdict.WARNING, "configuration", f"{config.conf_dir} configures no destination")
+    cursors: Cursors = {}
+    if config.zk_servers:
+        for finding in _zookeeper(config, cursors):
+            yield "node", finding
+    for instance in config.destinations:
+        for finding in _destination(instance, cursors):
+            yield instance.destination, finding
+
+
+def _zookeeper(config: CanalConfig, cursors: Cursors) -> Iterator[Finding]:
+    try:
+        with CursorNodes(config.zk_servers, config.zk_auth) as nodes:
+            problems = nodes.problems()
+            for problem in problems:
+                yield Finding(Verdict.FAILED, "ZooKeeper", problem)
+            if not problems:
+                yield Finding(Verdict.OK, "ZooKeeper", f"{config.zk_servers} answers and can be written")
+            for instance in config.destinations:
+                if instance.cursor_place is CursorPlace.ZOOKEEPER:
+                    found = {
+                        each: nodes.read(instance.destination, each) for each in nodes.clients(instance.destination)
+                    }
+                    cursors[instance.destination] = _given(found)
+    except CanalError as error:
+        yield Finding(Verdict.FAILED, "ZooKeeper", f"{error}; check canal.zkServers and canal.zookeeper.auth")
+
+
+def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding]:
+    name = instance.destination
+    if instance.cursor_place is CursorPlace.FILE:
+        files = CursorFiles(instance.data_dir)
+        try:
+            cursors[name] = _given({each: files.read(name, each) for each in files.clients(name)})
+            yield _writable(instance.data_dir)
+        except CanalError as error:
+            yield Finding(Verdict.FAILED, "cursors", str(error))
+    yield from checkup.source(instance, instance.master, cursors.get(name, {}))
+    if instance.standby is not None:
+        yield from checkup.source(instance, instance.standby, {})
+    yield from checkup.history(instance)
+
+
+def _writable(directory: Path) -> Finding:
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    if os.access(existing, os.W_OK):
+        return Finding(Verdict.OK, "cursors", f"in files below {directory}")
+    return Finding(Verdict.FAILED, "cursors", f"{existing} cannot be written: set canal.file.data.dir or its owner")
+
+
+def _given(cursors: Mapping[int, LogPosition | None]) -> dict[int, LogPosition]:
+    return {client_id: cursor for client_id, cursor in cursors.items() if cursor is not None}

@@ -1,0 +1,138 @@
+"""What an operator would look at on a source before a node follows it, one finding each. Blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import CanalError, HistoryUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source import locate, lost
+from canal_ha.source.flavor import Flavor, binary_logs, check, examine, expiry
+from canal_ha.source.history_sql import history_store
+from canal_ha.source.scan import Scanner
+from canal_ha.source.session import Session
+
+CLOCK_MOST_S = 5.0
+EXPIRY_LEAST_S = 86400.0
+
+
+class Verdict(Enum):
+    """How a look came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: what was looked at, how it is, and what to do about it."""
+
+    verdict: Verdict
+    what: str
+    text: str
+
+
+def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
+    """Reachability, binlog settings, rights, clock, expiry, and each client's position."""
+    address = f"{source.host}:{source.port}"
+    try:
+        session = Session(config, source)
+    except CanalError as error:
+        yield Finding(Verdict.FAILED, "MySQL", str(error))
+        return
+    with closing(session):
+        yield Finding(Verdict.OK, "MySQL", f"{address} lets {session.where.account} in")
+        try:
+            server = examine(session)
+            yield from _settings(server, config, address)
+            yield from _rights(session, server, config, source)
+            yield from _clock_and_expiry(session, address)
+            yield from _positions(session, cursors)
+        except CanalError as error:
+            yield Finding(Verdict.FAILED, "MySQL", str(error))
+
+
+def history(config: InstanceConfig) -> Iterator[Finding]:
+    """Whether the table history can be kept."""
+    store = history_store(config)
+    if store is None:
+        yield Finding(Verdict.OK, "table history", "in memory alone")
+        return
+    try:
+        records = len(store.load().records)
+    except HistoryUnavailable as error:
+        yield Finding(Verdict.FAILED, "table history", str(error))
+    else:
+        yield Finding(Verdict.OK, "table history", f"can be kept; {records} records so far")
+    finally:
+        store.close()
+
+
+def _settings(server: Flavor, config: InstanceConfig, address: str) -> Iterator[Finding]:
+    name = "MariaDB" if server.mariadb else "MySQL"
+    try:
+        check(server, config, address)
+    except CanalError as error:
+        yield Finding(Verdict.FAILED, "binlog", str(error))
+        return
+    yield Finding(Verdict.OK, "binlog", f"{name} {server.version}, ROW, row image {server.row_image or 'FULL'}")
+    if server.row_metadata != "FULL":
+        yield Finding(
+            Verdict.WARNING,
+            "binlog",
+            "events do not name their columns: a table whose definition at a position nobody recorded stops its stream;"
+            " run: SET GLOBAL binlog_row_metadata = FULL",
+        )
+
+
+def _rights(session: Session, server: Flavor, config: InstanceConfig, source: SourceConfig) -> Iterator[Finding]:
+    """By using them."""
+    newest = locate.newest(session, server, config, source)
+    binary_logs(session)
+    Scanner(session, server, config, source).began_ms(newest.journal)
+    yield Finding(Verdict.OK, "rights", f"the binlog can be read; its end is {newest}")
+    tables = session.query(
+        "SELECT COUNT(*) AS n FROM information_schema.tables WHERE table_schema NOT IN"
+        " ('mysql', 'sys', 'information_schema', 'performance_schema')"
+    )[0]["n"]
+    if not tables:
+        yield Finding(
+            Verdict.WARNING,
+            "rights",
+            f"no table is visible: if there are any, run: GRANT SELECT ON *.* TO {session.where.account}",
+        )
+
+
+def _clock_and_expiry(session: Session, address: str) -> Iterator[Finding]:
+    expiry_s, server_s = expiry(session)
+    skew_s = server_s - time.time()
+    if abs(skew_s) > CLOCK_MOST_S:
+        text = f"{address} is {skew_s:+.0f} s from here: lags are wrong by as much; run NTP on both"
+        yield Finding(Verdict.WARNING, "clock", text)
+    else:
+        yield Finding(Verdict.OK, "clock", f"within {CLOCK_MOST_S:.0f} s of {address}")
+    if 0 < expiry_s < EXPIRY_LEAST_S:
+        yield Finding(
+            Verdict.WARNING,
+            "expiry",
+            f"journals are kept for {expiry_s:.0f} s: a client that is away for longer loses its position; run:"
+            f" SET GLOBAL binlog_expire_logs_seconds = {7 * 86400}",
+        )
+
+
+def _positions(session: Session, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
+    logs = binary_logs(session)
+    sizes = {log.name: log.size_bytes for log in logs}
+    for client_id, cursor in cursors.items():
+        reach = lost.reach(logs, cursor)
+        if cursor.journal and cursor.offset > sizes.get(cursor.journal, -1):
+            text = f"client {client_id} at {cursor}: {reach}; move it: canal-ha cursor set, or set position.lost"
+            yield Finding(Verdict.FAILED, "position", text)
+        else:
+            yield Finding(Verdict.OK, "position", f"client {client_id} at {cursor}: {reach}")

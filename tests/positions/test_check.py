@@ -1,0 +1,56 @@
+"""`canal-ha check` finds what would keep a node from working, and says what to do."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.positions.reading import connected
+from tests.real import Node, SqlServer, ZooKeeper, follow, free_port
+from tests.real.node import PROGRAM
+
+
+def check(conf: Path, *sets: str) -> tuple[int, str]:
+    """Exit code and everything printed."""
+    arguments = [PROGRAM, "check", "--conf", str(conf), *(f"--set={each}" for each in sets)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.real
+def test_what_it_finds(source_server: SqlServer, database: str, zookeeper: ZooKeeper) -> None:
+    """Nothing on a good configuration; wrong passwords, missing rights, dead servers and lost positions otherwise."""
+    server = source_server
+    hosts = f"{zookeeper.hosts}/{database}"
+    server.execute(f"CREATE USER {database}@'%' IDENTIFIED BY 'p'", f"CREATE DATABASE {database}")
+    with Node({"example": follow(server)}, zk_servers=hosts) as node, connected(node, database):
+        code, text = check(node.conf)
+        assert (code, "FAILED" in text) == (0, False), text
+        assert "client 1001 at" in text
+        where = "canal.instance."
+        for sets, reason in (
+            ((f"{where}dbPassword=wrong",), "check canal.instance.dbUsername"),
+            ((f"{where}dbUsername={database}", f"{where}dbPassword=p"), "GRANT SELECT, REPLICATION SLAVE"),
+            ((f"{where}master.address=127.0.0.1:{free_port()}",), "FAILED"),
+            (("canal.zkServers=127.0.0.1:1",), "no ZooKeeper answers"),
+            ((f"{where}tsdb.dir=/proc/nothing",), "look at canal.instance.tsdb.dir"),
+        ):
+            code, text = check(node.conf, *sets)
+            assert (code, reason in text) == (1, True), text
+        assert check(node.conf, "canal.port=many")[0] == 2
+    server.execute(f"DROP USER {database}@'%'")
+
+
+@pytest.mark.real
+def test_a_lost_position(mysql: SqlServer, tmp_path: Path) -> None:
+    """A cursor whose journal is gone fails, with the command that moves it."""
+    with Node({"example": follow(mysql)}) as node:
+        with connected(node, "x"):
+            pass
+        node.stop()
+        file = node.conf / "example" / "meta.dat"
+        file.write_text(file.read_text().replace(mysql.position()[0], "mysql-bin.999999"))
+        code, text = check(node.conf)
+        assert (code, "canal-ha cursor set" in text) == (1, True), text
