@@ -294,6 +294,8 @@ class Decoder:
                 journal = body[pos : pos + size].decode("utf-8", "replace")
             elif kind == 2:
                 position, _ = packed_integer(body, pos, pos + size)
+                if position >> 48:
+                    raise p.Broken(f"a heartbeat at {position}")
             pos += size
         return self._alive(journal, position)
 

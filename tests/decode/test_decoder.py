@@ -293,6 +293,9 @@ def test_heartbeats() -> None:
     outputs = feed(Dump().format().add(41, body, artificial=True))
     assert SourceHeartbeat(JOURNAL, 5 << 32) in outputs
     assert [type(output) for output in outputs].count(RawPacket) == 2
+    nowhere = b"\x02\x09\xfe" + b"\xff" * 8 + b"\0"
+    with pytest.raises(MalformedEvent, match="a heartbeat at 18446744073709551615"):
+        feed(Dump().format().add(41, nowhere, artificial=True))
 
 
 def test_the_server_ends_the_dump() -> None:

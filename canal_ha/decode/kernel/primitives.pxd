@@ -102,9 +102,11 @@ cdef inline int put(bytearray out, object data) except -1:
     if type(data) is bytes:
         size = PyBytes_GET_SIZE(data)
         memcpy(kernel_extend(out, size), PyBytes_AS_STRING(data), size)
-    else:
+    elif type(data) is bytearray:
         size = PyByteArray_GET_SIZE(data)
         memcpy(kernel_extend(out, size), PyByteArray_AS_STRING(data), size)
+    else:
+        raise TypeError("neither bytes nor a bytearray")
     return 0
 
 cdef inline int put_byte(bytearray out, int value) except -1:

@@ -1,0 +1,67 @@
+"""The interpreted and the compiled kernel are one program: same bytes, same arrays, same errors."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from canal_ha.decode import kernel
+from canal_ha.decode.kernel import kinds
+from canal_ha.decode.outputs import Passed
+from canal_ha.errors import MalformedEvent
+from tests.decode.dump import Dump, decoder
+
+LONG = bool(os.environ.get("CANAL_HA_LONG"))
+HERE = Path(kernel.__file__).parent
+COMPILED = all(any((HERE / f"{name}{suffix}").exists() for suffix in EXTENSION_SUFFIXES) for name in kernel.HOT)
+
+
+def start(build: str, *arguments: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.decode.vectors", *map(str, arguments)],
+        env={**os.environ, "CANAL_HA_KERNEL": build, "TZ": "Europe/Berlin", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(not COMPILED, reason="no compiled kernel here")
+def test_both_builds_make_the_same_of_everything() -> None:
+    """Recorded binlogs, generated rows of all types, and damaged ones: no line differs between the builds."""
+    arguments = (random.randrange(1 << 30), 10_000, 20_000) if LONG else (1, 400, 300)
+    runs = [start(build, *arguments) for build in ("off", "require")]
+    interpreted, compiled = (run.communicate()[0].splitlines() for run in runs)
+    assert [run.returncode for run in runs] == [0, 0]
+    assert (interpreted.pop(0), compiled.pop(0)) == ("interpreted", "compiled")
+    assert len(interpreted) == len(compiled)
+    differences = [(a, b) for a, b in zip(interpreted, compiled, strict=True) if a != b]
+    assert not differences, f"seed {arguments[0]}: {len(differences)} lines differ, first {differences[0]}"
+    said = " ".join(compiled)
+    assert said.count("MalformedEvent") > 20
+    assert sum(int(rows) for rows in re.findall(r"(\d+) rows", said)) > 5000
+
+
+def test_constants_are_the_same_in_both() -> None:
+    """kinds.pxd repeats kinds.py, number by number."""
+    lines = re.findall(r"^    (\w+) = (-?\d+)$", (HERE / "kinds.pxd").read_text(), re.MULTILINE)
+    assert {name: int(value) for name, value in lines} == {
+        name: value for name, value in vars(kinds).items() if name.isupper()
+    }
+
+
+@pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 4096, 70001])
+def test_checksums_of_every_length(size: int) -> None:
+    """The checksum of an event is zlib's CRC32, whatever the length; a flipped bit is noticed."""
+    dump = bytes(Dump().format().add(kinds.PREVIOUS_GTIDS, random.Random(size).randbytes(size)).data)
+    assert isinstance(list(decoder().feed(dump))[-1], Passed)
+    wrong = bytearray(dump)
+    wrong[-4 - (size + 1) // 2] ^= 1
+    with pytest.raises(MalformedEvent, match="the checksum of an event of type 35 does not hold"):
+        list(decoder().feed(wrong))

@@ -1,0 +1,194 @@
+"""What this process's kernel makes of many inputs, one line each: a digest of everything delivered, and the error.
+
+Run as a program, once per build, so that the lines can be compared: recorded binlogs, generated rows of every column
+type, both damaged and not. Arguments: seed, number of generated dumps, number of damaged recordings.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from canal_ha.config.model import DecodeOptions
+from canal_ha.decode import kernel, types
+from canal_ha.decode.filters import FieldFilter
+from canal_ha.decode.kernel import kinds
+from canal_ha.decode.outputs import Output
+from canal_ha.decode.table_map import parse_table_map
+from canal_ha.errors import MalformedEvent, TableUnknown
+from canal_ha.model.segment import Segment
+from canal_ha.model.table import Column
+from tests.compat import mutations
+from tests.decode import golden
+from tests.decode.column_kinds import KINDS, json_bytes, squeezed
+from tests.decode.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
+
+ROWS_PER_EVENT = 8
+DECIMALS = [
+    (ColumnType(types.NEWDECIMAL, bytes(size)), f"decimal({size[0]},{size[1]})")
+    for size in ((65, 30), (9, 9), (10, 0), (18, 9), (1, 0), (65, 0), (30, 30), (20, 5))
+]
+COLUMNS = [(kind.column, kind.mysql_type) for kind in KINDS] + DECIMALS
+TEXTS = ("", "plain", "ü", "中文", "\U0001f600 and more", "x" * 127, "x" * 128, "é" * 64, "long " * 4000)
+
+
+def digest(outputs: Iterable[Output]) -> str:
+    """Drive a decoder to its end; what it delivered, with its error if it ended in one."""
+    total = sha256()
+    rows = 0
+    try:
+        for output in outputs:
+            if isinstance(output, Segment):
+                total.update(output.frames)
+                for column in (output.ends, output.offsets, output.subs, output.timestamps, output.event_lengths):
+                    total.update(column)
+                for column in (output.row_counts, output.run_starts, output.run_server_ids):
+                    total.update(column)
+                total.update(output.kinds)
+                total.update(repr(output.run_gtids).encode())
+                rows += sum(output.row_counts)
+            else:
+                total.update(repr(output).encode())
+    except (MalformedEvent, TableUnknown) as error:
+        return f"{total.hexdigest()} {rows} rows, {type(error).__name__}: {error}"
+    return f"{total.hexdigest()} {rows} rows"
+
+
+# ---- generated rows
+
+
+def pack_decimal(chance: random.Random, precision: int, decimals: int) -> bytes:
+    """Any number of these digits, many of them zero."""
+    groups: list[int] = []
+    whole = precision - decimals
+    for digits in (whole % 9, *[9] * (whole // 9), *[9] * (decimals // 9), decimals % 9):
+        if digits:
+            groups += [digits]
+    raw = b"".join(
+        chance.choice((0, 1, 10**digits - 1, chance.randrange(10**digits))).to_bytes(
+            (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[digits], "big"
+        )
+        for digits in groups
+    )
+    if chance.random() < 0.5:
+        raw = bytes(byte ^ 0xFF for byte in raw)
+    return bytes([raw[0] ^ 0x80]) + raw[1:]
+
+
+def number(chance: random.Random) -> float:
+    """Whole ones, short ones, and any."""
+    return chance.choice(
+        (0.0, -0.0, 1.0, chance.randrange(-(10**8), 10**8) * 1.0, chance.randrange(10**6) / 100, chance.gauss(0, 1e9))
+    )
+
+
+def prefixed(chance: random.Random, reading: types.Reading) -> bytes:
+    """A value behind its length."""
+    if reading.text == kinds.JSON:
+        value = json_bytes(chance.choice((None, 1, -5.5, "text", [1, None, "x"], {"a": [True, {"b": 0.5}], "cc": ""})))
+    elif chance.random() < 0.5:
+        value = chance.randbytes(chance.choice((0, 1, 5, 16, 60)))
+    else:
+        value = chance.choice(TEXTS[:-1] if reading.size == 1 else TEXTS).encode()
+    if reading.text in (kinds.COMPRESSED, kinds.COMPRESSED_UTF8):
+        value = squeezed(value[:90])
+    value = value[: (1 << 8 * reading.size) - 1]
+    return len(value).to_bytes(reading.size, "little") + value
+
+
+def cell(chance: random.Random, reading: types.Reading) -> bytes:
+    """A stored value of a column that is read so."""
+    if reading.kind == kinds.PREFIXED:
+        return prefixed(chance, reading)
+    if reading.kind == kinds.DECIMAL:
+        return pack_decimal(chance, reading.precision, reading.decimals)
+    if reading.kind in (kinds.DOUBLE, kinds.FLOAT) and chance.random() < 0.7:
+        return struct.pack("<d" if reading.size == 8 else "<f", number(chance))
+    return chance.choice((bytes(reading.size), b"\xff" * reading.size, *[chance.randbytes(reading.size)] * 6))
+
+
+def image(chance: random.Random, readings: list[types.Reading], before: bytes = b"") -> bytes:
+    """A row image; an after image is often the before image again."""
+    if before and chance.random() < 0.5:
+        return before
+    nulls = 0
+    stored = b""
+    for index, reading in enumerate(readings):
+        if chance.random() < 0.2:
+            nulls |= 1 << index
+        else:
+            stored += cell(chance, reading)
+    return nulls.to_bytes((len(readings) + 7) // 8, "little") + stored
+
+
+def generated(chance: random.Random) -> tuple[bytes, list[Column], str]:
+    """A dump of a few transactions on one table; the columns of the table; one that is filtered out, or none."""
+    chosen = chance.choices(COLUMNS, k=chance.choice((1, 2, 7, 8, 9, 20)))
+    body = table_map(1, "s", "t", [column for column, _ in chosen])
+    metas = parse_table_map(body).metas
+    readings = [
+        types.reading(column.code, meta, text, True) for (column, text), meta in zip(chosen, metas, strict=True)
+    ]
+    columns = [
+        Column(f"c{index}", text, key=index == 0, unsigned="unsigned" in text) for index, (_, text) in enumerate(chosen)
+    ]
+    dump = Dump(checksum=chance.random() < 0.8, server_id=chance.randrange(1, 1 << 32)).format()
+    for _ in range(3):
+        dump.begin().add(kinds.TABLE_MAP, body)
+        kind = chance.choice((23, 24, 25, 30, 31, 32))
+        images = b""
+        for _ in range(chance.randrange(1, ROWS_PER_EVENT + 1)):
+            before = image(chance, readings)
+            images += before + (image(chance, readings, before) if kind in (24, 31) else b"")
+        if chance.random() < 0.1:
+            images = images[: chance.randrange(len(images))]
+        extra = b"\2\0" if kind >= 30 else b""
+        bitmap = b"\xff" * ((len(chosen) + 7) // 8) * (2 if kind in (24, 31) else 1)
+        dump.add(kind, struct.pack("<Q", 1)[:6] + b"\1\0" + extra + packed(len(chosen)) + bitmap + images)
+        dump.xid(chance.randrange(1 << 64))
+    return bytes(dump.data), columns, chance.choice(("", "", "s.t:c1"))
+
+
+def generated_lines(seed: int, count: int) -> Iterator[str]:
+    for index in range(count):
+        chance = random.Random(f"{seed} {index}")
+        data, columns, skipped = generated(chance)
+        work = decoder(AnyTable(*columns), fields=FieldFilter("", skipped))
+        at = chance.randrange(len(data))
+        yield f"generated {index} " + digest(output for part in (data[:at], data[at:]) for output in work.feed(part))
+
+
+# ---- recorded binlogs
+
+
+def recorded_lines() -> Iterator[str]:
+    for tag in mutations.TAGS:
+        yield f"{tag} {digest(golden.segments(tag))}"
+    for tag, gtids in (("mysql9_gtid", golden.MYSQL_GTIDS), ("mariadb10.11_gtid", golden.MARIADB_GTIDS)):
+        yield f"{tag} with GTIDs {digest(golden.segments(tag, DecodeOptions(gtid_on=True), gtid_set=gtids))}"
+
+
+def damaged_lines(seed: int, count: int) -> Iterator[str]:
+    for index in range(count):
+        chance = random.Random(f"{seed} {index}")
+        case = mutations.draw_case(chance)
+        made = mutations.mutate(chance, case)
+        outcome = mutations.decode(case, made.events, as_packets=made.as_packets, cut=made.cut)
+        entries = sha256(b"".join(outcome.entries)).hexdigest()
+        yield f"damaged {index} {made.what} {len(outcome.entries)} {entries} {outcome.error}"
+
+
+def main() -> None:
+    """Print the build, then every line."""
+    seed, generate, damage = map(int, sys.argv[1:])
+    print(kernel.BUILD)
+    for lines in (recorded_lines(), generated_lines(seed, generate), damaged_lines(seed, damage)):
+        for line in lines:
+            print(line)
+
+
+if __name__ == "__main__":
+    main()
