@@ -187,6 +187,29 @@ def test_a_ddl_statement_is_a_group_and_voids_plans() -> None:
     assert len(history.asked) == 2
 
 
+def test_statements_that_end_in_begin_or_commit_are_statements() -> None:
+    """A name at the end of a text is no transaction's boundary: the history has to hear of the change."""
+    history = AnyTable()
+    statements = (
+        "ALTER TABLE t MODIFY a int AFTER last_commit",
+        "ALTER TABLE t RENAME TO `begin`",
+        "RENAME TABLE a TO begin",
+    )
+    dump = Dump().format()
+    for sql in statements:
+        dump.query(sql)
+    outputs = feed(dump, history=history)
+    assert kinds(outputs) == [DDL, DDL, DDL]
+    assert [sql for _, sql in history.applied] == list(statements)
+
+
+def test_an_incident_stops_the_stream() -> None:
+    """A source that says it lost events is not passed over."""
+    dump = Dump().format().begin().table().insert(1).xid().add(26, b"\x01\x00\x00")
+    with pytest.raises(MalformedEvent, match="INCIDENT"):
+        feed(dump)
+
+
 def test_statements_of_filtered_tables_are_nothing() -> None:
     """No entry, though the history hears of them; RENAME counts when either name passes."""
     history = AnyTable()
