@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from canal_ha.errors import DataLoss, SourceUnavailable
+from canal_ha.errors import ConnectorStopped, DataLoss, SourceUnavailable
 from canal_ha.spark import offsets as o
 from canal_ha.spark import segments
 from canal_ha.spark.destinations import resolve
@@ -47,6 +47,8 @@ IDLE_WAIT_S = 0.2  # before Spark hears that there is nothing; it asks again at 
 TASK_BYTES = 4 << 20  # raw entries per task: smaller segments share one
 CALL_TIMEOUT_S = 10.0
 AVAILABLE_NOW_TIMEOUT_S = 120.0
+
+_stopping = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._tailers: dict[str, Tailer] = {}
         self._targets: dict[str, int] | None = None
         self._pid = 0
+        self._ended = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_tailers": {}, "_targets": None}
@@ -156,8 +159,10 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._done(name, offset)
 
     def stop(self) -> None:
-        """Let go of the client's place."""
-        if self._pid == os.getpid():
+        """Let go of the client's place, and wait for that."""
+        if self._pid != os.getpid():
+            return
+        with _stopping:  # whoever comes second waits until it is done
             tailers, self._tailers = self._tailers, {}
             stoppers = [threading.Thread(target=tailer.stop) for tailer in tailers.values()]
             for stopper in stoppers:
@@ -190,6 +195,8 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- inside
 
     def _open(self) -> dict[str, Tailer]:
+        if self._ended:
+            raise ConnectorStopped("canal: the query ends")
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._tailers = {}
@@ -220,7 +227,14 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
-        """Spark ends its source process with SIGTERM, without stop()."""
+        """Spark ends its source process with SIGTERM, without stop().
+
+        The main thread, which this interrupts, may hold a lock that a tailer needs to end; so another one ends it.
+        """
+        self._ended = True
+        threading.Thread(target=self._end, name="ending").start()
+
+    def _end(self) -> None:
         self.stop()
         os._exit(0)
 

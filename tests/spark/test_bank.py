@@ -76,7 +76,7 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
         for batch, totals in batch_totals(tmp_path / "lake" / database):
             assert totals == TOTAL, f"batch {batch}"
             checked += 1
-        assert checked > len(CRASHES)
+        assert checked > 3
 
 
 def running(nodes: list[Node], destination: str) -> Node | None:
