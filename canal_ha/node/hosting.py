@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
@@ -31,6 +31,7 @@ class Hosting:
         self._embedded = embedded
         self._told = Told()
         self._stopping = False
+        self._under_way: set[str] = set()  # destinations that start, or wait to be tried again
 
     # ---- the cluster's Owner
 
@@ -57,27 +58,38 @@ class Hosting:
     async def start_alone(self, destination: str) -> None:
         """Serve a configured destination; one that cannot start, or gives up, is tried again by itself."""
         config = self.configured.get(destination)
-        if config is None or self._stopping or self._embedded.running(destination):
+        if config is None or self._stopping or self._embedded.running(destination) or destination in self._under_way:
             return
 
         def lost(error: CanalError) -> None:
             Deferred.fromCoroutine(self._again(destination, error)).addErrback(self._broke)
 
+        self._under_way.add(destination)
         try:
             await self._embedded.start(assemble(self._config, config, self._reactor, self._told, None, lost))
         except CanalError as error:
-            lost(error)
+            failure: CanalError | None = error
+        else:
+            failure = None
+        finally:
+            self._under_way.discard(destination)
+        if failure:
+            lost(failure)
 
     async def stop_all(self) -> None:
         """Stop everything that runs here, in good order."""
         self._stopping = True
-        for destination in self._embedded.destinations:
-            await self.stop(destination, StopReason.SHUTDOWN)
+        stops = [self.stop(destination, StopReason.SHUTDOWN) for destination in self._embedded.destinations]
+        await gatherResults([Deferred.fromCoroutine(stop) for stop in stops])
 
     async def _again(self, destination: str, error: CanalError) -> None:
+        if destination in self._under_way:
+            return
+        self._under_way.add(destination)
         self._told.event(destination, "instance.gave_up", error=str(error), again_in_s=START_AGAIN_S, alarm=True)
         await self._embedded.stop(destination)
         await deferLater(self._reactor, START_AGAIN_S)
+        self._under_way.discard(destination)
         await self.start_alone(destination)
 
     def _broke(self, failure: Failure) -> None:
