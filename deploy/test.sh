@@ -83,6 +83,7 @@ step compiled 1 env CANAL_HA_KERNEL=require pytest tests/decode
 suite parts 2 tests/real
 suite node 8 tests/decode tests/source tests/node
 suite cluster 6 tests/cluster tests/cluster_real tests/cluster_faults
+suite positions 4 tests/positions
 suite compatibility 4 tests/compat
 suite spark 7 tests/spark
 others 6

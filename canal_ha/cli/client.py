@@ -22,6 +22,7 @@ from canal_ha.client.message import Message
 from canal_ha.client.pretty import pretty
 from canal_ha.client.rows import rows_of
 from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
+from canal_ha.model.place import FORMS, Place
 
 DEFAULT_PORT = 11111
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
@@ -39,6 +40,8 @@ class Reading:
     max_rows: int | None
     idle_exit_s: float | None
     ack: bool
+    start: str = ""  # read privately from here
+    until: str = ""
 
 
 Connector = SimpleConnector | ClusterConnector
@@ -66,7 +69,7 @@ class Follower:
         """Connect and print until told to stop. Raises what the connector raises."""
         try:
             with self._connector as connector:
-                connector.subscribe(self._reading.filter)
+                self._begin(connector)
                 while not self.stopping.is_set() and not self._idle_for_too_long():
                     message = connector.get_without_ack(self._reading.batch_size, self._wait_ms())
                     if message and self._print(message) and self._reading.ack:
@@ -76,6 +79,15 @@ class Follower:
         except (ConnectionLost, ConnectorStopped):
             if not self.stopping.is_set():
                 raise
+        except ServerRefused as error:
+            if not (self._reading.until and "end of range" in str(error)):
+                raise
+
+    def _begin(self, connector: Connector) -> None:
+        if self._reading.start and isinstance(connector, SimpleConnector):
+            connector.read_from(self._reading.start, self._reading.until, self._reading.filter)
+        else:
+            connector.subscribe(self._reading.filter)
 
     def _print(self, message: Message) -> bool:
         """Whether the whole batch was printed."""
@@ -155,6 +167,14 @@ class Follower:
 )
 @click.option("--idle-exit", "idle_exit_s", type=float, metavar="SECONDS", help="End when no row came for so long.")
 @click.option("--no-ack", is_flag=True, help="Look without consuming: everything stays for the next client.")
+@click.option(
+    "--from",
+    "start",
+    default="",
+    metavar="POSITION",
+    help=f"Read from there, beside every client and without a cursor: {FORMS}.",
+)
+@click.option("--until", default="", metavar="JOURNAL:OFFSET", help="With --from: end there.")
 @click.option("--retry", is_flag=True, help="Connect again when the connection is lost: as with --zk or many servers.")
 @click.option("--user", default="", help="User name, if the server asks for one.")
 @click.option("--password", default="", help="Better: --password-file.")
@@ -172,6 +192,8 @@ def command(
     max_rows: int | None,
     idle_exit_s: float | None,
     no_ack: bool,
+    start: str,
+    until: str,
     retry: bool,
     user: str,
     password: str,
@@ -180,6 +202,7 @@ def command(
     """Print what a destination delivers, acknowledging each batch once it is printed."""
     if server and zk:
         raise click.UsageError("--server and --zk exclude each other")
+    check_range(start, until, alone=not zk and not retry and "," not in (server or ""))
     if password_file:
         password = first_line(password_file)
     servers = [address(part) for part in (server or DEFAULT_SERVER).split(",") if part.strip()]
@@ -199,14 +222,31 @@ def command(
             zk_auth=first_line(zk_auth_file) if zk_auth_file else "",
         )
     else:
-        connector = SimpleConnector(*servers[0], destination, client_id, user, password)
-    reading = Reading(filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack)
+        connector = SimpleConnector(*servers[0], destination, client_id, user, password, rollback_on_connect=not start)
+    reading = Reading(
+        filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until
+    )
     follower = Follower(connector, reading, write)
     with stopped_by_signals(follower.stop):
         if retry and isinstance(connector, SimpleConnector):
             follow_again_and_again(follower)
         else:
             follower.follow()
+
+
+def check_range(start: str, until: str, *, alone: bool) -> None:
+    """Raises click's errors. alone: one connection to one server, which is all that a private read is."""
+    if until and not start:
+        raise click.UsageError("--until needs --from")
+    if start and not alone:
+        raise click.UsageError("--from reads on one connection: give the running node as --server, without --retry")
+    for name, text in (("--from", start), ("--until", until)):
+        try:
+            place = Place.parse(text) if text else None
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint=name) from error
+        if name == "--until" and place and not place.journal:
+            raise click.BadParameter("a read ends at JOURNAL:OFFSET", param_hint=name)
 
 
 def follow_again_and_again(follower: Follower) -> None:

@@ -8,9 +8,12 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.errors import NotRunningHere
 from canal_ha.instance.instance import Instance
+from canal_ha.instance.read import Read
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 
 
 class Embedded:
@@ -67,6 +70,10 @@ class Embedded:
     async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
         """See Instance.get. Raises NotRunningHere."""
         return await (await self._instance(identity)).get(identity, fetch_size, wait_ms)
+
+    async def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> Read:
+        """See Instance.read_from. Raises NotRunningHere."""
+        return await (await self._instance(identity)).read_from(identity, place, until)
 
     async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
         """See Instance.ack. Raises NotRunningHere."""

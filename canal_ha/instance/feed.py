@@ -41,6 +41,7 @@ class FeedRequest:
     """
 
     client_id: int
+    read: str  # "" for a client's stream, else what tells a private read from others
     filter: str
     start: LogPosition
     accept: Callable[[Segment], None]

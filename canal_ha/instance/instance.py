@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import partial
 from inspect import iscoroutine
 from typing import Protocol, TypeVar, cast
+from uuid import uuid4
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
@@ -19,11 +20,14 @@ from canal_ha.decode.filters import effective
 from canal_ha.errors import CanalError, Fenced, MetaWriteFailed, NotRunningHere, NotSubscribed, PositionLost
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.feed import OpenFeed
+from canal_ha.instance.read import Read
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.instance.stream import Reactor, State, Stream
+from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 
 T = TypeVar("T")
@@ -42,6 +46,9 @@ class SourceView(Protocol):
 
     def start(self, kept: LogPosition | None) -> LogPosition:
         """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest."""
+
+    def find(self, place: Place) -> LogPosition:
+        """The boundary between transactions that a person means."""
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """Where to go on when the journal of a cursor is gone."""
@@ -104,6 +111,7 @@ class Instance:
         self._outlook: Mapping[int, Outlook] = {}
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
+        self._reads: set[Read] = set()
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
@@ -134,6 +142,8 @@ class Instance:
                 loop.stop()
         for stream in self._streams.values():
             stream.close(NotRunningHere(self.config.destination))
+        for read in tuple(self._reads):
+            read.close()
         if flush:
             await self.flush()
         await self._run_blocking(self._close_source)
@@ -198,6 +208,36 @@ class Instance:
         stream = self._streams.get(identity.client_id)
         if stream:
             stream.rollback(batch_id)
+
+    async def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> Read:
+        """Begin a private read, which counts as an open stream. until: its end, None for none.
+
+        Raises FilterInvalid, TooManyStreams, PositionLost, SourceUnavailable, SourceRefused.
+        """
+        self._guard()
+        effective(
+            self.config.filter_regex, self.config.filter_black_regex, identity.filter, self.config.filter_client_mode
+        )
+        start = await self._run_blocking(lambda: self._source.find(place))
+        self._guard()
+        meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
+        await meta.subscribe(identity, start)
+        read = Read(until, guard=self._guard, closed=self._reads.discard)
+        stream = Stream(
+            self.config,
+            identity.client_id,
+            meta,
+            self._open_feed,
+            self._reactor,
+            may_open=self._has_room,
+            tell=partial(self._told.event, self.config.destination),
+            filter_text=identity.filter,
+            read=uuid4().hex,
+            cut=read.cut,
+        )
+        read.begin(stream, identity.filter)
+        self._reads.add(read)
+        return read
 
     def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
         """An operator wrote this client's cursor from outside: its stream goes on from there."""
@@ -269,7 +309,8 @@ class Instance:
         try:
             instead = await self._run_blocking(lambda: self._source.instead(cursor, self.config.position_lost))
         except CanalError as error:
-            self._streams[client_id].not_found(error)
+            if client_id in self._streams:  # not unsubscribed meanwhile
+                self._streams[client_id].not_found(error)
             return
         if self._stopped or client_id not in self._streams:
             return
@@ -287,7 +328,8 @@ class Instance:
         )
 
     def _has_room(self) -> bool:
-        return sum(stream.state is State.OPEN for stream in self._streams.values()) < self.config.stream_max
+        streams = sum(stream.state is State.OPEN for stream in self._streams.values())
+        return streams + len(self._reads) < self.config.stream_max
 
     async def _start_position(self) -> LogPosition:
         """The first client id begins where the source stood when the destination first ran; later ones at its end."""

@@ -71,6 +71,9 @@ class _Waiting:
             self.done.errback(error)
 
 
+Accept = Callable[[Segment], None]
+
+
 class Tell(Protocol):
     """Takes what a person on call should know of a stream."""
 
@@ -81,6 +84,7 @@ class Stream:
     """See the module. filter_text: of its subscription; `may_open` says whether the destination has room for one more
     open stream; `tell` hears of failures, each once until it is over. position_lost: asked to find another cursor when
     the journal of this one is gone and all that was decoded is acknowledged; it calls `rewind` or `not_found`.
+    read: as in FeedRequest; cut: lets through what is wanted of the segments.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class Stream:
         tell: Tell,
         filter_text: str = "",
         position_lost: Callable[[PositionLost], None] | None = None,
+        read: str = "",
+        cut: Callable[[Accept], Accept] = lambda accept: accept,
     ) -> None:
         self.client_id = client_id
         self.state = State.PARKED
@@ -114,6 +120,8 @@ class Stream:
         self._failing_since = 0.0  # while there is an error
         self._filter = filter_text
         self._position_lost = position_lost
+        self._read = read
+        self._cut = cut
         self._finding = False  # position_lost was called, and is at work
         self._feed: Feed | None = None
         self._ring: Ring | None = None
@@ -249,9 +257,10 @@ class Stream:
         feed = self._open_feed(
             FeedRequest(
                 client_id=self.client_id,
+                read=self._read,
                 filter=self._filter,
                 start=cursor,
-                accept=_behind(self._last_handed_out, sink.accept),
+                accept=_behind(self._last_handed_out, self._cut(sink.accept)),
                 connected=lambda version: self._reactor.callFromThread(self._connected, ring, version),
                 failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
             )
@@ -340,6 +349,16 @@ class Stream:
             waiting.fail(error)
 
     # ---- looking in
+
+    @property
+    def decoded(self) -> LogPosition | None:
+        """Everything before it is in the ring, or was; None while no feed is open."""
+        return self._feed.decoded if self._feed else None
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything in the ring was handed out."""
+        return not self._holds_something()
 
     def status(self, newest: LogPosition | None) -> StreamStatus:
         """Figures of this moment. newest: where the source's binlog stood when last asked."""

@@ -79,11 +79,16 @@ def assemble(
             else:
                 request.failed(event.error, event.retry_in_s)
 
-        first_stream = slave_id_holder.setdefault(0, request.client_id) == request.client_id
+        first_stream = not request.read and slave_id_holder.setdefault(0, request.client_id) == request.client_id
         dump = Dump(
             config,
             config.master,
-            replica=replica(config.destination, request.client_id, server_id=config.server_id if first_stream else 0),
+            replica=replica(
+                config.destination,
+                request.client_id,
+                server_id=config.server_id if first_stream else 0,
+                read=request.read,
+            ),
             start=request.start,
             make_decoder=make_decoder,
             accept=request.accept,

@@ -6,6 +6,24 @@ from typing import Protocol
 
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
+
+
+class PrivateRead(Protocol):
+    """What one connection reads from a position, without a cursor."""
+
+    async def get(self, fetch_size: int, wait_ms: float | None) -> Message:
+        """See Destinations.get. Raises EndOfRange."""
+
+    def ack(self, batch_id: int) -> None:
+        """Let go of the oldest batch."""
+
+    def rollback(self, batch_id: int) -> None:
+        """Hand out again what is not acknowledged."""
+
+    def close(self) -> None:
+        """End it; harmless when it has."""
 
 
 class Destinations(Protocol):
@@ -21,6 +39,9 @@ class Destinations(Protocol):
 
     async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
         """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit. May be cancelled."""
+
+    async def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> PrivateRead:
+        """Begin a private read at a place. until: its end, None for none; identity: its filter, and who asks."""
 
     async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
         """Close the oldest batch."""

@@ -15,13 +15,13 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
 from canal_ha import logs
-from canal_ha.errors import CanalError, RemoteProtocolError
+from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
 from canal_ha.model.batch import Message
 from canal_ha.server.counters import RequestCounters
-from canal_ha.server.destinations import Destinations
+from canal_ha.server.destinations import Destinations, PrivateRead
 from canal_ha.server.idle import Clock, IdleLimits
 from canal_ha.server.outbox import Consumer, Outbox
-from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe
+from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
 from canal_ha.wire.server_session import Reply, ServerSession
 
 LOG = logs.get(__name__)
@@ -68,6 +68,7 @@ class CanalConnection(Protocol):
         self._unacked: set[int] = set()  # batches that left on this connection
         self._wake: Deferred[None] | None = None
         self._get: Deferred[Message] | None = None
+        self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
 
     def connectionMade(self) -> None:
         """Greet the client and begin."""
@@ -98,6 +99,7 @@ class CanalConnection(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Let a waiting GET go; `_converse` finishes what was sent before."""
         self._lost = True
+        self._end_read()
         self._idle.stop()
         self._shared.open.discard(self)
         self._shared.counters.connections -= 1
@@ -189,6 +191,19 @@ class CanalConnection(Protocol):
             match request:
                 case Get():
                     return await self._fetch(request)
+                case ReadFrom():
+                    self._end_read()
+                    self._read = await destinations.read_from(identity, request.place, request.until)
+                    if self._lost:
+                        self._end_read()
+                case Acknowledge() if self._read:
+                    self._unacked.discard(request.batch_id)
+                    self._read.ack(request.batch_id)
+                case Rollback() if self._read:
+                    self._unacked.clear()
+                    self._read.rollback(request.batch_id)
+                case Subscribe() | Unsubscribe() if self._read:
+                    raise LocalProtocolError("this connection reads from a position: use another one to subscribe")
                 case Acknowledge():
                     self._unacked.discard(request.batch_id)
                     await destinations.ack(identity, request.batch_id)
@@ -207,7 +222,10 @@ class CanalConnection(Protocol):
         return self._session.done()
 
     async def _fetch(self, request: Get) -> Reply | None:
-        get = self._shared.destinations.get(request.identity, request.fetch_size, request.wait_ms)
+        if self._read:
+            get = self._read.get(request.fetch_size, request.wait_ms)
+        else:
+            get = self._shared.destinations.get(request.identity, request.fetch_size, request.wait_ms)
         self._get = Deferred.fromCoroutine(get)
         try:
             message = await self._get
@@ -219,6 +237,10 @@ class CanalConnection(Protocol):
             return None
         finally:
             self._get = None
+
+    def _end_read(self) -> None:
+        if self._read:
+            self._read.close()
 
     async def _turn(self) -> None:
         """Let the reactor look after everyone else."""

@@ -16,6 +16,8 @@ from google.protobuf.message import DecodeError
 
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, scramble
 from canal_ha.wire.framing import FrameReader
 from canal_ha.wire.messages import Fetched
@@ -23,6 +25,7 @@ from canal_ha.wire.packets import client_frame, read_packet, type_name
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 LARGEST_FRAME_BYTES = 2**31 - 1
+END_OF_RANGE = "end of range"
 _MILLISECONDS = 2
 
 
@@ -34,6 +37,7 @@ class Expected(Enum):
     SUBSCRIPTION = "SUBSCRIPTION"
     UNSUBSCRIPTION = "UNSUBSCRIPTION"
     GET = "GET"
+    DUMP = "DUMP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,22 @@ class ClientSession:
         )
         return self._answered(Expected.GET, client_frame(pb.GET, body))
 
+    def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> bytes:
+        """DUMP with our own fields: this connection reads privately from now on. canal refuses it."""
+        body = pb.Dump(
+            journal=place.journal,
+            position=place.offset,
+            destination=identity.destination,
+            client_id=str(identity.client_id),
+            gtid=place.gtid,
+            filter=identity.filter,
+        )
+        if place.timestamp_ms or place.end == "earliest":
+            body.timestamp = place.timestamp_ms or 1
+        if until is not None:
+            body.end_journal, body.end_position = until.journal, until.offset
+        return self._answered(Expected.DUMP, client_frame(pb.DUMP, body))
+
     def ack(self, identity: ClientIdentity, batch_id: int) -> bytes:
         """CLIENTACK: nothing comes back when it succeeds."""
         body = pb.ClientAck(destination=identity.destination, client_id=str(identity.client_id), batch_id=batch_id)
@@ -135,8 +155,9 @@ class ClientSession:
         expected, after_silent = self._waiting.popleft()
         try:
             return _READERS[expected](self, packet)
-        except ServerRefused:
-            self.in_step = self.in_step and not after_silent
+        except ServerRefused as error:
+            # nothing but a GET is told of the end of a range
+            self.in_step = self.in_step and (not after_silent or END_OF_RANGE in str(error))
             raise
 
     def _handshake(self, packet: pb.Packet) -> Greeting:
@@ -158,6 +179,9 @@ class ClientSession:
 
     def _unsubscribed(self, packet: pb.Packet) -> Accepted:
         return self._accepted("failed to unSubscribe with reason", packet)
+
+    def _reading(self, packet: pb.Packet) -> Accepted:
+        return self._accepted("failed to read from a position with reason", packet)
 
     def _fetched(self, packet: pb.Packet) -> Fetched:
         if packet.type == pb.MESSAGES:
@@ -205,4 +229,5 @@ _READERS: Mapping[Expected, Callable[[ClientSession, pb.Packet], Answer]] = {
     Expected.SUBSCRIPTION: ClientSession._subscribed,
     Expected.UNSUBSCRIPTION: ClientSession._unsubscribed,
     Expected.GET: ClientSession._fetched,
+    Expected.DUMP: ClientSession._reading,
 }

@@ -15,6 +15,8 @@ from google.protobuf.message import DecodeError, Message
 
 from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
@@ -59,6 +61,16 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """DUMP with a destination: this connection reads privately. until: where it ends (the entry there excluded)."""
+
+    identity: ClientIdentity
+    place: Place
+    until: LogPosition | None
+    packet_type: ClassVar[str] = "DUMP"
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledge:
     """CLIENTACK: answered only when it fails."""
 
@@ -76,7 +88,7 @@ class Rollback:
     packet_type: ClassVar[str] = "CLIENTROLLBACK"
 
 
-Request = Subscribe | Unsubscribe | Get | Acknowledge | Rollback
+Request = Subscribe | Unsubscribe | Get | Acknowledge | Rollback | ReadFrom
 
 
 class Refusal(Exception):
@@ -152,6 +164,26 @@ def _get(body: bytes) -> Get:
     return Get(identity, get.fetch_size if get.fetch_size > 0 else DEFAULT_FETCH_SIZE, _wait_ms(get.timeout, get.unit))
 
 
+def _read_from(body: bytes) -> ReadFrom:
+    """canal refuses every DUMP, and so is one that names no destination."""
+    dump = pb.Dump.FromString(body)
+    if not dump.destination:
+        raise Refusal(GENERIC, "packet type: DUMP is NOT supported!")
+    if dump.end_gtid:
+        raise Refusal(GENERIC, "a DUMP cannot end at a GTID set here: give end_journal and end_position")
+    identity = _identity("Dump", dump, dump.destination, dump.client_id, dump.filter)
+    if dump.journal:
+        place = Place(journal=dump.journal, offset=max(4, dump.position))
+    elif dump.gtid:
+        place = Place(gtid=dump.gtid)
+    elif dump.timestamp > 0:
+        place = Place(timestamp_ms=dump.timestamp)
+    else:
+        place = Place(end="latest")
+    until = LogPosition(dump.end_journal, dump.end_position) if dump.end_journal else None
+    return ReadFrom(identity, place, until)
+
+
 def _acknowledge(body: bytes) -> Acknowledge:
     ack = pb.ClientAck.FromString(body)
     identity = _identity("Ack", ack, ack.destination, ack.client_id)
@@ -170,6 +202,7 @@ _READERS: Mapping[int, Callable[[bytes], Request]] = {
     pb.SUBSCRIPTION: _subscribe,
     pb.UNSUBSCRIPTION: _unsubscribe,
     pb.GET: _get,
+    pb.DUMP: _read_from,
     pb.CLIENTACK: _acknowledge,
     pb.CLIENTROLLBACK: _rollback,
 }

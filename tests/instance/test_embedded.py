@@ -18,6 +18,7 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import Snapshot
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.testing.replay import ReplayFeed
 
@@ -47,6 +48,10 @@ class NoRows:
         return LogPosition("mysql-bin.000001", 4)
 
     def start(self, kept: LogPosition | None) -> LogPosition:
+        """See SourceView."""
+        return self.newest()
+
+    def find(self, place: Place) -> LogPosition:
         """See SourceView."""
         return self.newest()
 

@@ -25,6 +25,7 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Kind, Segment
 from canal_ha.server.destinations import Destinations
@@ -81,6 +82,10 @@ class QuietSource:
     def start(self, kept: LogPosition | None) -> LogPosition:
         return kept or self.newest()
 
+    def find(self, place: Place) -> LogPosition:
+        """See SourceView."""
+        return self.newest()
+
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         return self.newest()
 
@@ -101,7 +106,7 @@ class Hurried:
     def __init__(self, inner: Destinations) -> None:
         self._inner = inner
         self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
-        self.ack, self.rollback = inner.ack, inner.rollback
+        self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
 
     async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
         return await self._inner.get(identity, fetch_size, wait_ms and wait_ms / 100)

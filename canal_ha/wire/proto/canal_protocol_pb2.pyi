@@ -397,19 +397,41 @@ class Dump(_message.Message):
     JOURNAL_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
+    DESTINATION_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    GTID_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    END_JOURNAL_FIELD_NUMBER: _builtins.int
+    END_POSITION_FIELD_NUMBER: _builtins.int
+    END_GTID_FIELD_NUMBER: _builtins.int
     journal: _builtins.str
     position: _builtins.int
     timestamp: _builtins.int
+    destination: _builtins.str
+    """not canal's: a private read of this connection"""
+    client_id: _builtins.str
+    gtid: _builtins.str
+    filter: _builtins.str
+    end_journal: _builtins.str
+    end_position: _builtins.int
+    end_gtid: _builtins.str
     def __init__(
         self,
         *,
         journal: _builtins.str = ...,
         position: _builtins.int = ...,
         timestamp: _builtins.int | None = ...,
+        destination: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        gtid: _builtins.str = ...,
+        filter: _builtins.str = ...,
+        end_journal: _builtins.str = ...,
+        end_position: _builtins.int = ...,
+        end_gtid: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "timestamp", b"timestamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "journal", b"journal", "position", b"position", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "client_id", b"client_id", "destination", b"destination", "end_gtid", b"end_gtid", "end_journal", b"end_journal", "end_position", b"end_position", "filter", b"filter", "gtid", b"gtid", "journal", b"journal", "position", b"position", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__timestamp: _TypeAlias = _typing.Literal["timestamp"]  # noqa: Y015
     _WhichOneofArgType__timestamp: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp"]  # noqa: Y015
