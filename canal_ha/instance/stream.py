@@ -113,7 +113,12 @@ class Stream:
         self._tell = tell
         self._batches = Batches(client_id)
         self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
-        self._last_handed_out: LogPosition | None = None  # end of those batches, while the cursor is before it
+        self._void_through = 0  # batches up to this id were chosen by another filter: their ACKs move no cursor
+        # Ends of the last batch handed out and of the last acknowledged one, since the stream began at its cursor. They
+        # may lie inside a transaction, where a cursor never does.
+        self._handed_out: LogPosition | None = None
+        self._acked: LogPosition | None = None
+        self._ring_behind: LogPosition | None = None  # what the ring left out, because it was handed out before
         self._opened_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
         self._asked_at = reactor.seconds()
@@ -137,8 +142,9 @@ class Stream:
         if self.state is State.OPEN and not changed:
             return
         if changed:
+            self._void_through = max(self._batches.ids, default=self._void_through)
             self._abandon_ring()
-            self._last_handed_out = None
+            self._handed_out = self._acked = None
         self._open()
 
     async def get(self, fetch_size: int, wait_ms: float | None) -> Message:
@@ -157,6 +163,7 @@ class Stream:
             return Message(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range)
         self._opened_at[batch_id] = self._reactor.seconds()
+        self._handed_out = batch.range.end
         return Message(batch_id, batch)
 
     def ack(self, batch_id: int) -> None:
@@ -165,10 +172,11 @@ class Stream:
         self._opened_at.pop(batch_id, None)
         if self._ring and batch_id > self._last_of_gone_rings:
             self._ring.ack(done.end, done.end_seq)
+        if batch_id <= self._void_through:
+            return
+        self._acked = done.end
         if done.ack:
             self._meta.move(self.client_id, done.ack)
-            if self._last_handed_out is not None and done.ack.order > self._last_handed_out.order:
-                self._last_handed_out = None
 
     def rollback(self, batch_id: int) -> None:
         """Forget all batches in flight, so that the next GET starts behind the last acknowledged one.
@@ -179,10 +187,14 @@ class Stream:
             self._batches.rollback(batch_id)
         self._batches.clear()
         self._opened_at.clear()
-        if self._last_handed_out is not None:
-            self.restart()  # this ring begins behind what is rolled back
-        elif self._ring:
+        self._handed_out = self._acked
+        if self._ring is None:
+            return
+        if self._ring_behind is None or (self._acked and self._acked.order >= self._ring_behind.order):
             self._ring.rollback()
+        else:  # this ring begins behind what is rolled back
+            self._abandon_ring()
+            self._open()
 
     # ---- life
 
@@ -190,7 +202,7 @@ class Stream:
         """Begin again at the cursor, as after a rollback of everything; batches in flight may still be acknowledged."""
         was_open = self.state is State.OPEN
         self._abandon_ring()
-        self._last_handed_out = None
+        self._handed_out = self._acked = None
         if was_open:
             self._open()
         else:
@@ -210,7 +222,7 @@ class Stream:
 
     def park_if_idle(self) -> None:
         """Close the feed when no GET came for canal.instance.stream.idle seconds; a waiting GET counts as one."""
-        if self.state is not State.OPEN or self._waiting:
+        if self.state is State.PARKED or self._waiting:
             return
         if self._reactor.seconds() - self._asked_at >= self._config.stream_idle_s:
             self._abandon_ring()
@@ -260,12 +272,13 @@ class Stream:
                 read=self._read,
                 filter=self._filter,
                 start=cursor,
-                accept=_behind(self._last_handed_out, self._cut(sink.accept)),
+                accept=_behind(self._handed_out, self._cut(sink.accept)),
                 connected=lambda version: self._reactor.callFromThread(self._connected, ring, version),
                 failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed
+        self._ring_behind = self._handed_out
         self.state, self.error = State.OPEN, None
         ring.armed = bool(self._waiting)
         feed.start()
@@ -275,10 +288,7 @@ class Stream:
         if self._ring is None:
             self.state = State.PARKED
             return
-        latest = self._batches.latest
-        if latest is not None:
-            self._last_handed_out = latest.end
-            self._last_of_gone_rings = self._batches.ids[-1]
+        self._last_of_gone_rings = max(self._batches.ids, default=self._last_of_gone_rings)
         if self._feed:
             self._feed.stop()
         self._ring.close()

@@ -171,6 +171,42 @@ def test_rollback_after_parking_hands_out_again_from_the_cursor() -> None:
     assert bench.bodies(bench.get())[0] == "begin 0"
 
 
+def test_a_client_that_rests_inside_a_transaction_gets_on() -> None:
+    """What was acknowledged inside a transaction does not come again, neither after parking nor after a roll-back."""
+    bench = Bench()
+    bench.subscribe()
+    for expected in (["begin 0", "rows 0"], ["end 0", "begin 1"], ["rows 1", "end 1"]):
+        batch = bench.get(2)
+        assert bench.bodies(batch) == expected
+        bench.stream.ack(batch.batch_id)
+        bench.reactor.advance(301)
+        bench.stream.park_if_idle()
+        assert bench.stream.state is State.PARKED
+        bench.stream.rollback(0)
+    in_flight = bench.get(2)
+    assert bench.bodies(in_flight) == ["begin 2", "rows 2"]
+    bench.reactor.advance(301)
+    bench.stream.park_if_idle()
+    assert bench.bodies(bench.get(2)) == ["end 2"]
+    bench.stream.rollback(0)
+    assert bench.bodies(bench.get(2)) == ["begin 2", "rows 2"]
+
+
+def test_batches_of_another_filter_move_no_cursor() -> None:
+    """They can still be acknowledged, but what the new filter selects lies before their end and must not be skipped."""
+    bench = Bench()
+    bench.subscribe()
+    batch = bench.get(6)
+    before = bench.meta.cursor(1001)
+    bench.subscribe("shop\\..*")
+    bench.stream.ack(batch.batch_id)
+    assert bench.meta.cursor(1001) == before
+    again = bench.get(6)
+    assert bench.bodies(again)[0] == "begin 0"
+    bench.stream.ack(again.batch_id)
+    assert bench.meta.cursor(1001) != before
+
+
 def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
     """A GET that waits counts as a GET however long it waits; enough data answers it before its time is up."""
     bench = Bench()
