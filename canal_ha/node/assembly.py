@@ -25,6 +25,7 @@ from canal_ha.model.segment import Source
 from canal_ha.node.told import Told
 from canal_ha.source.chronicle import Chronicle
 from canal_ha.source.dump import Connected, Dump, DumpEvent
+from canal_ha.source.ending import Ending
 from canal_ha.source.history_sql import history_store
 from canal_ha.source.identity import replica
 from canal_ha.source.tables import Tables
@@ -42,15 +43,17 @@ def assemble(
     """An instance, not started. ownership: None on a node without ZooKeeper; lost: see Instance."""
     made: list[Instance] = []
     slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
-    tables_now = Tables(config)
+    ending = Ending()
+    tables_now = Tables(config, opening=ending.opened)
 
     def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
         reactor.callFromThread(lambda: told.event(config.destination, name, alarm=alarm, **facts))
 
-    view = View(config, warn=lambda text: tell("start.replaced", text=text, alarm=True))
-    chronicle = Chronicle(config, tables_now.fetch, history_store(config), tell)
+    view = View(config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=ending.opened)
+    chronicle = Chronicle(config, tables_now.fetch, history_store(config), tell, opening=ending.opened)
 
     def close_source() -> None:
+        ending.end()
         view.close()
         chronicle.close()
         tables_now.close()

@@ -68,6 +68,8 @@ class Node:
         """Open the ports, then run what is configured, or join the race for it. Raises ConfigError for a taken port."""
         if not self._config.without_netty:
             self._service.start()
+        # questions to MySQL block a thread each: a server that hangs must not take those of the others
+        self._reactor.suggestThreadPoolSize(min(20 + 8 * len(self._config.destinations), 400))
         self._open_side_ports()
         if self._cluster:
             await self._cluster.start()

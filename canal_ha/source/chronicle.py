@@ -23,7 +23,7 @@ from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.source import locate
 from canal_ha.source.flavor import Flavor, examine
 from canal_ha.source.scan import Scanner
-from canal_ha.source.session import Session
+from canal_ha.source.session import Interruptible, Session
 from canal_ha.source.tables import Tables
 
 _TABLES = (
@@ -56,9 +56,11 @@ class Chronicle:
         tell: Tell,
         *,
         clock: Callable[[], float] = time.time,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
     ) -> None:
         self._config = config
-        self._tables = Tables(config)
+        self._opening = opening
+        self._tables = Tables(config, opening=opening)
         self._store = store
         self._tell = tell
         self._clock = clock
@@ -172,7 +174,7 @@ class Chronicle:
     # ---- holding the turn
 
     def _session(self) -> closing[Session]:
-        return closing(Session(self._config, self._config.master))
+        return closing(Session(self._config, self._config.master, opening=self._opening))
 
     def _prepare(self, session: Session) -> Flavor:
         """Load what was kept, unless it is of another binlog; have a base."""

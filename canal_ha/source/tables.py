@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 import pymysql
@@ -10,7 +11,7 @@ from pymysql.constants import CR, ER
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import SourceUnavailable
-from canal_ha.source.session import Session
+from canal_ha.source.session import Interruptible, Session
 
 _NOT_THERE = {
     ER.NO_SUCH_TABLE,
@@ -30,9 +31,16 @@ class Tables:
     Raises SourceUnavailable, SourceRefused.
     """
 
-    def __init__(self, config: InstanceConfig, source: SourceConfig | None = None) -> None:
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig | None = None,
+        *,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
+    ) -> None:
         self._config = config
         self._source = source or config.master
+        self._opening = opening
         self._lock = threading.Lock()
         self._session: Session | None = None
 
@@ -63,7 +71,7 @@ class Tables:
 
     def _connected(self) -> Session:
         if self._session is None:
-            self._session = Session(self._config, self._source)
+            self._session = Session(self._config, self._source, opening=self._opening)
             self._session.query(_SESSION)
             with suppress(pymysql.MySQLError):
                 self._session.ask(_WITH_GENERATED_KEYS)  # MySQL 8.0.30 and later

@@ -14,7 +14,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.source import locate, lost
 from canal_ha.source.flavor import Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.scan import Scanner
-from canal_ha.source.session import Session
+from canal_ha.source.session import Interruptible, Session
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class View:
     """Positions of one source, over one connection that is opened when needed.
 
-    source: the configured master unless given; warn(text): told when a start had to be replaced.
+    source: the configured master unless given; warn(text): told when a start had to be replaced; opening: see Session.
     version: of the server, "" until it was asked.
     """
 
@@ -32,11 +32,13 @@ class View:
         source: SourceConfig | None = None,
         *,
         warn: Callable[[str], None] = lambda text: None,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
     ) -> None:
         self.version = ""
         self._config = config
         self._source = source or config.master
         self._warn = warn
+        self._opening = opening
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._server: Flavor | None = None
@@ -161,7 +163,7 @@ class View:
 
     def _connected(self) -> tuple[Session, Flavor]:
         if self._session is None or self._server is None:
-            self._session = Session(self._config, self._source)
+            self._session = Session(self._config, self._source, opening=self._opening)
             self._server = examine(self._session)
             self.version = self._server.version
             check(self._server, self._config, self._session.where.address)
