@@ -50,7 +50,6 @@ def test_fail_stops_and_names_the_oldest_journal(make: type[SqlServer]) -> None:
     [
         (MySQL, {"canal.instance.position.lost": "earliest"}, [4, 5]),
         (MariaDB, {"canal.instance.position.lost": "timestamp"}, [4, 5]),
-        (MySQL, {"canal.instance.position.lost": "latest"}, [5]),
         (MariaDB, {"canal.auto.reset.latest.pos.mode": "true"}, [5]),
     ],
 )
