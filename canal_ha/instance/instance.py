@@ -178,6 +178,9 @@ class Instance:
         )
         start = None
         if self.meta.cursor(identity.client_id) is None:
+            # Tables are known as of a place before the start. A source that does not answer is reported below.
+            with suppress(CanalError):
+                await self._run_blocking(lambda: self._keep_house(None))
             start = await self._start_position()
         await self.meta.subscribe(identity, start)
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)

@@ -30,15 +30,19 @@ def test_what_it_finds(source_server: SqlServer, database: str, zookeeper: ZooKe
         assert (code, "FAILED" in text) == (0, False), text
         assert "client 1001 at" in text
         where = "canal.instance."
-        for sets, reason in (
-            ((f"{where}dbPassword=wrong",), "check canal.instance.dbUsername"),
-            ((f"{where}dbUsername={database}", f"{where}dbPassword=p"), "GRANT SELECT, REPLICATION SLAVE"),
-            ((f"{where}master.address=127.0.0.1:{free_port()}",), "FAILED"),
-            (("canal.zkServers=127.0.0.1:1",), "no ZooKeeper answers"),
-            ((f"{where}tsdb.dir=/proc/nothing",), "look at canal.instance.tsdb.dir"),
+        unreachable = (
+            f"{where}master.address=127.0.0.1:{free_port()}",
+            "canal.zkServers=127.0.0.1:1",
+            f"{where}tsdb.dir=/proc/nothing",
+        )
+        for sets, reasons in (
+            ((f"{where}dbPassword=wrong",), ["check canal.instance.dbUsername"]),
+            ((f"{where}dbUsername={database}", f"{where}dbPassword=p"), ["GRANT SELECT, REPLICATION SLAVE"]),
+            (unreachable, ["Can't connect", "no ZooKeeper answers", "look at canal.instance.tsdb.dir"]),
         ):
             code, text = check(node.conf, *sets)
-            assert (code, reason in text) == (1, True), text
+            assert code == 1, text
+            assert [reason for reason in reasons if reason not in text] == [], text
         assert check(node.conf, "canal.port=many")[0] == 2
     server.execute(f"DROP USER {database}@'%'")
 
