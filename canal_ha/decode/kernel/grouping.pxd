@@ -13,16 +13,17 @@ cdef class Grouping:
     cdef public int64_t empty_ms
     cdef public bint has_rows, cut
 
-    cdef void _renew(self) except *
-    cpdef void room(self) except *
+    cdef int _renew(self) except -1
+    cpdef int room(self) except -1
     @cython.locals(runs=Py_ssize_t)
-    cpdef void added(
+    cpdef int added(
         self, int kind, int64_t offset, int sub, int64_t timestamp_ms, int64_t event_length, int rows, int64_t server_id
-    ) except *
-    @cython.locals(first=Py_ssize_t, timestamp=int64_t)
-    cpdef void flush(self) except *
+    ) except -1
+    @cython.locals(first=Py_ssize_t)
+    cpdef int flush(self) except -1
+    cdef bint _shows_empty(self, int64_t timestamp) except -1
     @cython.locals(first=Py_ssize_t, runs=Py_ssize_t)
-    cpdef void rewind(self) except *
+    cpdef int rewind(self) except -1
     @cython.locals(taken=Grouping, has_rows=bint, cut=bint)
     cpdef Grouping take(self)
-    cdef void _adopt(self, Grouping taken) except *
+    cdef int _adopt(self, Grouping taken) except -1

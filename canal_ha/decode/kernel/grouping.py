@@ -67,7 +67,7 @@ class Grouping:
     def room(self) -> None:
         """Called before an entry is added: a transaction that grew too large is shown as far as it came."""
         if (
-            len(self.ends) - self.visible >= self.transaction_size
+            p.length(self.ends) - self.visible >= self.transaction_size
             or len(self.out) - self.visible_bytes >= k.PIECE_BYTES
         ):
             self.flush()
@@ -77,9 +77,9 @@ class Grouping:
         self, kind: int, offset: int, sub: int, timestamp_ms: int, event_length: int, rows: int, server_id: int
     ) -> None:
         """An entry's frame was appended to `out`; note what belongs to it."""
-        runs = len(self.run_starts)
+        runs = p.length(self.run_starts)
         if runs == 0 or p.item(self.run_server_ids, runs - 1) != server_id or self.run_gtids[runs - 1] != self.gtid:
-            p.push(self.run_starts, len(self.ends))
+            p.push(self.run_starts, p.length(self.ends))
             p.push(self.run_server_ids, server_id)
             self.run_gtids.append(self.gtid)
         p.push(self.ends, len(self.out))
@@ -93,21 +93,24 @@ class Grouping:
     def flush(self) -> None:
         """Make the open group visible; an empty transaction only now and then."""
         first = self.visible
-        if len(self.ends) == first:
-            return
-        if not self.has_rows and not self.cut:
-            timestamp = p.item(self.timestamps, first)
-            if -k.EMPTY_INTERVAL_MS <= timestamp - self.empty_ms <= k.EMPTY_INTERVAL_MS:
-                self.empty_count += 1
-                if self.empty_count <= k.EMPTY_THRESHOLD:
-                    self.rewind()
-                    return
-            self.empty_count = 0
-            self.empty_ms = timestamp
-        self.visible = len(self.ends)
-        self.visible_bytes = len(self.out)
-        self.has_rows = False
-        self.cut = False
+        if p.length(self.ends) > first:
+            if self.has_rows or self.cut or self._shows_empty(p.item(self.timestamps, first)):
+                self.visible = p.length(self.ends)
+                self.visible_bytes = len(self.out)
+                self.has_rows = False
+                self.cut = False
+            else:
+                self.rewind()
+
+    def _shows_empty(self, timestamp: int) -> bool:
+        """Whether an empty transaction is let through."""
+        if -k.EMPTY_INTERVAL_MS <= timestamp - self.empty_ms <= k.EMPTY_INTERVAL_MS:
+            self.empty_count += 1
+            if self.empty_count <= k.EMPTY_THRESHOLD:
+                return False
+        self.empty_count = 0
+        self.empty_ms = timestamp
+        return True
 
     def rewind(self) -> None:
         """Forget the open group, and what a broken event left behind."""
@@ -120,7 +123,7 @@ class Grouping:
         p.cut(self.timestamps, first)
         p.cut(self.event_lengths, first)
         p.cut(self.row_counts, first)
-        runs = len(self.run_starts)
+        runs = p.length(self.run_starts)
         while runs and p.item(self.run_starts, runs - 1) >= first:
             runs -= 1
             self.run_gtids.pop()

@@ -9,6 +9,27 @@
 #include <stdint.h>
 #include <string.h>
 
+/* memcpy for the few bytes that most pieces are, without a call. The stretches do not overlap. */
+static inline void kernel_copy(char *to, const char *from, Py_ssize_t size)
+{
+    if (size > 32) {
+        memcpy(to, from, size);
+    } else if (size >= 16) {
+        memcpy(to, from, 16);
+        memcpy(to + size - 16, from + size - 16, 16);
+    } else if (size >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + size - 8, from + size - 8, 8);
+    } else if (size >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + size - 4, from + size - 4, 4);
+    } else if (size) {
+        to[0] = from[0];
+        to[size >> 1] = from[size >> 1];
+        to[size - 1] = from[size - 1];
+    }
+}
+
 /* ---- bytearrays */
 
 static char *kernel_grow(PyObject *out, Py_ssize_t size)
@@ -181,7 +202,7 @@ static inline uint32_t kernel_crc_bytes(uint32_t crc, const unsigned char *at, P
 static int kernel_crc_folds;
 
 /* Folding by carry-less multiplication (Gopal and others, "Fast CRC Computation for Generic Polynomials Using
-   PCLMULQDQ", Intel 2009, with its constants for this polynomial). size: a multiple of 16, 64 or more. */
+   PCLMULQDQ", Intel 2009, with its constants for this polynomial). size: a multiple of 16, not 0. */
 __attribute__((target("pclmul,sse4.1"))) static uint32_t kernel_crc_fold(
     uint32_t crc, const unsigned char *at, Py_ssize_t size)
 {
@@ -190,23 +211,28 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t kernel_crc_fold(
     const __m128i by8 = _mm_set_epi64x(0, 0x0163cd6124);
     const __m128i reduce = _mm_set_epi64x(0x01f7011641, 0x01db710641);
     const __m128i low = _mm_setr_epi32(~0, 0, ~0, 0);
-    __m128i lanes[4], folded;
+    __m128i lanes[4], sum, folded;
     int lane;
 
-    for (lane = 0; lane < 4; lane++)
-        lanes[lane] = _mm_loadu_si128((const __m128i *)at + lane);
-    lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128((int)crc));
-    for (at += 64, size -= 64; size >= 64; at += 64, size -= 64)
-        for (lane = 0; lane < 4; lane++) {
-            folded = _mm_clmulepi64_si128(lanes[lane], by64, 0x00);
-            lanes[lane] = _mm_clmulepi64_si128(lanes[lane], by64, 0x11);
-            lanes[lane] = _mm_xor_si128(lanes[lane], folded);
-            lanes[lane] = _mm_xor_si128(lanes[lane], _mm_loadu_si128((const __m128i *)at + lane));
+    sum = _mm_xor_si128(_mm_loadu_si128((const __m128i *)at), _mm_cvtsi32_si128((int)crc));
+    if (size >= 64) {
+        lanes[0] = sum;
+        for (lane = 1; lane < 4; lane++)
+            lanes[lane] = _mm_loadu_si128((const __m128i *)at + lane);
+        for (at += 64, size -= 64; size >= 64; at += 64, size -= 64)
+            for (lane = 0; lane < 4; lane++) {
+                folded = _mm_clmulepi64_si128(lanes[lane], by64, 0x00);
+                lanes[lane] = _mm_clmulepi64_si128(lanes[lane], by64, 0x11);
+                lanes[lane] = _mm_xor_si128(lanes[lane], folded);
+                lanes[lane] = _mm_xor_si128(lanes[lane], _mm_loadu_si128((const __m128i *)at + lane));
+            }
+        sum = lanes[0];
+        for (lane = 1; lane < 4; lane++) {
+            folded = _mm_clmulepi64_si128(sum, by16, 0x00);
+            sum = _mm_xor_si128(_mm_clmulepi64_si128(sum, by16, 0x11), _mm_xor_si128(folded, lanes[lane]));
         }
-    __m128i sum = lanes[0];
-    for (lane = 1; lane < 4; lane++) {
-        folded = _mm_clmulepi64_si128(sum, by16, 0x00);
-        sum = _mm_xor_si128(_mm_clmulepi64_si128(sum, by16, 0x11), _mm_xor_si128(folded, lanes[lane]));
+    } else {
+        at += 16, size -= 16;
     }
     for (; size >= 16; at += 16, size -= 16) {
         folded = _mm_clmulepi64_si128(sum, by16, 0x00);
@@ -233,7 +259,7 @@ static inline uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size)
 #endif
     }
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (size >= 64 && kernel_crc_folds) {
+    if (size >= 16 && kernel_crc_folds) {
         Py_ssize_t whole = size & ~(Py_ssize_t)15;
         crc = kernel_crc_fold(crc, at, whole);
         at += whole;

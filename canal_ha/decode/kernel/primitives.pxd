@@ -4,13 +4,15 @@
 from cpython.array cimport array as c_array, resize_smart
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport Py_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcmp, memmove
 
 cdef extern from "primitives.h":
     char *kernel_extend(bytearray out, Py_ssize_t size) except NULL
     void kernel_truncate(bytearray out, Py_ssize_t size) noexcept
     char *kernel_digits(char *end, uint64_t value) noexcept
+    void kernel_copy(char *to, const char *start, Py_ssize_t size) noexcept
     bint kernel_is_ascii(const unsigned char *at, Py_ssize_t size) noexcept
     bint kernel_is_utf8(const unsigned char *at, Py_ssize_t size) noexcept
     Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t size) noexcept
@@ -101,10 +103,10 @@ cdef inline int put(bytearray out, object data) except -1:
     cdef Py_ssize_t size
     if type(data) is bytes:
         size = PyBytes_GET_SIZE(data)
-        memcpy(kernel_extend(out, size), PyBytes_AS_STRING(data), size)
+        kernel_copy(kernel_extend(out, size), PyBytes_AS_STRING(data), size)
     elif type(data) is bytearray:
         size = PyByteArray_GET_SIZE(data)
-        memcpy(kernel_extend(out, size), PyByteArray_AS_STRING(data), size)
+        kernel_copy(kernel_extend(out, size), PyByteArray_AS_STRING(data), size)
     else:
         raise TypeError("neither bytes nor a bytearray")
     return 0
@@ -114,7 +116,7 @@ cdef inline int put_byte(bytearray out, int value) except -1:
     return 0
 
 cdef inline int put_slice(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
-    memcpy(kernel_extend(out, stop - start), _at(src, start), stop - start)
+    kernel_copy(kernel_extend(out, stop - start), <const char *>_at(src, start), stop - start)
     return 0
 
 cdef inline int put_framed(
@@ -122,24 +124,24 @@ cdef inline int put_framed(
 ) except -1:
     cdef Py_ssize_t head = PyBytes_GET_SIZE(before), tail = PyBytes_GET_SIZE(after)
     cdef char *to = kernel_extend(out, head + (stop - start) + tail)
-    memcpy(to, PyBytes_AS_STRING(before), head)
-    memcpy(to + head, _at(src, start), stop - start)
-    memcpy(to + head + (stop - start), PyBytes_AS_STRING(after), tail)
+    kernel_copy(to, PyBytes_AS_STRING(before), head)
+    kernel_copy(to + head, <const char *>_at(src, start), stop - start)
+    kernel_copy(to + head + (stop - start), PyBytes_AS_STRING(after), tail)
     return 0
 
 cdef inline int put_around(bytearray out, bytes before, bytearray text, bytes after) except -1:
     cdef Py_ssize_t head = PyBytes_GET_SIZE(before), tail = PyBytes_GET_SIZE(after)
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(text)
     cdef char *to = kernel_extend(out, head + size + tail)
-    memcpy(to, PyBytes_AS_STRING(before), head)
-    memcpy(to + head, PyByteArray_AS_STRING(text), size)
-    memcpy(to + head + size, PyBytes_AS_STRING(after), tail)
+    kernel_copy(to, PyBytes_AS_STRING(before), head)
+    kernel_copy(to + head, PyByteArray_AS_STRING(text), size)
+    kernel_copy(to + head + size, PyBytes_AS_STRING(after), tail)
     return 0
 
 cdef inline int put_unsigned(bytearray out, uint64_t value) except -1:
     cdef char[24] b
     cdef char *at = kernel_digits(b + 24, value)
-    memcpy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
+    kernel_copy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
     return 0
 
 cdef inline int put_digits(bytearray out, int64_t value) except -1:
@@ -148,7 +150,7 @@ cdef inline int put_digits(bytearray out, int64_t value) except -1:
     if value < 0:
         at -= 1
         at[0] = 45
-    memcpy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
+    kernel_copy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
     return 0
 
 cdef inline int put_padded(bytearray out, uint64_t value, int width) except -1:
@@ -157,7 +159,7 @@ cdef inline int put_padded(bytearray out, uint64_t value, int width) except -1:
     while b + 24 - at < width:
         at -= 1
         at[0] = 48
-    memcpy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
+    kernel_copy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
     return 0
 
 cdef inline int put_upper_half(bytearray out, int64_t value, Py_ssize_t size) except -1:
@@ -188,9 +190,16 @@ cdef inline bytes varint(uint64_t value):
     return PyBytes_FromStringAndSize(<char *>b, size)
 
 cdef inline int put_varint(bytearray out, uint64_t value) except -1:
-    cdef byte[10] b
-    cdef int size = _varint(b, value)
-    memcpy(kernel_extend(out, size), b, size)
+    cdef Py_ssize_t start = PyByteArray_GET_SIZE(out)
+    cdef byte *b = <byte *>kernel_extend(out, 10)
+    kernel_truncate(out, start + _varint(b, value))
+    return 0
+
+cdef inline int put_tagged(bytearray out, int tag, uint64_t value) except -1:
+    cdef Py_ssize_t start = PyByteArray_GET_SIZE(out)
+    cdef byte *b = <byte *>kernel_extend(out, 11)
+    b[0] = <byte>tag
+    kernel_truncate(out, start + 1 + _varint(b + 1, value))
     return 0
 
 cdef inline int varint_size(uint64_t value) noexcept:
@@ -204,26 +213,27 @@ cdef inline int reserve(bytearray out, Py_ssize_t size) except -1:
     kernel_extend(out, size)
     return 0
 
-cdef inline int _fill(bytearray out, Py_ssize_t at, Py_ssize_t size, const byte *data, Py_ssize_t length) except -1:
+cdef inline byte *_gap(bytearray out, Py_ssize_t at, Py_ssize_t size, Py_ssize_t wanted) except NULL:
+    """Make `size` bytes at `at` as many as are wanted; what follows moves."""
     cdef Py_ssize_t total = PyByteArray_GET_SIZE(out)
     cdef byte *b
-    if length > size:
-        kernel_extend(out, length - size)
-    b = <byte *>PyByteArray_AS_STRING(out)
-    if length != size:
-        memmove(b + at + length, b + at + size, total - at - size)
-    memcpy(b + at, data, length)
-    if length < size:
-        kernel_truncate(out, total + length - size)
-    return 0
+    if wanted > size:
+        kernel_extend(out, wanted - size)
+    b = <byte *>PyByteArray_AS_STRING(out) + at
+    if wanted != size:
+        memmove(b + wanted, b + size, total - at - size)
+    if wanted < size:
+        kernel_truncate(out, total + wanted - size)
+    return b
 
 cdef inline int fill(bytearray out, Py_ssize_t at, Py_ssize_t size, bytearray data) except -1:
-    return _fill(out, at, size, <const byte *>PyByteArray_AS_STRING(data), PyByteArray_GET_SIZE(data))
+    cdef Py_ssize_t wanted = PyByteArray_GET_SIZE(data)
+    kernel_copy(<char *>_gap(out, at, size, wanted), PyByteArray_AS_STRING(data), wanted)
+    return 0
 
 cdef inline int fill_varint(bytearray out, Py_ssize_t at, Py_ssize_t size, uint64_t value) except -1:
-    cdef byte[10] b
-    cdef int length = _varint(b, value)
-    return _fill(out, at, size, b, length)
+    _varint(_gap(out, at, size, varint_size(value)), value)
+    return 0
 
 cdef inline int set_byte(bytearray out, Py_ssize_t at, int value) noexcept:
     PyByteArray_AS_STRING(out)[at] = <char>value
@@ -239,20 +249,23 @@ cdef inline bint same_text(bytearray out, Py_ssize_t start, Py_ssize_t other, Py
 
 # ---- flat arrays
 
+cdef inline Py_ssize_t length(c_array column) noexcept:
+    return Py_SIZE(column)
+
 cdef inline int push(c_array column, int64_t value) except -1:
-    cdef Py_ssize_t size = len(column)
+    cdef Py_ssize_t size = Py_SIZE(column)
     resize_smart(column, size + 1)
     column.data.as_longlongs[size] = value
     return 0
 
 cdef inline int push_small(c_array column, int value) except -1:
-    cdef Py_ssize_t size = len(column)
+    cdef Py_ssize_t size = Py_SIZE(column)
     resize_smart(column, size + 1)
     column.data.as_ints[size] = value
     return 0
 
 cdef inline int cut(c_array column, Py_ssize_t size) except -1:
-    if size < len(column):
+    if size < Py_SIZE(column):
         resize_smart(column, size)
     return 0
 

@@ -228,6 +228,12 @@ def put_varint(out: bytearray, value: int) -> None:
     out += _VARINTS[value] if value < 16384 else varint(value)
 
 
+def put_tagged(out: bytearray, tag: int, value: int) -> None:
+    """Append a field's one-byte tag and a varint."""
+    out.append(tag)
+    put_varint(out, value)
+
+
 def reserve(out: bytearray, size: int) -> None:
     """Append `size` bytes to be filled in later."""
     out += bytes(size)
@@ -259,6 +265,11 @@ def same_text(out: bytearray, start: int, other: int, size: int) -> bool:
 
 
 # ---- flat arrays
+
+
+def length(column: array[int]) -> int:
+    """How many elements an array has."""
+    return len(column)
 
 
 def push(column: array[int], value: int) -> None:

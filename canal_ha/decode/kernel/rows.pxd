@@ -22,19 +22,19 @@ cdef class RowWriter:
     @cython.locals(
         out=bytearray, nulls=Py_ssize_t, count=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Cell, mark=Py_ssize_t
     )
-    cdef void _image(self, list cells, bytes src, Py_ssize_t stop) except *
+    cdef int _image(self, list cells, bytes src, Py_ssize_t stop) except -1
     @cython.locals(
         out=bytearray, nulls=Py_ssize_t, count=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Cell, mark=Py_ssize_t,
         size=Py_ssize_t
     )
-    cdef void _before(self, list cells, bytes src, Py_ssize_t stop) except *
+    cdef int _before(self, list cells, bytes src, Py_ssize_t stop) except -1
     @cython.locals(
         out=bytearray, nulls=Py_ssize_t, count=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Cell, twin=c.Cell,
         mark=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t
     )
-    cdef void _after(self, list cells, bytes src, Py_ssize_t stop) except *
+    cdef int _after(self, list cells, bytes src, Py_ssize_t stop) except -1
     @cython.locals(pos=Py_ssize_t, options=int)
-    cdef void _partial(self, c.TablePlan plan, bytes src, Py_ssize_t stop) except *
+    cdef int _partial(self, c.TablePlan plan, bytes src, Py_ssize_t stop) except -1
     @cython.locals(
         out=bytearray, text=bytearray, pos=Py_ssize_t, kind=int, size=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t,
         value=int64_t

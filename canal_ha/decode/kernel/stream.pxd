@@ -7,17 +7,20 @@ cimport cython
 from libc.stdint cimport int64_t
 
 cdef tuple _EVENT_TYPES, _CHANGE_TYPES, _ENTRY_TYPES, _ROWS_COUNT
-cdef int64_t _DUMMY_TABLE, _FULL_PACKET
+cdef int64_t _DUMMY_TABLE, _FULL_PACKET, _HALF
+cdef Py_ssize_t _ROWS_KNOWN
 
 cdef class Stream:
     cdef public bint packets, payload, known_format, open, begun, drop_statements
     cdef public bytes src, outer, event_src, clock, journal_field
-    cdef public bytearray pending, head, frame, store
+    cdef public bytearray pending, frame, store
     cdef public Py_ssize_t pos, limit, need, outer_pos, outer_limit, event_start, event_at, event_stop, segment_bytes
     cdef public int64_t position, base, offset, length, timestamp, server_id, flags
     cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id
     cdef public int sub, event_kind, checksum
     cdef public dict plans
+    cdef public c.TablePlan plan
+    cdef public int64_t plan_id
     cdef public list drop
     cdef public object gtids
     cdef public str passed_gtid
@@ -42,31 +45,39 @@ cdef class Stream:
     )
     cdef int _event(self, bytes src, Py_ssize_t start, Py_ssize_t stop) except -2
     @cython.locals(end=int64_t)
-    cdef void _locate(self, int64_t log_pos, int64_t length) except *
-    cpdef void pass_event(self) except *
-    cpdef void close(self) except *
+    cdef int _locate(self, int64_t log_pos, int64_t length) except -1
+    cpdef int pass_event(self) except -1
+    cpdef int close(self) except -1
+    cdef c.TablePlan _plan(self, int64_t table_id)
     @cython.locals(plan=c.TablePlan)
     cdef int _table_map(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -2
+    @cython.locals(table_id=int64_t, pos=Py_ssize_t, extra=Py_ssize_t, plan=c.TablePlan, change=int)
+    cpdef int rows_event(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
     @cython.locals(
-        table_id=int64_t, pos=Py_ssize_t, extra=Py_ssize_t, plan=c.TablePlan, change=int, group=g.Grouping,
-        out=bytearray, mark=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, frame=bytearray
+        group=g.Grouping, out=bytearray, mark=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, frame=bytearray,
+        store=Py_ssize_t
     )
-    cpdef void rows_event(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    cdef int _put_rows(
+        self, c.TablePlan plan, int change, bint partial, bytes src, Py_ssize_t pos, Py_ssize_t stop
+    ) except -1
     @cython.locals(store=bytearray)
-    cdef void _xid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    cdef int _xid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
     @cython.locals(at=Py_ssize_t, store=bytearray)
     cdef int _query(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -2
-    cpdef void begin(self, object store) except *
-    cdef void _gtid(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
-    cdef void _mariadb_gtid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    cpdef int begin(self, object store) except -1
+    cdef int _gtid(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
+    cdef int _executed(self, object gtids, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
+    cdef int _mariadb_gtid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
     @cython.locals(text=bytearray, store=bytearray)
-    cdef void _annotate(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except *
+    cdef int _annotate(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
     @cython.locals(group=g.Grouping)
-    cpdef void put_entry(
+    cpdef int put_entry(
         self, int kind, int entry_type, bytes names, bytes event_type, object store, bint with_gtid, bint shows
-    ) except *
-    @cython.locals(head=bytearray)
-    cdef void _header(self, bytes names, bytes event_type, Py_ssize_t rows, bint with_gtid) except *
-    @cython.locals(head=bytearray, frame=bytearray, header=Py_ssize_t)
-    cdef bytearray _frame(self, int entry_type, Py_ssize_t store)
-    cdef void _added(self, int kind, int rows) except *
+    ) except -1
+    cdef bytes _clock(self)
+    @cython.locals(clock=bytes, count=bytes, props=bytes, field=bytes, header=Py_ssize_t)
+    cdef int _put_frame(
+        self, bytearray out, int entry_type, bytes names, bytes event_type, Py_ssize_t rows, bint with_gtid,
+        Py_ssize_t store
+    ) except -1
+    cdef int _added(self, int kind, int rows) except -1

@@ -21,6 +21,7 @@ _CHANGE_TYPES = (b"", b"\x10\x01\x50\x00", b"\x10\x02\x50\x00", b"\x10\x03\x50\x
 _ENTRY_TYPES = (b"", b"\x10\x01\x1a", b"\x10\x02\x1a", b"\x10\x03\x1a")  # entryType, tag of storeValue
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
+_HALF = 0x80000000  # of what a position in an event header can say
 
 
 def _rows_count(rows: int) -> bytes:
@@ -29,7 +30,8 @@ def _rows_count(rows: int) -> bytes:
     return b"\x62" + p.varint(13 + len(number)) + b"\x0a\x09rowsCount\x12" + p.varint(len(number)) + number
 
 
-_ROWS_COUNT = tuple(_rows_count(rows) for rows in range(1024))
+_ROWS_KNOWN = 1024
+_ROWS_COUNT = tuple(_rows_count(rows) for rows in range(_ROWS_KNOWN))
 
 
 class Stream:
@@ -60,7 +62,6 @@ class Stream:
         "frame",
         "group",
         "gtids",
-        "head",
         "journal_field",
         "known_format",
         "length",
@@ -77,6 +78,8 @@ class Stream:
         "passed_timestamp",
         "payload",
         "pending",
+        "plan",
+        "plan_id",
         "plans",
         "pos",
         "position",
@@ -119,6 +122,8 @@ class Stream:
         self.event_at = 0
         self.event_stop = 0
         self.plans: dict[int, c.TablePlan] = {}
+        self.plan: c.TablePlan | None = None  # the one that was last asked for, of `plan_id`
+        self.plan_id = -1
         self.drop = [False, False, False, False]  # by rows.INSERT, UPDATE, DELETE
         self.drop_statements = False  # no entries for what accompanies rows or statements
         self.gtids = gtids
@@ -130,7 +135,6 @@ class Stream:
         self.segment_bytes = segment_bytes
         self.group = g.Grouping(transaction_size)
         self.writer = r.RowWriter()
-        self.head = bytearray()
         self.frame = bytearray()
         self.store = bytearray()
         self.clock = b""
@@ -148,7 +152,23 @@ class Stream:
         self.journal_field = b"\x08\x01\x12" + p.varint(len(name)) + name + b"\x18"
         self.position = position
         self.base = position & ~0xFFFFFFFF
+        self.forget_plans()
+
+    def set_plan(self, table_id: int, plan: c.TablePlan) -> None:
+        """What to do with the rows of this table id."""
+        self.plans[table_id] = plan
+        self.plan_id = -1
+
+    def forget_plans(self) -> None:
+        """Table ids start anew."""
         self.plans.clear()
+        self.plan_id = -1
+
+    def _plan(self, table_id: int) -> c.TablePlan | None:
+        if table_id != self.plan_id:
+            self.plan = self.plans.get(table_id)
+            self.plan_id = table_id
+        return self.plan
 
     # ---- bytes
 
@@ -329,9 +349,9 @@ class Stream:
     def _locate(self, log_pos: int, length: int) -> None:
         """Positions in event headers have 32 bits; a large transaction can carry a journal beyond them."""
         end = self.base + log_pos
-        if end + 0x80000000 < self.position:
-            self.base += 0x100000000
-            end += 0x100000000
+        if end + _HALF < self.position:
+            self.base += 2 * _HALF
+            end += 2 * _HALF
         if end < length:
             raise p.Broken(f"an event of {length} bytes that ends at {end}")
         self.position = end
@@ -339,7 +359,7 @@ class Stream:
 
     def pass_event(self) -> None:
         """Everything before this position is decoded and visible, unless entries wait for the end of their group."""
-        if len(self.group.ends) == self.group.visible:
+        if p.length(self.group.ends) == self.group.visible:
             self.passed_position = self.position
             self.passed_timestamp = self.timestamp
             self.passed_gtid = self.group.gtid
@@ -352,7 +372,7 @@ class Stream:
     def _table_map(self, src: bytes, body: int, stop: int) -> int:
         if stop - body < 8:
             raise p.Broken("a table map without an id")
-        plan = self.plans.get(p.u48(src, body))
+        plan = self._plan(p.u48(src, body))
         if plan is not None and p.same_bytes(src, body, stop, plan.body):
             return -1
         return k.EVENT
@@ -368,27 +388,30 @@ class Stream:
             if extra < 2 or pos + extra > stop:
                 raise p.Broken("a rows event whose extra data makes no sense")
             pos += extra
-        plan = self.plans.get(table_id)
-        if plan is None:
-            if table_id == _DUMMY_TABLE:
-                return
+        plan = self._plan(table_id)
+        if plan is not None:
+            change = k.UPDATE
+            if kind == 23 or kind == 30:
+                change = k.INSERT
+            elif kind == 25 or kind == 32:
+                change = k.DELETE
+            if not plan.drop and not self.drop[change]:
+                self._put_rows(plan, change, kind == k.PARTIAL_UPDATE_ROWS, src, pos, stop)
+        elif table_id != _DUMMY_TABLE:
             raise p.Broken(f"rows of table id {table_id}, which no table map has announced")
-        change = k.UPDATE
-        if kind == 23 or kind == 30:
-            change = k.INSERT
-        elif kind == 25 or kind == 32:
-            change = k.DELETE
-        if plan.drop or self.drop[change]:
-            return
+
+    def _put_rows(self, plan: c.TablePlan, change: int, partial: bool, src: bytes, pos: int, stop: int) -> None:
         group = self.group
         group.room()
         out = group.out
         mark = len(out)
         size = plan.head_size
         p.reserve(out, size)
-        count = self.writer.rows(plan, change, kind == k.PARTIAL_UPDATE_ROWS, src, pos, stop, out)
-        self._header(plan.names, _EVENT_TYPES[change], count, True)
-        frame = self._frame(k.TYPE_ROWS, len(plan.change) + 4 + len(out) - mark - size)
+        count = self.writer.rows(plan, change, partial, src, pos, stop, out)
+        frame = self.frame
+        p.truncate(frame, 0)
+        store = len(plan.change) + 4 + len(out) - mark - size
+        self._put_frame(frame, k.TYPE_ROWS, plan.names, _EVENT_TYPES[change], count, True, store)
         p.put(frame, plan.change)
         p.put(frame, _CHANGE_TYPES[change])
         plan.head_size = len(frame)
@@ -433,9 +456,11 @@ class Stream:
     def _gtid(self, kind: int, src: bytes, body: int, stop: int) -> None:
         self.open = True
         self.begun = False
-        gtids = self.gtids
-        if gtids is None or kind == k.ANONYMOUS_GTID:
-            return
+        if self.gtids is not None and kind != k.ANONYMOUS_GTID:
+            self._executed(self.gtids, src, body, stop)
+
+    def _executed(self, gtids: Gtids, src: bytes, body: int, stop: int) -> None:
+        """A transaction of MySQL with this GTID event counts as executed."""
         if stop - body < 25:
             raise p.Broken("a GTID event without its number")
         committed = sequence = 0
@@ -482,8 +507,7 @@ class Stream:
         """
         group = self.group
         group.room()
-        self._header(names, event_type, 0, with_gtid)
-        p.put(group.out, self._frame(entry_type, len(store)))
+        self._put_frame(group.out, entry_type, names, event_type, 0, with_gtid, len(store))
         p.put(group.out, store)
         self._added(kind, 0)
         if entry_type == k.TYPE_ROWS:
@@ -491,12 +515,8 @@ class Stream:
         if shows:
             group.flush()
 
-    def _header(self, names: bytes, event_type: bytes, rows: int, with_gtid: bool) -> None:
-        """The Header message of the current event, in `head`."""
-        head = self.head
-        p.truncate(head, 0)
-        p.put(head, self.journal_field)
-        p.put_varint(head, self.offset)
+    def _clock(self) -> bytes:
+        """The header's fields from serverId to sourceType, of the current event."""
         if self.timestamp != self.clock_timestamp or self.server_id != self.clock_server_id:
             self.clock_timestamp = self.timestamp
             self.clock_server_id = self.server_id
@@ -507,33 +527,38 @@ class Stream:
                 + p.varint(self.timestamp * 1000)
                 + b"\x38\x02"
             )
-        p.put(head, self.clock)
-        p.put(head, names)
-        p.put(head, b"\x50")
-        p.put_varint(head, self.length)
-        p.put(head, event_type)
+        return self.clock
+
+    def _put_frame(
+        self, out: bytearray, entry_type: int, names: bytes, event_type: bytes, rows: int, with_gtid: bool, store: int
+    ) -> None:
+        """What precedes a storeValue of `store` bytes: the frame, the Entry, its Header."""
+        clock = self._clock()
+        count = b""
+        if rows:
+            count = _ROWS_COUNT[rows] if rows < _ROWS_KNOWN else _rows_count(rows)
+        props = field = b""
         gtids = self.gtids
         if gtids is not None and with_gtid:
-            p.put(head, gtids.props)
-        if rows:
-            p.put(head, _ROWS_COUNT[rows] if rows < len(_ROWS_COUNT) else _rows_count(rows))
-        if gtids is not None and with_gtid:
-            p.put(head, gtids.field)
-
-    def _frame(self, entry_type: int, store: int) -> bytearray:
-        """What precedes a storeValue of `store` bytes: the frame, the Entry, the Header that is in `head`."""
-        head = self.head
-        frame = self.frame
-        header = len(head)
-        p.truncate(frame, 0)
-        p.put(frame, b"\x12")
-        p.put_varint(frame, 1 + p.varint_size(header) + header + 3 + p.varint_size(store) + store)
-        p.put(frame, b"\x0a")
-        p.put_varint(frame, header)
-        p.put(frame, head)
-        p.put(frame, _ENTRY_TYPES[entry_type])
-        p.put_varint(frame, store)
-        return frame
+            props = gtids.props
+            field = gtids.field
+        header = len(self.journal_field) + p.varint_size(self.offset) + len(clock) + len(names) + len(event_type)
+        header += 1 + p.varint_size(self.length) + len(props) + len(count) + len(field)
+        p.put_tagged(out, 0x12, 1 + p.varint_size(header) + header + 3 + p.varint_size(store) + store)
+        p.put_tagged(out, 0x0A, header)
+        p.put(out, self.journal_field)
+        p.put_varint(out, self.offset)
+        p.put(out, clock)
+        p.put(out, names)
+        p.put_tagged(out, 0x50, self.length)
+        p.put(out, event_type)
+        if gtids is not None:
+            p.put(out, props)
+        p.put(out, count)
+        if gtids is not None:
+            p.put(out, field)
+        p.put(out, _ENTRY_TYPES[entry_type])
+        p.put_varint(out, store)
 
     def _added(self, kind: int, rows: int) -> None:
         self.group.added(kind, self.offset, self.sub, self.timestamp * 1000, self.length, rows, self.server_id)
