@@ -40,6 +40,7 @@ _WITHOUT_MEANING = frozenset(
 # All of MySQL (include/mysql binlog_event.h) but UNKNOWN_EVENT and the rows events of 5.1's alphas, all of MariaDB.
 _KNOWN = frozenset({*range(1, 20), *range(23, 43), *range(160, 172)})
 _IGNORABLE = 0x80  # header flag of an event that who does not know it may pass over
+_INCIDENT = 26
 _COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's, and what they are inside
 _PAYLOAD_END, _PAYLOAD_COMPRESSION, _PAYLOAD_SIZE = 0, 2, 3
 _ZSTD, _UNCOMPRESSED = 0, 255
@@ -205,6 +206,10 @@ class Decoder:
         elif kind in _COMPRESSED_ROWS:
             body = _decompressed_rows(work.event_src[work.event_at : work.event_stop], _COMPRESSED_ROWS[kind])
             work.rows_event(_COMPRESSED_ROWS[kind], body, 0, len(body))
+        elif kind == _INCIDENT:
+            raise p.Broken(
+                "the source says that events are missing here (INCIDENT): copy what was lost, then move the cursor"
+            )
         elif kind not in _KNOWN and not work.flags & _IGNORABLE:
             raise p.Broken(f"an event of type {kind}, which nobody has described: it may have held rows")
         elif kind not in _WITHOUT_MEANING:
@@ -394,9 +399,10 @@ class Decoder:
                 work.begun = False
                 if xa.entry_type == 2:
                     work.close()
-        elif upper.endswith("BEGIN"):
+        elif upper.strip() == "BEGIN":
+            # canal asks for the end of the text alone, and loses statements such as `ALTER TABLE t RENAME TO begin`
             work.begin(b"\x20" + p.varint(statement.thread_id))
-        elif upper.endswith("COMMIT"):
+        elif upper.strip() == "COMMIT":
             self._put(entries.commit_entry())
             work.close()
         else:
