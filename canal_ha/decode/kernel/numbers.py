@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from math import floor
-from struct import Struct
 
 import canal_ha.decode.kernel.primitives as p
 
 _POWERS = tuple(10**n for n in range(10))
-_DOUBLE = Struct("<d")
-_FLOAT = Struct("<f")
+_DOUBLE_FRACTION = (1 << 52) - 1
+_SHORT_DECIMALS = 8  # digits behind the point of numbers that are written without looking for their shortest form
 
 # The cut of an integer's digits that a double cannot hold (JDK FloatingDecimal.insignificantDigitsNumber).
 _INSIGNIFICANT = (
@@ -98,45 +97,123 @@ def _group(src: bytes, at: int, pos: int, digits: int, negative: bool) -> int:
 
 
 def double_text(src: bytes, at: int) -> bytes:
+    """`put_double` alone."""
+    text = bytearray()
+    put_double(text, src, at)
+    return bytes(text)
+
+
+def float_text(src: bytes, at: int) -> bytes:
+    """`put_float` alone."""
+    text = bytearray()
+    put_float(text, src, at)
+    return bytes(text)
+
+
+def put_double(text: bytearray, src: bytes, at: int) -> None:
     """Eight bytes, little-endian, as Java 17's Double.toString. Raises Broken when they are not there."""
     if at + 8 > len(src):
         raise p.Broken("a DOUBLE beyond its bytes")
     bits = p.u64(src, at)
     exponent = bits >> 52 & 0x7FF
-    fraction = bits & 0xFFFFFFFFFFFFF
-    # Java's digits are the shortest ones, as Python's, unless the value is a power of two (its two neighbours are not
-    # equally far) or lies so high or low that a short number falls right between two doubles.
-    if fraction and 0x010 < exponent < 0x3FF + 50:
-        return _layout_repr(repr(_DOUBLE.unpack_from(src, at)[0]))
-    return java_text(bits >> 63 != 0, exponent, fraction, 1023, 52)
+    fraction = bits & _DOUBLE_FRACTION
+    value = p.f64(src, at)
+    if not _put_short(text, value, bits >> 63 != 0, False):
+        # Java's digits are the shortest ones, as Python's, unless the value is a power of two (its two neighbours are
+        # not equally far) or lies so high or low that a short number falls right between two doubles.
+        if fraction and 0x010 < exponent < 0x3FF + 50:
+            _put_layout(text, p.shortest(value))
+        else:
+            p.put(text, java_text(bits >> 63 != 0, exponent, fraction, 1023, 52))
 
 
-def float_text(src: bytes, at: int) -> bytes:
+def put_float(text: bytearray, src: bytes, at: int) -> None:
     """Four bytes, little-endian, as Java 17's Float.toString. Raises Broken when they are not there."""
     if at + 4 > len(src):
         raise p.Broken("a FLOAT beyond its bytes")
     bits = p.u32(src, at)
     exponent = bits >> 23 & 0xFF
     fraction = bits & 0x7FFFFF
-    if fraction and 0x08 < exponent < 0x7F + 20:
-        value = _FLOAT.unpack_from(src, at)[0]
-        for precision in ("%.5e", "%.6e", "%.7e", "%.8e"):
-            short = precision % value
-            if _FLOAT.unpack(_FLOAT.pack(float(short)))[0] == value:
-                return _layout_repr(repr(float(short)))
-    return java_text(bits >> 31 != 0, exponent, fraction, 127, 23)
+    value = p.f32(src, at)
+    if not _put_short(text, value, bits >> 31 != 0, True):
+        if fraction and 0x08 < exponent < 0x7F + 20:
+            _put_layout(text, p.shortest_single(value))
+        else:
+            p.put(text, java_text(bits >> 31 != 0, exponent, fraction, 127, 23))
 
 
-def _layout_repr(text: str) -> bytes:
-    """Python's shortest digits in Java's layout."""
-    sign = text[0] == "-"
-    mantissa, _, exponent = text.lstrip("-").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    point = len(whole) + int(exponent or 0)
-    digits = whole + fraction
-    stripped = digits.lstrip("0")
-    point -= len(digits) - len(stripped)
-    return _layout(sign, stripped.rstrip("0") or "0", point)
+def _put_short(text: bytearray, value: float, negative: bool, is_single: bool) -> bool:
+    """Write a number of few decimal digits between 0.001 and 10,000,000, or zero; False leaves the text as it is.
+
+    So few digits (15 of a double, 6 of a float) mean different numbers, so the first that mean this one are its
+    shortest.
+    """
+    if negative:
+        value = -value
+    if value != 0.0 and not 0.001 <= value < 10_000_000.0:
+        return False
+    scale = 1
+    for decimals in range(_SHORT_DECIMALS):
+        digits = p.nearest(value * scale)
+        if is_single and digits >= 1_000_000:
+            return False
+        back = digits / scale
+        if (p.as_single(back) if is_single else back) == value:
+            if negative:
+                p.put_byte(text, 0x2D)
+            p.put_unsigned(text, digits // scale)
+            p.put_byte(text, 0x2E)
+            p.put_padded(text, digits % scale, decimals or 1)
+            return True
+        scale *= 10
+    return False
+
+
+def _put_layout(text: bytearray, raw: bytes) -> None:
+    """Python's shortest digits in Java's layout. raw: as repr or %e write them."""
+    digits = bytearray()
+    point = 0  # where it stands among the digits
+    seen = False
+    for index in range(len(raw)):
+        byte = raw[index]
+        if byte == 0x2D:
+            p.put_byte(text, byte)
+        elif byte == 0x2E:
+            seen = True
+        elif byte == 0x65:
+            point += int(raw[index + 1 :])
+            break
+        elif byte != 0x30 or len(digits):
+            p.put_byte(digits, byte)
+            if not seen:
+                point += 1
+        elif seen:
+            point -= 1
+    count = len(digits)
+    while digits[count - 1] == 0x30:
+        count -= 1
+    if -3 < point < 8:
+        _put_some(text, digits, 0, point, count)
+        p.put_byte(text, 0x2E)
+        for _ in range(point, 0):
+            p.put_byte(text, 0x30)
+        _put_some(text, digits, point, count, count)
+    else:
+        _put_some(text, digits, 0, 1, count)
+        p.put_byte(text, 0x2E)
+        _put_some(text, digits, 1, count, count)
+        p.put_byte(text, 0x45)
+        p.put_digits(text, point - 1)
+
+
+def _put_some(text: bytearray, digits: bytearray, start: int, stop: int, count: int) -> None:
+    """Digits from start to stop, zeros for those beyond `count`; at least a zero."""
+    if start < 0:
+        start = 0
+    if start >= stop:
+        p.put_byte(text, 0x30)
+    for index in range(start, stop):
+        p.put_byte(text, digits[index] if index < count else 0x30)
 
 
 def _layout(negative: bool, digits: str, point: int) -> bytes:

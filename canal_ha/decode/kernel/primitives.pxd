@@ -4,9 +4,10 @@
 from cpython.array cimport array as c_array, resize_smart
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free
 from cpython.object cimport Py_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 cdef extern from "primitives.h":
     char *kernel_extend(bytearray out, Py_ssize_t size) except NULL
@@ -18,6 +19,11 @@ cdef extern from "primitives.h":
     Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t size) noexcept
     void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t size) noexcept
     uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size) noexcept
+
+cdef extern from "Python.h":
+    int Py_DTSF_ADD_DOT_0
+    char *PyOS_double_to_string(double value, char style, int precision, int flags, int *kind) except NULL
+    double PyOS_string_to_double(const char *text, char **stop, void *overflow) except? -1.0
 
 ctypedef unsigned char byte
 
@@ -65,6 +71,43 @@ cdef inline uint64_t big(bytes src, Py_ssize_t at, Py_ssize_t size) noexcept:
     for index in range(size):
         value = value << 8 | b[index]
     return value
+
+cdef inline double f64(bytes src, Py_ssize_t at) noexcept:
+    cdef uint64_t bits = little(src, at, 8)
+    cdef double value
+    memcpy(&value, &bits, 8)
+    return value
+
+cdef inline double f32(bytes src, Py_ssize_t at) noexcept:
+    cdef uint32_t bits = <uint32_t>u32(src, at)
+    cdef float value
+    memcpy(&value, &bits, 4)
+    return value
+
+cdef inline double as_single(double value) noexcept:
+    return <double><float>value
+
+cdef inline int64_t nearest(double value) noexcept:
+    return <int64_t>(value + 0.5)
+
+cdef inline bytes shortest(double value):
+    return _formatted(value, b"r", 0)
+
+cdef inline bytes _formatted(double value, char style, int precision):
+    cdef char *text = PyOS_double_to_string(value, style, precision, Py_DTSF_ADD_DOT_0 if style == b"r" else 0, NULL)
+    try:
+        return text
+    finally:
+        PyMem_Free(text)
+
+cdef inline bytes shortest_single(double value):
+    cdef int precision
+    cdef bytes text
+    for precision in range(5, 8):
+        text = _formatted(value, b"e", precision)
+        if as_single(PyOS_string_to_double(text, NULL, NULL)) == value:
+            return text
+    return _formatted(value, b"e", 8)
 
 cdef inline uint64_t bit(int number) noexcept:
     return <uint64_t>1 << number

@@ -17,6 +17,8 @@ _I32 = Struct("<i").unpack_from
 _U32 = Struct("<I").unpack_from
 _I64 = Struct("<q").unpack_from
 _U64 = Struct("<Q").unpack_from
+_F32 = Struct("<f")
+_F64 = Struct("<d")
 _VARINTS = tuple(bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(16384))
 
 
@@ -84,6 +86,43 @@ def little(src: bytes, at: int, size: int) -> int:
 def big(src: bytes, at: int, size: int) -> int:
     """Big-endian, unsigned, 1 to 8 bytes: BIT and the packed temporal types."""
     return int.from_bytes(src[at : at + size], "big")
+
+
+def f64(src: bytes, at: int) -> float:
+    """Eight bytes, little-endian."""
+    value: float = _F64.unpack_from(src, at)[0]
+    return value
+
+
+def f32(src: bytes, at: int) -> float:
+    """Four bytes, little-endian."""
+    value: float = _F32.unpack_from(src, at)[0]
+    return value
+
+
+def as_single(value: float) -> float:
+    """The nearest number that four bytes hold; value: within their range."""
+    nearest: float = _F32.unpack(_F32.pack(value))[0]
+    return nearest
+
+
+def nearest(value: float) -> int:
+    """The nearest whole number, which 63 bits hold; halves go up."""
+    return int(value + 0.5)
+
+
+def shortest(value: float) -> bytes:
+    """The shortest decimal digits that mean this number."""
+    return repr(value).encode("ascii")
+
+
+def shortest_single(value: float) -> bytes:
+    """The least digits, but at least six, that mean a number that four bytes hold."""
+    for precision in (b"%.5e", b"%.6e", b"%.7e"):
+        text = precision % value
+        if as_single(float(text)) == value:
+            return text
+    return b"%.8e" % value
 
 
 def bit(number: int) -> int:

@@ -203,9 +203,9 @@ class RowWriter:
         elif kind == k.DECIMAL:
             numbers.put_decimal(text, src, pos, cell.precision, cell.decimals)
         elif kind == k.DOUBLE:
-            p.put(text, numbers.double_text(src, pos))
+            numbers.put_double(text, src, pos)
         elif kind == k.FLOAT:
-            p.put(text, numbers.float_text(src, pos))
+            numbers.put_float(text, src, pos)
         elif kind == k.DATE:
             temporal.put_date(text, src, pos)
         elif kind == k.TIME2:
