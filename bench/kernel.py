@@ -26,12 +26,11 @@ from collections.abc import Callable, Sequence
 
 from canal_ha.decode import types
 from canal_ha.decode.kernel import kinds
-from canal_ha.decode.table_map import parse_table_map
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
 from tests.decode.column_kinds import json_bytes
 from tests.decode.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
-from tests.decode.vectors import image
+from tests.decode.vectors import pack_decimal
 
 CHUNK = 262_144  # bytes handed in at a time, as the source does
 SHARE = 100  # the interpreted build gets that many rows less
@@ -54,6 +53,18 @@ MIXED: Table = (
     (ColumnType(types.DOUBLE, b"\x08"), "double"),
     (ColumnType(types.DATE), "date"),
     (ColumnType(types.STRING, b"\xf7\x01"), "enum('a','b')"),
+)
+CELLS: tuple[Callable[[random.Random], bytes], ...] = (  # of MIXED
+    lambda chance: struct.pack("<i", chance.randrange(-(10**6), 10**6)),
+    lambda chance: struct.pack("<Q", chance.randrange(10**12)),
+    lambda chance: chance.randbytes(1),
+    lambda chance: struct.pack("<H", 30) + (b"text %025d" % chance.randrange(10**9)),
+    lambda chance: pack_decimal(chance, 14, 4),
+    lambda chance: chance.randrange(0x99B0000000, 0x99C0000000).to_bytes(5, "big"),
+    lambda chance: struct.pack(">I", chance.randrange(1_700_000_000, 1_700_900_000)) + b"\1\2\3",
+    lambda chance: struct.pack("<d", chance.randrange(10**8) / 100 if chance.random() < 0.7 else chance.gauss(0, 1)),
+    lambda chance: (2026 << 9 | 11 << 5 | chance.randrange(1, 29)).to_bytes(3, "little"),
+    lambda chance: bytes([chance.randrange(1, 3)]),
 )
 BLOBS: Table = (
     (ColumnType(types.LONG), "int"),
@@ -81,14 +92,15 @@ def sbtest_row(chance: random.Random) -> bytes:
     )
 
 
-def mixed_row(chance: random.Random, table: Table, changed: bool) -> bytes:
-    metas = parse_table_map(table_map(1, "s", "t", [column for column, _ in table])).metas
-    readings = [types.reading(column.code, meta, text, True) for (column, text), meta in zip(table, metas, strict=True)]
-    before = image(chance, readings)
+def mixed_row(chance: random.Random, width: int, changed: bool) -> bytes:
+    """changed: two images, which differ in the first column."""
+    nulls = sum(1 << index for index in range(1, width) if chance.random() < 0.2)
+    bitmap = nulls.to_bytes((width + 7) // 8, "little")
+    values = [CELLS[index % len(CELLS)](chance) for index in range(width) if not nulls >> index & 1]
+    before = bitmap + b"".join(values)
     if not changed:
         return before
-    at = (len(table) + 7) // 8
-    return before + before[:at] + bytes([before[at] ^ 1]) + before[at + 1 :]
+    return before + bitmap + b"".join([CELLS[0](chance), *values[1:]])
 
 
 def blob_row(chance: random.Random) -> bytes:
@@ -107,7 +119,7 @@ def row_maker(name: str) -> Callable[[random.Random], bytes]:
         return sbtest_row
     if name == "E":
         return blob_row
-    return lambda chance: mixed_row(chance, TABLES[name], name == "D")
+    return lambda chance: mixed_row(chance, len(TABLES[name]), name == "D")
 
 
 def workload(name: str, rows: int) -> bytes:

@@ -24,7 +24,12 @@ cpdef int put_double(bytearray text, bytes src, Py_ssize_t at) except -1
 cpdef int put_float(bytearray text, bytes src, Py_ssize_t at) except -1
 @cython.locals(scale=int64_t, decimals=int, digits=int64_t, back=double)
 cdef bint _put_short(bytearray text, double value, bint negative, bint is_single) except -1
-@cython.locals(digits=bytearray, point=int, seen=bint, index=Py_ssize_t, byte=int, count=Py_ssize_t)
+@cython.locals(
+    stop=Py_ssize_t, dot=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, point=Py_ssize_t, index=Py_ssize_t, byte=int,
+    count=Py_ssize_t
+)
 cdef int _put_layout(bytearray text, bytes raw) except -1
-@cython.locals(index=Py_ssize_t)
-cdef int _put_some(bytearray text, bytearray digits, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t count) except -1
+@cython.locals(index=Py_ssize_t, at=Py_ssize_t)
+cdef int _put_some(
+    bytearray text, bytes raw, Py_ssize_t first, Py_ssize_t dot, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t count
+) except -1

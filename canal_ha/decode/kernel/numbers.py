@@ -170,50 +170,51 @@ def _put_short(text: bytearray, value: float, negative: bool, is_single: bool) -
 
 
 def _put_layout(text: bytearray, raw: bytes) -> None:
-    """Python's shortest digits in Java's layout. raw: as repr or %e write them."""
-    digits = bytearray()
-    point = 0  # where it stands among the digits
-    seen = False
-    for index in range(len(raw)):
+    """Python's shortest digits in Java's layout. raw: not zero, as repr or %e write it."""
+    stop = len(raw)
+    dot = first = last = -1
+    point = 0  # where it stands among the digits from `first` to `last`, those of weight
+    for index in range(stop):
         byte = raw[index]
         if byte == 0x2D:
             p.put_byte(text, byte)
         elif byte == 0x2E:
-            seen = True
+            dot = index
         elif byte == 0x65:
-            point += int(raw[index + 1 :])
+            point = int(raw[index + 1 :])
+            stop = index
             break
-        elif byte != 0x30 or len(digits):
-            p.put_byte(digits, byte)
-            if not seen:
-                point += 1
-        elif seen:
-            point -= 1
-    count = len(digits)
-    while digits[count - 1] == 0x30:
-        count -= 1
+        elif byte != 0x30:
+            last = index
+            if first < 0:
+                first = index
+    if dot < 0:
+        dot = stop
+    point += dot - first if first < dot else dot - first + 1
+    count = last - first if first < dot < last else last - first + 1
     if -3 < point < 8:
-        _put_some(text, digits, 0, point, count)
+        _put_some(text, raw, first, dot, 0, point, count)
         p.put_byte(text, 0x2E)
         for _ in range(point, 0):
             p.put_byte(text, 0x30)
-        _put_some(text, digits, point, count, count)
+        _put_some(text, raw, first, dot, point if point > 0 else 0, count, count)
     else:
-        _put_some(text, digits, 0, 1, count)
+        _put_some(text, raw, first, dot, 0, 1, count)
         p.put_byte(text, 0x2E)
-        _put_some(text, digits, 1, count, count)
+        _put_some(text, raw, first, dot, 1, count, count)
         p.put_byte(text, 0x45)
         p.put_digits(text, point - 1)
 
 
-def _put_some(text: bytearray, digits: bytearray, start: int, stop: int, count: int) -> None:
-    """Digits from start to stop, zeros for those beyond `count`; at least a zero."""
-    if start < 0:
-        start = 0
+def _put_some(text: bytearray, raw: bytes, first: int, dot: int, start: int, stop: int, count: int) -> None:
+    """Digits from start to stop, counted from `first`; zeros for those beyond `count`; at least a zero."""
     if start >= stop:
         p.put_byte(text, 0x30)
     for index in range(start, stop):
-        p.put_byte(text, digits[index] if index < count else 0x30)
+        at = first + index
+        if first < dot <= at:
+            at += 1
+        p.put_byte(text, raw[at] if index < count else 0x30)
 
 
 def _layout(negative: bool, digits: str, point: int) -> bytes:
