@@ -214,11 +214,10 @@ class ZnodeBackend:
         return int(owner) if name == "cursor" and owner.isdigit() else None
 
     def _is_edit(self, path: str, node: Znode | None) -> bool:
-        """Whether a cursor holds what we neither read, nor wrote, nor are writing."""
-        if node is None:
-            return False
-        known = self._known.get(path)
-        return not (known is not None and node.data == known.data) and node.data != self._unsure.get(path)
+        """Whether somebody else wrote this cursor. The version tells: an edit may say what the node held already,
+        while in memory the cursor has moved on.
+        """
+        return node is not None and node != self._known.get(path) and node.data != self._unsure.get(path)
 
     def _take_over(self, client_id: int, path: str, node: Znode | None) -> bool:
         """Go on from what was written from outside; False when it cannot be understood."""
@@ -248,8 +247,6 @@ class ZnodeBackend:
             self._known[path] = node
             if not self._take_over(client_id, path, node):
                 self._lost(client_id)
-        else:
-            self._known[path] = node  # our own write, or the same bytes once more
 
 
 def _missing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:

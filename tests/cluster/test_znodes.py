@@ -163,11 +163,12 @@ def test_an_edit_on_an_idle_client_is_told_at_once() -> None:
     assert store.cursor() == 200
 
 
-def test_an_edit_in_the_way_of_a_flush_wins() -> None:
+@pytest.mark.parametrize("edited", [100, 4], ids=["elsewhere", "to-what-the-node-holds"])
+def test_an_edit_in_the_way_of_a_flush_wins(edited: int) -> None:
     """The cursor stays as edited, what else the flush carried is written."""
     store = subscribed()
     store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(4)))
-    edit = SetData(CURSOR, at(100).to_json(with_type=True).encode())
+    edit = SetData(CURSOR, at(edited).to_json(with_type=True).encode())
 
     async def at_the_same_time() -> None:
         await store.operator.transaction([edit])
@@ -175,9 +176,16 @@ def test_an_edit_in_the_way_of_a_flush_wins() -> None:
 
     store.stage.do(at_the_same_time)
     store.stage.pass_time()
-    assert store.cursor() == 100
-    assert store.replaced == [(1001, 100)]
-    assert store.backend.durable.cursors == {1001: at(100), 7: at(500)}
+    assert store.cursor() == edited
+    assert store.replaced == [(1001, edited)]
+    assert store.backend.durable.cursors == {1001: at(edited), 7: at(500)}
+
+
+def test_an_edit_to_what_the_node_holds_is_told_too() -> None:
+    """Acknowledgements may have moved the cursor on in memory, where the next flush takes it from."""
+    store = subscribed()
+    store.edit(SetData(CURSOR, at(4).to_json(with_type=True).encode()))
+    assert store.replaced == [(1001, 4)]
 
 
 def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -> None:
