@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 TYPE_NAME = "com.alibaba.otter.canal.protocol.position.LogPosition"
@@ -18,7 +18,10 @@ class LogPosition:
     gtid: executed set including this transaction, "" outside GTID mode, None when unknown;
     address, port: the MySQL address as configured (what canal calls identity);
     consumed: the event at `offset` itself is done with (an acknowledged transaction end or DDL), so reading goes on
-    behind it; sub_index: entry within a compressed payload, whose entries share one offset.
+    behind it; sub_index: entry within a compressed payload, whose entries share one offset;
+    server: whose binlog this is, server_uuid or, on MariaDB, which has none, server id; "" when unknown (server_id is
+    where the event was first written, which may be another one); trail: what was delivered last before it, by which the
+    place is found again in another server's binlog (source.trail). Neither is part of what makes positions equal.
     """
 
     journal: str
@@ -30,6 +33,8 @@ class LogPosition:
     port: int = 3306
     consumed: bool = False
     sub_index: int = 0
+    server: str = field(default="", compare=False)
+    trail: str = field(default="", compare=False)
 
     @property
     def order(self) -> tuple[str, int, int, bool, int]:
@@ -43,7 +48,7 @@ class LogPosition:
     def to_json(self, *, with_type: bool) -> str:
         """canal's exact text: no blanks, keys in alphabetical order, `@type` first in ZooKeeper, none in files.
 
-        `consumed` repeats the offset and counts only while both agree, so that an edit by hand voids it.
+        `consumed` and `source` repeat the offset and count only while both agree, so that an edit by hand voids them.
         """
         return json.dumps(self.to_dict(with_type=with_type), separators=(",", ":"), ensure_ascii=False)
 
@@ -57,6 +62,8 @@ class LogPosition:
         entry |= {"included": False, "journalName": self.journal, "position": self.offset}
         if self.server_id is not None:
             entry["serverId"] = self.server_id
+        if self.server or self.trail:
+            entry["source"] = {"at": self.offset, "server": self.server, "trail": self.trail}
         entry["timestamp"] = self.timestamp_ms
         address = {"address": self.address, "port": self.port}
         head = {"@type": TYPE_NAME} if with_type else {}
@@ -78,6 +85,9 @@ class LogPosition:
         source = _object(identity.get("sourceAddress") or {}, "`sourceAddress` of a position")
         offset = _integer(entry, "position", 0)
         gtid = entry.get("gtid")
+        known = entry.get("source")
+        if not isinstance(known, dict) or known.get("at") != offset:
+            known = {}
         return cls(
             journal=str(entry.get("journalName") or ""),
             offset=offset,
@@ -87,6 +97,8 @@ class LogPosition:
             address=str(source.get("address") or ""),
             port=_integer(source, "port", 3306),
             consumed="consumed" in entry and entry["consumed"] == offset,
+            server=str(known.get("server") or ""),
+            trail=str(known.get("trail") or ""),
         )
 
     def __str__(self) -> str:

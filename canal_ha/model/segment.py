@@ -28,11 +28,19 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a segment's rows come from. address, port: as configured; uuid: MySQL's server_uuid, "" on MariaDB."""
+    """Where a segment's rows come from. address, port: as configured; uuid: MySQL's server_uuid, "" on MariaDB;
+    server_id: the server's own, 0 when unknown.
+    """
 
     address: str
     port: int
     uuid: str = ""
+    server_id: int = 0
+
+    @property
+    def server(self) -> str:
+        """Which server it is, whatever its address: see LogPosition.server."""
+        return self.uuid or (str(self.server_id) if self.server_id else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,4 +118,5 @@ class Segment:
             address=self.source.address,
             port=self.source.port,
             sub_index=self.subs[index],
+            server=self.source.server,
         )
