@@ -78,6 +78,9 @@ def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding
             yield _writable(instance.data_dir)
         except CanalError as error:
             yield Finding(Verdict.FAILED, "cursors", str(error))
+    if instance.local is not None:
+        yield from checkup.files(instance, instance.local, cursors.get(name, {}))
+        return
     yield from checkup.source(instance, instance.master, cursors.get(name, {}))
     if instance.standby is not None:
         yield from checkup.source(instance, instance.standby, {})

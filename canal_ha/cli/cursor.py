@@ -21,6 +21,7 @@ from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
+from canal_ha.source.local import LocalView, view_of
 from canal_ha.source.view import View
 
 T = TypeVar("T")
@@ -175,8 +176,8 @@ def _listens(host: str, port: int) -> bool:
     return True
 
 
-def _asked(instance: InstanceConfig, question: Callable[[View], T]) -> T:
-    view = View(instance)
+def _asked(instance: InstanceConfig, question: Callable[[View | LocalView], T]) -> T:
+    view = view_of(instance)
     try:
         return question(view)
     finally:

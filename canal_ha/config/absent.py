@@ -47,7 +47,7 @@ PARTS = (
 # Tuning of canal's own threads and sockets, and what it ignores itself: true of every installation, worth no warning.
 WITHOUT_EFFECT = re.compile(
     r"canal\.id|canal\.socketChannel|canal\.conf"
-    r"|canal\.instance\.(memory\.rawEntry|network\.sendBufferSize|parser\.parallel\w*|tsdb\.spring\.xml|destination)"
+    r"|canal\.instance\.(memory\.rawEntry|network\.sendBufferSize|parser\.(parallel\w*|needWait)|tsdb\.spring\.xml|destination)"
 )
 _PARTS = tuple((part, re.compile(part.pattern)) for part in PARTS)
 _OVERRIDE = re.compile(OVERRIDE)

@@ -149,7 +149,8 @@ TEMPLATE = _node(
     "canal.instance.global.spring.xml",
     kinds.template(),
     "classpath:spring/default-instance.xml",
-    "where cursors live: default-instance: ZooKeeper, or files without canal.zkServers; file-instance; memory-instance",
+    "where cursors live: default-instance: ZooKeeper, or files without canal.zkServers; file-instance; memory-instance;"
+    " local-instance: as default-instance, and a directory of binlog files is the source",
 )
 LAZY = _node(
     "canal.instance.global.lazy", kinds.switch(), "false", "start a destination when a client first asks for it"
@@ -379,6 +380,20 @@ def _source(who: str, address: str) -> SourceKeys:
 
 MASTER = _source("master", "the MySQL or MariaDB server to follow")
 STANDBY = _source("standby", "the server to switch to when the master fails; blank: none")
+LOCAL_DIR = _instance(
+    "parser.directory",
+    kinds.text(),
+    "",
+    "binlog files to serve, with local-instance; master.address, if given, is asked for table definitions only",
+    "directory",
+)
+LOCAL_SCHEMA = _instance(
+    "parser.schema",
+    kinds.text(),
+    "",
+    "definitions (mysqldump --no-data) of tables that those files do not create",
+    "SQL file",
+)
 SLAVE_ID = _instance(
     "mysql.slaveId", kinds.whole(0, 2**32 - 1), "0", "replica server id of the first stream; 0: derived", "server id"
 )

@@ -13,7 +13,7 @@ T = TypeVar("T", covariant=True)
 E = TypeVar("E", bound=Enum)
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^\s:\[\]/@,]+))(?::(?P<port>\d{1,5}))?")
-_TEMPLATE = re.compile(r"(?:.*[/:])?(memory|file|default)-instance\.xml")
+_TEMPLATE = re.compile(r"(?:.*[/:])?(memory|file|default|local)-instance\.xml")
 _PASSWORD_HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
 
 
@@ -128,7 +128,7 @@ def zookeepers() -> Kind[str]:
 
 
 def template() -> Kind[str]:
-    """An instance template by canal's file name; read as memory, file or default."""
+    """An instance template by canal's file name; read as memory, file, default or local."""
 
     def read(value: str) -> str:
         match = _TEMPLATE.fullmatch(value)
@@ -137,7 +137,7 @@ def template() -> Kind[str]:
         return match[1]
 
     return Kind(
-        "classpath:spring/default-instance.xml, file-instance.xml or memory-instance.xml"
+        "classpath:spring/default-instance.xml, file-instance.xml, memory-instance.xml or local-instance.xml"
         " (for group-instance give each source a destination of its own)",
         read,
     )

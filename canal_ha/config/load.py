@@ -17,6 +17,7 @@ from canal_ha.config.model import (
     DecodeOptions,
     FilterMode,
     InstanceConfig,
+    LocalFiles,
     SourceConfig,
     WhenLost,
 )
@@ -232,21 +233,33 @@ class _Files:
         reader = _Reader(layers, str(where))
         warnings = list(absent.warnings(where, own, layers.resolve, instance=True, used=self._used))
         cursor_place = _cursor_place(self.node, destination, zk_servers)
+        local = _template(self.node, destination)[1] == "local"
+        if not local and reader.get(keys.LOCAL_DIR):
+            warnings.append(
+                f"{reader.origin(keys.LOCAL_DIR)}: {keys.LOCAL_DIR.name} has no effect: its template is not"
+                " local-instance.xml"
+            )
         if cursor_place is CursorPlace.MEMORY and zk_servers:
             warnings.append(f"{where}: cursors of {destination} are kept in memory only: rows are lost at a fail-over")
-        return self._instance(reader, destination, cursor_place, mtime_ns), warnings
+        return self._instance(reader, destination, cursor_place, mtime_ns, local=local), warnings
 
-    def _instance(self, reader: _Reader, destination: str, cursor_place: CursorPlace, mtime_ns: int) -> InstanceConfig:
+    def _instance(
+        self, reader: _Reader, destination: str, cursor_place: CursorPlace, mtime_ns: int, *, local: bool
+    ) -> InstanceConfig:
         get = reader.get
-        master = self._source(reader, keys.MASTER)
+        files = self._local(reader)
+        master = self._source(reader, keys.MASTER, missing=("", 0) if local else None)
         if master is None:
             raise reader.refusal(keys.MASTER.address, keys.MASTER.address.kind.expected)
+        if local and files is None:
+            raise reader.refusal(keys.LOCAL_DIR, "a directory with binlog files, because of local-instance.xml")
         lazy = replace(keys.LAZY, name=f"canal.instance.{destination}.lazy")
         tsdb = keys.TSDB if cursor_place is not CursorPlace.MEMORY else replace(keys.TSDB, default="false")
         return InstanceConfig(
             destination=destination,
             master=master,
             standby=self._source(reader, keys.STANDBY),
+            local=files if local else None,
             username=get(keys.DB_USERNAME),
             password="" if reader.layers.blank(keys.DB_PASSWORD.name) else get(keys.DB_PASSWORD),
             default_database=get(keys.DEFAULT_DATABASE),
@@ -287,9 +300,15 @@ class _Files:
             mtime_ns=mtime_ns,
         )
 
-    def _source(self, reader: _Reader, names: keys.SourceKeys) -> SourceConfig | None:
-        """One MySQL server; None when its address is not given."""
-        address = reader.get(names.address)
+    def _local(self, reader: _Reader) -> LocalFiles | None:
+        directory, schema = reader.get(keys.LOCAL_DIR), reader.get(keys.LOCAL_SCHEMA)
+        return LocalFiles(self.path(directory), self.path(schema) if schema else None) if directory else None
+
+    def _source(
+        self, reader: _Reader, names: keys.SourceKeys, *, missing: tuple[str, int] | None = None
+    ) -> SourceConfig | None:
+        """One MySQL server. missing: its address when none is given; without both there is none."""
+        address = reader.get(names.address) or missing
         if address is None:
             return None
         return SourceConfig(
@@ -313,12 +332,10 @@ def _cursor_place(node: _Reader, destination: str, zk_servers: str) -> CursorPla
     Raises ConfigError when cursors in files and ZooKeeper are asked for together: canal's stock setting, which loses
     rows at the first fail-over because the next node does not have the file.
     """
-    own = replace(keys.TEMPLATE, name=f"canal.instance.{destination}.spring.xml")
-    key = own if node.has(own) else keys.TEMPLATE
-    template = node.get(key)
+    key, template = _template(node, destination)
     if template == "memory":
         return CursorPlace.MEMORY
-    if template == "default":
+    if template in ("default", "local"):
         return CursorPlace.ZOOKEEPER if zk_servers else CursorPlace.FILE
     if zk_servers:
         raise node.refusal(
@@ -327,6 +344,13 @@ def _cursor_place(node: _Reader, destination: str, zk_servers: str) -> CursorPla
             " destination to another node and rows would be lost at the first fail-over",
         )
     return CursorPlace.FILE
+
+
+def _template(node: _Reader, destination: str) -> tuple[Key[str], str]:
+    """The key that chooses a destination's instance template, and its value."""
+    own = replace(keys.TEMPLATE, name=f"canal.instance.{destination}.spring.xml")
+    key = own if node.has(own) else keys.TEMPLATE
+    return key, node.get(key)
 
 
 def _position_lost(reader: _Reader) -> WhenLost:

@@ -50,7 +50,10 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """One MySQL or MariaDB server and where to start in its binlog. Empty journal, 0 and "" mean not configured."""
+    """One MySQL or MariaDB server and where to start in its binlog. Empty journal, 0 and "" mean not configured.
+
+    host: "" where binlog files are served and no server is behind them.
+    """
 
     host: str
     port: int = 3306
@@ -59,6 +62,14 @@ class SourceConfig:
     timestamp_ms: int = 0
     gtid: str = ""
     tls: TlsConfig = field(default_factory=TlsConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """Binlog files to serve instead of a server's. schema_file: SQL that creates tables which the files do not."""
+
+    directory: Path
+    schema_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +96,12 @@ class DecodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class InstanceConfig:
-    """One destination."""
+    """One destination. local: with it `master` tells where to start, and whom to ask for tables, and no more."""
 
     destination: str
     master: SourceConfig
     standby: SourceConfig | None = None
+    local: LocalFiles | None = None
     username: str = "canal"
     password: str = field(default="canal", repr=False)
     default_database: str = ""
@@ -128,6 +140,11 @@ class InstanceConfig:
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000
     mtime_ns: int = 0  # of instance.properties, for the scan
+
+    @property
+    def source_name(self) -> str:
+        """Where the rows come from, in words."""
+        return str(self.local.directory) if self.local else f"{self.master.host}:{self.master.port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,7 @@ class Instance:
         """Figures of this moment."""
         return InstanceStatus(
             destination=self.config.destination,
-            source_address=f"{self.config.master.host}:{self.config.master.port}",
+            source_address=self.config.source_name,
             source_version=self._source.version,
             source_error=self._source_error,
             newest=self._newest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from twisted.internet.defer import DeferredLock
 from twisted.internet.threads import deferToThread
@@ -22,9 +22,11 @@ from canal_ha.meta.repository import MetaBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
+from canal_ha.node.origin import Origin, report
+from canal_ha.node.origin import files as origin_files
 from canal_ha.node.told import Told
-from canal_ha.source.chronicle import Chronicle
-from canal_ha.source.dump import Connected, Dump, DumpEvent
+from canal_ha.source.chronicle import Chronicle, Tell
+from canal_ha.source.dump import Dump
 from canal_ha.source.ending import Ending
 from canal_ha.source.history_sql import history_store
 from canal_ha.source.identity import replica
@@ -42,12 +44,41 @@ def assemble(
 ) -> Instance:
     """An instance, not started. ownership: None on a node without ZooKeeper; lost: see Instance."""
     made: list[Instance] = []
-    slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
-    ending = Ending()
-    tables_now = Tables(config, opening=ending.opened)
 
     def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
         reactor.callFromThread(lambda: told.event(config.destination, name, alarm=alarm, **facts))
+
+    origin = origin_files(config, config.local) if config.local else _server(config, tell)
+
+    def guard() -> None:
+        if ownership is not None and not ownership.lease_ok():
+            raise NotRunningHere(config.destination)
+
+    meta = Meta(config.destination, _backend(config, ownership, told, made), turn=DeferredLock())
+    instance = Instance(
+        config,
+        meta,
+        origin.view,
+        origin.open_feed,
+        reactor,
+        run_blocking=deferToThread,
+        told=told,
+        flush_period_ms=node.zk_flush_period_ms if ownership else config.file_flush_period_ms,
+        guard=guard,
+        lost=lost,
+        close_source=origin.close,
+        keep_house=origin.keep_house,
+        outlook=origin.outlook,
+    )
+    made.append(instance)
+    return instance
+
+
+def _server(config: InstanceConfig, tell: Tell) -> Origin:
+    """A MySQL or MariaDB server."""
+    slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
+    ending = Ending()
+    tables_now = Tables(config, opening=ending.opened)
 
     view = View(config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=ending.opened)
     chronicle = Chronicle(config, tables_now.fetch, history_store(config), tell, opening=ending.opened)
@@ -76,12 +107,6 @@ def assemble(
                 gtid_set=start.gtid or "",
             )
 
-        def report(event: DumpEvent) -> None:
-            if isinstance(event, Connected):
-                request.connected(event.version)
-            else:
-                request.failed(event.error, event.retry_in_s)
-
         first_stream = not request.read and slave_id_holder.setdefault(0, request.client_id) == request.client_id
         dump = Dump(
             config,
@@ -95,32 +120,14 @@ def assemble(
             start=request.start,
             make_decoder=make_decoder,
             accept=request.accept,
-            report=report,
+            report=lambda event: report(request, event),
         )
         return dump
 
-    def guard() -> None:
-        if ownership is not None and not ownership.lease_ok():
-            raise NotRunningHere(config.destination)
+    def outlook(cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
+        return {client_id: Outlook(*found) for client_id, found in view.kept_for(cursors).items()}
 
-    meta = Meta(config.destination, _backend(config, ownership, told, made), turn=DeferredLock())
-    instance = Instance(
-        config,
-        meta,
-        view,
-        open_feed,
-        reactor,
-        run_blocking=deferToThread,
-        told=told,
-        flush_period_ms=node.zk_flush_period_ms if ownership else config.file_flush_period_ms,
-        guard=guard,
-        lost=lost,
-        close_source=close_source,
-        keep_house=chronicle.look,
-        outlook=lambda cursors: {client_id: Outlook(*found) for client_id, found in view.kept_for(cursors).items()},
-    )
-    made.append(instance)
-    return instance
+    return Origin(view, open_feed, close_source, chronicle.look, outlook)
 
 
 def _backend(config: InstanceConfig, ownership: Ownership | None, told: Told, made: list[Instance]) -> MetaBackend:

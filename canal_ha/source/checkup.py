@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 
-from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.config.model import InstanceConfig, LocalFiles, SourceConfig
 from canal_ha.errors import CanalError, HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source import locate, lost
-from canal_ha.source.flavor import Flavor, binary_logs, check, examine, expiry
+from canal_ha.source.flavor import BinaryLog, Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.history_sql import history_store
+from canal_ha.source.journals import listed
+from canal_ha.source.local import LocalView, read_definitions
 from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Session
 
@@ -53,9 +55,26 @@ def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, L
             yield from _settings(server, config, address)
             yield from _rights(session, server, config, source)
             yield from _clock_and_expiry(session, address)
-            yield from _positions(session, cursors)
+            yield from _positions(binary_logs(session), cursors)
         except CanalError as error:
             yield Finding(Verdict.FAILED, "MySQL", str(error))
+
+
+def files(config: InstanceConfig, local: LocalFiles, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
+    """The directory of binlog files, the table definitions, and each client's position."""
+    view = LocalView(config, local)
+    try:
+        oldest, newest = view.oldest(), view.newest()
+        logs = listed(local.directory)
+        if local.schema_file:
+            tables = len(read_definitions(local.schema_file))
+            yield Finding(Verdict.OK, "definitions", f"{tables} tables in {local.schema_file}")
+    except CanalError as error:
+        yield Finding(Verdict.FAILED, "files", str(error))
+        return
+    text = f"{local.directory} holds {len(logs)} of {view.version}, from {oldest} to {newest}"
+    yield Finding(Verdict.OK, "files", text)
+    yield from _positions(logs, cursors)
 
 
 def history(config: InstanceConfig) -> Iterator[Finding]:
@@ -126,8 +145,7 @@ def _clock_and_expiry(session: Session, address: str) -> Iterator[Finding]:
         )
 
 
-def _positions(session: Session, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
-    logs = binary_logs(session)
+def _positions(logs: Sequence[BinaryLog], cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
     sizes = {log.name: log.size_bytes for log in logs}
     for client_id, cursor in cursors.items():
         reach = lost.reach(logs, cursor)

@@ -1,0 +1,86 @@
+"""Where a destination's rows come from, as its instance sees it; here: binlog files (local-instance)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from canal_ha.config.model import InstanceConfig, LocalFiles
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, effective
+from canal_ha.instance.alarms import Outlook
+from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
+from canal_ha.instance.instance import SourceView
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Source
+from canal_ha.source.dump import Connected, DumpEvent
+from canal_ha.source.ending import Ending
+from canal_ha.source.local import LocalTables, LocalView
+from canal_ha.source.local_dump import LocalDump
+from canal_ha.source.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an instance is given of its source; see Instance for each."""
+
+    view: SourceView
+    open_feed: OpenFeed
+    close: Callable[[], None]
+    keep_house: Callable[[LogPosition | None], None]
+    outlook: Callable[[Mapping[int, LogPosition]], Mapping[int, Outlook]]
+
+
+def files(config: InstanceConfig, local: LocalFiles) -> Origin:
+    """A directory of binlog files. Raises SourceRefused when its table definitions cannot be read."""
+    ending = Ending()
+    server = Tables(config, opening=ending.opened) if config.master.host else None
+    tables_then = LocalTables(config, local, server.fetch if server else _no_server)
+
+    def close() -> None:
+        ending.end()
+        if server:
+            server.close()
+
+    def open_feed(request: FeedRequest) -> Feed:
+        tables = effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
+        fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
+
+        def make_decoder(source: Source, start: LogPosition) -> Decoder:
+            history = tables_then.view(start)
+            tables_then.follow(dump)
+            return Decoder(
+                source=source,
+                journal=start.journal,
+                position=start.offset,
+                options=config.decode,
+                tables=tables,
+                fields=fields,
+                history=history,
+                gtid_set=start.gtid or config.master.gtid,
+            )
+
+        dump = LocalDump(
+            config,
+            local,
+            name=request.read or str(request.client_id),
+            start=request.start,
+            make_decoder=make_decoder,
+            accept=request.accept,
+            report=lambda event: report(request, event),
+        )
+        return dump
+
+    return Origin(LocalView(config, local), open_feed, close, lambda oldest: None, lambda cursors: {})
+
+
+def report(request: FeedRequest, event: DumpEvent) -> None:
+    """Hand on what a dump tells."""
+    if isinstance(event, Connected):
+        request.connected(event.version)
+    else:
+        request.failed(event.error, event.retry_in_s)
+
+
+def _no_server(schema: str, table: str) -> None:
+    """SHOW CREATE TABLE where there is nobody to ask."""
