@@ -1,8 +1,8 @@
 """Fold: the changes of one micro-batch become, per table, what a copy has to be told. Pure.
 
 Only the last change of each key counts. A change of key is a deletion of the old one and a row of the new one;
-TRUNCATE, DROP and RENAME empty a table first. Rows of one batch may have different columns: a column that a row's table
-did not have yet is NULL.
+TRUNCATE, DROP and RENAME empty a table first, and so does CREATE: whatever a copy has under that name is of another
+table. Rows of one batch may have different columns: a column that a row's table did not have yet is NULL.
 """
 
 from __future__ import annotations
@@ -10,9 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from canal_ha.decode.ddl import classify
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_statements import (
+    AlterTable,
+    CreateTable,
+    DropColumn,
+    DropTables,
+    Name,
+    RenameTables,
+    SetColumn,
+    TruncateTables,
+)
+from canal_ha.decode.ddl_tokens import Unreadable
 from canal_ha.errors import SinkRefused
 from canal_ha.model.entry import EventType
 from canal_ha.spark.added import Added, added_columns
@@ -21,10 +33,11 @@ from canal_ha.spark.mysql_types import ColumnType, column_type
 
 Row = dict[str, str | None]
 Key = tuple[str | None, ...]
+V = TypeVar("V")
 
 
 class Change(NamedTuple):
-    """One row of Shape.CHANGES. where: journal and offset, for messages."""
+    """One row of Shape.CHANGES. where: journal and offset, for messages; seq: number of its segment."""
 
     op: str
     schema: str
@@ -34,6 +47,8 @@ class Change(NamedTuple):
     after: Sequence[str | None] | None
     ddl: str | None
     where: str
+    destination: str = ""
+    seq: int = 0
 
 
 @dataclass(slots=True)
@@ -42,7 +57,8 @@ class TableChanges:
 
     emptied: everything before these changes is gone; rows: by key, None for a key that is gone; columns: name -> type,
     in table order, of the newest rows; keys: names of the key's columns; added: columns that statements added, with
-    what rows that are not among `rows` have in them.
+    what rows that are not among `rows` have in them; retyped: columns that statements declared anew; dropped: columns
+    that statements removed, in lower case.
     """
 
     schema: str
@@ -52,19 +68,47 @@ class TableChanges:
     columns: dict[str, ColumnType] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     added: dict[str, Added] = field(default_factory=dict)
+    retyped: dict[str, ColumnType] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
 
     @property
     def name(self) -> str:
         """schema.table."""
         return f"{self.schema}.{self.table}"
 
-    def add_columns(self, sql: str) -> None:
+    def alter(self, sql: str, statement: AlterTable) -> None:
         """A statement about this table; earlier rows of the batch get what MySQL gave them."""
+        for change in statement.changes:
+            if isinstance(change, DropColumn):
+                self._drop(change.name.lower())
+            elif isinstance(change, SetColumn) and change.old is not None:
+                made = change.definition.column
+                self.retyped[made.name] = column_type(made.mysql_type, 0)
         for added in added_columns(sql):
             self.added[added.name] = added
             for row in self.rows.values():
                 if row is not None:
                     row.setdefault(added.name, added.default)
+
+    def empty(self) -> None:
+        """Nothing before this counts."""
+        self.emptied = True
+        self.rows.clear()
+        self.added.clear()
+        self.retyped.clear()
+        self.dropped.clear()
+
+    @property
+    def alters(self) -> bool:
+        """Whether there is something to do without any row."""
+        return bool(self.added or self.retyped or self.dropped)
+
+    def _drop(self, name: str) -> None:
+        self.dropped.add(name)
+        _forget(self.added, name)
+        _forget(self.retyped, name)
+        for row in self.rows.values():
+            _forget(row or {}, name)
 
     @property
     def kept(self) -> list[Row]:
@@ -75,6 +119,11 @@ class TableChanges:
     def gone(self) -> list[Key]:
         """Keys that do not exist at the end."""
         return [key for key, row in self.rows.items() if row is None]
+
+
+def _forget(columns: dict[str, V], lower: str) -> None:
+    for name in [name for name in columns if name.lower() == lower]:
+        del columns[name]
 
 
 @lru_cache(maxsize=4096)
@@ -115,23 +164,37 @@ def fold(changes: Iterable[Change], keys: Mapping[str, Sequence[str]]) -> dict[s
 
 def _statement(tables: dict[str, TableChanges], change: Change) -> None:
     sql = change.ddl or ""
-    for result in classify(sql, change.schema):
-        if result.table is None:
-            continue
-        schema = result.schema or change.schema
-        if result.event_type in (EventType.TRUNCATE, EventType.ERASE):
-            _empty(tables, schema, result.table)
+    try:
+        statement = read(sql)
+    except Unreadable:
+        _unreadable(tables, change)
+        return
+
+    def table(name: Name) -> TableChanges:
+        return _table(tables, name.schema or change.schema, name.table)
+
+    match statement:
+        case DropTables(names, temporary=False) | TruncateTables(names):
+            for name in names:
+                table(name).empty()
+        case RenameTables(pairs):
+            for old, _ in pairs:
+                table(old).empty()
+        case CreateTable(name, temporary=False, if_not_exists=False):
+            table(name).empty()
+        case AlterTable(name, renamed=renamed):
+            table(name).alter(sql, statement)
+            if renamed is not None:
+                table(name).empty()
+
+
+def _unreadable(tables: dict[str, TableChanges], change: Change) -> None:
+    """What canal's own patterns make of a statement that the grammar does not know."""
+    for result in classify(change.ddl or "", change.schema):
+        if result.event_type in (EventType.TRUNCATE, EventType.ERASE) and result.table:
+            _table(tables, result.schema or change.schema, result.table).empty()
         elif result.event_type is EventType.RENAME and result.origin_table:
-            _empty(tables, result.origin_schema or schema, result.origin_table)
-        elif result.event_type is EventType.ALTER:
-            _table(tables, schema, result.table).add_columns(sql)
-
-
-def _empty(tables: dict[str, TableChanges], schema: str, name: str) -> None:
-    table = _table(tables, schema, name)
-    table.emptied = True
-    table.rows.clear()
-    table.added.clear()
+            _table(tables, result.origin_schema or change.schema, result.origin_table).empty()
 
 
 def _table(tables: dict[str, TableChanges], schema: str, name: str) -> TableChanges:

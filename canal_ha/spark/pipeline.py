@@ -19,11 +19,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from canal_ha.errors import CanalError, OptionInvalid
+from canal_ha.errors import CanalError, OptionInvalid, SpoolUnusable
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, Pipeline
 from canal_ha.spark.progress import Display, Summary
 from canal_ha.spark.sinks.batch import Batch, Sink
 from canal_ha.spark.source import CanalSource
+from canal_ha.spark.spool import newest_manifest
+from canal_ha.spark.storage import open_storage
 
 POLL_S = 1
 _SETTINGS = {
@@ -80,14 +82,21 @@ def start(
     spark.dataSource.register(source)
     steps = source.steps
     sinks = sinks_of(pipeline)
+    options = pipeline.options
     reader = spark.readStream.format("canal")
     for name, value in pipeline.source.items():
         reader = reader.option(name, value)
 
+    def spool(destination: str) -> str:
+        manifest = newest_manifest(open_storage(options.spool_dir, destination, str(options.client_id)))
+        if manifest is None:
+            raise SpoolUnusable(f"the spool of {destination} is gone: {options.spool_dir}")
+        return manifest.spool
+
     def write(frame: DataFrame, batch_id: int) -> None:
         run = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert run is not None  # Spark sets it for every micro-batch
-        batch = Batch(frame.where(chosen(pipeline)).persist(), batch_id, run, pipeline.keys, pipeline.takes)
+        batch = Batch(frame.where(chosen(pipeline)).persist(), batch_id, run, pipeline.keys, pipeline.takes, spool)
         try:
             for sink in sinks:
                 sink.apply(batch)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.real import MariaDB, Node, follow
 from tests.spark.running import SMALL_JVM
 
 Read = Callable[..., Any]
@@ -35,6 +36,15 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def node(mariadb: MariaDB, database: str) -> Iterator[Node]:
+    """A node that follows one database of its own, which is there before; a first client gets all that follows."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    settings = follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})
+    with Node({database: settings}) as running:
+        yield running
 
 
 class Stream:

@@ -14,33 +14,19 @@ from deltalake import DeltaTable
 from canal_ha.spark.added import added_columns
 from canal_ha.spark.entries import Layout
 from canal_ha.spark.fold import Change
-from canal_ha.spark.sinks.batch import Batch
 from canal_ha.spark.sinks.delta import Delta
+from tests.spark.made import Made, row, statement
 
 COLUMNS = (("id", "int", 4), ("amount", "decimal(10,2)", 3), ("at", "timestamp", 93))
 LAYOUT = Layout(COLUMNS, (0,), partial=False)
 WIDER = Layout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
 
 
-class Made(Batch):
-    """A batch of given changes, without Spark."""
-
-    def __init__(self, batch_id: int, *changes: Change) -> None:
-        super().__init__(None, batch_id, "run", {}, lambda schema, table: True)  # type: ignore[arg-type]
-        self.changes = list(changes)
-
-
-def put(op: str, *texts: str | None, layout: Layout = LAYOUT, old: list[str | None] | None = None) -> Change:
+def put(
+    op: str, *texts: str | None, layout: Layout = LAYOUT, old: list[str | None] | None = None, seq: int = 0
+) -> Change:
     """A row of s.t."""
-    image = list(texts)
-    before = {"insert": None, "update": old or image, "delete": image}[op]
-    after = None if op == "delete" else image
-    return Change(op, "s", "t", layout.to_json(), before, after, None, "")
-
-
-def statement(sql: str) -> Change:
-    """A statement."""
-    return Change("ddl", "s", "t", None, None, None, sql, "")
+    return row("s", op, *texts, layout=layout, old=old, seq=seq)
 
 
 def rows(path: Path) -> dict[int, dict[str, Any]]:
@@ -66,6 +52,35 @@ def test_batches_are_merged_once(tmp_path: Path) -> None:
         assert rows(tmp_path) == {3: {"amount": Decimal("5.00"), "at": None}, 4: {"amount": None, "at": None}}
     sink.apply(Made(0, put("insert", "9", None, None)))
     assert 9 not in rows(tmp_path)
+
+
+def test_other_batches_of_the_same_changes_add_what_is_missing(tmp_path: Path) -> None:
+    """A restored checkpoint cuts what the target has, and what it has not, into batches under numbers it has seen."""
+    sink = Delta(str(tmp_path), "UTC")
+    changes = [put("insert", str(number), "1", None, seq=number) for number in range(1, 8)]
+    for batch_id, part in enumerate((changes[:2], changes[2:4], changes[4:5])):
+        sink.apply(Made(batch_id, *part))
+    gone = put("delete", "3", "1", None, seq=6)
+    sink.apply(Made(1, *changes[2:5], gone, changes[6]))
+    assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7]
+    sink.apply(Made(1, *changes[2:5], gone, changes[6]))
+    assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7]
+    other = put("insert", "9", "1", None, seq=1)._replace(destination="e")
+    sink.apply(Made(2, changes[3], other))
+    assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7, 9]
+
+
+def test_a_column_that_comes_back_is_empty(tmp_path: Path) -> None:
+    """What it held before it was dropped is of another column; the column itself stays in the copy."""
+    sink = Delta(str(tmp_path), "UTC")
+    drop, add = (statement(f"ALTER TABLE t {change}") for change in ("DROP COLUMN Note", "ADD note VARCHAR(9)"))
+    for batch_id, between in ((0, [add]), (3, []), (6, [put("update", "2", "2", None), add])):
+        old = [put("update", str(number), "1", None, "old", layout=WIDER) for number in (1, 2, 3)]
+        sink.apply(Made(batch_id, *old))
+        sink.apply(Made(batch_id + 1, drop, *between, put("update", "1", "2", None, "new", layout=WIDER)))
+        assert {key: row["note"] for key, row in rows(tmp_path).items()} == {1: "new", 2: None, 3: None}
+        sink.apply(Made(batch_id + 2, drop, put("update", "1", "2", None)))
+        assert [row["note"] for row in rows(tmp_path).values()] == [None] * 3
 
 
 @pytest.mark.parametrize("with_rows", [True, False])

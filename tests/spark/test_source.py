@@ -25,15 +25,6 @@ pytestmark = pytest.mark.spark
 MakeStream = Callable[..., Stream]
 
 
-@pytest.fixture
-def node(mariadb: MariaDB, database: str) -> Iterator[Node]:
-    """A node that follows one database of its own, which is there before."""
-    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
-    settings = follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})
-    with Node({database: settings}) as running:
-        yield running
-
-
 def insert(server: MariaDB, database: str, *ids: int) -> None:
     """One row per id, each a transaction."""
     server.execute(*(f"INSERT INTO {database}.t VALUES ({number}, {number})" for number in ids))

@@ -1,7 +1,8 @@
 """Delta through delta-rs: one Delta table per source table, at `<path>/<schema>/<table>`.
 
-A batch is one commit: merged by key, with the batch's id as application transaction, so that a batch that is repeated
-is skipped. The application is the checkpoint: a new checkpoint counts its batches anew. No JVM part is needed.
+A batch is one commit: merged by key, with what it ends with as application transactions: the application is checkpoint
+and spool, the version the last segment. What is repeated is left out, also where a restored checkpoint cuts it into
+other batches; a new checkpoint counts anew. No JVM part is needed.
 """
 
 from __future__ import annotations
@@ -42,33 +43,34 @@ class Delta:
 
     def _apply(self, changes: TableChanges, batch: Batch) -> None:
         uri = f"{self._path}/{changes.schema}/{changes.table}"
-        exists = DeltaTable.is_deltatable(uri, self._storage_options)
-        if not changes.rows and not (exists and (changes.emptied or changes.added)):
-            return
+        applications = {spool: f"{batch.run}/{spool}" for spool in batch.ends}
         commit = CommitProperties(
             custom_metadata={"canal.run": batch.run, "canal.batch": str(batch.batch_id)},
-            app_transactions=[Transaction(batch.run, batch.batch_id)],
+            app_transactions=[Transaction(applications[spool], end) for spool, end in batch.ends.items()],
         )
         try:
-            if not exists:
-                rows = self._arrow(changes, pa.schema([]))
-                write_deltalake(
-                    uri, rows, mode="error", commit_properties=commit, storage_options=self._storage_options
-                )
+            if not DeltaTable.is_deltatable(uri, self._storage_options):
+                if changes.rows:
+                    rows = self._arrow(changes, pa.schema([]))
+                    write_deltalake(
+                        uri, rows, mode="error", commit_properties=commit, storage_options=self._storage_options
+                    )
                 return
             table = DeltaTable(uri, storage_options=self._storage_options)
-            written = table.transaction_version(batch.run)
-            if written is not None and written >= batch.batch_id:
+            versions = {spool: table.transaction_version(name) for spool, name in applications.items()}
+            done = {spool: version for spool, version in versions.items() if version is not None}
+            left = batch.after(done).get(changes.name)
+            if left is None or not (left.rows or left.emptied or left.alters):
                 return
             schema = pa.schema(table.schema().to_arrow())
-            if changes.emptied:
-                self._replace(table, changes, schema, commit)
+            if left.emptied:
+                self._replace(table, left, commit)
             else:
-                self._merge(table, changes, schema, commit)
+                self._merge(table, left, schema, commit)
         except DeltaError as error:
             raise SinkRefused(f"delta: {uri}, batch {batch.batch_id}: {error}") from error
 
-    def _replace(self, table: DeltaTable, changes: TableChanges, schema: pa.Schema, commit: CommitProperties) -> None:
+    def _replace(self, table: DeltaTable, changes: TableChanges, commit: CommitProperties) -> None:
         if not changes.kept:
             table.delete(commit_properties=commit)
             return
@@ -81,7 +83,10 @@ class Delta:
         )
 
     def _merge(self, table: DeltaTable, changes: TableChanges, schema: pa.Schema, commit: CommitProperties) -> None:
-        """Columns are added first, in a commit of their own that is not repeated; older rows get their defaults."""
+        """Columns are added first, in a commit of their own that is not repeated; older rows get their defaults.
+
+        A column that was dropped stays, without values: should it come back, none of them may.
+        """
         missing = [added for name, added in changes.added.items() if schema.get_field_index(name) < 0]
         if missing:
             fields = [pa.field(added.name, added.column.arrow) for added in missing]
@@ -92,12 +97,18 @@ class Delta:
             for name, added in changes.added.items()
             if added.default is not None
         }
+        cleared = [name for name in schema.names if name.lower() in changes.dropped]
+        defaults = {quoted(name): "NULL" for name in cleared} | defaults
         if not changes.rows:
             if defaults:
                 table.update(defaults, commit_properties=commit)
             return
         rows = self._arrow(changes, schema, gone=True)
-        assignments = {quoted(name): f"s.{quoted(name)}" for name in changes.columns}
+        absent = [name for name in cleared if name not in changes.columns]
+        for name in absent:
+            kind = plain_arrow(schema.field(name).type)
+            rows = rows.append_column(pa.field(name, kind), pa.nulls(len(rows), kind))
+        assignments = {quoted(name): f"s.{quoted(name)}" for name in (*changes.columns, *absent)}
         match = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in changes.keys)
         merge = table.merge(
             rows, match, source_alias="s", target_alias="t", merge_schema=True, commit_properties=commit

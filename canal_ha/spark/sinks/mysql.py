@@ -1,29 +1,29 @@
-"""MySQL or MariaDB: all tables of a batch and its id in one transaction, so that it is there once or not at all.
+"""MySQL or MariaDB: all tables of a batch, its id and its end in one transaction: it is there once or not at all.
 
 Changed keys are deleted and, where a row exists, inserted again: unlike an upsert this cannot trip over a second unique
 key whose values changed places within the batch. Tables and columns that are missing are added first, as the source
-declares them; that commits on its own, and repeating it does no harm.
+declares them, and columns that a statement declared anew are changed; that commits on its own, and repeating it does
+no harm. A value that the copy cannot hold as it is ends the query: none is cut or bent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pymysql
 
 from canal_ha.errors import SinkRefused
-from canal_ha.spark.fold import TableChanges
+from canal_ha.spark.fold import Row, TableChanges
 from canal_ha.spark.mysql_types import ColumnType, plain
 from canal_ha.spark.sinks.batch import Batch
 
 T = TypeVar("T")
 STATE_TABLE = "canal_ha_batches"
 CHUNK = 500  # rows per statement
-_SESSION = (
-    "SET SESSION time_zone = '+00:00', foreign_key_checks = 0,"
-    " sql_mode = 'NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'"
-)
+_LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
+_STRICT = f"{_LENIENT},STRICT_ALL_TABLES"
+_SESSION = f"SET SESSION time_zone = '+00:00', foreign_key_checks = 0, sql_mode = '{_STRICT}'"
 
 
 class MySQL:
@@ -45,21 +45,30 @@ class MySQL:
             return f"{version} at {self._host}:{self._port}"
 
     def apply(self, batch: Batch) -> None:
-        """Write unless the target has it."""
+        """Write what the target has not."""
         try:
             with self._connect() as connection, connection.cursor() as cursor:
                 self._prepare_state(connection)
-                for changes in batch.tables.values():
-                    self._prepare_table(cursor, changes)
-                connection.begin()
-                if self._applied(cursor, batch):
-                    connection.rollback()
-                    return
-                for changes in batch.tables.values():
-                    self._write(cursor, changes)
-                connection.commit()
+                while not self._applied(connection, cursor, batch):
+                    continue
         except pymysql.MySQLError as error:
             raise SinkRefused(f"mysql at {self._host}:{self._port}, batch {batch.batch_id}: {error}") from error
+
+    def _applied(self, connection: pymysql.Connection[Any], cursor: Any, batch: Batch) -> bool:
+        """Try once. False when another driver wrote between the look and the transaction."""
+        done = self._done(cursor, batch)
+        tables = batch.after(done)
+        for changes in tables.values():
+            self._prepare_table(cursor, changes)
+        connection.begin()
+        if self._done(cursor, batch, "FOR UPDATE") != done:
+            connection.rollback()
+            return False
+        for changes in tables.values():
+            self._write(cursor, changes)
+        self._claim(cursor, batch, done)
+        connection.commit()
+        return True
 
     def _connect(self) -> pymysql.Connection[Any]:
         try:
@@ -82,18 +91,29 @@ class MySQL:
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(self._state_database)}")
             cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._state()} (run VARCHAR(64) PRIMARY KEY, batch_id BIGINT NOT NULL,"
-                " applied TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP) ENGINE=InnoDB"
+                f"CREATE TABLE IF NOT EXISTS {self._state()} (run VARCHAR(64), spool VARCHAR(64),"
+                " segment BIGINT NOT NULL, batch_id BIGINT NOT NULL, applied TIMESTAMP NOT NULL"
+                " DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (run, spool)) ENGINE=InnoDB"
             )
 
-    def _applied(self, cursor: Any, batch: Batch) -> bool:
-        """Claim the batch: the row stays locked, and a second driver waits, until this transaction ends."""
-        cursor.execute(f"INSERT IGNORE INTO {self._state()} (run, batch_id) VALUES (%s, -1)", (batch.run,))
-        cursor.execute(f"SELECT batch_id FROM {self._state()} WHERE run = %s FOR UPDATE", (batch.run,))
-        if cursor.fetchone()[0] >= batch.batch_id:
-            return True
-        cursor.execute(f"UPDATE {self._state()} SET batch_id = %s WHERE run = %s", (batch.batch_id, batch.run))
-        return False
+    def _done(self, cursor: Any, batch: Batch, locking: str = "") -> dict[str, int]:
+        """The last segment that is here, by spool. locking: the rows stay locked until the transaction ends."""
+        cursor.execute(f"SELECT spool, segment FROM {self._state()} WHERE run = %s {locking}", (batch.run,))
+        return {spool: segment for spool, segment in cursor.fetchall() if spool in batch.ends}
+
+    def _claim(self, cursor: Any, batch: Batch, done: Mapping[str, int]) -> None:
+        """A batch of another driver that has no row yet either ends in an error here, for one of the two."""
+        for spool, end in batch.ends.items():
+            if spool not in done:
+                cursor.execute(
+                    f"INSERT INTO {self._state()} (run, spool, segment, batch_id) VALUES (%s, %s, %s, %s)",
+                    (batch.run, spool, end, batch.batch_id),
+                )
+            elif end > done[spool]:
+                cursor.execute(
+                    f"UPDATE {self._state()} SET segment = %s, batch_id = %s WHERE run = %s AND spool = %s",
+                    (end, batch.batch_id, batch.run, spool),
+                )
 
     def _target(self, changes: TableChanges) -> tuple[str, str]:
         return self._database.replace("{schema}", changes.schema), changes.table
@@ -113,11 +133,13 @@ class MySQL:
             )
             return
         columns_now = {**{name: added.column for name, added in changes.added.items()}, **changes.columns}
+        alter = f"ALTER TABLE {quoted(database)}.{quoted(table)}"
         for name, column in columns_now.items():
             if name.lower() not in known:
-                cursor.execute(
-                    f"ALTER TABLE {quoted(database)}.{quoted(table)} ADD COLUMN {quoted(name)} {declared(column)}"
-                )
+                cursor.execute(f"{alter} ADD COLUMN {quoted(name)} {declared(column)}")
+        for name, column in changes.retyped.items():
+            if name.lower() in known:
+                cursor.execute(f"{alter} MODIFY COLUMN {quoted(name)} {declared(column)}")
 
     def _known_columns(self, cursor: Any, database: str, table: str) -> set[str]:
         cursor.execute(
@@ -129,10 +151,13 @@ class MySQL:
     def _write(self, cursor: Any, changes: TableChanges) -> None:
         database, table = self._target(changes)
         target = f"{quoted(database)}.{quoted(table)}"
-        if not self._known_columns(cursor, database, table):
+        known = self._known_columns(cursor, database, table)
+        if not known:
             return  # nothing was ever copied, and there is nothing to copy
         if changes.emptied:
             cursor.execute(f"DELETE FROM {target}")
+        for name in changes.dropped & known:  # should it come back, none of its values may
+            cursor.execute(f"UPDATE {target} SET {quoted(name)} = NULL")
         for name, added in changes.added.items():
             if added.default is not None:
                 cursor.execute(f"UPDATE {target} SET {quoted(name)} = %s", (value(added.default, added.column),))
@@ -143,12 +168,32 @@ class MySQL:
             marks = ", ".join(f"({', '.join(['%s'] * len(changes.keys))})" for _ in chunk)
             values = [value(text, kind) for key in chunk for text, kind in zip(key, key_types, strict=True)]
             cursor.execute(f"DELETE FROM {target} WHERE ({names}) IN ({marks})", values)
-        columns = list(changes.columns.items())
+        enums = [name for name, kind in changes.columns.items() if kind.name == "enum"]
+        plain_rows: list[Row] = []
+        odd: list[Row] = []
+        for row in changes.kept:
+            (odd if any(row.get(name) == "0" for name in enums) else plain_rows).append(row)
+        self._insert(cursor, target, changes.columns, plain_rows)
+        if not odd:
+            return
+        # the label of what was no label when it was written: strict servers take it from nobody
+        cursor.execute("SET SESSION sql_mode = %s", (_LENIENT,))
+        for row in odd:
+            self._insert(cursor, target, changes.columns, [row])
+            cursor.execute("SHOW WARNINGS")
+            bent = [text for _, _, text in cursor.fetchall() if not any(f"'{name}'" in text for name in enums)]
+            if bent:
+                raise SinkRefused(f"mysql at {self._host}:{self._port}: {changes.name}: {bent[0]}")
+        cursor.execute("SET SESSION sql_mode = %s", (_STRICT,))
+
+    @staticmethod
+    def _insert(cursor: Any, target: str, types: Mapping[str, ColumnType], rows: Sequence[Row]) -> None:
+        columns = list(types.items())
         head = f"INSERT INTO {target} ({', '.join(quoted(name) for name, _ in columns)}) VALUES "
         row_marks = f"({', '.join(['%s'] * len(columns))})"
-        for rows in chunks(changes.kept):
-            values = [value(row.get(name), kind) for row in rows for name, kind in columns]
-            cursor.execute(head + ", ".join([row_marks] * len(rows)), values)
+        for chunk in chunks(rows):
+            values = [value(row.get(name), kind) for row in chunk for name, kind in columns]
+            cursor.execute(head + ", ".join([row_marks] * len(chunk)), values)
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -1,18 +1,22 @@
 """Parquet: the log of all changes, one directory per micro-batch: `<path>/run=<checkpoint>/batch_id=<n>/`.
 
-A batch that is repeated after a crash replaces its directory; `_SUCCESS` in it says that it is whole. Rows have the
-envelope's columns, and their columns' types beside them in `layout`.
+A batch that is repeated after a crash replaces its directory; `_SUCCESS` in it says that it is whole. Directories of
+batches beyond the first one that a driver writes are from before its checkpoint was restored to an older one: what is
+in them comes again, so they go. Rows have the envelope's columns, and their columns' types beside them in `layout`.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from canal_ha.errors import CanalError, SinkRefused
 from canal_ha.spark.sinks.batch import Batch
 from canal_ha.spark.storage import open_storage
 
+_DIRECTORY = "batch_id="
 _LAYOUT = "names ARRAY<STRING>, types ARRAY<STRING>, codes ARRAY<INT>, keys ARRAY<INT>, partial BOOLEAN"
 
 
@@ -21,6 +25,7 @@ class Parquet:
 
     def __init__(self, path: str) -> None:
         self._path = path.rstrip("/")
+        self._begun = False
 
     def check(self) -> str:
         """Try to write there."""
@@ -34,8 +39,25 @@ class Parquet:
 
     def apply(self, batch: Batch) -> None:
         """Write the batch's directory anew."""
-        path = f"{self._path}/run={batch.run}/batch_id={batch.batch_id}"
-        envelope(batch.frame).write.mode("overwrite").parquet(path)
+        run = f"{self._path}/run={batch.run}"
+        if not self._begun:
+            forget_after(batch.frame.sparkSession, run, batch.batch_id)
+            self._begun = True
+        envelope(batch.frame).write.mode("overwrite").parquet(f"{run}/{_DIRECTORY}{batch.batch_id}")
+
+
+def forget_after(spark: SparkSession, run: str, batch_id: int) -> None:
+    """Remove the directories of later batches, through Hadoop's file system, which Spark writes with."""
+    context = spark.sparkContext
+    jvm: Any = context._jvm  # PySpark has no interface of its own to its file systems
+    place = jvm.org.apache.hadoop.fs.Path(run)
+    files = place.getFileSystem(context._jsc.hadoopConfiguration())
+    if not files.exists(place):
+        return
+    for status in files.listStatus(place):
+        number = status.getPath().getName().removeprefix(_DIRECTORY)
+        if number.isdigit() and int(number) > batch_id:
+            files.delete(status.getPath(), True)
 
 
 def envelope(changes: DataFrame) -> DataFrame:
