@@ -55,7 +55,7 @@ class Files:
             tables=self._tables,
             fields=self._fields,
             history=self._history.view(LogPosition(path.name, len(MAGIC))),
-            gtid_set=self._gtid_set,
+            gtid_set=self._gtid_set or None,
         )
         try:
             with path.open("rb") as file:

@@ -61,10 +61,10 @@ class Decoder:
         fields: FieldFilter,
         history: TableHistory,
         segment_bytes: int = 262144,
-        gtid_set: str = "",
+        gtid_set: str | None = None,
     ) -> None:
-        """journal, position: where the first event starts. gtid_set: executed before it; entries tell GTIDs when it is
-        not empty and options.gtid_on, as canal's do.
+        """journal, position: where the first event starts. gtid_set: executed before it, None when that is not known;
+        entries tell GTIDs when it is known and options.gtid_on.
 
         Raises ValueError when gtid_set is no GTID set.
         """
@@ -74,7 +74,7 @@ class Decoder:
         self._tables = tables
         self._fields = fields
         self._history = history
-        gtids = gtid.Gtids(gtid_set) if options.gtid_on and gtid_set else None
+        gtids = gtid.Gtids(gtid_set) if options.gtid_on and gtid_set is not None else None
         self._stream = stream.Stream(journal, position, options.transaction_size, segment_bytes, gtids)
         self._stream.drop[kinds.INSERT] = options.filter_rows or options.filter_dml_insert
         self._stream.drop[kinds.UPDATE] = options.filter_rows or options.filter_dml_update

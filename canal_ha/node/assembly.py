@@ -104,7 +104,7 @@ def _server(config: InstanceConfig, tell: Tell) -> Origin:
                 tables=tables,
                 fields=fields,
                 history=tables_then,
-                gtid_set=start.gtid or "",
+                gtid_set=start.gtid,
             )
 
         first_stream = not request.read and slave_id_holder.setdefault(0, request.client_id) == request.client_id

@@ -18,7 +18,7 @@ from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFo
 from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.source import flavor, locate
+from canal_ha.source import flavor, gtids, locate
 from canal_ha.source.backoff import Backoff
 from canal_ha.source.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.lost import DUMP_FAILED, Superseded, ended, superseded
@@ -179,6 +179,8 @@ class Dump:
         scanner = Scanner(session, server, self._config, self._source, self._opened)
         if not self._resume.at.journal:
             self._resume = Resume(self._looked_up(scanner))
+        if self._config.decode.gtid_on:
+            self._settle(gtids.settled(scanner, self._resume.at))
         self._began_at = self._resume.at
         begin = self._resume.begin()
         source = Source(address=self._source.host, port=self._source.port, uuid=server.uuid)
@@ -196,6 +198,17 @@ class Dump:
         except MalformedEvent as error:
             raise self._stepped_back(server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
+
+    def _settle(self, at: LogPosition) -> None:
+        """Begin here instead: the same place with its GTID set, or another one."""
+        before = self._resume.at
+        if (at.journal, at.offset) != (before.journal, before.offset):
+            self._resume = Resume(at)
+        else:
+            self._resume.at = at
+            if before is self._start:
+                self._start = at
+        self.decoded = at
 
     def _looked_up(self, scanner: Scanner) -> LogPosition:
         """A cursor may tell a time alone (specification 8.2 step 2b)."""

@@ -7,7 +7,7 @@ most: in large chunks up to the one that holds the boundary, then packet by pack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig
@@ -68,6 +68,28 @@ class Scanner:
         if walk.found is None:
             return None
         return self._position(walk.journal, walk.found.position, walk.found.timestamp_ms, gtid_set)
+
+    def executed(self, at: LogPosition) -> str:
+        """The GTID set executed before a position, the transaction included that it lies in."""
+        if self.server.mariadb:
+            rows = self.session.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", at.journal, at.offset)
+            return str(rows[0]["gtid"] or "")
+        rows = self.session.query("SHOW BINLOG EVENTS IN %s LIMIT 3", at.journal)
+        told = next((str(row["Info"]) for row in rows if row["Event_type"] == "Previous_gtids"), "")
+        before = self._executed(at, FIRST_OFFSET, "".join(told.split()), by_packet=False)
+        if before.offset < at.offset <= OFFSET_MAX:
+            before = self._executed(at, before.offset, before.gtid or "", by_packet=True)
+        return before.gtid or ""
+
+    def _executed(self, at: LogPosition, offset: int, before: str, *, by_packet: bool) -> LogPosition:
+        """The last boundary with its set. by_packet: the first one that is not before `at`, if there is any."""
+        decoder = _decoder(at.journal, offset, gtid_set=before)
+        walk = _Walk(decoder, by_packet=by_packet, beyond=lambda passed: passed.position > at.offset)
+        self._run(walk, journal=at.journal, offset=offset)
+        last = walk.last.position if walk.last else offset
+        if by_packet and walk.over is not None and last < at.offset:
+            return self._position(at.journal, walk.over.position, 0, decoder.gtid_set)
+        return self._position(at.journal, last, 0, walk.last_gtid if walk.last else before)
 
     def statements(
         self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
@@ -142,7 +164,8 @@ class _End(Exception):
 class _Walk:
     """Eats one dump until it has seen enough, or its end, and raises _End then.
 
-    beyond: ends the walk at the first boundary for which it holds; last: the boundary before that.
+    beyond: ends the walk at the first boundary for which it holds, `over`; last: the boundary before that, last_gtid:
+    the set executed there.
     until: ends the walk at the first event of these types; found: where it starts. Needs by_packet.
     onwards: the last journal to walk through; "" is the first one.
     """
@@ -158,6 +181,8 @@ class _Walk:
     ) -> None:
         self.journal = ""
         self.last: Passed | None = None
+        self.last_gtid = ""
+        self.over: Passed | None = None
         self.found: Passed | None = None
         self._decoder = decoder
         self._by_packet = by_packet
@@ -187,8 +212,9 @@ class _Walk:
             match output:
                 case Passed():
                     if self._beyond(output):
+                        self.over = output
                         raise _End
-                    self.last = output
+                    self.last, self.last_gtid = output, self._decoder.gtid_set
                 case Rotated():
                     last = not self._onwards or self.journal == self._onwards
                     if self.journal and not self._until and output.journal != self.journal and last:
@@ -225,13 +251,14 @@ class _Statements:
 _UNHEARD = _Statements(lambda at, default_schema, sql: None)
 
 
-def _decoder(journal: str, offset: int, history: _Statements = _UNHEARD) -> Decoder:
+def _decoder(journal: str, offset: int, history: _Statements = _UNHEARD, *, gtid_set: str | None = None) -> Decoder:
     return Decoder(
         source=Source("", 0),
         journal=journal,
         position=offset,
-        options=_QUIET,
+        options=_QUIET if gtid_set is None else replace(_QUIET, gtid_on=True),
         tables=_NO_TABLE,
         fields=FieldFilter("", ""),
         history=history,
+        gtid_set=gtid_set,
     )

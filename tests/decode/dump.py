@@ -165,7 +165,7 @@ def decoder(
     tables: TableFilter | None = None,
     fields: FieldFilter | None = None,
     segment_bytes: int = 262144,
-    gtid_set: str = "",
+    gtid_set: str | None = None,
 ) -> Decoder:
     """A decoder of JOURNAL."""
     return Decoder(

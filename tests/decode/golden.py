@@ -73,7 +73,7 @@ def replay(
     tag: str,
     options: DecodeOptions | None = None,
     tables: tuple[str, str] = ALL_TABLES,
-    gtid_set: str = "",
+    gtid_set: str | None = None,
 ) -> Iterator[tuple[int, bytes]]:
     """(offset, entry) of everything we make of a recorded file."""
     for segment in segments(tag, options, tables, gtid_set):
@@ -84,7 +84,7 @@ def segments(
     tag: str,
     options: DecodeOptions | None = None,
     tables: tuple[str, str] = ALL_TABLES,
-    gtid_set: str = "",
+    gtid_set: str | None = None,
 ) -> Iterator[Segment]:
     """What a decoder makes of a recorded file, fed in pieces that end where its cases end."""
     options = options or DecodeOptions()

@@ -133,7 +133,7 @@ class Reading:
             tables=self._tables,
             fields=FieldFilter("", ""),
             history=self._history,
-            gtid_set=start.gtid or "",
+            gtid_set=start.gtid,
         )
 
     def _accept(self, segment: Segment) -> None:
