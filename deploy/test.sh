@@ -53,10 +53,19 @@ report() {
 # suite NAME BUDGET-MINUTES PATH...: the tests on real parts under these paths.
 covered=()
 suite() {
-    local name=$1 budget=$2
+    local name=$1 budget=$2 before=$failed
     shift 2
     covered+=("$@")
     step "$name" "$budget" pytest -m "real or spark" --durations=5 "$@"
+    ((failed > before)) || return 0
+    # Real servers on a busy machine: one or two failed tests get a second chance, and the report says so.
+    if [[ ${results[-1]} == "FAILED (1)" && ${summaries[-1]} =~ (^|[^0-9])[12]\ failed ]]; then
+        wanted="  " step "$name, again" "$budget" pytest -m "real or spark" --last-failed "$@"
+        if [[ ${results[-1]} == passed ]]; then
+            results[-2]="passed only when run again"
+            failed=$before
+        fi
+    fi
 }
 
 # others BUDGET-MINUTES: the tests on real parts that no suite named, so that none is forgotten.
