@@ -106,6 +106,11 @@ class Decoder:
         return self._stream.offset
 
     @property
+    def server_id(self) -> int:
+        """Of the server that first wrote the event that was last looked at."""
+        return self._stream.server_id
+
+    @property
     def gtid_set(self) -> str:
         """The set executed where the last Passed stands, "" when GTIDs are not told."""
         return self._stream.passed_gtid

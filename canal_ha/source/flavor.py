@@ -39,6 +39,11 @@ class Flavor:
     folds_names: bool = False  # table names are compared without case (lower_case_table_names)
 
     @property
+    def identity(self) -> str:
+        """Whose binlog it is: see LogPosition.server."""
+        return self.uuid or str(self.server_id)
+
+    @property
     def status_statement(self) -> str:
         """Shows where the binlog ends: journal and offset."""
         if self.mariadb:

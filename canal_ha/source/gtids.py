@@ -43,10 +43,9 @@ def behind(scanner: Scanner, at: LogPosition) -> LogPosition:
             f"{scanner.session.where.address}: transactions {purged} are purged (gtid_purged) and the set of {at} lacks"
             f" them; {_cure(scanner, at)}"
         )
-    found = scanner.lacking(gtid_set)
-    if found is None:
-        found = locate.newest(scanner.session, scanner.server, scanner.config, scanner.source)
-    return replace(found, gtid=gtid_set)
+    # asked for first: what is committed between the two answers must not be passed over
+    newest = locate.newest(scanner.session, scanner.server, scanner.config, scanner.source)
+    return replace(scanner.lacking(gtid_set) or newest, gtid=gtid_set)
 
 
 def _cure(scanner: Scanner, at: LogPosition) -> str:

@@ -34,6 +34,7 @@ def newest(session: Session, server: Flavor, config: InstanceConfig, source: Sou
         offset=offset,
         timestamp_ms=int(now) * 1000,
         server_id=server.server_id,
+        server=server.identity,
         gtid=gtid,
         address=source.host,
         port=source.port,
@@ -46,6 +47,7 @@ def oldest(session: Session, server: Flavor, source: SourceConfig) -> LogPositio
         journal=binary_logs(session)[0].name,
         offset=FIRST_OFFSET,
         server_id=server.server_id,
+        server=server.identity,
         address=source.host,
         port=source.port,
     )
@@ -94,6 +96,7 @@ def _begin(scanner: Scanner, journal: str) -> LogPosition:
         journal=journal,
         offset=FIRST_OFFSET,
         server_id=scanner.server.server_id,
+        server=scanner.server.identity,
         address=scanner.source.host,
         port=scanner.source.port,
     )

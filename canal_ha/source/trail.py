@@ -1,0 +1,230 @@
+"""The trail of a stream: by what the last transactions that were delivered are known again on another server. Pure.
+
+Journals, offsets, table ids and XIDs are a server's own. A replica keeps of a transaction its times, its origin and its
+rows, so a transaction is known by the second of its end and a hash of how many rows it had and what the last of them
+were. Equal transactions in one second exist; a run of several is what counts. Nothing is hashed until it is asked for:
+`Recent` keeps references to segments, and they are few.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+
+KEPT = 16  # transactions in a cursor's trail: 216 characters of its JSON
+ROWS = 4  # of a transaction's rows, the last ones, are looked at
+
+_TIME_BYTES = 4
+_HASH_BYTES = 6
+_MARK_BYTES = _TIME_BYTES + _HASH_BYTES
+_ENTRIES_MOST = 4096  # referred to by a Recent, at least one span
+_BYTES_MOST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """One transaction, or DDL statement. second: of its end, s since 1970, by the clock of the server of its origin."""
+
+    second: int
+    digest: bytes
+
+
+Span = tuple[Segment, int, int]  # entries first..last, last exclusive
+
+
+@dataclass(slots=True)
+class Unit:
+    """A transaction or DDL statement, ended by entry `index` of `segment`. tail: row entries, the last one first."""
+
+    segment: Segment
+    index: int
+    rows: int
+    tail: tuple[tuple[Segment, int], ...]
+
+    @property
+    def second(self) -> int:
+        """When it ended."""
+        return self.segment.timestamps[self.index] // 1000
+
+    def mark(self) -> Mark:
+        """By what it is known."""
+        return Mark(self.second, _digest(self))
+
+
+@dataclass(slots=True)
+class Units:
+    """Cuts entries into units, piece after piece, from a transaction's begin on. Transactions without rows are none."""
+
+    _rows: int = 0
+    _tail: deque[tuple[Segment, int]] = field(default_factory=lambda: deque(maxlen=ROWS))
+
+    def feed(self, segment: Segment, first: int = 0, last: int | None = None) -> Iterator[Unit]:
+        """The units that end among these entries."""
+        counts = segment.row_counts
+        for index in range(first, len(segment) if last is None else last):
+            kind = segment.kinds[index]
+            if kind == Kind.ROWS:
+                self._rows += counts[index]
+                self._tail.append((segment, index))
+            elif kind == Kind.BEGIN:
+                self._forget()
+            elif kind == Kind.DDL:
+                yield Unit(segment, index, 0, ())
+            elif kind == Kind.END:
+                if self._rows:
+                    yield Unit(segment, index, self._rows, tuple(reversed(self._tail)))
+                self._forget()
+
+    def skip(self, segment: Segment, first: int, last: int) -> None:
+        """These entries come next, and nobody asks for what ends among them."""
+        kinds = segment.kinds
+        begin, end = kinds.rfind(Kind.BEGIN, first, last), kinds.rfind(Kind.END, first, last)
+        if max(begin, end) >= 0:
+            self._forget()
+            first = max(begin, end)
+        self._rows += sum(segment.row_counts[first:last])
+
+    @property
+    def open_rows(self) -> int:
+        """Rows of a transaction that has not ended yet."""
+        return self._rows
+
+    def _forget(self) -> None:
+        self._rows = 0
+        self._tail.clear()
+
+
+class Recent:
+    """What one stream delivered last. start: the trail of where it began; kept: marks to keep. One thread."""
+
+    def __init__(self, start: str = "", kept: int = KEPT) -> None:
+        self._kept = kept
+        self._marks: deque[Mark] = deque(marks(start), maxlen=kept)
+        self._units = Units()
+        self._spans: deque[Span] = deque()
+        self._entries = 0
+        self._bytes = 0
+
+    def add(self, segment: Segment, first: int = 0, last: int | None = None) -> None:
+        """These entries were delivered next; they are only referred to."""
+        span = (segment, first, len(segment) if last is None else last)
+        self._spans.append(span)
+        self._count(span, 1)
+        while len(self._spans) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
+            dropped = self._spans.popleft()
+            self._count(dropped, -1)
+            self._units.skip(*dropped)
+            self._marks.clear()  # they are of transactions before a gap
+
+    def marks(self) -> tuple[Mark, ...]:
+        """Of the last transactions that ended, oldest first."""
+        units: deque[Unit] = deque(maxlen=self._kept)
+        for span in self._spans:
+            units.extend(self._units.feed(*span))
+        self._spans.clear()
+        self._entries = self._bytes = 0
+        self._marks.extend(unit.mark() for unit in units)
+        return tuple(self._marks)
+
+    @property
+    def open_rows(self) -> int:
+        """Rows delivered of a transaction that has not ended."""
+        self.marks()
+        return self._units.open_rows
+
+    def trail(self) -> str:
+        """The marks as a cursor carries them."""
+        return text(self.marks())
+
+    def _count(self, span: Span, sign: int) -> None:
+        segment, first, last = span
+        self._entries += sign * (last - first)
+        self._bytes += sign * (segment.ends[last - 1] - segment.frame_start(first) if last > first else 0)
+
+
+def text(trail: Iterable[Mark]) -> str:
+    """Marks as text of the base64 alphabet for URLs."""
+    raw = b"".join((mark.second & 0xFFFFFFFF).to_bytes(_TIME_BYTES, "big") + mark.digest for mark in trail)
+    return urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def marks(trail: str) -> tuple[Mark, ...]:
+    """The marks of such a text; none of what is no trail, which then finds nothing."""
+    try:
+        raw = urlsafe_b64decode(trail + "=" * (-len(trail) % 4))
+    except (Base64Error, ValueError):
+        return ()
+    if len(raw) % _MARK_BYTES:
+        return ()
+    pieces = (raw[at : at + _MARK_BYTES] for at in range(0, len(raw), _MARK_BYTES))
+    return tuple(Mark(int.from_bytes(piece[:_TIME_BYTES], "big"), piece[_TIME_BYTES:]) for piece in pieces)
+
+
+def _digest(unit: Unit) -> bytes:
+    """Over what every server writes alike: not over types and names of columns, which follow the table's history."""
+    hashed = blake2b(digest_size=_HASH_BYTES)
+    if not unit.rows:
+        _, change = _parsed(unit.segment, unit.index)
+        hashed.update(f"{change.eventType}\0{change.sql}".encode())
+        return hashed.digest()
+    hashed.update(b"%d" % unit.rows)
+    wanted = ROWS
+    for segment, index in unit.tail:
+        header, change = _parsed(segment, index)
+        rows = change.rowDatas[-wanted:]
+        for row in reversed(rows):  # however they are spread over events
+            hashed.update(f"\0{header.schemaName}.{header.tableName}\0{change.eventType}".encode())
+            for side, columns in ((b"-", row.beforeColumns), (b"+", row.afterColumns)):
+                hashed.update(side)
+                for column in columns:
+                    value = b"" if column.isNull else column.value.encode()
+                    hashed.update(b"%d:%d:%d:" % (column.index, column.isNull, len(value)) + value)
+        wanted -= len(rows)
+        if wanted <= 0:
+            break
+    return hashed.digest()
+
+
+def _parsed(segment: Segment, index: int) -> tuple[pb.Header, pb.RowChange]:
+    entry = pb.Entry.FromString(segment.entry(index))
+    return entry.header, pb.RowChange.FromString(entry.storeValue)
+
+
+class Matching:
+    """Finds a trail among the units of another binlog, which come in their order.
+
+    The newest mark that is found counts; what the trail has behind it is not there. Where a mark is found more than
+    once, the longest run of the trail up to it counts, then the first: rather again than not at all.
+    """
+
+    def __init__(self, trail: Sequence[Mark]) -> None:
+        self._trail = trail
+        self._seconds = {mark.second for mark in trail}
+        self._places: dict[Mark, list[int]] = {}
+        for place, mark in enumerate(trail):
+            self._places.setdefault(mark, []).append(place)
+        self._runs: dict[int, int] = {}
+        self._best = (-1, 0)
+        self.found: Unit | None = None
+
+    @property
+    def missing(self) -> int:
+        """How many transactions of the trail come behind the one that was found."""
+        return len(self._trail) - 1 - self._best[0]
+
+    def see(self, unit: Unit) -> None:
+        """The next unit of the binlog."""
+        mark = unit.mark() if unit.second in self._seconds else None
+        places = self._places.get(mark, ()) if mark else ()
+        self._runs = {place: self._runs.get(place - 1, 0) + 1 for place in places}
+        for place, run in self._runs.items():
+            if (place, run) > self._best:
+                self._best = (place, run)
+                self.found = unit
