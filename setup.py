@@ -42,7 +42,7 @@ setup(
             f"canal_ha.decode.kernel.{name}",
             [f"{KERNEL}/{name}.py"],
             include_dirs=[KERNEL],
-            extra_compile_args=["-O2", "-g0"],
+            extra_compile_args=["-O3", "-g0"],
         )
         for name in HOT
         if WANTED != "off"

@@ -199,6 +199,7 @@ class Decoder:
             run_starts=group.run_starts,
             run_server_ids=group.run_server_ids,
             run_gtids=tuple(group.run_gtids),
+            buffers=group.buffers,
         )
 
     def _event(self) -> Iterator[Output]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 
 
@@ -53,6 +54,7 @@ class Segment:
     row_counts ('i'); kinds: one byte of `Kind`.
     Per run of entries that agree on them: run_starts ('q', first is 0), run_server_ids ('q'), run_gtids (set text
     including the run's transaction, "" outside GTID mode).
+    buffers: where `frames` came from, and goes when `recycle` is called.
     """
 
     source: Source
@@ -68,9 +70,15 @@ class Segment:
     run_starts: array[int]
     run_server_ids: array[int]
     run_gtids: tuple[str, ...]
+    buffers: Buffers | None = None
 
     def __len__(self) -> int:
         return len(self.ends)
+
+    def recycle(self) -> None:
+        """The owner will not look at `frames` any more; views of them made before stay good."""
+        if self.buffers is not None and isinstance(self.frames, bytearray):
+            self.buffers.give(self.frames)
 
     def frame_start(self, index: int) -> int:
         """Where the frame of entry `index` starts in `frames`; len(self) gives the end of the last."""

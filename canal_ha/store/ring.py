@@ -150,6 +150,8 @@ class Ring:
             self.ack_time_ms = piece.segment.timestamps[piece.first]
             self._acked = piece.segment.position(piece.first)
             keep = bisect_right(self._firsts, at + 1) - 1 if at < self.put_seq else len(self._firsts)
+            for segment in self._segments[:keep]:
+                segment.recycle()
             del self._segments[:keep], self._firsts[:keep]
             self._room.notify_all()
 

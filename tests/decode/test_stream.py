@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
 from tests.decode.column_kinds import KINDS, Kind
-from tests.decode.dump import JOURNAL, SECONDS, AnyTable, ColumnType, Dump, decoder, entries, packed, packets
+from tests.decode.dump import JOURNAL, SECONDS, AnyTable, ColumnType, Dump, decoder, entries, packed, packets, segments
 from tests.decode.golden import binlog
 
 
@@ -281,3 +282,39 @@ def test_wide_tables() -> None:
     assert packed(width)[0] == 252
     change = entry.RowChange.FromString(entry.Entry.FromString(entries(decoder().feed(bytes(dump.data)))[1]).storeValue)
     assert [column.index for column in change.rowDatas[0].afterColumns] == list(range(width))
+
+
+def transaction(rows: Dump, *numbers: int) -> bytes:
+    """The next transaction of a dump, alone."""
+    rows.data.clear()
+    return bytes(rows.begin().table().insert(*numbers).xid().data)
+
+
+def test_buffers_of_acknowledged_segments_are_used_again() -> None:
+    """A recycled segment's memory takes later frames, unless a view of it is still being sent."""
+    rows = Dump().format()
+    work = decoder()
+    first = segments(work.feed(bytes(rows.data) + transaction(rows, *range(3000))))[0]
+    sent = first.frames_view(0, 2)
+    expected = bytes(sent)
+    first.recycle()
+    known = []
+    for _ in range(5):
+        (segment,) = segments(work.feed(transaction(rows, *range(3000))))
+        known.append(segment.frames)
+        segment.recycle()
+    assert all(frames is not first.frames for frames in known)
+    assert len({id(frames) for frames in known}) < len(known)
+    assert bytes(sent) == expected
+
+
+def test_small_segments_take_small_memory() -> None:
+    """A trickle of transactions after a large one does not hold the large one's memory in each segment."""
+    rows = Dump().format()
+    work = decoder()
+    large = segments(work.feed(bytes(rows.data) + transaction(rows, *range(3000))))[0]
+    size = len(large.frames)
+    large.recycle()
+    for _ in range(20):
+        (small,) = segments(work.feed(transaction(rows, 1)))
+        assert sys.getsizeof(small.frames) < size / 10

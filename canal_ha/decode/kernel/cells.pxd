@@ -19,13 +19,3 @@ cdef class TablePlan:
 
 @cython.locals(fixed=bytes, length=bytes, made=bytes)
 cpdef bytes head(Cell cell, Py_ssize_t size, bint wide)
-cpdef Py_ssize_t put_value(bytearray out, Cell cell, bytes value) except -1
-@cython.locals(size=Py_ssize_t, before=bytes)
-cpdef Py_ssize_t put_bytes(bytearray out, Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
-@cython.locals(size=Py_ssize_t, before=bytes)
-cpdef Py_ssize_t put_text(bytearray out, Cell cell, bytearray text) except -1
-@cython.locals(size=Py_ssize_t, before=bytes)
-cpdef Py_ssize_t put_wide(bytearray out, Cell cell, bytearray text) except -1
-cpdef Py_ssize_t put_utf8(bytearray out, Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
-@cython.locals(size=Py_ssize_t, before=bytes)
-cpdef Py_ssize_t put_latin1(bytearray out, Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1

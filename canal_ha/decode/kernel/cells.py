@@ -82,62 +82,6 @@ def head(cell: Cell, size: int, wide: bool) -> bytes:
     return made
 
 
-def put_value(out: bytearray, cell: Cell, value: bytes) -> int:
-    """Write a whole Column; return the value's length in bytes."""
-    return put_bytes(out, cell, value, 0, len(value))
-
-
-def put_bytes(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
-    """`put_value` of src[start:stop]."""
-    size = stop - start
-    before = cell.heads[size] if size < k.HEADS else None
-    if before is None:
-        before = head(cell, size, False)
-    p.put_framed(out, before, src, start, stop, cell.suffix)
-    return size
-
-
-def put_text(out: bytearray, cell: Cell, text: bytearray) -> int:
-    """`put_value` of a text that was just made."""
-    size = len(text)
-    before = cell.heads[size] if size < k.HEADS else None
-    if before is None:
-        before = head(cell, size, False)
-    p.put_around(out, before, text, cell.suffix)
-    return size
-
-
-def put_wide(out: bytearray, cell: Cell, text: bytearray) -> int:
-    """`put_text` for an unsigned number whose top bit is set."""
-    size = len(text)
-    before = cell.wide_heads[size]
-    if before is None:
-        before = head(cell, size, True)
-    p.put_around(out, before, text, cell.suffix)
-    return size
-
-
-def put_utf8(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
-    """A Column whose value is UTF-8 text; malformed bytes become U+FFFD, as in Java."""
-    if p.is_utf8(src, start, stop):
-        return put_bytes(out, cell, src, start, stop)
-    return put_value(out, cell, src[start:stop].decode("utf-8", "replace").encode())
-
-
-def put_latin1(out: bytearray, cell: Cell, src: bytes, start: int, stop: int) -> int:
-    """A Column whose bytes are one character each, as canal carries binary values."""
-    if p.is_ascii(src, start, stop):
-        return put_bytes(out, cell, src, start, stop)
-    size = p.latin1_size(src, start, stop)
-    before = cell.heads[size] if size < k.HEADS else None
-    if before is None:
-        before = head(cell, size, False)
-    p.put(out, before)
-    p.put_latin1(out, src, start, stop)
-    p.put(out, cell.suffix)
-    return size
-
-
 class TablePlan:
     """What to do with the rows of one table id. drop: nothing at all (filtered out).
 

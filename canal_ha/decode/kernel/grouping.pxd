@@ -8,6 +8,7 @@ cdef class Grouping:
     cdef public bytearray out, kinds
     cdef public c_array ends, offsets, subs, timestamps, event_lengths, row_counts, run_starts, run_server_ids
     cdef public list run_gtids
+    cdef public object buffers
     cdef public str gtid
     cdef public Py_ssize_t transaction_size, visible, visible_bytes, empty_count
     cdef public int64_t empty_ms
@@ -26,4 +27,6 @@ cdef class Grouping:
     cpdef int rewind(self) except -1
     @cython.locals(taken=Grouping, has_rows=bint, cut=bint)
     cpdef Grouping take(self)
+    @cython.locals(size=Py_ssize_t, capacity=Py_ssize_t)
+    cdef int _hand_over(self, Grouping taken) except -1
     cdef int _adopt(self, Grouping taken) except -1

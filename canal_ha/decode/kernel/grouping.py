@@ -10,6 +10,7 @@ from array import array
 
 import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.primitives as p
+from canal_ha.model.buffers import LARGEST, Buffers
 
 
 class Grouping:
@@ -19,6 +20,7 @@ class Grouping:
     """
 
     __slots__ = (
+        "buffers",
         "cut",
         "empty_count",
         "empty_ms",
@@ -47,10 +49,11 @@ class Grouping:
         self.cut = False  # the open group continues a transaction of which pieces are visible
         self.empty_ms = 0  # time of the last empty transaction that was let through
         self.empty_count = 0
+        self.buffers: Buffers | None = Buffers()
+        self.out = bytearray()
         self._renew()
 
     def _renew(self) -> None:
-        self.out = bytearray()
         self.ends = array("q")
         self.offsets = array("q")
         self.subs = array("i")
@@ -133,9 +136,10 @@ class Grouping:
         self.cut = False
 
     def take(self) -> Grouping:
-        """Hand over the visible entries as they lie in memory; the open group moves to new buffers."""
+        """Hand over the visible entries; the open group moves to the front of other buffers."""
         taken = Grouping(self.transaction_size)
-        taken.out, taken.kinds = self.out, self.kinds
+        self._hand_over(taken)
+        taken.kinds = self.kinds
         taken.ends, taken.offsets, taken.subs, taken.timestamps = self.ends, self.offsets, self.subs, self.timestamps
         taken.event_lengths, taken.row_counts = self.event_lengths, self.row_counts
         taken.run_starts, taken.run_server_ids, taken.run_gtids = self.run_starts, self.run_server_ids, self.run_gtids
@@ -148,11 +152,33 @@ class Grouping:
             self.has_rows, self.cut = has_rows, cut
         return taken
 
+    def _hand_over(self, taken: Grouping) -> None:
+        """The visible frames, as they lie in memory, and only the open group's stay.
+
+        What a buffer could hold is at most twice what is in it and counts against the ring's budget: less is copied.
+        """
+        size = self.visible_bytes
+        capacity = self.out.__sizeof__()
+        assert self.buffers is not None
+        if size * 2 >= capacity:
+            taken.out = self.out
+            taken.buffers = self.buffers
+            self.out = self.buffers.take()
+            p.truncate(self.out, 0)
+            p.put(self.out, taken.out[size:])
+            p.truncate(taken.out, size)
+        else:
+            taken.out = self.out[:size]
+            taken.buffers = None
+            if capacity > LARGEST:
+                self.out = self.out[size:]
+            else:
+                p.forget(self.out, size)
+
     def _adopt(self, taken: Grouping) -> None:
-        """Copy the open group of `taken`."""
+        """Copy the open group of `taken`, but for its frames."""
         first = taken.visible
         base = taken.visible_bytes
-        self.out += taken.out[base:]
         self.kinds += taken.kinds[first:]
         self.offsets += taken.offsets[first:]
         self.subs += taken.subs[first:]

@@ -91,7 +91,44 @@ static inline char *kernel_digits(char *end, uint64_t value)
     return end;
 }
 
+/* How many digits that are. */
+static inline Py_ssize_t kernel_digits_size(uint64_t value)
+{
+    Py_ssize_t size = 1;
+    for (; value >= 10000; value /= 10000)
+        size += 4;
+    return size + (value >= 10) + (value >= 100) + (value >= 1000);
+}
+
 /* ---- text */
+
+/* kernel_copy that says whether no byte is above 0x7f. */
+static inline int kernel_copy_ascii(char *to, const char *from, Py_ssize_t size)
+{
+    const uint64_t high = 0x8080808080808080ULL;
+    uint64_t words[4], seen = 0;
+    if (size < 8) {
+        for (Py_ssize_t index = 0; index < size; index++)
+            seen |= (unsigned char)(to[index] = from[index]);
+        return !(seen & 0x80);
+    }
+    const char *last = from + size - 8;
+    char *last_to = to + size - 8;
+    for (; last + 8 - from >= 32; from += 32, to += 32) {
+        memcpy(words, from, 32);
+        memcpy(to, words, 32);
+        seen |= words[0] | words[1] | words[2] | words[3];
+    }
+    for (; last + 8 - from > 8; from += 8, to += 8) {
+        memcpy(words, from, 8);
+        memcpy(to, words, 8);
+        seen |= words[0];
+    }
+    memcpy(words, last, 8);
+    memcpy(last_to, words, 8);
+    seen |= words[0];
+    return !(seen & high);
+}
 
 static inline int kernel_is_ascii(const unsigned char *at, Py_ssize_t size)
 {
@@ -201,8 +238,13 @@ static inline uint32_t kernel_crc_bytes(uint32_t crc, const unsigned char *at, P
 
 static int kernel_crc_folds;
 
+static const unsigned char kernel_crc_slide[48] = {
+    128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 0,   1,   2,   3,   4,   5,   6,   7,
+    8,   9,   10,  11,  12,  13,  14,  15,  128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128};
+
 /* Folding by carry-less multiplication (Gopal and others, "Fast CRC Computation for Generic Polynomials Using
-   PCLMULQDQ", Intel 2009, with its constants for this polynomial). size: a multiple of 16, not 0. */
+   PCLMULQDQ", Intel 2009, with its constants for this polynomial). size: at least 16. What is no multiple of 16 comes
+   first, behind zeros, which change nothing. */
 __attribute__((target("pclmul,sse4.1"))) static uint32_t kernel_crc_fold(
     uint32_t crc, const unsigned char *at, Py_ssize_t size)
 {
@@ -211,15 +253,26 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t kernel_crc_fold(
     const __m128i by8 = _mm_set_epi64x(0, 0x0163cd6124);
     const __m128i reduce = _mm_set_epi64x(0x01f7011641, 0x01db710641);
     const __m128i low = _mm_setr_epi32(~0, 0, ~0, 0);
-    __m128i lanes[4], sum, folded;
+    __m128i lanes[4], folded, begin = _mm_cvtsi32_si128((int)crc);
+    __m128i sum = _mm_xor_si128(_mm_loadu_si128((const __m128i *)at), begin);
+    Py_ssize_t odd = size & 15;
     int lane;
 
-    sum = _mm_xor_si128(_mm_loadu_si128((const __m128i *)at), _mm_cvtsi32_si128((int)crc));
-    if (size >= 64) {
+    if (odd) {
+        const unsigned char *slide = kernel_crc_slide + odd;
+        sum = _mm_shuffle_epi8(sum, _mm_loadu_si128((const __m128i *)slide));
+        begin = _mm_shuffle_epi8(begin, _mm_loadu_si128((const __m128i *)(slide + 16)));
+        at += odd, size -= odd;
+        begin = _mm_xor_si128(begin, _mm_loadu_si128((const __m128i *)at));
+        folded = _mm_clmulepi64_si128(sum, by16, 0x00);
+        sum = _mm_xor_si128(_mm_clmulepi64_si128(sum, by16, 0x11), _mm_xor_si128(folded, begin));
+    }
+    at += 16, size -= 16;
+    if (size >= 112) {
         lanes[0] = sum;
         for (lane = 1; lane < 4; lane++)
-            lanes[lane] = _mm_loadu_si128((const __m128i *)at + lane);
-        for (at += 64, size -= 64; size >= 64; at += 64, size -= 64)
+            lanes[lane] = _mm_loadu_si128((const __m128i *)at + lane - 1);
+        for (at += 48, size -= 48; size >= 64; at += 64, size -= 64)
             for (lane = 0; lane < 4; lane++) {
                 folded = _mm_clmulepi64_si128(lanes[lane], by64, 0x00);
                 lanes[lane] = _mm_clmulepi64_si128(lanes[lane], by64, 0x11);
@@ -231,8 +284,6 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t kernel_crc_fold(
             folded = _mm_clmulepi64_si128(sum, by16, 0x00);
             sum = _mm_xor_si128(_mm_clmulepi64_si128(sum, by16, 0x11), _mm_xor_si128(folded, lanes[lane]));
         }
-    } else {
-        at += 16, size -= 16;
     }
     for (; size >= 16; at += 16, size -= 16) {
         folded = _mm_clmulepi64_si128(sum, by16, 0x00);
@@ -259,12 +310,8 @@ static inline uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size)
 #endif
     }
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (size >= 16 && kernel_crc_folds) {
-        Py_ssize_t whole = size & ~(Py_ssize_t)15;
-        crc = kernel_crc_fold(crc, at, whole);
-        at += whole;
-        size -= whole;
-    }
+    if (size >= 16 && kernel_crc_folds)
+        return ~kernel_crc_fold(crc, at, size);
 #endif
     return ~kernel_crc_bytes(crc, at, size);
 }

@@ -14,6 +14,8 @@ cdef extern from "primitives.h":
     void kernel_truncate(bytearray out, Py_ssize_t size) noexcept
     char *kernel_digits(char *end, uint64_t value) noexcept
     void kernel_copy(char *to, const char *start, Py_ssize_t size) noexcept
+    Py_ssize_t kernel_digits_size(uint64_t value) noexcept
+    bint kernel_copy_ascii(char *to, const char *start, Py_ssize_t size) noexcept
     bint kernel_is_ascii(const unsigned char *at, Py_ssize_t size) noexcept
     bint kernel_is_utf8(const unsigned char *at, Py_ssize_t size) noexcept
     Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t size) noexcept
@@ -172,6 +174,15 @@ cdef inline int put_framed(
     kernel_copy(to + head + (stop - start), PyBytes_AS_STRING(after), tail)
     return 0
 
+cdef inline bint put_framed_ascii(
+    bytearray out, bytes before, bytes src, Py_ssize_t start, Py_ssize_t stop, bytes after
+) except -1:
+    cdef Py_ssize_t head = PyBytes_GET_SIZE(before), tail = PyBytes_GET_SIZE(after)
+    cdef char *to = kernel_extend(out, head + (stop - start) + tail)
+    kernel_copy(to, PyBytes_AS_STRING(before), head)
+    kernel_copy(to + head + (stop - start), PyBytes_AS_STRING(after), tail)
+    return kernel_copy_ascii(to + head, <const char *>_at(src, start), stop - start)
+
 cdef inline int put_around(bytearray out, bytes before, bytearray text, bytes after) except -1:
     cdef Py_ssize_t head = PyBytes_GET_SIZE(before), tail = PyBytes_GET_SIZE(after)
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(text)
@@ -185,6 +196,19 @@ cdef inline int put_unsigned(bytearray out, uint64_t value) except -1:
     cdef char[24] b
     cdef char *at = kernel_digits(b + 24, value)
     kernel_copy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
+    return 0
+
+cdef inline Py_ssize_t digits_size(int64_t value) noexcept:
+    return kernel_digits_size(-<uint64_t>value) + 1 if value < 0 else kernel_digits_size(<uint64_t>value)
+
+cdef inline int put_number(bytearray out, bytes before, int64_t value, Py_ssize_t size, bytes after) except -1:
+    cdef Py_ssize_t head = PyBytes_GET_SIZE(before), tail = PyBytes_GET_SIZE(after)
+    cdef char *to = kernel_extend(out, head + size + tail)
+    kernel_copy(to, PyBytes_AS_STRING(before), head)
+    if value < 0:
+        to[head] = 45
+    kernel_digits(to + head + size, -<uint64_t>value if value < 0 else <uint64_t>value)
+    kernel_copy(to + head + size, PyBytes_AS_STRING(after), tail)
     return 0
 
 cdef inline int put_digits(bytearray out, int64_t value) except -1:
@@ -252,6 +276,35 @@ cdef inline int varint_size(uint64_t value) noexcept:
         size += 1
     return size
 
+cdef inline char *_copied(char *to, bytes data) noexcept:
+    kernel_copy(to, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return to + PyBytes_GET_SIZE(data)
+
+cdef inline char *_numbered(char *to, byte tag, uint64_t value) noexcept:
+    to[0] = <char>tag
+    return to + 1 + _varint(<byte *>to + 1, value)
+
+cdef inline int put_frame(
+    bytearray out, bytes journal, uint64_t offset, bytes clock, bytes names, uint64_t length, bytes event_type,
+    bytes props, bytes count, bytes gtid, bytes entry_type, uint64_t store
+) except -1:
+    cdef Py_ssize_t header = (
+        PyBytes_GET_SIZE(journal) + varint_size(offset) + PyBytes_GET_SIZE(clock) + PyBytes_GET_SIZE(names) + 1
+        + varint_size(length) + PyBytes_GET_SIZE(event_type) + PyBytes_GET_SIZE(props) + PyBytes_GET_SIZE(count)
+        + PyBytes_GET_SIZE(gtid)
+    )
+    cdef Py_ssize_t entry = (
+        1 + varint_size(header) + header + PyBytes_GET_SIZE(entry_type) + varint_size(store) + <Py_ssize_t>store
+    )
+    cdef char *to = kernel_extend(out, 1 + varint_size(entry) + entry - <Py_ssize_t>store)
+    to = _numbered(_numbered(to, 0x12, entry), 0x0A, header)
+    to = _copied(to, journal)
+    to += _varint(<byte *>to, offset)
+    to = _numbered(_copied(_copied(to, clock), names), 0x50, length)
+    to = _copied(_copied(_copied(_copied(_copied(to, event_type), props), count), gtid), entry_type)
+    _varint(<byte *>to, store)
+    return 0
+
 cdef inline int reserve(bytearray out, Py_ssize_t size) except -1:
     kernel_extend(out, size)
     return 0
@@ -284,6 +337,14 @@ cdef inline int set_byte(bytearray out, Py_ssize_t at, int value) noexcept:
 
 cdef inline int truncate(bytearray out, Py_ssize_t size) noexcept:
     kernel_truncate(out, size)
+    return 0
+
+cdef inline int forget(bytearray out, Py_ssize_t size) except -1:
+    cdef Py_ssize_t left = PyByteArray_GET_SIZE(out) - size
+    cdef char *b = PyByteArray_AS_STRING(out)
+    if left > 0:
+        memmove(b, b + size, left)
+    kernel_truncate(out, left)
     return 0
 
 cdef inline bint same_text(bytearray out, Py_ssize_t start, Py_ssize_t other, Py_ssize_t size) noexcept:

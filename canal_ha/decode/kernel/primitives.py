@@ -193,11 +193,30 @@ def put_framed(out: bytearray, before: bytes, src: bytes, start: int, stop: int,
     out += after
 
 
+def put_framed_ascii(out: bytearray, before: bytes, src: bytes, start: int, stop: int, after: bytes) -> bool:
+    """`put_framed`; whether src[start:stop] has no byte above 0x7f."""
+    data = src[start:stop]
+    out += before
+    out += data
+    out += after
+    return data.isascii()
+
+
 def put_around(out: bytearray, before: bytes, text: bytearray, after: bytes) -> None:
     """Append a text with something before and after it."""
     out += before
     out += text
     out += after
+
+
+def digits_size(value: int) -> int:
+    """How many bytes `put_digits` appends."""
+    return len(b"%d" % value)
+
+
+def put_number(out: bytearray, before: bytes, value: int, size: int, after: bytes) -> None:
+    """Append the decimal digits of a signed 64-bit number with something around them. size: `digits_size` of it."""
+    out += b"%b%d%b" % (before, value, after)
 
 
 def put_digits(out: bytearray, value: int) -> None:
@@ -273,6 +292,30 @@ def put_tagged(out: bytearray, tag: int, value: int) -> None:
     put_varint(out, value)
 
 
+def put_frame(
+    out: bytearray,
+    journal: bytes,
+    offset: int,
+    clock: bytes,
+    names: bytes,
+    length: int,
+    event_type: bytes,
+    props: bytes,
+    count: bytes,
+    gtid: bytes,
+    entry_type: bytes,
+    store: int,
+) -> None:
+    """Append what precedes a storeValue of `store` bytes: a Messages field's tag and length, then Entry and Header.
+
+    The Header's fields in their order, encoded, but for the numbers of logfileOffset and the whole of eventLength.
+    entry_type: what stands between the Header and the length of the storeValue.
+    """
+    header = journal + varint(offset) + clock + names + b"\x50" + varint(length) + event_type + props + count + gtid
+    entry = b"\x0a" + varint(len(header)) + header + entry_type + varint(store)
+    out += b"\x12" + varint(len(entry) + store) + entry
+
+
 def reserve(out: bytearray, size: int) -> None:
     """Append `size` bytes to be filled in later."""
     out += bytes(size)
@@ -296,6 +339,11 @@ def set_byte(out: bytearray, at: int, value: int) -> None:
 def truncate(out: bytearray, size: int) -> None:
     """Forget what was written from `size` on."""
     del out[size:]
+
+
+def forget(out: bytearray, size: int) -> None:
+    """Forget what was written first, so many bytes."""
+    del out[:size]
 
 
 def same_text(out: bytearray, start: int, other: int, size: int) -> bool:

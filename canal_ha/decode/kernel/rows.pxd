@@ -47,3 +47,16 @@ cdef class RowWriter:
 cdef bint _all_present(bytes src, Py_ssize_t at, Py_ssize_t width) except -1
 @cython.locals(cell=c.Cell)
 cdef list _present(list cells, bytes src, Py_ssize_t at)
+cdef Py_ssize_t _put_value(bytearray out, c.Cell cell, bytes value) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cdef bint _put_bytes(bytearray out, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cdef Py_ssize_t _put_number(bytearray out, c.Cell cell, int64_t value) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cdef Py_ssize_t _put_text(bytearray out, c.Cell cell, bytearray text) except -1
+@cython.locals(size=Py_ssize_t, before=bytes)
+cdef Py_ssize_t _put_wide(bytearray out, c.Cell cell, bytearray text) except -1
+@cython.locals(mark=Py_ssize_t)
+cdef Py_ssize_t _put_utf8(bytearray out, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
+@cython.locals(mark=Py_ssize_t, size=Py_ssize_t, before=bytes)
+cdef Py_ssize_t _put_latin1(bytearray out, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1

@@ -183,20 +183,20 @@ class RowWriter:
                 raise p.Broken(f"a value of {length} bytes beyond the event")
             self.pos = end
             if cell.text == k.UTF8:
-                return c.put_utf8(out, cell, src, pos, end)
+                return _put_utf8(out, cell, src, pos, end)
             if cell.text == k.LATIN1:
-                return c.put_latin1(out, cell, src, pos, end)
-            return c.put_value(out, cell, self._text(cell, src, pos, end))
+                return _put_latin1(out, cell, src, pos, end)
+            return _put_value(out, cell, self._text(cell, src, pos, end))
         self.pos = pos + size
         text = self.text
         p.truncate(text, 0)
         if kind == k.INTEGER:
             value = p.signed(src, pos, size)
-            if value < 0 and cell.unsigned:
-                p.put_upper_half(text, value, size)
-                return c.put_wide(out, cell, text)
-            p.put_digits(text, value)
-        elif kind == k.DATETIME2:
+            if value >= 0 or not cell.unsigned:
+                return _put_number(out, cell, value)
+            p.put_upper_half(text, value, size)
+            return _put_wide(out, cell, text)
+        if kind == k.DATETIME2:
             temporal.put_datetime2(text, src, pos, cell.decimals)
         elif kind == k.TIMESTAMP2:
             temporal.put_timestamp2(text, src, pos, cell.decimals)
@@ -222,7 +222,7 @@ class RowWriter:
             temporal.put_datetime(text, src, pos)
         elif kind == k.TIME:
             temporal.put_time(text, src, pos)
-        return c.put_text(out, cell, text)
+        return _put_text(out, cell, text)
 
     def _text(self, cell: c.Cell, src: bytes, start: int, stop: int) -> bytes:
         """The rarer texts, which are made in Python."""
@@ -250,3 +250,73 @@ def _all_present(src: bytes, at: int, width: int) -> bool:
 def _present(cells: list[c.Cell], src: bytes, at: int) -> list[c.Cell]:
     """The cells whose bits are set in a column bitmap."""
     return [cell for cell in cells if src[at + (cell.index >> 3)] >> (cell.index & 7) & 1]
+
+
+def _put_bytes(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -> bool:
+    """Write a whole Column with the value src[start:stop]; whether that is ASCII."""
+    size = stop - start
+    before = cell.heads[size] if size < k.HEADS else None
+    if before is None:
+        before = c.head(cell, size, False)
+    return p.put_framed_ascii(out, before, src, start, stop, cell.suffix)
+
+
+def _put_value(out: bytearray, cell: c.Cell, value: bytes) -> int:
+    """`_put_bytes` of a value that was made in Python; return its length in bytes."""
+    _put_bytes(out, cell, value, 0, len(value))
+    return len(value)
+
+
+def _put_text(out: bytearray, cell: c.Cell, text: bytearray) -> int:
+    """`_put_value` of a text that was just made."""
+    size = len(text)
+    before = cell.heads[size] if size < k.HEADS else None
+    if before is None:
+        before = c.head(cell, size, False)
+    p.put_around(out, before, text, cell.suffix)
+    return size
+
+
+def _put_wide(out: bytearray, cell: c.Cell, text: bytearray) -> int:
+    """`_put_text` for an unsigned number whose top bit is set."""
+    size = len(text)
+    before = cell.wide_heads[size]
+    if before is None:
+        before = c.head(cell, size, True)
+    p.put_around(out, before, text, cell.suffix)
+    return size
+
+
+def _put_utf8(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -> int:
+    """A Column whose value is UTF-8 text; malformed bytes become U+FFFD, as in Java."""
+    mark = len(out)
+    if _put_bytes(out, cell, src, start, stop) or p.is_utf8(src, start, stop):
+        return stop - start
+    p.truncate(out, mark)
+    return _put_value(out, cell, src[start:stop].decode("utf-8", "replace").encode())
+
+
+def _put_latin1(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -> int:
+    """A Column whose bytes are one character each, as canal carries binary values."""
+    mark = len(out)
+    if _put_bytes(out, cell, src, start, stop):
+        return stop - start
+    p.truncate(out, mark)
+    size = p.latin1_size(src, start, stop)
+    before = cell.heads[size] if size < k.HEADS else None
+    if before is None:
+        before = c.head(cell, size, False)
+    p.put(out, before)
+    p.put_latin1(out, src, start, stop)
+    p.put(out, cell.suffix)
+    return size
+
+
+def _put_number(out: bytearray, cell: c.Cell, value: int) -> int:
+    """`_put_value` of the digits of a number."""
+    size = p.digits_size(value)
+    before = cell.heads[size]
+    if before is None:
+        before = c.head(cell, size, False)
+    p.put_number(out, before, value, size, cell.suffix)
+    return size

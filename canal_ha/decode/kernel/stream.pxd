@@ -11,10 +11,10 @@ cdef int64_t _DUMMY_TABLE, _FULL_PACKET, _HALF
 cdef Py_ssize_t _ROWS_KNOWN
 
 cdef class Stream:
-    cdef public bint packets, payload, known_format, open, begun, drop_statements
-    cdef public bytes src, outer, event_src, clock, journal_field
+    cdef public bint packets, payload, joined, known_format, open, begun, drop_statements
+    cdef public bytes src, chunk, outer, event_src, clock, journal_field
     cdef public bytearray pending, frame, store
-    cdef public Py_ssize_t pos, limit, need, outer_pos, outer_limit, event_start, event_at, event_stop, segment_bytes
+    cdef public Py_ssize_t pos, limit, chunk_pos, need, outer_pos, outer_limit, event_start, event_at, event_stop, segment_bytes
     cdef public int64_t position, base, offset, length, timestamp, server_id, flags
     cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id
     cdef public int sub, event_kind, checksum
@@ -27,8 +27,10 @@ cdef class Stream:
     cdef public g.Grouping group
     cdef public r.RowWriter writer
 
-    @cython.locals(pending=bytearray)
     cpdef bint feed(self, bytes data) except -1
+    cdef int _enter_chunk(self) except -1
+    @cython.locals(pending=bytearray, stop=Py_ssize_t)
+    cdef bint _join(self) except -1
     cdef int _starve(self, Py_ssize_t need) except -2
     @cython.locals(code=int)
     cpdef int step(self) except -2
@@ -75,7 +77,7 @@ cdef class Stream:
         self, int kind, int entry_type, bytes names, bytes event_type, object store, bint with_gtid, bint shows
     ) except -1
     cdef bytes _clock(self)
-    @cython.locals(clock=bytes, count=bytes, props=bytes, field=bytes, header=Py_ssize_t)
+    @cython.locals(clock=bytes, count=bytes, props=bytes, field=bytes)
     cdef int _put_frame(
         self, bytearray out, int entry_type, bytes names, bytes event_type, Py_ssize_t rows, bint with_gtid,
         Py_ssize_t store

@@ -48,6 +48,8 @@ class Stream:
         "base",
         "begun",
         "checksum",
+        "chunk",
+        "chunk_pos",
         "clock",
         "clock_server_id",
         "clock_timestamp",
@@ -62,6 +64,7 @@ class Stream:
         "frame",
         "group",
         "gtids",
+        "joined",
         "journal_field",
         "known_format",
         "length",
@@ -102,6 +105,9 @@ class Stream:
         self.limit = 0
         self.pending = bytearray()
         self.need = 0
+        self.chunk = b""  # what came last, from chunk_pos on not looked at
+        self.chunk_pos = 0
+        self.joined = False  # src was put together, and the rest of the chunk follows it
         self.outer = b""
         self.outer_pos = 0
         self.outer_limit = 0
@@ -174,26 +180,53 @@ class Stream:
 
     def feed(self, data: bytes) -> bool:
         """Take in more bytes; False when they are not enough for a step. `step` returned NEED before."""
+        self.chunk = data
+        self.chunk_pos = 0
+        if self.pending:
+            return self._join()
+        self._enter_chunk()
+        return True
+
+    def _enter_chunk(self) -> None:
+        """Go on with what is left of the bytes that came last."""
+        self.src = self.chunk
+        self.pos = self.chunk_pos
+        self.limit = len(self.chunk)
+        self.joined = False
+
+    def _join(self) -> bool:
+        """Complete what is pending, so far as it is known, from the bytes that came last; False when that is not all.
+
+        Only what lies across two chunks is copied.
+        """
         pending = self.pending
-        if pending:
-            p.put(pending, data)
-            if len(pending) < self.need:
-                return False
-            self.src = bytes(pending)
-            self.pending = bytearray()  # gives back the memory of a large event
-        else:
-            self.src = data
+        stop = min(self.chunk_pos + self.need - len(pending), len(self.chunk))
+        p.put_slice(pending, self.chunk, self.chunk_pos, stop)
+        self.chunk_pos = stop
+        if len(pending) < self.need:
+            self.chunk = b""
+            return False
+        self.src = bytes(pending)
+        self.pending = bytearray()  # gives back the memory of a large event
         self.pos = 0
         self.limit = len(self.src)
+        self.joined = True
         return True
 
     def _starve(self, need: int) -> int:
-        """Keep the beginning of what is not complete. need: bytes from here to go on."""
-        p.put(self.pending, self.src[self.pos : self.limit])
+        """Keep the beginning of what is not complete, or complete it. need: bytes from here to go on."""
+        if self.joined and self.pos == self.limit:
+            self._enter_chunk()
+            return -1
+        p.put_slice(self.pending, self.src, self.pos, self.limit)
         self.need = need
+        if self.joined and self._join():
+            return -1
         self.src = b""
+        self.chunk = b""
         self.pos = 0
         self.limit = 0
+        self.joined = False
         return k.NEED
 
     def enter_payload(self, data: bytes) -> None:
@@ -542,23 +575,20 @@ class Stream:
         if gtids is not None and with_gtid:
             props = gtids.props
             field = gtids.field
-        header = len(self.journal_field) + p.varint_size(self.offset) + len(clock) + len(names) + len(event_type)
-        header += 1 + p.varint_size(self.length) + len(props) + len(count) + len(field)
-        p.put_tagged(out, 0x12, 1 + p.varint_size(header) + header + 3 + p.varint_size(store) + store)
-        p.put_tagged(out, 0x0A, header)
-        p.put(out, self.journal_field)
-        p.put_varint(out, self.offset)
-        p.put(out, clock)
-        p.put(out, names)
-        p.put_tagged(out, 0x50, self.length)
-        p.put(out, event_type)
-        if gtids is not None:
-            p.put(out, props)
-        p.put(out, count)
-        if gtids is not None:
-            p.put(out, field)
-        p.put(out, _ENTRY_TYPES[entry_type])
-        p.put_varint(out, store)
+        p.put_frame(
+            out,
+            self.journal_field,
+            self.offset,
+            clock,
+            names,
+            self.length,
+            event_type,
+            props,
+            count,
+            field,
+            _ENTRY_TYPES[entry_type],
+            store,
+        )
 
     def _added(self, kind: int, rows: int) -> None:
         self.group.added(kind, self.offset, self.sub, self.timestamp * 1000, self.length, rows, self.server_id)
