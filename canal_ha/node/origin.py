@@ -13,7 +13,7 @@ from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
 from canal_ha.instance.instance import SourceView
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
-from canal_ha.source.dump import Connected, DumpEvent
+from canal_ha.source.dump import Connected, DumpEvent, Failed
 from canal_ha.source.ending import Ending
 from canal_ha.source.local import LocalTables, LocalView
 from canal_ha.source.local_dump import LocalDump
@@ -57,7 +57,7 @@ def files(config: InstanceConfig, local: LocalFiles) -> Origin:
                 tables=tables,
                 fields=fields,
                 history=history,
-                gtid_set=start.gtid or config.master.gtid,
+                gtid_set=start.gtid or config.master.gtid or None,
             )
 
         dump = LocalDump(
@@ -76,10 +76,11 @@ def files(config: InstanceConfig, local: LocalFiles) -> Origin:
 
 def report(request: FeedRequest, event: DumpEvent) -> None:
     """Hand on what a dump tells."""
-    if isinstance(event, Connected):
-        request.connected(event.version)
-    else:
-        request.failed(event.error, event.retry_in_s)
+    match event:
+        case Connected():
+            request.connected(event.version)
+        case Failed():
+            request.failed(event.error, event.retry_in_s)
 
 
 def _no_server(schema: str, table: str) -> None:

@@ -21,7 +21,7 @@ from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.segment import Segment, Source
 from canal_ha.source import journals
 from canal_ha.source.backoff import Backoff
-from canal_ha.source.dump import Connected, DumpEvent, Failed
+from canal_ha.source.dump import Connected, Failed
 from canal_ha.source.flavor import BinaryLog
 from canal_ha.source.resume import Resume
 
@@ -64,7 +64,7 @@ class LocalDump:
         start: LogPosition,
         make_decoder: Callable[[Source, LogPosition], FileDecoder],
         accept: Callable[[Segment], None],
-        report: Callable[[DumpEvent], None],
+        report: Callable[[Connected | Failed], None],
         rng: Random | None = None,
     ) -> None:
         self.decoded: LogPosition | None = start

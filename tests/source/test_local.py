@@ -18,7 +18,8 @@ from canal_ha.errors import CanalError, MalformedEvent, PositionLost, RingClosed
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.source.dump import DumpEvent, Failed
+from canal_ha.source import local_dump
+from canal_ha.source.dump import Connected, Failed
 from canal_ha.source.local import LocalTables, LocalView
 from canal_ha.source.local_dump import LocalDump
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -27,6 +28,12 @@ from tests.waiting import until
 
 FIRST, SECOND, THIRD = "mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003"
 ROTATE = 4
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second without growth is long enough for a test."""
+    monkeypatch.setattr(local_dump, "QUIET_S", 0.5)
 
 
 def event(kind: int, body: bytes, at: int, seconds: int = 1_700_000_000) -> bytes:
@@ -78,7 +85,7 @@ class Reading:
 
     def __init__(self, directory: Path, start: LogPosition, schema: Path | None = None) -> None:
         self.entries: list[pb.Entry] = []
-        self.events: list[DumpEvent] = []
+        self.events: list[Connected | Failed] = []
         self._config = config_of(directory, schema)
         assert self._config.local
         self._tables = LocalTables(self._config, self._config.local, lambda schema, table: None)
