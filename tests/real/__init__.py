@@ -5,7 +5,7 @@ this process whatever ends it. Whoever starts a server owns it. What cannot be s
 says what is missing and how to get it; nothing is skipped.
 """
 
-from tests.real.mysql import MariaDB, MySQL, SqlServer
+from tests.real.mysql import MariaDB, MySQL, MySQL56, SqlServer
 from tests.real.node import Client, Node, follow
 from tests.real.ports import free_port
 from tests.real.process import Process, StartFailed
@@ -18,6 +18,7 @@ __all__ = [
     "Link",
     "MariaDB",
     "MySQL",
+    "MySQL56",
     "Network",
     "Node",
     "Process",

@@ -1,4 +1,4 @@
-"""MySQL 9.7 (the private tree of `deploy/install.sh mysql`) and MariaDB (Debian's), one server per object.
+"""MySQL 9.7 and 5.6 (private trees of `deploy/install.sh`) and MariaDB (Debian's), one server per object.
 
 A data directory is initialized once per version, kept in the cache, and copied for every server: a start then takes
 about a second. Binary logs survive kill() because they are written, though not synced, at each commit.
@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import pymysql
 from pymysql.cursors import DictCursor
@@ -50,10 +50,10 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: Sequence[str], what: str) -> str:
+def _run(command: Sequence[str], what: str, stdin: IO[str] | int = subprocess.DEVNULL) -> str:
     """Run a command to its end; return its output, raise StartFailed with it when it fails."""
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     if done.returncode:
         raise StartFailed(f"{what} failed with code {done.returncode}\n{done.stdout[-3000:]}")
@@ -68,6 +68,8 @@ class SqlServer(Process):
     """
 
     flavor: Literal["mysql", "mariadb"]
+    status_statement = "SHOW MASTER STATUS"
+    """Shows where the binary log ends."""
 
     def __init__(
         self,
@@ -146,7 +148,6 @@ class SqlServer(Process):
             "--log-bin=mysql-bin",
             "--binlog-format=ROW",
             "--binlog-row-image=FULL",
-            f"--binlog-row-metadata={self.row_metadata}",
             "--sync-binlog=0",
             "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=64M",
@@ -198,8 +199,7 @@ class SqlServer(Process):
 
     def position(self) -> tuple[str, int]:
         """Return the newest journal and offset."""
-        statement = "SHOW BINARY LOG STATUS" if self.flavor == "mysql" else "SHOW MASTER STATUS"
-        row = self.query(statement)[0]
+        row = self.query(self.status_statement)[0]
         return str(row["File"]), int(row["Position"])
 
     def journals(self) -> list[str]:
@@ -216,6 +216,7 @@ class MySQL(SqlServer):
     """MySQL from the private tree, run by the tree's own loader, without chroot."""
 
     flavor: Literal["mysql", "mariadb"] = "mysql"
+    status_statement = "SHOW BINARY LOG STATUS"
 
     def _tree(self) -> Path:
         return cache_directory() / "mysql"
@@ -257,7 +258,46 @@ class MySQL(SqlServer):
 
     def own_options(self) -> list[str]:
         mode = "ON" if self.gtid else "OFF"
-        return ["--mysqlx=OFF", f"--gtid-mode={mode}", f"--enforce-gtid-consistency={mode}"]
+        return [
+            "--mysqlx=OFF",
+            f"--gtid-mode={mode}",
+            f"--enforce-gtid-consistency={mode}",
+            f"--binlog-row-metadata={self.row_metadata}",
+        ]
+
+
+class MySQL56(SqlServer):
+    """MySQL 5.6, the oldest whose formats are read; it has neither row metadata nor JSON. For the long suites."""
+
+    flavor: Literal["mysql", "mariadb"] = "mysql"
+
+    def _tree(self) -> Path:
+        return cache_directory() / "mysql56"
+
+    def binary(self) -> list[str]:
+        program = self._tree() / "bin" / "mysqld"
+        if not program.exists():
+            raise StartFailed(f"there is no MySQL 5.6 at {program}; run: bash deploy/install.sh mysql56")
+        return [str(program)]
+
+    def base_options(self) -> list[str]:
+        options = [f"--basedir={self._tree()}", f"--lc-messages-dir={self._tree()}/share"]
+        return [*options, "--user=root"] if os.geteuid() == 0 else options
+
+    def initialize(self, data: Path, users: Path) -> None:
+        (data / "mysql").mkdir(parents=True)
+        share = self._tree() / "share"
+        script = users.with_name("bootstrap.sql")
+        tables = "".join((share / f"mysql_system_tables{part}.sql").read_text() for part in ("", "_data"))
+        nobody = "DELETE FROM mysql.user WHERE User = '';\nFLUSH PRIVILEGES;\n"
+        script.write_text(f"USE mysql;\n{tables}\n{nobody}{users.read_text()}")
+        command = [*self.binary(), "--no-defaults", *self.base_options(), "--bootstrap", f"--datadir={data}"]
+        with script.open() as statements:
+            _run(command, "mysqld --bootstrap", statements)
+
+    def own_options(self) -> list[str]:
+        mode = "ON" if self.gtid else "OFF"
+        return [f"--gtid-mode={mode}", f"--enforce-gtid-consistency={mode}", "--log-slave-updates"]
 
 
 class MariaDB(SqlServer):
@@ -293,4 +333,8 @@ class MariaDB(SqlServer):
         )
 
     def own_options(self) -> list[str]:
-        return ["--innodb-log-file-size=64M", f"--gtid-strict-mode={'ON' if self.gtid else 'OFF'}"]
+        return [
+            "--innodb-log-file-size=64M",
+            f"--gtid-strict-mode={'ON' if self.gtid else 'OFF'}",
+            f"--binlog-row-metadata={self.row_metadata}",
+        ]

@@ -1,0 +1,109 @@
+"""MySQL 5.6: no row metadata, the first checksums, the first times with fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compat import test_ddl_corpus as corpus
+from tests.compat.ddl_corpus import statements
+from tests.decode.test_decoder_real import decode, rows
+from tests.node import test_mixed_workload as mixed
+from tests.positions import test_table_history as history
+from tests.real import MySQL56
+
+pytestmark = pytest.mark.old
+
+
+@pytest.fixture(scope="module")
+def mysql56() -> Iterator[MySQL56]:
+    """One server for all of them."""
+    with MySQL56() as server:
+        yield server
+
+
+def test_mixed_workload(mysql56: MySQL56, database: str) -> None:
+    """Through a node that is killed five times: as many rows as were changed, and they fold to what SELECT returns.
+
+    mysql-replication is no second opinion here: it reads no columns without row metadata.
+    """
+    received, written = mixed.through_kills(mysql56, database)
+    assert len(received.changes) == written
+    mixed.check_sums(received, mysql56, database)
+
+
+def test_statements_of_the_corpus(mysql56: MySQL56, database: str) -> None:
+    """After each statement that this version takes, names and primary key are the server's own."""
+    journal, start, marks = corpus.run(mysql56, database, statements("mysql"))
+    wrong = list(corpus.disagreements(mysql56, database, journal, start, marks))
+    print(f"{len(marks)} statements taken")
+    assert len(marks) > 300
+    assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong)
+
+
+def test_random_alters(mysql56: MySQL56, database: str) -> None:
+    """Any sequence of ALTER TABLE that this version accepts leaves the columns it has."""
+    corpus.test_random_alters(mysql56, database)
+
+
+def test_cold_start_with_ddl_ahead() -> None:
+    """200 statements while the node is down: every row comes once, with its own table's columns."""
+    history.test_cold_start_with_ddl_ahead(MySQL56, "MINIMAL")
+
+
+def test_values() -> None:
+    """Every column type of this version, as text and as NULL; images of all three kinds."""
+    columns = {
+        "t1 tinyint": ("-128", "-128"),
+        "t2 tinyint unsigned": ("255", "255"),
+        "s smallint": ("-32768", "-32768"),
+        "m mediumint unsigned": ("16777215", "16777215"),
+        "i int unsigned zerofill": ("7", "7"),
+        "b bigint unsigned": ("18446744073709551615", "18446744073709551615"),
+        "d decimal(65,30)": ("-12345678901234567890.5", "-12345678901234567890.500000000000000000000000000"),
+        "f float": ("1.5e10", "1.50000005E10"),
+        "g double": ("-2.5", "-2.5"),
+        "bi bit(64)": ("b'1000000000000000000000000000000000000000000000000000000000000001'", str(2**63 + 1)),
+        "y year": ("2155", "2155"),
+        "da date": ("'2020-00-00'", "2020-00-00"),
+        "ti time(6)": ("'-838:59:58.000001'", "-838:59:58.000001"),
+        "ti0 time": ("'100:00:00'", "100:00:00"),
+        "dt datetime(3)": ("'9999-12-31 23:59:59.999'", "9999-12-31 23:59:59.999"),
+        "dt0 datetime": ("'0000-00-00 00:00:00'", "0000-00-00 00:00:00"),
+        "ts timestamp(1) NULL": ("'2001-02-03 04:05:06.7'", "2001-02-03 04:05:06.7"),
+        "c char(10)": ("'x '", "x"),
+        "v varchar(300)": ("'déjà'", "déjà"),
+        "bn binary(4)": ("x'01ff'", "\x01ÿ"),
+        "vb varbinary(300)": ("x'00ff'", "\x00ÿ"),
+        "tx text": ("'数据'", "数据"),
+        "bl blob": ("x'c3a9'", "Ã©"),
+        "e enum('a','b')": ("'b'", "2"),
+        "st set('a','b','c')": ("'a,c'", "5"),
+        "p point": (
+            "GeomFromText('POINT(1 2)')",
+            "\x00" * 4 + "\x01\x01" + "\x00" * 3 + "\x00" * 6 + "ð?" + "\x00" * 7 + "@",
+        ),
+    }
+    values = ", ".join(value for value, _ in columns.values())
+    texts = [text for _, text in columns.values()]
+    nothing = ", ".join(["NULL"] * len(columns))
+    with MySQL56(extra=["--default-time-zone=+00:00"]) as server:
+        server.execute(
+            "CREATE DATABASE c CHARACTER SET utf8mb4",
+            f"CREATE TABLE c.t (id int PRIMARY KEY, {', '.join(columns)})",
+            f"INSERT INTO c.t VALUES (1, {values})",
+            f"INSERT INTO c.t VALUES (2, {nothing})",
+            "SET SESSION binlog_row_image = 'MINIMAL'",
+            "UPDATE c.t SET y = 2000 WHERE id = 1",
+            "SET SESSION binlog_row_image = 'NOBLOB'",
+            "DELETE FROM c.t WHERE id = 2",
+        )
+        found = rows(decode(server))
+    without_blobs = len(columns) + 1 - len(("tx", "bl"))
+    assert found == [
+        ("INSERT", [], ["1", *texts]),
+        ("INSERT", [], ["2", *[None] * len(columns)]),
+        ("UPDATE", ["1"], ["2000"]),
+        ("DELETE", ["2", *[None] * (without_blobs - 1)], []),
+    ]
