@@ -121,6 +121,14 @@ class Manifest:
         gone = tuple(segment for segment in self.segments if segment.seq <= bound)
         return replace(self, reads=reads, segments=self.segments[len(gone) :]), gone
 
+    def from_first_of(self, names: Iterable[str]) -> Manifest:
+        """Without the oldest segments, as far as they are not among these files; the newest stays in any case."""
+        there = set(names)
+        missing = 0
+        while missing < len(self.segments) - 1 and self.segments[missing].name not in there:
+            missing += 1
+        return replace(self, segments=self.segments[missing:])
+
     def to_bytes(self) -> bytes:
         """As JSON."""
         body = {

@@ -20,7 +20,7 @@ from canal_ha.spark import manifest as manifests
 from canal_ha.spark import segments
 from canal_ha.spark.manifest import Epoch, Manifest, SegmentInfo
 from canal_ha.spark.steps import Steps
-from canal_ha.spark.storage import Storage
+from canal_ha.spark.storage import NoRoom, Storage
 
 READ_ATTEMPTS = 5  # a manifest can be replaced by a later epoch's while it is looked for
 
@@ -43,7 +43,7 @@ class SpoolWriter:
     """The present writer. steps: told what is about to happen, by name."""
 
     def __init__(self, storage: Storage, destination: str, retain_batches: int, steps: Steps) -> None:
-        """Claim the next epoch. Raises SpoolUnusable, also for a spool that is read-only."""
+        """Claim the next epoch. Raises SpoolUnusable, also for a spool that is read-only, and NoRoom (try again)."""
         self._storage = storage
         self._destination = destination
         self._retain_batches = retain_batches
@@ -51,8 +51,13 @@ class SpoolWriter:
         claimed = manifests.claims(storage.names())
         self.epoch = Epoch(claimed[-1].number + 1 if claimed else 1, secrets.token_hex(4))
         storage.write(manifests.claim_name(self.epoch), b"")
-        self.manifest = newest_manifest(storage) or Manifest(spool=secrets.token_hex(8))
-        self._publish(self.manifest)
+        found = newest_manifest(storage) or Manifest(spool=secrets.token_hex(8))
+        self.manifest = found.from_first_of(storage.names())
+        try:
+            self._publish(self.manifest)
+        except NoRoom:
+            storage.delete([manifests.claim_name(self.epoch)])
+            raise
         self._sweep()
 
     def append(
@@ -92,8 +97,16 @@ class SpoolWriter:
         if seq <= self.manifest.done or seq >= self.manifest.next_seq:
             return
         kept, gone = self.manifest.with_read(seq).pruned(self._retain_batches)
-        self._publish(kept)
-        self._storage.delete([segment.name for segment in gone])
+        names = [segment.name for segment in gone]
+        try:
+            self._publish(kept)
+        except NoRoom:
+            if not names:
+                raise
+            self.check()
+            self._storage.delete(names)  # makes room for the manifest; until then it lists what is gone
+            self._publish(kept)
+        self._storage.delete(names)
 
     def check(self) -> None:
         """Raises SpoolFenced when another writer claimed a later epoch."""
@@ -116,7 +129,8 @@ class SpoolWriter:
         keep = {manifests.claim_name(self.epoch), manifests.manifest_name(self.epoch), *listed}
         own = str(self.epoch)
         older = [name for name in self._storage.names() if name not in keep and own not in name]
-        self._storage.delete([name for name in older if self._is_older(name)])
+        torn = [name for name, meant in self._storage.unfinished().items() if self._is_older(meant)]
+        self._storage.delete([*torn, *(name for name in older if self._is_older(name))])
 
     def _is_older(self, name: str) -> bool:
         epochs = manifests.claims([name]) + manifests.manifests([name]) + manifests.of_segments([name])

@@ -41,6 +41,9 @@ class Storage(Protocol):
     def names(self) -> list[str]:
         """What is there now; nothing when the directory does not exist."""
 
+    def unfinished(self) -> dict[str, str]:
+        """Files that are being written, or were when their writer died: name -> what it was to become."""
+
     def delete(self, names: Iterable[str]) -> None:
         """Remove files; those that are gone already do not matter."""
 
@@ -99,8 +102,15 @@ class LocalStorage:
 
     def names(self) -> list[str]:
         """What is there now."""
+        return [name for name in self._all() if not name.startswith(_HIDDEN)]
+
+    def unfinished(self) -> dict[str, str]:
+        """Hidden files; their names end with the writer's process id."""
+        return {name: name[1:].rpartition(".")[0] for name in self._all() if name.startswith(_HIDDEN)}
+
+    def _all(self) -> list[str]:
         try:
-            return [name for name in os.listdir(self._path) if not name.startswith(_HIDDEN)]
+            return os.listdir(self._path)
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -151,6 +161,10 @@ class ArrowStorage:
             return [info.base_name for info in self._filesystem.get_file_info(selector)]
         except OSError as error:
             raise SpoolUnusable(f"the spool cannot list {self._path}: {error}") from error
+
+    def unfinished(self) -> dict[str, str]:
+        """None: objects appear whole."""
+        return {}
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove objects."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 IDLE_WAIT_S = 0.2  # before Spark hears that there is nothing; it asks again at once
 TASK_BYTES = 4 << 20  # raw entries per task: smaller segments share one
 CALL_TIMEOUT_S = 10.0
-AVAILABLE_NOW_TIMEOUT_S = 120.0
+STANDSTILL_S = 120.0  # of a destination that is to be caught up with
 
 _stopping = threading.Lock()
 
@@ -121,17 +121,19 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Spool what the source has written by now, and read no further than that.
 
-        Raises SourceUnavailable when a destination cannot be reached in time.
+        Raises SourceUnavailable when a destination stands still before that.
         """
         asked_ms = time.time_ns() // 1_000_000
-        deadline = time.monotonic() + AVAILABLE_NOW_TIMEOUT_S
-        tailers = self._open()
-        for name, tailer in tailers.items():
+        for name, tailer in self._open().items():
+            spooled, moved_at = -1, time.monotonic()
             while not tailer.caught_up(asked_ms, self._options.quiet_ms):
-                if time.monotonic() > deadline:
+                manifest, now = tailer.manifest, time.monotonic()
+                if manifest is not None and manifest.next_seq > spooled:
+                    spooled, moved_at = manifest.next_seq, now
+                elif now - moved_at > STANDSTILL_S:
+                    why = f"does it run, and is client {self._options.client_id} active elsewhere?"
                     raise SourceUnavailable(
-                        f"canal: destination {name} was not caught up with in {AVAILABLE_NOW_TIMEOUT_S:.0f} s: does it"
-                        f" run, and is client {self._options.client_id} active elsewhere?"
+                        f"canal: nothing came from destination {name} for {STANDSTILL_S:.0f} s: {tailer.trouble or why}"
                     )
                 time.sleep(0.05)
         self._targets = {name: manifest.next_seq - 1 for name, manifest in self._manifests().items()}

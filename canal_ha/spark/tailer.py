@@ -1,8 +1,10 @@
 """Tailer: a thread in the driver that moves batches from a cluster connector into the spool, and only then acks them.
 
 It owns connector, intake and spool writer. The reader's thread sees the manifest, an error, and whether all is quiet,
-under `_changed`. A full disk is waited for; a full budget stops the fetching, so that the server's ring fills and
-the source is read no further. Any other failure ends the tailer, and the query with it.
+under `_changed`. A full disk is waited for, while segments that are no longer needed go; a full budget stops the
+fetching, so that the server's ring fills and the source is read no further. While segments wait for Spark, what comes
+is held for a tenth of the time that they have waited: long micro-batches make no more files than short ones. Any other
+failure ends the tailer, and the query with it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from canal_ha import logs
@@ -26,6 +29,8 @@ FETCH_WAIT_MS = 100  # how long the server may collect; bounds the latency of a 
 UNFINISHED_S = 1.0  # silence after which rows without an end of transaction count as whole, where no ends are sent
 NO_ROOM_RETRY_S = 1.0
 FULL_LOOK_S = 0.1
+HELD_MOST_S = 5.0
+HELD_MOST_BYTES = 256 << 10  # far less than the server's ring: it must not fill because of this
 STOP_S = 5.0
 
 log = logs.get(__name__)
@@ -65,8 +70,12 @@ class Tailer:
         self._error: CanalError | None = None
         self._connector: Connector | None = None
         self._read_up_to = -1
-        self._heard_at: float | None = None  # when the server last had something, or first answered
+        self._silent_since: float | None = None  # when the server last had something, or this connection first answered
+        self._answered_at = 0.0
         self._full = False
+        self._trouble = ""
+        self._holding = False
+        self._urgent = False
         self._thread = threading.Thread(target=self._run, name=f"tailer-{destination}", daemon=True)
 
     def start(self) -> None:
@@ -102,15 +111,24 @@ class Tailer:
 
     def caught_up(self, since_ms: int, quiet_ms: int) -> bool:
         """Whether everything written to the source before `since_ms` (wall clock) is in the spool, as far as one can
-        tell: something younger is, or the server had nothing for `quiet_ms`, or the spool takes no more.
+        tell: something younger is, or the server had nothing for `quiet_ms`, or the budget is used up.
+
+        From the first call on nothing is held.
         """
         with self._changed:
+            self._urgent = True
             if self._error is not None:
                 raise self._error
-            if self._heard_at is None:
+            if self._silent_since is None or self._holding:
                 return False
             newer = self._manifest is not None and self._manifest.newest_ms > since_ms
-            return newer or self._full or (time.monotonic() - self._heard_at) * 1000 >= quiet_ms
+            return newer or self._full or (self._answered_at - self._silent_since) * 1000 >= quiet_ms
+
+    @property
+    def trouble(self) -> str:
+        """What is waited for, "" when nothing is."""
+        with self._changed:
+            return self._trouble
 
     def _has(self, seq: int) -> bool:
         return self._manifest is not None and self._manifest.next_seq > seq
@@ -142,7 +160,7 @@ class Tailer:
         writer: SpoolWriter | None = None
         intake: Intake | None = None
         connection = 0
-        silent_since = time.monotonic()
+        silent_since = held_since = time.monotonic()
         while not self._stopped.is_set():
             if writer is not None and self._over_budget(writer):
                 self._stopped.wait(FULL_LOOK_S)
@@ -152,29 +170,33 @@ class Tailer:
             except WaitedTooLong:
                 continue
             if writer is None:  # now it is our turn
-                retain = self._options.retain_batches
-                writer = SpoolWriter(self._storage, self.destination, retain, self._steps)
-                self._publish(writer)
+                writer = self._claim()
                 manifest = writer.manifest
                 intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes)
             assert intake is not None
-            if connector.connection != connection:
+            anew = connector.connection != connection
+            if anew:
                 connection = connector.connection
                 intake.connected()
+            if not intake.held_bytes:
+                held_since = time.monotonic()
             if message:
                 silent_since = time.monotonic()
                 intake.add(message.id, message.raw_entries)
             elif intake.unfinished and time.monotonic() - silent_since > UNFINISHED_S:
                 intake.quiet()
-            while (piece := intake.take()) is not None:
-                self._append(writer, piece)
-                intake.made_durable(piece)
+            if intake.held_bytes >= HELD_MOST_BYTES or time.monotonic() - held_since >= self._hold_s(writer.manifest):
+                while (piece := intake.take()) is not None:
+                    self._append(writer, piece)
+                    intake.made_durable(piece)
             for batch_id in intake.acknowledged():
                 self._steps("ack")
                 connector.ack(batch_id)
             with self._changed:
-                if message or self._heard_at is None:
-                    self._heard_at = time.monotonic()
+                self._holding = intake.held_bytes > 0
+                self._answered_at = time.monotonic()
+                if message or anew:
+                    self._silent_since = self._answered_at
 
     def _until_in_time(self, connect: Callable[[], None]) -> bool:
         while not self._stopped.is_set():
@@ -186,13 +208,21 @@ class Tailer:
             return True
         return False
 
+    def _claim(self) -> SpoolWriter:
+        retain = self._options.retain_batches
+        while True:
+            try:
+                writer = SpoolWriter(self._storage, self.destination, retain, self._steps)
+            except NoRoom as full:
+                self._wait_for_room(full)
+                continue
+            self._publish(writer)
+            return writer
+
     def _over_budget(self, writer: SpoolWriter) -> bool:
-        with self._changed:
-            done = self._read_up_to
-        writer.read_up_to(done)
+        self._prune(writer)
         full = writer.manifest.unread_bytes >= self._options.spool_max_bytes
         with self._changed:
-            self._manifest = writer.manifest
             self._full = full
         return full
 
@@ -209,16 +239,41 @@ class Tailer:
                     ddl=piece.ddl,
                 )
             except NoRoom as full:
-                log.warning("spark.no_room", destination=self.destination, error=str(full))
-                with self._changed:
-                    self._full = True
-                if self._stopped.wait(NO_ROOM_RETRY_S):
-                    raise ConnectorStopped(f"{self.destination}: stopped while the spool had no room") from full
+                self._wait_for_room(full)
+                self._prune(writer)
                 continue
             self._publish(writer)
             return
 
-    def _publish(self, writer: SpoolWriter) -> None:
+    def _hold_s(self, manifest: Manifest) -> float:
+        return 0.0 if self._urgent else hold_s(manifest, time.time_ns() // 1_000_000)
+
+    def _prune(self, writer: SpoolWriter) -> None:
+        """Tell the writer what is read, so that older segments go. What a full disk prevents is done later."""
+        with self._changed:
+            done = self._read_up_to
+        with suppress(NoRoom):
+            writer.read_up_to(done)
         with self._changed:
             self._manifest = writer.manifest
+
+    def _wait_for_room(self, full: NoRoom) -> None:
+        """Raises ConnectorStopped when the query ends meanwhile."""
+        log.warning("spark.no_room", destination=self.destination, error=str(full))
+        with self._changed:
+            self._trouble = str(full)
+        if self._stopped.wait(NO_ROOM_RETRY_S):
+            raise ConnectorStopped(f"{self.destination}: stopped while the spool had no room") from full
+
+    def _publish(self, writer: SpoolWriter) -> None:
+        with self._changed:
+            self._trouble = ""
+            self._manifest = writer.manifest
             self._changed.notify_all()
+
+
+def hold_s(manifest: Manifest, now_ms: int) -> float:
+    """How long entries may be held, seconds: not at all while Spark waits for them."""
+    waiting = manifest.between(manifest.done, manifest.next_seq)
+    waited_s = (now_ms - waiting[0].written_ms) / 1000 if waiting else 0.0
+    return min(max(waited_s / 10, 0.0), HELD_MOST_S)
