@@ -90,6 +90,18 @@ def test_retention_keeps_what_the_last_batches_need(storage: Storage) -> None:
     assert spool.manifest.last is not None
 
 
+def test_segments_that_went_before_the_manifest_did_are_no_longer_listed(storage: Storage) -> None:
+    """As on a full disk; a hole further on stays, for the reader to tell."""
+    spool = writer(storage)
+    for number in range(5):
+        append(spool, number * 10)
+    names = [segment.name for segment in spool.manifest.segments]
+    storage.delete([names[0], names[1], names[3]])
+    assert [segment.seq for segment in writer(storage).manifest.segments] == [2, 3, 4]
+    storage.delete(names)
+    assert [segment.seq for segment in writer(storage).manifest.segments] == [4]
+
+
 def test_what_no_manifest_lists_is_swept(storage: Storage) -> None:
     """Left-overs of a crash between segment and manifest do not stay."""
     first = writer(storage)
@@ -102,6 +114,19 @@ def test_what_no_manifest_lists_is_swept(storage: Storage) -> None:
         f"epoch-{second.epoch}",
         f"manifest-{second.epoch}.json",
     ]
+
+
+def test_what_a_crash_left_half_written_is_swept(tmp_path: Path) -> None:
+    """It is hidden, and may be as large as a segment; what a newer writer has under way stays."""
+    storage = LocalStorage(tmp_path)
+    first = writer(storage)
+    torn = tmp_path / f".segment-000000000000-{first.epoch}.zst.4711"
+    newer = tmp_path / ".segment-000000000000-00000009-aaaaaaaa.zst.4712"
+    for path in (torn, newer):
+        path.write_bytes(b"half")
+    writer(storage)
+    assert not torn.exists()
+    assert newer.exists()
 
 
 @given(st.integers(min_value=0), st.binary(min_size=1, max_size=1))

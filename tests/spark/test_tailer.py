@@ -1,0 +1,199 @@
+"""The tailer on a real server and a real disk, without Spark: no room, no right to write, no server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.errors import SpoolUnusable
+from canal_ha.model.position import LogPosition
+from canal_ha.spark import segments
+from canal_ha.spark.entries import changes_of
+from canal_ha.spark.manifest import Manifest, SegmentInfo
+from canal_ha.spark.options import parse
+from canal_ha.spark.steps import unobserved
+from canal_ha.spark.storage import open_storage
+from canal_ha.spark.tailer import HELD_MOST_S, Tailer, hold_s
+from tests.real import MariaDB, Node
+from tests.waiting import until
+
+CLIENT = 7
+ROOT = [] if os.geteuid() == 0 else ["sudo", "-n"]
+
+
+class Disk:
+    """A file system of 512 KiB."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._filler = path / "filler"
+
+    def fill(self) -> None:
+        """Write until nothing goes any more."""
+        with self._filler.open("wb", buffering=0) as out, suppress(OSError):
+            while True:
+                out.write(b"x" * 4096)
+
+    def free(self) -> None:
+        """Take that away."""
+        self._filler.unlink()
+
+    def remount(self, how: str) -> None:
+        """`ro` or `rw`."""
+        subprocess.run([*ROOT, "mount", "-o", f"remount,{how}", str(self.path)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """Mounted; a machine that does not allow that fails the test."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    options = f"size=512k,uid={os.geteuid()}"
+    subprocess.run([*ROOT, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], check=True)
+    try:
+        yield Disk(path)
+    finally:
+        subprocess.run([*ROOT, "umount", "--lazy", str(path)], check=True)
+
+
+@pytest.fixture
+def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Tailer]]:
+    """Start tailers of the node's destination; they end with the test."""
+    started: list[Tailer] = []
+
+    def start(spool: Path = tmp_path / "spool", **more: object) -> Tailer:
+        given = {"servers": node.address, "destination": database, "clientId": CLIENT, "spoolDir": spool, **more}
+        options = parse({name: str(value) for name, value in given.items()})
+        storage = open_storage(options.spool_dir, database, str(CLIENT))
+        tailer = Tailer(
+            options,
+            database,
+            storage,
+            unobserved,
+            lambda: ClusterConnector([node.address], database, CLIENT, filter="", call_timeout_s=5),
+        )
+        started.append(tailer)
+        tailer.start()
+        return tailer
+
+    yield start
+    for tailer in started:
+        tailer.stop()
+
+
+def noise(server: MariaDB, database: str, first: int, count: int) -> None:
+    """Rows that do not compress, of about 24 KiB each, each a transaction."""
+    for number in range(first, first + count):
+        server.execute(f"INSERT INTO {database}.noise VALUES ({number}, '{os.urandom(12_000).hex()}')")
+
+
+def ids(spool: Path, database: str, tailer: Tailer) -> list[int]:
+    """Of all rows in the spool, in order."""
+    storage = open_storage(str(spool), database, str(CLIENT))
+    found = []
+    manifest = tailer.manifest
+    for segment in manifest.segments if manifest else ():
+        contents = segments.decode(storage.read(segment.name), segment.name)
+        for change in changes_of(contents.frames, segment.name):
+            found += [int(row[0] or -1) for row in change.after]
+    return found
+
+
+def cursor(node: Node, database: str) -> str:
+    """Of our client, as the node says."""
+    [destination] = [each for each in node.status()["destinations"] if each["destination"] == database]
+    return str([each["cursor"] for each in destination["streams"] if each["client_id"] == CLIENT])
+
+
+def test_slow_micro_batches_make_few_segments() -> None:
+    """What waits for long lets later entries be gathered, up to a bound; what is read does not."""
+    segments = tuple(
+        SegmentInfo(seq, f"s{seq}", 1, 1, 1, True, written_ms, LogPosition("bin.000001", seq))
+        for seq, written_ms in enumerate((0, 1000, 2000))
+    )
+    assert hold_s(Manifest("a"), 10_000) == 0
+    assert hold_s(Manifest("a", segments, 3), 4_000) == 0.4
+    assert hold_s(Manifest("a", segments, 3, (1,)), 4_000) == 0.2
+    assert hold_s(Manifest("a", segments, 3, (2,)), 4_000) == 0
+    assert hold_s(Manifest("a", segments, 3), 4_000_000) == HELD_MOST_S
+    assert hold_s(Manifest("a", segments, 3), -4_000) == 0
+
+
+@pytest.mark.real
+def test_a_full_disk_is_waited_for(
+    mariadb: MariaDB, node: Node, database: str, disk: Disk, tail: Callable[..., Tailer]
+) -> None:
+    """Nothing is acknowledged meanwhile, nothing is lost or doubled; what Spark has read makes room too."""
+    mariadb.execute(f"CREATE TABLE {database}.noise (id INT PRIMARY KEY, v LONGTEXT)")
+    disk.fill()
+    tailer = tail(disk.path, retainBatches=1)
+    until(lambda: "No space left" in tailer.trouble, what="no room for a claim", seconds=30)
+    disk.free()
+    noise(mariadb, database, 0, 5)
+    until(lambda: 4 in ids(disk.path, database, tailer), what="the first rows", seconds=30)
+    assert tailer.trouble == ""
+
+    def read_all() -> None:
+        manifest = tailer.manifest
+        assert manifest is not None
+        tailer.done_up_to(manifest.next_seq - 1)
+
+    read_all()
+    disk.fill()
+    stands = cursor(node, database)
+    noise(mariadb, database, 5, 3)
+    until(lambda: "No space left" in tailer.trouble, what="no room for a segment", seconds=30)
+    assert cursor(node, database) == stands
+    assert not tailer.caught_up(time.time_ns() // 1_000_000, 60_000)
+    disk.free()
+    until(lambda: 7 in ids(disk.path, database, tailer), what="the rest", seconds=30)
+    assert ids(disk.path, database, tailer) == list(range(8))
+    disk.fill()
+    noise(mariadb, database, 8, 1)
+    until(lambda: "No space left" in tailer.trouble, what="no room again", seconds=30)
+    read_all()
+    until(lambda: 8 in ids(disk.path, database, tailer), what="room by retention alone", seconds=30)
+    assert ids(disk.path, database, tailer) == [5, 6, 7, 8]
+
+
+@pytest.mark.real
+def test_a_spool_that_becomes_read_only_ends_the_query(
+    mariadb: MariaDB, node: Node, database: str, disk: Disk, tail: Callable[..., Tailer]
+) -> None:
+    """With a sentence that names the file and the reason; nothing is acknowledged, the next driver has every row."""
+    tailer = tail(disk.path)
+    mariadb.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
+    until(lambda: 1 in ids(disk.path, database, tailer), what="a first row", seconds=30)
+    disk.remount("ro")
+    mariadb.execute(f"INSERT INTO {database}.t VALUES (2, 2)")
+
+    def ended() -> bool:
+        try:
+            return tailer.manifest is None
+        except SpoolUnusable as error:
+            return "the spool cannot write" in str(error) and "Read-only file system" in str(error)
+
+    until(ended, what="the error", seconds=30)
+    disk.remount("rw")
+    second = tail(disk.path)
+    until(lambda: 2 in ids(disk.path, database, second), what="the second row", seconds=30)
+    assert ids(disk.path, database, second) == [1, 2]
+
+
+@pytest.mark.real
+def test_a_server_that_is_away_is_not_silent(mariadb: MariaDB, node: Node, tail: Callable[..., Tailer]) -> None:
+    """Silence is answers without rows; no answers say nothing."""
+    tailer = tail()
+    now_ms = time.time_ns() // 1_000_000
+    until(lambda: tailer.caught_up(now_ms + 3_600_000, 200), what="silence", seconds=30)
+    node.kill()
+    assert not tailer.caught_up(now_ms + 3_600_000, 60_000)
+    time.sleep(1)
+    assert not tailer.caught_up(now_ms + 3_600_000, 60_000)
