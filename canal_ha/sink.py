@@ -100,4 +100,6 @@ def select(segment: Segment, kept: Sequence[int]) -> Segment:
         run_starts=array("q", starts),
         run_server_ids=array("q", [segment.run_server_ids[runs[start]] for start in starts]),
         run_gtids=tuple(segment.run_gtids[runs[start]] for start in starts),
+        part=segment.part,
+        others=segment.others,
     )

@@ -8,7 +8,9 @@ from canal_ha.sink import select
 
 
 def after(segment: Segment, last: LogPosition) -> Segment | None:
-    """The part of `segment` that lies behind the entry at `last`, of the same source; None when nothing does."""
+    """The part of `segment` that lies behind the entry at `last`; None when nothing does, all of another server's."""
+    if last.server and segment.source.server and last.server != segment.source.server:
+        return segment  # the positions of two servers say nothing of each other
     here, there = split_journal(segment.journal), split_journal(last.journal)
     if here > there:
         return segment

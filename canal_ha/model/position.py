@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 TYPE_NAME = "com.alibaba.otter.canal.protocol.position.LogPosition"
@@ -22,6 +23,8 @@ class LogPosition:
     server: whose binlog this is, server_uuid or, on MariaDB, which has none, server id; "" when unknown (server_id is
     where the event was first written, which may be another one); trail: what was delivered last before it, by which the
     place is found again in another server's binlog (source.trail). Neither is part of what makes positions equal.
+    part, others: of a destination with several sources, whose streams are merged: which of them this is, from 1, and
+    where the others stood then, by their numbers; 0 and () where there is one source.
     """
 
     journal: str
@@ -35,6 +38,8 @@ class LogPosition:
     sub_index: int = 0
     server: str = field(default="", compare=False)
     trail: str = field(default="", compare=False)
+    part: int = 0
+    others: tuple[LogPosition, ...] = ()
 
     @property
     def order(self) -> tuple[str, int, int, bool, int]:
@@ -45,10 +50,32 @@ class LogPosition:
         base, number = split_journal(self.journal)
         return (base, number, self.offset, self.consumed, self.sub_index)
 
+    @property
+    def parts(self) -> tuple[LogPosition, ...]:
+        """One position for each source, by number; this very one where there is one source."""
+        if not self.others:
+            return (self,)
+        return tuple(sorted((replace(self, others=()), *self.others), key=lambda each: each.part))
+
+    def of(self, part: int) -> LogPosition | None:
+        """Where the source of this number stood, alone."""
+        return next((each for each in self.parts if each.part == part), None)
+
+    def beside(self, others: Iterable[LogPosition]) -> LogPosition:
+        """This position with those of the other sources; one of the same number is left out."""
+        kept = tuple(sorted((each for each in others if each.part != self.part), key=lambda each: each.part))
+        return replace(self, others=kept)
+
+    def covers(self, other: LogPosition) -> bool:
+        """Whether nothing up to `other` lies behind this, in any source that both tell of."""
+        mine = {each.part: each.order for each in self.parts}
+        return all(mine[each.part] >= each.order for each in other.parts if each.part in mine)
+
     def to_json(self, *, with_type: bool) -> str:
         """canal's exact text: no blanks, keys in alphabetical order, `@type` first in ZooKeeper, none in files.
 
         `consumed` and `source` repeat the offset and count only while both agree, so that an edit by hand voids them.
+        `part` and `others` stand beside what canal reads: an edit of that moves this one source.
         """
         return json.dumps(self.to_dict(with_type=with_type), separators=(",", ":"), ensure_ascii=False)
 
@@ -66,8 +93,14 @@ class LogPosition:
             entry["source"] = {"at": self.offset, "server": self.server, "trail": self.trail}
         entry["timestamp"] = self.timestamp_ms
         address = {"address": self.address, "port": self.port}
-        head = {"@type": TYPE_NAME} if with_type else {}
-        return {**head, "identity": {"slaveId": -1, "sourceAddress": address}, "postion": entry}
+        body: dict[str, Any] = {"@type": TYPE_NAME} if with_type else {}
+        body["identity"] = {"slaveId": -1, "sourceAddress": address}
+        if self.others:
+            body["others"] = [each.to_dict(with_type=False) for each in self.others]
+        if self.part:
+            body["part"] = self.part
+        body["postion"] = entry
+        return body
 
     @classmethod
     def from_json(cls, text: str) -> LogPosition:
@@ -99,10 +132,24 @@ class LogPosition:
             consumed="consumed" in entry and entry["consumed"] == offset,
             server=str(known.get("server") or ""),
             trail=str(known.get("trail") or ""),
+            part=_integer(body, "part", 0),
+            others=tuple(cls.from_dict(each) for each in _list(body, "others")),
         )
 
     def __str__(self) -> str:
+        if self.part:
+            return ", ".join(f"{each.part}/{each.journal}:{each.offset}" for each in self.parts)
         return f"{self.journal}:{self.offset}"
+
+
+def earliest(positions: Iterable[LogPosition]) -> LogPosition | None:
+    """The position before all of these; of several sources, the earliest in each of them. None when there are none."""
+    least: dict[int, LogPosition] = {}
+    for part in (part for position in positions for part in position.parts):
+        if part.part not in least or part.order < least[part.part].order:
+            least[part.part] = part
+    first, *others = (least[number] for number in sorted(least)) if least else (None,)
+    return first and first.beside(others)
 
 
 def split_journal(journal: str) -> tuple[str, int]:
@@ -125,6 +172,13 @@ _STRING_OR_LONG = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)L\b')  # strings first
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{what} must be a JSON object, not {value!r}")
+    return value
+
+
+def _list(holder: dict[str, Any], key: str) -> list[Any]:
+    value = holder.get(key) or []
+    if not isinstance(value, list):
+        raise ValueError(f"`{key}` of a position must be a JSON list, not {value!r}")
     return value
 
 

@@ -54,7 +54,8 @@ class Segment:
     row_counts ('i'); kinds: one byte of `Kind`.
     Per run of entries that agree on them: run_starts ('q', first is 0), run_server_ids ('q'), run_gtids (set text
     including the run's transaction, "" outside GTID mode).
-    buffers: where `frames` came from, and goes when `recycle` is called.
+    buffers: where `frames` came from, and goes when `recycle` is called. part, others: of a merged stream, which of its
+    sources this is from, and where the others stood; see LogPosition.
     """
 
     source: Source
@@ -71,6 +72,8 @@ class Segment:
     run_server_ids: array[int]
     run_gtids: tuple[str, ...]
     buffers: Buffers | None = None
+    part: int = 0
+    others: tuple[LogPosition, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -127,4 +130,6 @@ class Segment:
             port=self.source.port,
             sub_index=self.subs[index],
             server=self.source.server,
+            part=self.part,
+            others=self.others,
         )

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from canal_ha.model.position import TYPE_NAME, LogPosition, read_json, split_journal
+from canal_ha.model.position import TYPE_NAME, LogPosition, earliest, read_json, split_journal
 
 CANAL = (
     '{"@type":"com.alibaba.otter.canal.protocol.position.LogPosition","identity":{"slaveId":-1,"sourceAddress":'
@@ -157,3 +157,38 @@ def test_order() -> None:
 def test_split_journal(journal: str, split: tuple[str, int]) -> None:
     """The number is what follows the last dot, if it is one."""
     assert split_journal(journal) == split
+
+
+FIRST = replace(POSITION, part=1)
+SECOND = LogPosition("bin.000007", 99, 1700000000000, 2, "", "other", 3307, consumed=True, part=2)
+
+
+def test_several_sources() -> None:
+    """The others stand beside what canal reads, which is the text it would have alone but for the number."""
+    both = FIRST.beside([SECOND, FIRST])
+    text = both.to_json(with_type=True)
+    assert text.startswith(CANAL.partition('"postion"')[0] + '"others":[{"identity":')
+    assert text.endswith('"part":1,"postion":' + CANAL.partition('"postion":')[2])
+    assert LogPosition.from_json(text) == both
+    assert (both.of(1), both.of(2), both.of(3)) == (FIRST, SECOND, None)
+    assert both.parts == SECOND.beside([FIRST]).parts == (FIRST, SECOND)
+    assert str(both) == "1/mysql-bin.000001:2034, 2/bin.000007:99"
+
+
+def test_an_edit_moves_one_of_several_sources() -> None:
+    """What canal and operators know of a cursor is the place of the source that it names."""
+    text = FIRST.beside([SECOND]).to_json(with_type=True).replace('"position":2034', '"position":4')
+    assert LogPosition.from_json(text).parts == (replace(FIRST, offset=4), SECOND)
+
+
+def test_covering_and_earliest() -> None:
+    """Positions of several sources are compared source by source."""
+    ahead, behind = replace(FIRST, offset=3000), replace(SECOND, offset=50)
+    both, mixed = FIRST.beside([SECOND]), ahead.beside([behind])
+    assert both.covers(both)
+    assert not both.covers(mixed)
+    assert not mixed.covers(both)
+    assert ahead.beside([SECOND]).covers(both)
+    assert earliest([both, mixed]) == FIRST.beside([behind])
+    assert earliest([]) is None
+    assert earliest([POSITION, replace(POSITION, offset=4)]) == replace(POSITION, offset=4)
