@@ -164,6 +164,7 @@ class Decoder:
                     yield from self._segment()
                 elif code == kinds.SAID:
                     yield from self._segment()
+                    yield from self._passed()
                     yield _said(work.event_src[work.event_at : work.event_stop])
                 else:
                     yield from self._event()
@@ -176,6 +177,11 @@ class Decoder:
             yield from self._segment()
             raise
         yield from self._segment()
+        yield from self._passed()
+
+    def _passed(self) -> Iterator[Passed]:
+        """The boundary reached, if there is a new one."""
+        work = self._stream
         if work.passed_position >= 0:
             yield Passed(self._journal, work.passed_position, work.passed_timestamp * 1000)
             work.passed_position = -1

@@ -18,7 +18,7 @@ from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFo
 from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
-from canal_ha.source import flavor, gtids, locate
+from canal_ha.source import flavor, gtids, locate, torn
 from canal_ha.source.backoff import Backoff
 from canal_ha.source.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.lost import DUMP_FAILED, Superseded, ended, superseded
@@ -299,8 +299,16 @@ class Dump:
             raise replaced
         if said.errno == DUMP_FAILED:
             session = Session(self._config, self._source, opening=self._opened)
-            moved = self._resume.at is not self._began_at
-            raise ended(session, self._config, self._resume.at, said.text, moved=moved)
+            at = self._resume.at
+            onwards = torn.behind(session, flavor.examine(session), at, said.text)
+            if onwards is not None:
+                self._resume = Resume(onwards)
+                self.decoded = onwards
+                raise SourceUnavailable(
+                    f"{self._where.address}: {at.journal} ends inside an event behind {at.offset}, as a crash of the"
+                    f" server leaves it; reading goes on from {onwards}"
+                )
+            raise ended(session, self._config, at, said.text, moved=at is not self._began_at)
         if said.errno:
             raise self._where.error(said.errno, said.text)
         raise SourceUnavailable(f"{self._where.address}: the server ended the dump at {self._resume.at}")

@@ -19,6 +19,7 @@ from canal_ha.errors import PositionLost
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.model.table import TableSchema
+from canal_ha.source import torn
 from canal_ha.source.flavor import Flavor
 from canal_ha.source.identity import replica
 from canal_ha.source.lost import DUMP_FAILED, ended
@@ -99,13 +100,17 @@ class Scanner:
         def beyond(passed: Passed) -> bool:
             return passed.journal == end.journal and passed.position > end.offset
 
-        offset = start.offset if start.offset <= OFFSET_MAX else FIRST_OFFSET
-        decoder = _decoder(start.journal, offset, _Statements(told))
-        walk = _Walk(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
-        self._run(walk, journal=start.journal, offset=offset)
-        if walk.last is None:
-            return start
-        return self._position(walk.last.journal, walk.last.position, walk.last.timestamp_ms)
+        journal, offset = start.journal, start.offset if start.offset <= OFFSET_MAX else FIRST_OFFSET
+        while True:
+            decoder = _decoder(journal, offset, _Statements(told))
+            walk = _Walk(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
+            self._run(walk, journal=journal, offset=offset)
+            if walk.last is not None:
+                start = self._position(walk.last.journal, walk.last.position, walk.last.timestamp_ms)
+            behind = torn.next_journal(self.session, walk.journal or journal) if walk.torn else ""
+            if not behind or walk.journal == end.journal:
+                return start
+            journal, offset = behind, FIRST_OFFSET
 
     def _boundary(
         self, journal: str, offset: int, beyond: Callable[[Passed], bool], *, by_packet: bool
@@ -134,6 +139,9 @@ class Scanner:
                     f"{where.address}: transactions behind the GTID set {gtid} are purged ({end.text});"
                     f" set canal.instance.master.gtid of {self.config.destination} to a newer set"
                 ) from None
+            walk.torn = torn.is_torn(end.text)
+            if walk.torn:  # the journal has no more than that
+                return
             if end.errno == DUMP_FAILED:
                 at = self._position(journal, offset, 0)
                 raise ended(self.session, self.config, at, end.text, moved=False) from None
@@ -166,7 +174,7 @@ class _Walk:
     """Eats one dump until it has seen enough, or its end, and raises _End then.
 
     beyond: ends the walk at the first boundary for which it holds, `over`; last: the boundary before that, last_gtid:
-    the set executed there.
+    the set executed there. torn: the last journal ended inside an event.
     until: ends the walk at the first event of these types; found: where it starts. Needs by_packet.
     onwards: the last journal to walk through; "" is the first one.
     """
@@ -184,6 +192,7 @@ class _Walk:
         self.last: Passed | None = None
         self.last_gtid = ""
         self.over: Passed | None = None
+        self.torn = False
         self.found: Passed | None = None
         self._decoder = decoder
         self._by_packet = by_packet

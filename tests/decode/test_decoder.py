@@ -322,12 +322,12 @@ def test_heartbeats() -> None:
 
 
 def test_the_server_ends_the_dump() -> None:
-    """ERR and EOF packets are said after everything before them; another first byte makes no sense."""
+    """ERR and EOF packets are said after everything before them, the boundary included; another first byte makes no sense."""
     dump = Dump().format().begin().table().insert(1).xid()
     error = b"\xff" + struct.pack("<H", 1236) + b"#HY000" + b"no such file"
     dump.data += struct.pack("<I", len(error))[:3] + b"\1" + error + b"\5\0\0\2\xfe\0\0\2\0"
     outputs = feed(dump)
-    assert [type(output) for output in outputs[-4:]] == [Segment, SourceSaid, SourceSaid, Passed]
+    assert [type(output) for output in outputs[-4:]] == [Segment, Passed, SourceSaid, SourceSaid]
     assert SourceSaid(1236, "no such file") in outputs
     assert any(isinstance(output, SourceSaid) and output.errno == 0 for output in outputs)
     with pytest.raises(MalformedEvent):
