@@ -19,14 +19,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from bench import rows as workload
+from bench import workloads
 from canal_ha.spark import register
-from tests.real import MariaDB, Node, follow
+from tests.real import Node, follow
 from tests.real.process import temporary_directory
 
 DESTINATION = "bench"
 SHAPES = {
-    "table": {"format": "table", "table": f"{workload.SCHEMA}.{workload.TABLE}",
+    "table": {"format": "table", "table": f"{workloads.SCHEMA}.{workloads.table_of('A')}",
               "tableSchema": "id INT, k INT, c STRING, pad STRING"},
     "envelope": {"format": "envelope"},
 }  # fmt: skip
@@ -81,14 +81,14 @@ def main() -> int:
     register(spark)
     directory = temporary_directory("bench-spark")
     ratios = []
-    with MariaDB() as server:
-        start = workload.write(server, arguments.rows)
+    with workloads.server("mariadb") as server:
+        written = workloads.write(server, "A", arguments.rows)
         settings = follow(
             server,
             {
-                "canal.instance.master.journal.name": start[0],
-                "canal.instance.master.position": str(start[1]),
-                "canal.instance.filter.regex": rf"{workload.SCHEMA}\\..*",
+                "canal.instance.master.journal.name": written.journal,
+                "canal.instance.master.position": str(written.offset),
+                "canal.instance.filter.regex": written.filter,
             },
         )
         print(

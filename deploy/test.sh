@@ -98,7 +98,7 @@ suite compatibility 4 tests/compat
 suite spark 7 tests/spark
 others 6
 [[ -z ${CANAL_HA_LONG:-} ]] || step old 10 pytest -m old --durations=5 tests/old
-step speed 2 env CANAL_HA_KERNEL=off python -m bench.end_to_end 50000 --at-least 1
+step speed 2 python -m bench.small
 
 report
 exit "$failed"

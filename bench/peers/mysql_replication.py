@@ -1,15 +1,16 @@
-"""A peer: mysql-replication iterates the rows of the binlog and counts them. Prints seconds to the last row.
+"""mysql-replication iterates the rows of the binlog, as its users do, and counts them.
 
-python -m bench.peer PORT JOURNAL OFFSET ROWS
+python -m bench.peers.mysql_replication PORT JOURNAL OFFSET ROWS
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.row_event import WriteRowsEvent
+from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from tests.real.mysql import ADMIN
 from tests.real.ports import LOOPBACK
@@ -24,7 +25,7 @@ def count(port: int, journal: str, offset: int, rows: int) -> float:
         log_file=journal,
         log_pos=offset,
         resume_stream=True,
-        only_events=[WriteRowsEvent],
+        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
     )
     seen = 0
     for event in stream:
@@ -40,4 +41,5 @@ def count(port: int, journal: str, offset: int, rows: int) -> float:
 
 
 if __name__ == "__main__":
-    print(count(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    _seconds = count(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    print(json.dumps({"rows": int(sys.argv[4]), "seconds": _seconds}))

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Installs one peer of the benchmarks, where this machine lacks it. The last line on standard error says why it could not.
+#
+#   bash bench/peers/install.sh java               canal.server and canal.client 1.1.7 from Maven Central, compiled with ours
+#   bash bench/peers/install.sh go                 go-mysql 1.12.0 from the Go proxy, with Debian's Go or a newer one
+#   bash bench/peers/install.sh mysqlbinlog        mariadb-binlog from Debian
+#   bash bench/peers/install.sh mysql-replication  nothing: it is in the virtual environment
+#
+# CANAL_HA_CACHE   what is kept between runs (default: ~/.cache/canal-ha)
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${CANAL_HA_CACHE:-$HOME/.cache/canal-ha}
+target=$cache/bench
+log=$target/install-${1:-}.log
+mkdir -p "$target"
+: >"$log"
+
+fail() {
+    sed 's/^/    | /' <(tail -n 10 "$log") >&2
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+as_root() {
+    if [[ $(id -u) == 0 ]]; then
+        "$@"
+    else
+        sudo -- "$@"
+    fi
+}
+
+# packages NAME...: Debian packages, programs only; no service is set up.
+packages() {
+    {
+        as_root apt-get -q update -o Acquire::Retries=3 &&
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends --no-remove \
+                -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@"
+    } >>"$log" 2>&1 || fail "apt-get could not install: $*"
+}
+
+# fingerprint FILE...: changes when one of them does.
+fingerprint() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
+
+# --- canal ------------------------------------------------------------------------------------------------------------
+
+install_java() {
+    local directory=$target/java wanted
+    bash "$here/../../deploy/install.sh" java >>"$log" 2>&1 || fail "there is no JDK, or no Maven"
+    wanted=$(fingerprint "$here"/java/*)
+    [[ $(cat "$directory/installed" 2>/dev/null) != "$wanted" ]] || return 0
+    rm -rf "$directory"
+    mkdir -p "$directory/classes"
+    mvn -q -B -f "$here/java/pom.xml" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
+        -DoutputDirectory="$directory/lib" >>"$log" 2>&1 || fail "Maven could not fetch canal's server"
+    javac -cp "$directory/lib/*" -d "$directory/classes" "$here"/java/*.java >>"$log" 2>&1 ||
+        fail "the programs around canal do not compile"
+    printf '%s\n' "$wanted" >"$directory/installed"
+}
+
+# --- go-mysql ---------------------------------------------------------------------------------------------------------
+
+go_needed=1.22 # bench/peers/go/go.mod
+go_newer=1.24.0
+
+# new_enough GO: whether that program can compile the syncer.
+new_enough() {
+    local version
+    version=$(cd / && GOTOOLCHAIN=local "$1" version 2>/dev/null) || return 1
+    version=${version#go version go}
+    [[ $(printf '%s\n' "$go_needed" "${version%% *}" | sort -V | head -n 1) == "$go_needed" ]]
+}
+
+# newer_go GO: fetches a Go that is new enough as the module it is published as, and sets `go` to it.
+newer_go() {
+    local machine module
+    case $(uname -m) in
+    x86_64) machine=amd64 ;;
+    aarch64) machine=arm64 ;;
+    *) fail "no Go is published for $(uname -m)" ;;
+    esac
+    module=golang.org/toolchain@v0.0.1-go$go_newer.linux-$machine
+    # an old Go runs in no module here, a new one would switch to what go.mod names
+    (cd / && GOTOOLCHAIN=local GOFLAGS=-modcacherw "$1" mod download "$module") >>"$log" 2>&1 ||
+        fail "the Go proxy has no $module, and this Go is older than $go_needed"
+    go=$(cd / && "$1" env GOMODCACHE)/$module
+    chmod +x "$go"/bin/* "$go"/pkg/tool/*/* # archives of modules keep no permissions
+    go=$go/bin/go
+}
+
+install_go() {
+    local go wanted
+    wanted=$(fingerprint "$here"/go/*)
+    [[ ! -x $target/bench-go || $(cat "$target/go-installed" 2>/dev/null) != "$wanted" ]] || return 0
+    command -v go >/dev/null || packages golang-go
+    go=$(command -v go)
+    new_enough "$go" || newer_go "$go"
+    (cd "$here/go" && GOTOOLCHAIN=local GOFLAGS=-mod=readonly "$go" build -o "$target/bench-go" .) >>"$log" 2>&1 ||
+        fail "go-mysql could not be fetched or compiled"
+    printf '%s\n' "$wanted" >"$target/go-installed"
+}
+
+# --- the others -------------------------------------------------------------------------------------------------------
+
+case ${1:-} in
+java) install_java ;;
+go) install_go ;;
+mysqlbinlog) command -v mariadb-binlog >/dev/null || packages mariadb-client ;;
+mysql-replication) ;;
+*) fail "java, go, mysqlbinlog or mysql-replication, not: ${1:-}" ;;
+esac

@@ -1,0 +1,76 @@
+"""Notes when each row of bench/paced.py arrives: monotonic nanoseconds by id, as an array in a file.
+
+python -m bench.readers.arrivals canal HOST:PORT ROWS FILE    a client of the destination `bench`, entries parsed
+python -m bench.readers.arrivals lines HOST:PORT ROWS FILE    a TCP connection on which each line is a row as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from array import array
+from collections.abc import Iterator
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.rows import row_change
+from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA
+
+TRANSACTION = 3  # entries: begin, the row, end
+ALL = 1000
+AT_ONCE_S = 0.0005  # an answer so quick was there before it was asked for
+WAIT_MS = 1000
+
+
+def canal(address: str) -> Iterator[int]:
+    """Ids in the order of arrival; the destination counts a GET in entries (canal.instance.memory.batch.mode)."""
+    host, _, port = address.rpartition(":")
+    with SimpleConnector(host, int(port), "bench") as client:
+        client.subscribe()
+        behind = False
+        while True:
+            asked = time.monotonic()
+            message = client.get_without_ack(ALL) if behind else client.get_without_ack(TRANSACTION, WAIT_MS)
+            behind = bool(message) and time.monotonic() - asked < AT_ONCE_S
+            for entry in message.entries:
+                if entry.entryType == ROWDATA:
+                    for row in row_change(entry).rowDatas:
+                        yield int(row.afterColumns[0].value)
+            client.ack(message.id)
+
+
+def lines(address: str) -> Iterator[int]:
+    with _connected(address) as connection, connection.makefile("rb") as stream:
+        for line in stream:
+            yield int(json.loads(line)[0])
+
+
+def _connected(address: str) -> socket.socket:
+    """A connection, once somebody listens; one that only looks would be taken for the client."""
+    host, _, port = address.rpartition(":")
+    until = time.monotonic() + 10
+    while True:
+        try:
+            return socket.create_connection((host, int(port)))
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def main() -> None:
+    """Read the command line; end with the last row."""
+    kind, address, rows, file = sys.argv[1:]
+    arrived = array("q", bytes(8 * (int(rows) + 1)))
+    for number in (canal if kind == "canal" else lines)(address):
+        arrived[number] = time.monotonic_ns()
+        if number == int(rows):
+            break
+    with open(file, "wb") as out:
+        arrived.tofile(out)
+    print(json.dumps({"rows": int(rows)}))
+
+
+if __name__ == "__main__":
+    main()

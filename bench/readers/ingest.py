@@ -1,0 +1,111 @@
+"""Ingest: a source's dump through kernel and sink into a ring, in one process, no client. What is put is acknowledged.
+
+python -m bench.readers.ingest PORT JOURNAL OFFSET ROWS FILTER
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import threading
+import time
+
+from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment, Source
+from canal_ha.sink import Sink
+from canal_ha.source.chronicle import Chronicle
+from canal_ha.source.dump import Dump, DumpEvent, Failed
+from canal_ha.source.identity import replica
+from canal_ha.source.tables import Tables
+from canal_ha.store.ring import Ring
+from tests.real.mysql import CANAL
+from tests.real.ports import LOOPBACK
+
+EVERYTHING = 1 << 20  # what a GET asks for: all that is there
+
+
+def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
+    """Seconds from connecting until so many rows were in the ring, and out of it again."""
+    config = InstanceConfig(
+        destination="bench", master=SourceConfig(host=LOOPBACK, port=port), username=CANAL, password=CANAL
+    )
+    ring = Ring(
+        buffer_size=config.buffer_size,
+        mem_unit=config.buffer_mem_unit,
+        batch_mode=BatchMode.MEMSIZE,
+        ddl_isolation=False,
+    )
+    sink = Sink(ring.put, config.decode)
+    done = threading.Event()
+    errors: list[str] = []
+    chronicle = Chronicle(config, Tables(config).fetch, None, lambda name, /, *, alarm=False, **facts: None)
+
+    def accept(segment: Segment) -> None:
+        sink.accept(segment)
+        batch = ring.get(EVERYTHING)
+        if batch is not None:
+            ring.ack(batch.range.end, batch.range.end_seq)
+        if ring.ack_rows >= rows:
+            done.set()
+
+    def make_decoder(source: Source, begin: LogPosition) -> Decoder:
+        known = chronicle.view(begin)
+        chronicle.follow(dump)
+        return Decoder(
+            source=source,
+            journal=begin.journal,
+            position=begin.offset,
+            options=config.decode,
+            tables=TableFilter(tables, ""),
+            fields=FieldFilter("", ""),
+            history=known,
+        )
+
+    def report(event: DumpEvent) -> None:
+        if isinstance(event, Failed):
+            errors.append(str(event.error))
+            done.set()
+
+    dump = Dump(
+        config,
+        config.master,
+        replica=replica(config.destination, 1001),
+        start=start,
+        make_decoder=make_decoder,
+        accept=accept,
+        report=report,
+    )
+    began = time.perf_counter()
+    dump.start()
+    done.wait()
+    seconds = time.perf_counter() - began
+    if errors:
+        raise SystemExit(errors[0])
+    dump.stop()
+    dump.join(10)
+    return seconds
+
+
+def main() -> None:
+    """Read the command line, print the figures."""
+    port, journal, offset, rows, tables = sys.argv[1:]
+    seconds = ingest(int(port), LogPosition(journal, int(offset)), int(rows), tables.replace("\\\\", "\\"))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(
+        json.dumps(
+            {
+                "rows": int(rows),
+                "seconds": seconds,
+                "cpu_s": used.ru_utime + used.ru_stime,
+                "memory_bytes": used.ru_maxrss * 1024,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
