@@ -8,7 +8,15 @@ from canal_ha.sink import select
 
 
 def after(segment: Segment, last: LogPosition) -> Segment | None:
-    """The part of `segment` that lies behind the entry at `last`; None when nothing does, all of another server's."""
+    """The part of `segment` that lies behind the entry at `last`; None when nothing does, all of another server's.
+
+    last: of a merged stream it tells of every source.
+    """
+    if segment.part:
+        stood = last.of(segment.part)
+        if stood is None:
+            return segment
+        last = stood
     if last.server and segment.source.server and last.server != segment.source.server:
         return segment  # the positions of two servers say nothing of each other
     here, there = split_journal(segment.journal), split_journal(last.journal)

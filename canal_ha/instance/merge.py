@@ -1,0 +1,331 @@
+"""Merge: several sources' segments become one sequence, by event time, with transactions whole. Pure.
+
+Each source has a lane: a queue of segments that were decoded and are not handed on, and what is known of the time of
+the next one. A transaction's time is that of its end (of a piece of a large one, of the piece's last entry); within a
+source it never falls, whatever its clock does, and it is never later than when the transaction arrived. The earliest
+transaction is handed on as soon as no other source can have an earlier one:
+
+- the other source has a later one waiting, or had something later before;
+- or it is idle: it has said, after this transaction had arrived, that there is nothing newer;
+- or it is left behind: it gave no sign for wait_s. What it brings later is then out of order, and nothing is lost.
+
+A transaction of which a piece was handed on goes on before anything else does. When its source falls silent in the
+middle, it is abandoned: the source is read again from the transaction's begin, as after a fail-over.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.store.take import Piece, ack_point
+
+QUEUE_BYTES = 4 << 20  # decoded frames of one source that may wait for the others; at least one segment
+HEARTBEAT_SLACK_MS = 2000  # event times are whole seconds, and of when a commit began
+SIGN_BYTES = 1 << 20  # so much received is a sign of life, even when nothing comes of it
+SILENCE_S = 30.0  # until a transaction is abandoned where sources are not waited for
+
+
+class Moment(NamedTuple):
+    """One moment on two clocks. s: monotonic, seconds; ms: since 1970."""
+
+    s: float
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far a source has come, read before the lanes are looked at. decoded: everything before it was put;
+    last_event_ms: its newest event's time, 0 for none; idle: when it said that there is nothing newer, None when there
+    is; received_bytes: so far.
+    """
+
+    decoded: LogPosition | None
+    last_event_ms: int = 0
+    idle: Moment | None = None
+    received_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """The others go on without this source, from which nothing was heard for so long."""
+
+    part: int
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """As LeftBehind, in the middle of a transaction: this source is to be read again from `start`."""
+
+    part: int
+    silent_s: float
+    start: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """A source that was left behind is heard again, and waited for."""
+
+    part: int
+
+
+class _Unit(NamedTuple):
+    """A transaction, a piece of one or a single statement, at the head of a queue: up to `end`, exclusive."""
+
+    end: int
+    key_ms: int
+    closes: bool
+
+
+@dataclass(slots=True)
+class _Held:
+    segment: Segment
+    first: int
+    arrived: Moment
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One source. at: where it stands, everything before was handed on; key_ms: the next transaction's time is not
+    before it; sign_s: when it last gave a sign of life.
+    """
+
+    part: int
+    at: LogPosition
+    sign_s: float
+    queue: deque[_Held] = field(default_factory=deque)
+    bytes: int = 0
+    key_ms: int = 0
+    idle_s: float = -1.0
+    left_behind: bool = False
+    back: bool = False
+    seen: Seen = field(default_factory=lambda: Seen(None))
+
+    def sign(self, now: Moment) -> None:
+        self.sign_s = now.s
+        if self.left_behind:
+            self.left_behind = False
+            self.back = True
+
+    def head(self, *, open_: bool = False) -> _Unit:
+        """What comes next. open_: a piece of it was handed on."""
+        held = self.queue[0]
+        end, closes = _unit(held.segment, held.first, open_=open_)
+        key_ms = max(self.key_ms, min(held.segment.timestamps[end - 1], held.arrived.ms))
+        return _Unit(end, key_ms, closes)
+
+
+class Merge:
+    """See the module. starts: one for each source, numbered from 1, in order; wait_s: 0 waits for nobody, so that
+    transactions come as they arrive; behind: what was handed on of these sources before, and perhaps ends inside a
+    transaction.
+    """
+
+    def __init__(
+        self, starts: Sequence[LogPosition], *, wait_s: float, now: Moment, behind: LogPosition | None = None
+    ) -> None:
+        self._lanes = [_Lane(start.part, replace(start, others=()), now.s) for start in starts]
+        self._wait_s = wait_s
+        self._open: _Lane | None = None
+        self._preferred: tuple[_Lane, LogPosition] | None = None
+        if behind is not None and behind.part:
+            self._preferred = (self._lane(behind.part), replace(behind, others=()))
+
+    # ---- in
+
+    def has_room(self, part: int) -> bool:
+        """Whether a segment of this source may be put."""
+        return self._lane(part).bytes < QUEUE_BYTES
+
+    def put(self, part: int, segment: Segment, now: Moment) -> None:
+        """Take a segment, in this source's order."""
+        lane = self._lane(part)
+        lane.sign(now)
+        if len(segment):
+            lane.queue.append(_Held(segment, 0, now))
+            lane.bytes += segment.ends[-1]
+
+    def seen(self, part: int, seen: Seen, now: Moment) -> None:
+        """Take note of how far a source has come."""
+        lane, before = self._lane(part), self._lane(part).seen
+        new_idle = seen.idle is not None and seen.idle.s > lane.idle_s
+        farther = seen.decoded is not None and (before.decoded is None or seen.decoded.order > before.decoded.order)
+        if before.decoded is None:
+            farther = False  # where it begins
+        if (
+            new_idle
+            or farther
+            or seen.last_event_ms > before.last_event_ms
+            or seen.received_bytes >= before.received_bytes + SIGN_BYTES
+        ):
+            lane.sign(now)
+            lane.seen = seen
+        elif before.decoded is None or seen.received_bytes < before.received_bytes:
+            lane.seen = seen
+        if seen.idle is not None and new_idle:
+            lane.idle_s = seen.idle.s
+        if lane.queue:
+            return
+        lane.key_ms = max(lane.key_ms, min(seen.last_event_ms, now.ms))
+        if seen.idle is not None:
+            lane.key_ms = max(lane.key_ms, seen.idle.ms - HEARTBEAT_SLACK_MS)
+        if self._open is not lane and seen.decoded is not None and seen.decoded.order > lane.at.order:
+            lane.at = replace(seen.decoded, part=part, others=())
+
+    # ---- out
+
+    def step(self, now: Moment) -> Segment | LeftBehind | Abandoned | Back | None:
+        """What comes next; None while it must be waited for."""
+        for lane in self._lanes:
+            if lane.back:
+                lane.back = False
+                return Back(lane.part)
+        if self._open is not None:
+            return self._go_on(self._open, now)
+        only = self._preference(now)
+        lanes = [lane for lane in self._lanes if lane.queue and (only is None or lane is only)]
+        if not lanes:
+            return None
+        heads = {lane.part: lane.head() for lane in lanes}
+        first = min(lanes, key=lambda lane: (heads[lane.part].key_ms, lane.part))
+        head = heads[first.part]
+        others = [] if only else [lane for lane in self._lanes if lane is not first]
+        for lane in others:
+            if not lane.queue and self._holds_back(lane, head.key_ms, first.queue[0].arrived.s):
+                return self._left_behind(lane, now)
+        bounds = [(heads[lane.part].key_ms, lane.part) for lane in others if lane.queue]
+        bounds += [
+            (lane.key_ms, first.part)
+            for lane in others
+            if not lane.queue and self._holds_back(lane, lane.key_ms + 1, first.queue[0].arrived.s)
+        ]
+        return self._take(first, head, min(bounds, default=None))
+
+    @property
+    def at(self) -> LogPosition:
+        """Where every source stands: everything before was handed on."""
+        return self._lanes[0].at.beside(lane.at for lane in self._lanes[1:])
+
+    def left_behind(self, part: int) -> bool:
+        """Whether this source is not waited for at the moment."""
+        return self._lane(part).left_behind
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything that was put was handed on."""
+        return not any(lane.queue for lane in self._lanes)
+
+    # ---- inside
+
+    def _lane(self, part: int) -> _Lane:
+        return self._lanes[part - 1]
+
+    def _holds_back(self, lane: _Lane, key_ms: int, arrived_s: float) -> bool:
+        """Whether a source of which nothing waits may still bring something earlier than this."""
+        return lane.key_ms < key_ms and lane.idle_s < arrived_s and not lane.left_behind and self._wait_s > 0
+
+    def _left_behind(self, lane: _Lane, now: Moment) -> LeftBehind | None:
+        silent_s = now.s - lane.sign_s
+        if silent_s < self._wait_s:
+            return None
+        lane.left_behind = True
+        return LeftBehind(lane.part, silent_s)
+
+    def _preference(self, now: Moment) -> _Lane | None:
+        """The source to hand on alone, until it has passed what was handed on before and ends no transaction early."""
+        if self._preferred is None:
+            return None
+        lane, behind = self._preferred
+        if lane.at.order >= behind.order or (not lane.queue and now.s - lane.sign_s >= self._wait_s):
+            self._preferred = None
+            return None
+        return lane
+
+    def _go_on(self, lane: _Lane, now: Moment) -> Segment | Abandoned | None:
+        if lane.queue:
+            return self._take(lane, lane.head(open_=True), (-1, 0))
+        silent_s = now.s - lane.sign_s
+        if silent_s < (self._wait_s or SILENCE_S):
+            return None
+        self._open = None
+        lane.left_behind = True
+        return Abandoned(lane.part, silent_s, lane.at)
+
+    def _take(self, lane: _Lane, unit: _Unit, bound: tuple[int, int] | None) -> Segment:
+        """Hand on this unit, and those behind it in its segment that come before `bound`: time and source."""
+        held = lane.queue[0]
+        segment, first = held.segment, held.first
+        end, key_ms, closes = unit
+        if bound is None and closes:
+            newest_ms = min(max(segment.timestamps[end - 1 :]), held.arrived.ms)
+            closes, end, key_ms = _ends_closed(segment, end), len(segment), max(key_ms, newest_ms)
+        lane.key_ms = key_ms
+        while end < len(segment) and closes and bound is not None:
+            held.first = end
+            ahead = lane.head()
+            if (ahead.key_ms, lane.part) > bound:
+                break
+            end, key_ms, closes = ahead
+            lane.key_ms = key_ms
+        held.first = end
+        if end == len(segment):
+            lane.queue.popleft()
+            lane.bytes -= segment.ends[-1]
+        self._open = None if closes else lane
+        stands = ack_point([Piece(segment, first, end)])
+        if stands is not None:
+            lane.at = replace(stands, part=lane.part, others=())
+        others = tuple(other.at for other in self._lanes if other is not lane)
+        return replace(span(segment, first, end), part=lane.part, others=others)
+
+
+def span(segment: Segment, first: int, last: int) -> Segment:
+    """Entries first..last of a segment, last exclusive; the segment itself when that is all of it, else copied."""
+    if first == 0 and last == len(segment):
+        return segment
+    start = segment.frame_start(first)
+    runs = range(segment.run_of(first), segment.run_of(last - 1) + 1)
+    return replace(
+        segment,
+        frames=bytes(segment.frames_view(first, last)),
+        ends=array("q", [end - start for end in segment.ends[first:last]]),
+        offsets=segment.offsets[first:last],
+        subs=segment.subs[first:last],
+        timestamps=segment.timestamps[first:last],
+        event_lengths=segment.event_lengths[first:last],
+        row_counts=segment.row_counts[first:last],
+        kinds=segment.kinds[first:last],
+        run_starts=array("q", [max(0, segment.run_starts[run] - first) for run in runs]),
+        run_server_ids=array("q", [segment.run_server_ids[run] for run in runs]),
+        run_gtids=tuple(segment.run_gtids[run] for run in runs),
+        buffers=None,
+    )
+
+
+def _unit(segment: Segment, first: int, *, open_: bool) -> tuple[int, bool]:
+    """Where the unit that begins at `first` ends, exclusive, and whether a transaction is over there."""
+    kinds = segment.kinds
+    if not open_ and kinds[first] != Kind.BEGIN:
+        end = first + 1
+        closes = True
+    else:
+        done = kinds.find(Kind.END, first)
+        begun = kinds.find(Kind.BEGIN, first + (not open_))
+        if begun >= 0 and not 0 <= done < begun:  # a begin ends whatever went before it
+            return begun, True
+        closes = done >= 0
+        end = done + 1 if closes else len(segment)
+    while closes and end < len(segment) and segment.offsets[end] == segment.offsets[end - 1]:
+        end += 1  # entries of one event stay together
+    return end, closes
+
+
+def _ends_closed(segment: Segment, first: int) -> bool:
+    """Whether no transaction is open behind the last entry, when none is before `first`."""
+    return segment.kinds.rfind(Kind.BEGIN, first) <= segment.kinds.rfind(Kind.END, first)

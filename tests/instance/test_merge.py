@@ -1,0 +1,375 @@
+"""Merging several sources: order, whole transactions, nothing lost, and what a cursor says of each source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from canal_ha.instance.merge import (
+    QUEUE_BYTES,
+    SILENCE_S,
+    Abandoned,
+    Back,
+    LeftBehind,
+    Merge,
+    Moment,
+    Seen,
+    span,
+)
+from canal_ha.instance.skip import after
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Kind, Segment, Source
+from canal_ha.store.take import Piece, ack_point
+from tests.segments import Item, segment
+
+WAIT_S = 10.0
+START_MS = 1_700_000_000_000
+
+
+def moment(at_s: float) -> Moment:
+    """Virtual time, from 0."""
+    return Moment(at_s, START_MS + int(at_s * 1000))
+
+
+def start(part: int) -> LogPosition:
+    """Where a source begins."""
+    return LogPosition("mysql-bin.000001", 4, address=f"source{part}", part=part)
+
+
+def transaction(part: int, number: int, at_s: float, rows: int = 1) -> list[Item]:
+    """Begin, rows, end. number: of this source's transactions, each 1000 bytes; at_s: when it was committed."""
+    time_ms = moment(at_s).ms
+    at = 1000 * (number + 1)
+    items = [Item(at, Kind.BEGIN, b"%d begin %d" % (part, number), timestamp_ms=time_ms)]
+    items += [
+        Item(at + 1 + row, Kind.ROWS, b"%d row %d.%d" % (part, number, row), timestamp_ms=time_ms)
+        for row in range(rows)
+    ]
+    return [*items, Item(at + 500, Kind.END, b"%d end %d" % (part, number), timestamp_ms=time_ms)]
+
+
+def of(part: int, items: Sequence[Item]) -> Segment:
+    """A segment of this source."""
+    return replace(segment(items), source=Source(f"source{part}", 3306))
+
+
+def merging(parts: int = 2, *, wait_s: float = WAIT_S, behind: LogPosition | None = None) -> Merge:
+    """From the beginning of every source."""
+    starts = [start(part) for part in range(1, parts + 1)]
+    return Merge(starts, wait_s=wait_s, now=moment(0), behind=behind)
+
+
+def bodies(segment: Segment) -> list[str]:
+    """The entries as texts."""
+    return [entry.decode() for entry in segment.entries()]
+
+
+def drained(merge: Merge, at_s: float) -> list[str]:
+    """Everything that can be handed on now; what happens to sources as its name."""
+    out: list[str] = []
+    while (got := merge.step(moment(at_s))) is not None:
+        out += bodies(got) if isinstance(got, Segment) else [type(got).__name__]
+    return out
+
+
+def ends(texts: Sequence[str]) -> list[str]:
+    """Only the transactions' ends, as source.number."""
+    return [".".join(text.split(" end ")) for text in texts if " end " in text]
+
+
+def idle(at_s: float, decoded: LogPosition | None = None) -> Seen:
+    """A source that says at this time that there is nothing newer."""
+    return Seen(decoded, idle=moment(at_s))
+
+
+# ---- one rule each
+
+
+def test_the_earlier_comes_first() -> None:
+    """Transactions of both sources come by their time, and wait while the other may still have an earlier one."""
+    merge = merging()
+    merge.put(1, of(1, transaction(1, 0, 1) + transaction(1, 1, 5)), moment(6))
+    assert drained(merge, 6) == []
+    merge.put(2, of(2, transaction(2, 0, 3) + transaction(2, 1, 9)), moment(9))
+    assert ends(drained(merge, 9)) == ["1.0", "2.0", "1.1"]
+
+
+def test_an_idle_source_holds_nobody_up() -> None:
+    """A heartbeat after a transaction had come says that nothing earlier exists; one before does not."""
+    merge = merging()
+    merge.seen(2, idle(1), moment(1))
+    merge.put(1, of(1, transaction(1, 0, 1.5)), moment(2))
+    assert drained(merge, 2) == []
+    merge.seen(2, idle(2.5), moment(3))
+    assert ends(drained(merge, 3)) == ["1.0"]
+
+
+def test_what_is_old_needs_no_new_heartbeat() -> None:
+    """A source that catches up passes one that was idle long after."""
+    merge = merging()
+    merge.seen(2, idle(100), moment(100))
+    merge.put(1, of(1, transaction(1, 0, 50) + transaction(1, 1, 99)), moment(101))
+    assert ends(drained(merge, 101)) == ["1.0"]
+
+
+def test_filtered_transactions_tell_the_time() -> None:
+    """A source whose transactions are all filtered out says how far its time is by them."""
+    merge = merging()
+    merge.put(1, of(1, transaction(1, 0, 5)), moment(6))
+    merge.seen(2, Seen(start(2), moment(4).ms), moment(6))
+    assert drained(merge, 6) == []
+    merge.seen(2, Seen(replace(start(2), offset=900), moment(5).ms), moment(6))
+    got = merge.step(moment(6))
+    assert isinstance(got, Segment)
+    assert got.position(2).of(2) == replace(start(2), offset=900)
+
+
+def test_a_silent_source_is_waited_for_once() -> None:
+    """After wait_s the others go on; when it is heard again it is waited for again, and what it brings is not lost."""
+    merge = merging()
+    merge.put(1, of(1, transaction(1, 0, 1)), moment(1))
+    assert drained(merge, 9.9) == []
+    assert drained(merge, 10) == ["LeftBehind", "1 begin 0", "1 row 0.0", "1 end 0"]
+    merge.put(1, of(1, transaction(1, 1, 11)), moment(11))
+    assert ends(drained(merge, 11)) == ["1.1"]
+    merge.put(2, of(2, transaction(2, 0, 2)), moment(12))
+    merge.put(1, of(1, transaction(1, 2, 12)), moment(12))
+    assert drained(merge, 12) == ["Back", "2 begin 0", "2 row 0.0", "2 end 0"]
+    merge.seen(2, idle(13), moment(13))
+    assert ends(drained(merge, 13)) == ["1.2"]
+
+
+def test_a_source_that_only_connects_is_silent() -> None:
+    """Bytes without events, as of a server that ends every dump, are no sign of life; many bytes are."""
+    merge = merging()
+    merge.put(1, of(1, transaction(1, 0, 1)), moment(1))
+    for at_s in range(2, 10):
+        merge.seen(2, Seen(start(2), received_bytes=300 * at_s), moment(at_s))
+    assert drained(merge, 10)[:1] == ["LeftBehind"]
+    merge.seen(2, Seen(start(2), received_bytes=2 << 20), moment(11))
+    assert drained(merge, 11) == ["Back"]
+
+
+def test_a_large_transaction_stays_whole() -> None:
+    """Pieces of one transaction are not parted by another source, however early that one's are."""
+    merge = merging()
+    large = transaction(1, 0, 1, rows=4)
+    merge.seen(2, idle(2), moment(2))
+    merge.put(1, of(1, large[:3]), moment(1.5))
+    assert len(drained(merge, 2)) == 3
+    merge.put(2, of(2, transaction(2, 0, 1)), moment(3))
+    assert drained(merge, 3) == []
+    merge.put(1, of(1, large[3:] + transaction(1, 1, 4)), moment(4))
+    assert ends(drained(merge, 4)) == ["1.0", "2.0"]
+
+
+def test_a_transaction_whose_source_dies_is_read_again() -> None:
+    """The others go on after wait_s; the source is read again from the transaction's begin, as every cursor says."""
+    merge = merging()
+    merge.seen(2, idle(2), moment(2))
+    large = transaction(1, 0, 1, rows=4)
+    merge.put(1, of(1, large[:3]), moment(1))
+    assert len(drained(merge, 2)) == 3
+    merge.put(2, of(2, transaction(2, 0, 3)), moment(3))
+    assert drained(merge, 10.9) == []
+    got = merge.step(moment(11))
+    assert isinstance(got, Abandoned)
+    assert (got.part, got.start.order) == (1, of(1, large).position(0).order)
+    rest = merge.step(moment(11))
+    assert isinstance(rest, Segment)
+    assert rest.position(2).of(1) == got.start
+    merge.put(1, of(1, large), moment(20))
+    merge.seen(2, idle(21), moment(21))
+    assert ends(drained(merge, 21)) == ["1.0"]
+
+
+def test_clocks_ahead_hold_nobody_for_long() -> None:
+    """A time in the future counts as the time of arrival."""
+    merge = merging()
+    merge.put(1, of(1, transaction(1, 0, 10_000)), moment(5))
+    merge.put(2, of(2, transaction(2, 0, 6)), moment(6))
+    assert ends(drained(merge, 6)) == ["1.0"]
+
+
+def test_nobody_is_waited_for_without_a_wait() -> None:
+    """With 0 transactions come as they arrive, whole, and nobody is left behind."""
+    merge = merging(wait_s=0)
+    merge.put(1, of(1, transaction(1, 0, 5)), moment(5))
+    assert ends(drained(merge, 5)) == ["1.0"]
+    merge.put(2, of(2, transaction(2, 0, 1, rows=2)[:2]), moment(6))
+    merge.put(1, of(1, transaction(1, 1, 1)), moment(6))
+    assert len(drained(merge, 6 + SILENCE_S - 0.1)) == 2
+    assert drained(merge, 6 + SILENCE_S) == ["Abandoned", "1 begin 1", "1 row 1.0", "1 end 1"]
+
+
+def test_a_stream_goes_on_inside_a_transaction() -> None:
+    """What was handed out of a large transaction before a stream was parked is not parted from its rest."""
+    large = of(2, transaction(2, 0, 9, rows=4))
+    behind = replace(large.position(2), part=2, others=(start(1),))
+    merge = merging(behind=behind)
+    merge.put(1, of(1, transaction(1, 0, 1)), moment(9))
+    assert drained(merge, 9) == []
+    merge.put(2, large, moment(9))
+    merge.seen(2, idle(10), moment(10))
+    assert ends(drained(merge, 10)) == ["2.0", "1.0"]
+
+
+def test_room() -> None:
+    """A source that runs ahead is stopped by its queue, not by memory."""
+    merge = merging()
+    assert merge.has_room(1)
+    merge.put(1, of(1, [Item(10, Kind.QUERY, bytes(QUEUE_BYTES))]), moment(1))
+    assert not merge.has_room(1)
+    assert merge.has_room(2)
+    merge.seen(2, idle(2), moment(2))
+    assert isinstance(merge.step(moment(2)), Segment)
+    assert merge.has_room(1)
+
+
+# ---- any sources
+
+
+@dataclass(frozen=True)
+class Act:
+    """A source's next piece of binlog of `entries` entries is read, or it is idle, or it has died for so long."""
+
+    part: int
+    entries: int
+    silence_s: float
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, parts: int = 3) -> tuple[list[list[Item]], list[Act]]:
+    """Each source's binlog, its transactions in the order of their times, and how they are read."""
+    binlogs = []
+    for part in range(1, parts + 1):
+        items: list[Item] = []
+        at_s = 0
+        for number in range(draw(st.integers(0, 5))):
+            at_s += draw(st.integers(0, 6))
+            if draw(st.booleans()):
+                items += transaction(part, number, at_s, rows=draw(st.integers(1, 6)))
+            else:
+                ddl = b"%d end %d" % (part, number)
+                items.append(Item(1000 * (number + 1), Kind.DDL, ddl, timestamp_ms=moment(at_s).ms))
+        binlogs.append(items)
+    silences = st.sampled_from([0.0, 0.5, 0.5, WAIT_S])
+    acts = st.lists(st.builds(Act, st.integers(1, parts), st.integers(0, 9), silences), max_size=40)
+    return binlogs, draw(acts)
+
+
+def played(
+    merge: Merge, binlogs: Sequence[Sequence[Item]], acts: Sequence[Act], *, at_s: float = 100.0
+) -> Iterator[Segment | LeftBehind | Abandoned | Back]:
+    """What comes of sources that are all written already and are read in pieces; in the end all are idle."""
+    read = [0] * len(binlogs)
+
+    def do(act: Act, now: Moment) -> None:
+        binlog, first = binlogs[act.part - 1], read[act.part - 1]
+        if act.entries and first < len(binlog):
+            merge.put(act.part, of(act.part, binlog[first : first + act.entries]), now)
+            read[act.part - 1] = min(len(binlog), first + act.entries)
+        elif first == len(binlog):
+            merge.seen(act.part, Seen(None, idle=now), now)
+
+    rest = [Act(part, 4, 0.1) for _ in range(40) for part in range(1, len(binlogs) + 1)]
+    for act in [*acts, *rest]:
+        at_s += act.silence_s
+        do(act, moment(at_s))
+        while (got := merge.step(moment(at_s))) is not None:
+            if isinstance(got, Abandoned):
+                again = [item.offset for item in binlogs[got.part - 1]]
+                read[got.part - 1] = sum(offset < got.start.offset for offset in again) + got.start.consumed
+            yield got
+
+
+@given(histories())
+def test_any_sources(drawn: tuple[list[list[Item]], list[Act]]) -> None:
+    """Of any sources, read in any pieces with any silences: nothing is lost, order within a source holds, transactions
+    are whole, and as long as nobody was left behind times never fall.
+    """
+    binlogs, acts = drawn
+    merge = merging(3)
+    came: list[tuple[int, str]] = []
+    times: list[int] = []
+    open_: int | None = None
+    late = False
+    for got in played(merge, binlogs, acts):
+        if not isinstance(got, Segment):
+            late |= not isinstance(got, Back)
+            if isinstance(got, Abandoned):
+                open_ = None
+                while not came[-1][1].startswith(f"{got.part} begin"):
+                    came.pop()  # the client gets it once more, from here
+                came.pop()
+            continue
+        assert open_ in (None, got.part)
+        for index, text in enumerate(bodies(got)):
+            came.append((got.part, text))
+            if got.kinds[index] in (Kind.BEGIN, Kind.END):
+                open_ = got.part if got.kinds[index] == Kind.BEGIN else None
+            if not late:
+                times.append(got.timestamps[index])
+    for part, binlog in enumerate(binlogs, start=1):
+        assert [text for of_, text in came if of_ == part] == [item.body.decode() for item in binlog]
+    assert times == sorted(times)
+    assert merge.empty
+
+
+@given(histories(), st.integers(0, 100), st.integers(0, 100))
+def test_any_cursor(drawn: tuple[list[list[Item]], list[Act]], stop: int, inside: int) -> None:
+    """From the ack point of any batch, each source goes on behind exactly what was acknowledged of it: nothing is lost,
+    and what comes again begins at a transaction's begin.
+    """
+    binlogs, acts = drawn
+    handed: list[Segment] = []
+    for got in played(merging(3), binlogs, acts):
+        if isinstance(got, Segment):
+            handed.append(got)
+        if isinstance(got, Abandoned) or len(handed) > stop:
+            break
+    if not handed:
+        return
+    *whole, last = handed
+    pieces = [Piece(each, 0, len(each)) for each in whole] + [Piece(last, 0, 1 + inside % len(last))]
+    cursor = ack_point(pieces)
+    if cursor is None:
+        return
+    got_of = {part: [text for piece in pieces for text in _texts(piece, part)] for part in (1, 2, 3)}
+    for part, binlog in enumerate(binlogs, start=1):
+        stood = cursor.of(part)
+        assert stood is not None
+        again = [item for item in binlog if (item.offset, False) >= (stood.offset, stood.consumed)]
+        again = [item for item in again if not (item.offset == stood.offset and stood.consumed)]
+        texts = [item.body.decode() for item in binlog]
+        done = texts[: len(texts) - len(again)]
+        assert got_of[part][: len(done)] == done  # nothing lost
+        repeated = got_of[part][len(done) :]
+        assert not repeated or "begin" in repeated[0] or part == cursor.part
+        assert sum(" end " in text for text in repeated) == 0 or part == cursor.part
+
+
+def _texts(piece: Piece, part: int) -> list[str]:
+    return bodies(piece.segment)[piece.first : piece.last] if piece.segment.part == part else []
+
+
+def test_cutting() -> None:
+    """A span has its entries' bytes, positions and runs, and the whole segment is not copied."""
+    both = of(1, transaction(1, 0, 1) + transaction(1, 1, 2))
+    both = replace(both, run_starts=type(both.run_starts)("q", [0, 3]), run_server_ids=both.run_server_ids * 2)
+    both = replace(both, run_gtids=("a:1", "a:1-2"))
+    assert span(both, 0, 6) is both
+    cut = span(both, 2, 5)
+    assert bodies(cut) == bodies(both)[2:5]
+    assert [cut.position(index) for index in range(3)] == [both.position(index) for index in range(2, 5)]
+
+
+def test_skipping_knows_sources() -> None:
+    """What was handed out before is skipped in its own source, at the same journal and offset as in another."""
+    behind = replace(of(1, transaction(1, 0, 1)).position(2), part=1, others=(start(2),))
+    first, second = (replace(of(part, transaction(part, 0, 1)), part=part) for part in (1, 2))
+    assert after(first, behind) is None
+    assert after(second, behind) is second
