@@ -58,6 +58,13 @@ class Embedded:
         """Figures of everything that runs here."""
         return [instance.status() for instance in self._running.values()]
 
+    async def switch_source(self, destination: str, to: str) -> str:
+        """See Instance.switch_source. Raises NotRunningHere."""
+        instance = self._running.get(destination)
+        if instance is None:
+            raise NotRunningHere(destination)
+        return await instance.switch_source(to)
+
     async def subscribe(self, identity: ClientIdentity) -> None:
         """See Instance.subscribe. Raises NotRunningHere."""
         await self._demanded(identity)

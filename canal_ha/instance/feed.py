@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,12 +15,13 @@ class Feed(Protocol):
     """One dump: segments go to `FeedRequest.accept`, in order, from the feed's own thread.
 
     last_event_ms: source time of the newest event seen, 0 before the first; idle: the source has said that nothing
-    newer exists.
+    newer exists; idle_at: when, by time.monotonic(), it last said so, and everything before was accepted.
     """
 
     received_bytes: int
     last_event_ms: int
     idle: bool
+    idle_at: float
 
     @property
     def decoded(self) -> LogPosition | None:
@@ -33,11 +34,25 @@ class Feed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A feed goes on in another server's binlog. whole: everything before `after` was delivered, and nothing behind
+    it; facts: for the log.
+    """
+
+    before: LogPosition
+    after: LogPosition
+    whole: bool
+    facts: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class FeedRequest:
     """What to read, and whom to tell.
 
     start: a transaction boundary; accept: blocks while the ring is full, raises RingClosed when it is gone;
-    failed(error, retry_in_s): called from the feed's thread; None means that the feed has ended for good.
+    failed(error, retry_in_s): called from the feed's thread; None means that the feed has ended for good;
+    moved: called from there, too, before anything of the other server is accepted; behind: what was accepted by an
+    earlier feed of the same stream, and is dropped when it comes again.
     """
 
     client_id: int
@@ -47,6 +62,8 @@ class FeedRequest:
     accept: Callable[[Segment], None]
     connected: Callable[[str], None]
     failed: Callable[[CanalError, float | None], None]
+    moved: Callable[[Move], None] = lambda move: None
+    behind: LogPosition | None = None
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

@@ -17,12 +17,20 @@ from twisted.python.failure import Failure
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.filters import effective
-from canal_ha.errors import CanalError, Fenced, MetaWriteFailed, NotRunningHere, NotSubscribed, PositionLost
+from canal_ha.errors import (
+    CanalError,
+    Fenced,
+    LocalProtocolError,
+    MetaWriteFailed,
+    NotRunningHere,
+    NotSubscribed,
+    PositionLost,
+)
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.feed import OpenFeed
 from canal_ha.instance.read import Read
-from canal_ha.instance.status import InstanceStatus, StreamStatus
-from canal_ha.instance.stream import Reactor, State, Stream
+from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
+from canal_ha.instance.stream import Reactor, Remembered, State, Stream
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
@@ -39,7 +47,9 @@ PARKING_PERIOD_S = 1.0
 class SourceView(Protocol):
     """What an instance asks of its source outside the dumps; every call runs on the pool and may block there."""
 
-    version: str
+    @property
+    def version(self) -> str:
+        """Of the server, "" until it was asked."""
 
     def newest(self) -> LogPosition:
         """Where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
@@ -52,6 +62,22 @@ class SourceView(Protocol):
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """Where to go on when the journal of a cursor is gone."""
+
+
+class SourceSwitch(Protocol):
+    """A source that can change under a destination: master and standby."""
+
+    def begin(self, cursors: tuple[LogPosition, ...], /) -> None:
+        """Choose the server by these cursors and watch over it."""
+
+    def facts(self) -> SourceFacts:
+        """Of this moment; does not block."""
+
+    def switch(self, to: str, reason: str, /) -> str:
+        """Read from `to` (master, standby, other) from now on; return its address. On CanalError nothing changed."""
+
+    def remember(self, trail: str, /) -> Remembered:
+        """Begin to remember what is acknowledged, from the trail of a cursor on."""
 
 
 class RunBlocking(Protocol):
@@ -75,7 +101,8 @@ class Instance:
     """See the module. `guard` raises NotRunningHere as soon as this node can no longer prove that it owns the
     destination; `lost(error)` is called once when a durable write finds that it does not. run_blocking: runs a call
     that waits for MySQL on the pool; close_source: the last of these; keep_house(oldest cursor): called there now and
-    then, raises CanalError when the source does not answer, as does outlook(cursors by client id).
+    then, raises CanalError when the source does not answer, as does outlook(cursors by client id); switch: None where
+    the source cannot change.
     """
 
     def __init__(
@@ -94,6 +121,7 @@ class Instance:
         close_source: Callable[[], None] = lambda: None,
         keep_house: Callable[[LogPosition | None], None] = lambda oldest: None,
         outlook: Callable[[Mapping[int, LogPosition]], Mapping[int, Outlook]] = lambda cursors: {},
+        switch: SourceSwitch | None = None,
     ) -> None:
         self.config = config
         self.meta = meta
@@ -108,6 +136,8 @@ class Instance:
         self._close_source = close_source
         self._keep_house = keep_house
         self._ask_outlook = outlook
+        self._switch = switch
+        meta.finish = self._with_trail
         self._outlook: Mapping[int, Outlook] = {}
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
@@ -123,6 +153,9 @@ class Instance:
     async def start(self) -> None:
         """Load cursors and begin to serve. Streams open when their clients ask. Raises what loading raises."""
         await self.meta.load()
+        switch, cursors = self._switch, self.meta.cursors()
+        if switch:
+            await self._run_blocking(lambda: switch.begin(cursors))
         for identity in self.meta.clients():
             self._stream(identity)
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
@@ -252,11 +285,24 @@ class Instance:
             stream.rewind()
         self._told.event(self.config.destination, "cursor.replaced", client_id=client_id, position=str(cursor))
 
+    async def switch_source(self, to: str) -> str:
+        """An operator's switch: see SourceSwitch.switch. Raises LocalProtocolError where there is nothing to switch."""
+        self._guard()
+        switch = self._switch
+        if switch is None:
+            raise LocalProtocolError(f"{self.config.destination} reads files: there is no other server")
+        return await self._run_blocking(lambda: switch.switch(to, "an operator asked for it"))
+
     def status(self) -> InstanceStatus:
         """Figures of this moment."""
+        facts = self._switch.facts() if self._switch else SourceFacts(self.config.source_name)
         return InstanceStatus(
             destination=self.config.destination,
-            source_address=self.config.source_name,
+            source_address=facts.address,
+            source_role=facts.role,
+            source_server=facts.server,
+            source_switches=facts.switches,
+            detecting_failures=facts.detecting_failures,
             source_version=self._source.version,
             source_error=self._source_error,
             newest=self._newest,
@@ -298,8 +344,18 @@ class Instance:
                 position_lost=None
                 if self.config.position_lost is WhenLost.FAIL
                 else partial(self._lost_position, client_id),
+                remember=self._switch.remember if self._switch and self._delimits else None,
             )
         return self._streams[client_id]
+
+    @property
+    def _delimits(self) -> bool:
+        """Whether clients get the ends of transactions, by which the last ones are told apart."""
+        return not self.config.decode.filter_transaction_entry
+
+    def _with_trail(self, client_id: int, cursor: LogPosition) -> LogPosition:
+        stream = self._streams.get(client_id)
+        return stream.with_trail(cursor) if stream else cursor
 
     def _lost_position(self, client_id: int, error: PositionLost) -> None:
         """The journal of a cursor is gone, and the configuration says where to go on."""

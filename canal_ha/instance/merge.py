@@ -178,6 +178,12 @@ class Merge:
         if self._open is not lane and seen.decoded is not None and seen.decoded.order > lane.at.order:
             lane.at = replace(seen.decoded, part=part, others=())
 
+    def moved(self, part: int, at: LogPosition) -> None:
+        """This source goes on in another server's binlog; what was put before is of the old one's."""
+        lane = self._lane(part)
+        if not lane.queue and self._open is not lane:
+            lane.at = replace(at, part=part, others=())
+
     # ---- out
 
     def step(self, now: Moment) -> Segment | LeftBehind | Abandoned | Back | None:

@@ -8,6 +8,20 @@ from canal_ha.model.position import LogPosition
 
 
 @dataclass(frozen=True, slots=True)
+class PartStatus:
+    """One source of a stream that merges several. left_behind: the others do not wait for it at the moment."""
+
+    part: int
+    source_address: str
+    decoded: LogPosition | None = None
+    received_bytes: int = 0
+    last_event_ms: int = 0
+    idle: bool = False
+    left_behind: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StreamStatus:
     """One client id's stream. Sequences start at -1; times in seconds; -1.0 where a figure is unknown."""
 
@@ -41,11 +55,26 @@ class StreamStatus:
     bytes_behind: int = -1
     purge_in_s: float = -1.0  # until the source may purge the cursor's journal; 0.0: it has
     alarms: tuple[str, ...] = ()  # purge, lag, unmoved: see instance.alarms
+    parts: tuple[PartStatus, ...] = ()  # of several sources
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """Which server is read. role: master or standby; server: its server_uuid, or on MariaDB its server id, "" while
+    unknown; switches: since this node runs the destination, and changes of the server behind the address too;
+    detecting_failures: how often in a row it did not answer the detecting statement.
+    """
+
+    address: str
+    role: str = "master"
+    server: str = ""
+    switches: int = 0
+    detecting_failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """One running destination."""
+    """One running destination. source_role, source_server, source_switches, detecting_failures: see SourceFacts."""
 
     destination: str
     source_address: str
@@ -56,3 +85,7 @@ class InstanceStatus:
     buffer_size: int = 0
     subscriptions: int = 0
     streams: tuple[StreamStatus, ...] = field(default=())
+    source_role: str = "master"
+    source_server: str = ""
+    source_switches: int = 0
+    detecting_failures: int = 0

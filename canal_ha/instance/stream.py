@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
@@ -17,7 +18,8 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, NotSubscribed, PositionLost, TooManyStreams
-from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
+from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
+from canal_ha.instance.merged import Merged
 from canal_ha.instance.skip import after
 from canal_ha.instance.status import StreamStatus
 from canal_ha.meta.batches import Batches
@@ -72,6 +74,15 @@ class _Waiting:
 
 
 Accept = Callable[[Segment], None]
+Pieces = tuple[tuple[Segment, int, int], ...]
+
+
+class Remembered(Protocol):
+    """What was acknowledged last, as text by which another server's binlog tells the place."""
+
+    def add(self, segment: Segment, first: int, last: int, /) -> None: ...
+
+    def trail(self) -> str: ...
 
 
 class Tell(Protocol):
@@ -84,7 +95,8 @@ class Stream:
     """See the module. filter_text: of its subscription; `may_open` says whether the destination has room for one more
     open stream; `tell` hears of failures, each once until it is over. position_lost: asked to find another cursor when
     the journal of this one is gone and all that was decoded is acknowledged; it calls `rewind` or `not_found`.
-    read: as in FeedRequest; cut: lets through what is wanted of the segments.
+    read: as in FeedRequest; cut: lets through what is wanted of the segments; remember: begins to remember what is
+    acknowledged, from the trail of a cursor on.
     """
 
     def __init__(
@@ -101,6 +113,7 @@ class Stream:
         position_lost: Callable[[PositionLost], None] | None = None,
         read: str = "",
         cut: Callable[[Accept], Accept] = lambda accept: accept,
+        remember: Callable[[str], Remembered] | None = None,
     ) -> None:
         self.client_id = client_id
         self.state = State.PARKED
@@ -127,6 +140,9 @@ class Stream:
         self._position_lost = position_lost
         self._read = read
         self._cut = cut
+        self._remember = remember
+        self._recent: Remembered | None = None  # as of the cursor, once the stream was open
+        self._pieces: dict[int, Pieces] = {}  # of batches in flight
         self._finding = False  # position_lost was called, and is at work
         self._feed: Feed | None = None
         self._ring: Ring | None = None
@@ -163,6 +179,8 @@ class Stream:
             return Message(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range)
         self._opened_at[batch_id] = self._reactor.seconds()
+        if self._remember:
+            self._pieces[batch_id] = batch.pieces
         self._handed_out = batch.range.end
         return Message(batch_id, batch)
 
@@ -172,9 +190,13 @@ class Stream:
         self._opened_at.pop(batch_id, None)
         if self._ring and batch_id > self._last_of_gone_rings:
             self._ring.ack(done.end, done.end_seq)
+        pieces = self._pieces.pop(batch_id, ())
         if batch_id <= self._void_through:
             return
         self._acked = done.end
+        if self._recent:
+            for piece in pieces:
+                self._recent.add(*piece)
         if done.ack:
             self._meta.move(self.client_id, done.ack)
 
@@ -185,12 +207,11 @@ class Stream:
         """
         if batch_id:
             self._batches.rollback(batch_id)
-        self._batches.clear()
-        self._opened_at.clear()
+        self._forget_batches()
         self._handed_out = self._acked
         if self._ring is None:
             return
-        if self._ring_behind is None or (self._acked and self._acked.order >= self._ring_behind.order):
+        if self._ring_behind is None or (self._acked and _reaches(self._acked, self._ring_behind)):
             self._ring.rollback()
         else:  # this ring begins behind what is rolled back
             self._abandon_ring()
@@ -211,8 +232,8 @@ class Stream:
     def rewind(self) -> None:
         """The cursor was written from outside: what is in flight belongs to the old one, begin again at the new."""
         self._finding = False
-        self._batches.clear()
-        self._opened_at.clear()
+        self._forget_batches()
+        self._recent = None
         self.restart()
 
     def not_found(self, error: CanalError) -> None:
@@ -231,6 +252,15 @@ class Stream:
         """End for good; waiting GETs are answered with `error`."""
         self._abandon_ring()
         self._fail_waiting(error)
+
+    def with_trail(self, cursor: LogPosition) -> LogPosition:
+        """The cursor, with what it takes to find its place in another server's binlog."""
+        return replace(cursor, trail=self._recent.trail()) if self._recent else cursor
+
+    def _forget_batches(self) -> None:
+        self._batches.clear()
+        self._opened_at.clear()
+        self._pieces.clear()
 
     def _ensure_open(self) -> None:
         failed = self.state is State.FAILED and not self._holds_something()
@@ -258,6 +288,8 @@ class Stream:
                 " (canal.instance.stream.max); unsubscribe a client id or raise the limit"
             )
         self._abandon_ring()
+        if self._remember and self._recent is None:
+            self._recent = self._remember(cursor.trail)
         ring = Ring(
             buffer_size=self._config.buffer_size,
             mem_unit=self._config.buffer_mem_unit,
@@ -271,10 +303,12 @@ class Stream:
                 client_id=self.client_id,
                 read=self._read,
                 filter=self._filter,
-                start=cursor,
+                start=self.with_trail(cursor),
                 accept=_behind(self._handed_out, self._cut(sink.accept)),
                 connected=lambda version: self._reactor.callFromThread(self._connected, ring, version),
                 failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
+                moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
+                behind=self._handed_out,
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed
@@ -317,6 +351,16 @@ class Stream:
         elif str(error) != str(self.error):
             self._tell("stream.failing", client_id=self.client_id, error=str(error), alarm=True)
         self.error = error
+
+    def _moved(self, ring: Ring, move: Move) -> None:
+        """The feed goes on with another server. A cursor that stands where the feed stood goes along at once."""
+        if ring is not self._ring:
+            return
+        goes = move.whole and not self._batches.ids and self._meta.cursor(self.client_id) == move.before
+        if goes:
+            self._meta.reset(self.client_id, self.with_trail(move.after))
+        facts = {"client_id": self.client_id, "before": str(move.before), "goes_on_at": str(move.after), **move.facts}
+        self._tell("stream.moved", alarm=not move.whole, **facts)
 
     def _data_arrived(self, ring: Ring) -> None:
         if ring is not self._ring:
@@ -408,7 +452,14 @@ class Stream:
             ring_bytes_budget=self._config.buffer_size * self._config.buffer_mem_unit,
             seconds_behind=_seconds_behind(feed, self._reactor.seconds() - self._failing_since if self.error else 0.0),
             bytes_behind=_bytes_behind(feed.decoded, newest),
+            parts=feed.parts() if isinstance(feed, Merged) else (),
         )
+
+
+def _reaches(acked: LogPosition, behind: LogPosition) -> bool:
+    """Whether a ring that begins behind one position holds everything since the other one; False when in doubt."""
+    of_one = all(mine.server == other.server for mine, other in zip(acked.parts, behind.parts, strict=False))
+    return of_one and acked.covers(behind)
 
 
 def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Callable[[Segment], None]:
@@ -438,6 +489,9 @@ def _seconds_behind(feed: Feed, failing_s: float) -> float:
 
 def _bytes_behind(decoded: LogPosition | None, newest: LogPosition | None) -> int:
     """Bytes of binlog not decoded yet, when both lie in one journal; -1 when that cannot be told."""
-    if decoded is None or newest is None or decoded.journal != newest.journal:
+    if decoded is None or newest is None:
         return -1
-    return max(0, newest.offset - decoded.offset)
+    pairs = [(each, newest.of(each.part)) for each in decoded.parts]
+    if any(end is None or each.journal != end.journal for each, end in pairs):
+        return -1
+    return sum(max(0, end.offset - each.offset) for each, end in pairs if end)

@@ -7,7 +7,7 @@ is delivered again, never skipped. A write that failed stays due.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -39,7 +39,8 @@ class Turn(Protocol):
 
 
 class Meta:
-    """One destination's clients and cursors. turn: keeps the backend's writes one at a time and in order.
+    """One destination's clients and cursors. turn: keeps the backend's writes one at a time and in order. finish: adds
+    to a cursor, before it is written, what would be too much work at every ACK.
 
     Every method that writes raises MetaWriteFailed, with memory as before the call, or Fenced.
     """
@@ -47,6 +48,7 @@ class Meta:
     def __init__(self, destination: str, backend: MetaBackend, *, turn: Turn) -> None:
         self.destination = destination
         self.start: LogPosition | None = None  # kept for the first client, void as soon as any has a cursor
+        self.finish: Callable[[int, LogPosition], LogPosition] = lambda client_id, position: position
         self._backend = backend
         self._turn = turn
         self._clients: dict[int, ClientIdentity] = {}
@@ -167,7 +169,10 @@ class Meta:
         """Write what is due in one step and return the cursors written. What failed or moved meanwhile stays due."""
         async with self._my_turn():
             clients = tuple(self._clients[client_id] for client_id in sorted(self._due_clients))
-            cursors = tuple((client_id, self._cursors[client_id]) for client_id in sorted(self._due))
+            cursors = tuple(
+                (client_id, self.finish(client_id, self._cursors[client_id])) for client_id in sorted(self._due)
+            )
+            self._cursors |= cursors
             start_due = self._start_due
             void = self.start is not None and bool(self._cursors)
             changes: list[Change] = [Subscribed(identity) for identity in clients]
@@ -204,9 +209,18 @@ def steps_back(cursor: LogPosition, position: LogPosition) -> bool:
     """Whether `position` lies before `cursor` in one binlog.
 
     Only addresses of one source compare. A smaller address with a later time is another binlog behind the same host
-    name (a switch, a reset), not a step back.
+    name (a switch, a reset), not a step back. Of several sources no one steps back.
     """
+    if cursor.part and position.part:
+        stood = {each.part: each for each in cursor.parts}
+        return any(_steps_back(stood[each.part], each) for each in position.parts if each.part in stood)
+    return _steps_back(cursor, position)
+
+
+def _steps_back(cursor: LogPosition, position: LogPosition) -> bool:
     if (cursor.address, cursor.port) != (position.address, position.port):
+        return False
+    if cursor.server and position.server and cursor.server != position.server:
         return False
     if split_journal(cursor.journal)[0] != split_journal(position.journal)[0] or position.order >= cursor.order:
         return False

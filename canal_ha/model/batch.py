@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment
 
 EMPTY_BATCH_ID = -1
 
@@ -23,13 +24,16 @@ class PositionRange:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries taken from the ring: `views` are consecutive pieces of wire-ready frames, not copied."""
+    """Entries taken from the ring: `views` are consecutive pieces of wire-ready frames, not copied; `pieces` says where
+    they are from: segment, first, last (exclusive).
+    """
 
     range: PositionRange
     views: tuple[memoryview, ...]
     entries: int
     rows: int
     size_bytes: int
+    pieces: tuple[tuple[Segment, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, effective
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
-from canal_ha.instance.instance import SourceView
+from canal_ha.instance.instance import SourceSwitch, SourceView
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.source.dump import Connected, DumpEvent, Failed
@@ -29,6 +29,7 @@ class Origin:
     close: Callable[[], None]
     keep_house: Callable[[LogPosition | None], None]
     outlook: Callable[[Mapping[int, LogPosition]], Mapping[int, Outlook]]
+    switch: SourceSwitch | None = None
 
 
 def files(config: InstanceConfig, local: LocalFiles) -> Origin:

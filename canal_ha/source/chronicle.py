@@ -150,8 +150,10 @@ class Chronicle:
             self._advance()
             self._note()
             self._tables.close()
-            if self._store:
-                self._store.close()
+            with self._recording:  # a stream may still decode what it has received
+                store, self._store = self._store, None
+            if store:
+                store.close()
 
     def _note(self) -> None:
         """Make durable what is covered, once everything that belongs to it is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
@@ -23,9 +23,11 @@ from canal_ha.source.backoff import Backoff
 from canal_ha.source.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.lost import DUMP_FAILED, Superseded, ended, superseded
 from canal_ha.source.reader import DumpRequest, run
+from canal_ha.source.relocate import Relocation
 from canal_ha.source.resume import Resume
 from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Interruptible, Session, Where
+from canal_ha.source.whereabouts import Whereabouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,16 @@ class Failed:
     retry_in_s: float | None
 
 
-DumpEvent = Connected | Failed
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The stream goes on in another server's binlog. before: where it stood in the old one's."""
+
+    before: LogPosition
+    address: str
+    found: Relocation
+
+
+DumpEvent = Connected | Failed | Moved
 
 
 class DumpDecoder(Protocol):
@@ -57,9 +68,30 @@ class DumpDecoder(Protocol):
     def gtid_set(self) -> str:
         """Executed so far, "" outside GTID mode."""
 
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def server_id(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What to read from now. config: whose master is the server; make_decoder: see Dump; met(identity): told which
+    server answers there, False when that is another one than before, and the upstream therefore void.
+    """
+
+    config: InstanceConfig
+    make_decoder: Callable[[Source, LogPosition], DumpDecoder]
+    met: Callable[[str], bool] = lambda identity: True
+
 
 class _Stopped(Exception):
     """stop() was called."""
+
+
+class _Rerouted(Exception):
+    """reroute() was called."""
 
 
 class Dump:
@@ -67,9 +99,11 @@ class Dump:
 
     accept: takes segments in order, none twice; blocks while there is no room; raises RingClosed to end the dump;
     report: told of every connection and failure. Both are called from the dump's thread.
-    make_decoder: a fresh decoder for each connection, to begin at the position given.
+    make_decoder: a fresh decoder for each connection, to begin at the position given. route: asked before each
+    connection instead of `config`, `source` and `make_decoder`, where the server may change; may_move: go on in
+    another server's binlog, else end.
     decoded: everything before it was accepted; last_event_ms: source time of the newest event; idle: the source said
-    that nothing newer exists; heard_at: `clock` when bytes last came.
+    that nothing newer exists; idle_at: `clock` when it last said so; heard_at: when bytes last came.
     """
 
     def __init__(
@@ -82,6 +116,8 @@ class Dump:
         make_decoder: Callable[[Source, LogPosition], DumpDecoder],
         accept: Callable[[Segment], None],
         report: Callable[[DumpEvent], None],
+        route: Callable[[], Upstream] | None = None,
+        may_move: bool = True,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -89,11 +125,14 @@ class Dump:
         self.received_bytes = 0
         self.last_event_ms = 0
         self.idle = False
+        self.idle_at = 0.0
         self.heard_at = 0.0
         self._config = config
         self._source = source
         self._replica = replica
-        self._make_decoder = make_decoder
+        self._route = route or (lambda: Upstream(replace(config, master=source), make_decoder))
+        self._may_move = may_move
+        self._whereabouts = Whereabouts(start)
         self._accept = accept
         self._report = report
         self._clock = clock
@@ -102,6 +141,8 @@ class Dump:
         self._began_at = start
         self._backoff = Backoff((rng or Random()).random)
         self._stopping = threading.Event()
+        self._rerouting = threading.Event()
+        self._awake = threading.Event()  # set by both
         self._opening = threading.Lock()
         self._connections: list[Interruptible] = []
         self._decoder: DumpDecoder | None = None
@@ -123,6 +164,15 @@ class Dump:
         When it waits in `accept`, it ends as soon as that returns or raises.
         """
         self._stopping.set()
+        self._wake()
+
+    def reroute(self) -> None:
+        """Ask for the route again, and read from there; returns at once. Nothing is lost or delivered twice."""
+        self._rerouting.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._awake.set()
         with self._opening:
             for connection in self._connections:
                 connection.interrupt()
@@ -140,6 +190,8 @@ class Dump:
                 self._dump()
             except (_Stopped, RingClosed):
                 return
+            except _Rerouted:
+                continue
             except CanalError as error:
                 failure = error
             except Exception as error:
@@ -149,6 +201,8 @@ class Dump:
                 self._close()
             if self._stopping.is_set():
                 return
+            if self._rerouting.is_set():
+                continue
             if self._resume.at is not self._began_at:
                 self._backoff.reset()
                 self._began_at = self._resume.at
@@ -156,7 +210,7 @@ class Dump:
             self._report(Failed(failure, retry_in_s))
             if retry_in_s is None:
                 return
-            self._stopping.wait(retry_in_s)
+            self._awake.wait(retry_in_s)
 
     def _pause_s(self, failure: CanalError) -> float | None:
         if not failure.retryable:
@@ -166,10 +220,18 @@ class Dump:
 
     def _dump(self) -> None:
         """One connection, until it ends with an exception."""
+        self._rerouting.clear()
+        self._awake.clear()
+        if self._stopping.is_set():
+            raise _Stopped
+        upstream = self._route()
+        self._config, self._source = upstream.config, upstream.config.master
         session = self._session = Session(self._config, self._source, opening=self._opened)
         self._where = session.where
         server = flavor.examine(session)
         flavor.check(server, self._config, self._where.address)
+        if not upstream.met(server.identity):
+            raise _Rerouted
         server_id = free_server_id(self._replica, flavor.replicas(session, server), server.server_id)
         if server_id is None:
             raise SourceRefused(
@@ -177,14 +239,17 @@ class Dump:
                 f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
             )
         scanner = Scanner(session, server, self._config, self._source, self._opened)
+        source = Source(self._source.host, self._source.port, server.uuid, server.server_id)
+        if self._resume.at.journal and self._whereabouts.elsewhere(server, self._source):
+            self._move(scanner, lambda at: upstream.make_decoder(source, at))
         if not self._resume.at.journal:
             self._resume = Resume(self._looked_up(scanner))
         if self._config.decode.gtid_on:
             self._settle(gtids.settled(scanner, self._resume.at))
         self._began_at = self._resume.at
         begin = self._resume.begin()
-        source = Source(address=self._source.host, port=self._source.port, uuid=server.uuid)
-        self._decoder = self._make_decoder(source, begin)
+        self._whereabouts.arrived(server)
+        self._decoder = upstream.make_decoder(source, begin)
         self._connected = Connected(server.version, server.uuid, server.server_id)
         request = DumpRequest(
             server_id=server_id,
@@ -198,6 +263,20 @@ class Dump:
         except MalformedEvent as error:
             raise self._stepped_back(server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
+
+    def _move(self, scanner: Scanner, decoder_at: Callable[[LogPosition], DumpDecoder]) -> None:
+        """Go on in the binlog of another server than before."""
+        before = self._resume.at
+        if not self._may_move:
+            raise CanalError(
+                f"{self._where.address}: another server answers than before, and {before} is a position of that one's:"
+                " begin this read again"
+            )
+        self.decoded = None
+        found = self._whereabouts.moved(scanner, before, decoder_at)
+        self._resume = Resume(found.at)
+        self._start = self.decoded = found.at
+        self._report(Moved(before, self._where.address, found))
 
     def _settle(self, at: LogPosition) -> None:
         """Begin here instead: the same place with its GTID set, or another one."""
@@ -234,8 +313,7 @@ class Dump:
         """From here on stop() interrupts this connection."""
         with self._opening:
             self._connections.append(connection)
-        if self._stopping.is_set():
-            raise _Stopped
+        self._go_on()
 
     def _close(self) -> None:
         with self._opening:
@@ -270,27 +348,34 @@ class Dump:
                     self._resume.passed(output.journal, output.position)
                     self.decoded = self._resume.at
                 case SourceHeartbeat():
-                    self.idle = True
+                    self.idle, self.idle_at = True, self.heard_at
                 case SourceFormat():
                     if self._connected:
                         self._report(self._connected)
                         self._connected = None
                 case SourceSaid():
                     self._said(output)
+        self._go_on()
+        return packets
+
+    def _go_on(self) -> None:
+        """Raises _Stopped, _Rerouted."""
         if self._stopping.is_set():
             raise _Stopped
-        return packets
+        if self._rerouting.is_set():
+            raise _Rerouted
 
     def _deliver(self, segment: Segment) -> None:
         self.idle = False
         fresh = self._resume.new(segment)
         if fresh is None:
             return
-        self._accept(fresh)
+        for new in self._whereabouts.new(fresh):
+            self._accept(new)
+            self._whereabouts.delivered(new)
         self._resume.delivered(fresh)
         self.last_event_ms = fresh.timestamps[-1]
-        if self._stopping.is_set():
-            raise _Stopped
+        self._go_on()
 
     def _said(self, said: SourceSaid) -> None:
         """The server ended the dump."""

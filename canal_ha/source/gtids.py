@@ -48,6 +48,15 @@ def behind(scanner: Scanner, at: LogPosition) -> LogPosition:
     return replace(scanner.lacking(gtid_set) or newest, gtid=gtid_set)
 
 
+def lags(scanner: Scanner, gtid_set: str) -> bool:
+    """Whether the server has not executed all of a set."""
+    if not scanner.server.mariadb:
+        return bool(_subtracted(scanner, "%s", "@@GLOBAL.gtid_executed", gtid_set))
+    reached = str(scanner.session.query("SELECT @@GLOBAL.gtid_binlog_pos AS reached")[0]["reached"] or "")
+    numbers = {domain: number for domain, _, number in _mariadb(reached)}
+    return any(number > numbers.get(domain, 0) for domain, _, number in _mariadb(gtid_set))
+
+
 def _cure(scanner: Scanner, at: LogPosition) -> str:
     oldest = binary_logs(scanner.session)[0].name
     return (

@@ -50,7 +50,8 @@ class Decoding(Protocol):
 @dataclass(frozen=True, slots=True)
 class Relocation:
     """Where to go on. how: `GTID set`, `content` or `time`; expected: delivered transactions that the server has not
-    (yet), in their order; again: how many transactions may come again at most; reason: why content did not tell.
+    (yet), in their order; again: how many transactions may come again at most; reason: why content did not tell;
+    lags: the server's binlog ends before any of the transactions looked for.
     """
 
     at: LogPosition
@@ -58,6 +59,7 @@ class Relocation:
     expected: tuple[Mark, ...] = ()
     again: int = 0
     reason: str = ""
+    lags: bool = False
 
 
 def relocated(
@@ -73,7 +75,7 @@ def relocated(
     """
     if scanner.config.decode.gtid_on and at.gtid:
         try:
-            return Relocation(gtids.behind(scanner, at), "GTID set")
+            return Relocation(gtids.behind(scanner, at), "GTID set", lags=gtids.lags(scanner, at.gtid))
         except PositionLost:
             # MariaDB refuses a set whose last transaction was never replicated
             if not scanner.server.mariadb or not trail:
@@ -93,7 +95,8 @@ def relocated(
         expected = tuple(trail[len(trail) - matching.missing :])
         return Relocation(_behind(matching.found, at), "content", expected)
     again = counted.again if reason else 0
-    return Relocation(replace(start, gtid=at.gtid), "time", (), again, reason)
+    lags = bool(reason and trail) and 0 < counted.newest < trail[0].second
+    return Relocation(replace(start, gtid=at.gtid), "time", (), again, reason, lags)
 
 
 def _behind(unit: Unit, at: LogPosition) -> LogPosition:
@@ -106,14 +109,18 @@ def _behind(unit: Unit, at: LogPosition) -> LogPosition:
 
 
 class _Counted:
-    """Counts what was delivered before, as far as times and origin tell."""
+    """Counts what was delivered before, as far as times and origin tell. newest: the second of the last unit, 0 where
+    it is of another origin: who writes by itself has taken over, and does not lag.
+    """
 
     def __init__(self, at: LogPosition) -> None:
         self.again = 0
+        self.newest = 0
         self._at = at
 
     def see(self, unit: Unit) -> None:
         origin = unit.segment.run_server_ids[unit.segment.run_of(unit.index)]
+        self.newest = unit.second if origin == self._at.server_id else 0
         if self._at.server_id in (None, origin) and unit.segment.timestamps[unit.index] <= self._at.timestamp_ms:
             self.again += 1
 

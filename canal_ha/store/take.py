@@ -112,6 +112,7 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
         entries=sum(piece.last - piece.first for piece in pieces),
         rows=sum(sum(piece.segment.row_counts[piece.first : piece.last]) for piece in pieces),
         size_bytes=sum(view.nbytes for view in views),
+        pieces=tuple(pieces),
     )
 
 
