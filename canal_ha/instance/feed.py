@@ -12,16 +12,22 @@ from canal_ha.model.segment import Segment
 
 
 class Feed(Protocol):
-    """One dump: segments go to `FeedRequest.accept`, in order, from the feed's own thread.
+    """One dump: segments go to `FeedRequest.accept`, in order, from the feed's own thread."""
 
-    last_event_ms: source time of the newest event seen, 0 before the first; idle: the source has said that nothing
-    newer exists; idle_at: when, by time.monotonic(), it last said so, and everything before was accepted.
-    """
+    @property
+    def received_bytes(self) -> int: ...
 
-    received_bytes: int
-    last_event_ms: int
-    idle: bool
-    idle_at: float
+    @property
+    def last_event_ms(self) -> int:
+        """Source time of the newest event seen, 0 before the first."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether the source has said that nothing newer exists."""
+
+    @property
+    def idle_at(self) -> float:
+        """When, by time.monotonic(), it last said so; everything before was accepted."""
 
     @property
     def decoded(self) -> LogPosition | None:

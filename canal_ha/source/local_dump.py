@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
@@ -71,6 +72,7 @@ class LocalDump:
         self.received_bytes = 0
         self.last_event_ms = 0
         self.idle = False
+        self.idle_at = 0.0
         self._config = config
         self._directory = local.directory
         self._make_decoder = make_decoder
@@ -207,6 +209,8 @@ class LocalDump:
 
     def _wait(self, *, idle: bool) -> None:
         self.idle = idle
+        if idle:
+            self.idle_at = time.monotonic()
         if self._stopping.wait(POLL_S):
             raise _Stopped
 

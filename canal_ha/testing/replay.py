@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 
 from canal_ha.errors import RingClosed
@@ -21,6 +22,7 @@ class ReplayFeed:
         self.received_bytes = 0
         self.last_event_ms = 0
         self.idle = False
+        self.idle_at = 0.0
         self._segments = tuple(segments)
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
 
@@ -47,6 +49,7 @@ class ReplayFeed:
                     self.last_event_ms = part.timestamps[-1]
         except RingClosed:
             return
+        self.idle_at = time.monotonic()
         self.idle = True
 
 
