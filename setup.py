@@ -10,7 +10,9 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 KERNEL = "canal_ha/decode/kernel"
-HOT = ("cells", "numbers", "temporal", "rows", "grouping", "stream")  # kernel.HOT
+DECODER = ("cells", "numbers", "temporal", "rows", "grouping", "stream")
+READER = ("fields", "layouts", "entries", "columns", "changes")
+HOT = DECODER + READER  # kernel.HOT
 WANTED = os.environ.get("CANAL_HA_KERNEL", "auto")
 DIRECTIVES = {"language_level": 3, "annotation_typing": False}  # C types stand in the .pxd files
 

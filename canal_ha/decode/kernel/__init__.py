@@ -1,8 +1,8 @@
-"""The hot path: dump bytes -> wire-ready entries. One source that runs interpreted or compiled beside itself.
+"""The hot path: dump bytes -> wire-ready entries, and entries -> columns and rows for clients.
 
-CANAL_HA_KERNEL chooses before the first import: `auto` takes the compiled modules where they were built, `require`
-fails without them, `off` never looks at them. BUILD says which one runs. Raises nothing but ImportError here; what the
-modules find wrong with bytes is primitives.Broken.
+One source that runs interpreted, or compiled beside itself. CANAL_HA_KERNEL chooses before the first import: `auto`
+takes the compiled modules where they were built, `require` fails without them, `off` never looks at them. BUILD says
+which one runs. Raises nothing but ImportError here; what the modules find wrong with bytes is primitives.Broken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-HOT = ("cells", "numbers", "temporal", "rows", "grouping", "stream")  # what a build compiles, primitives go inline
+DECODER = ("cells", "numbers", "temporal", "rows", "grouping", "stream")
+READER = ("fields", "layouts", "entries", "columns", "changes")
+HOT = DECODER + READER  # what a build compiles, primitives go inline
 _HERE = Path(__file__).parent
 
 

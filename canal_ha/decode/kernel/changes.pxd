@@ -1,0 +1,80 @@
+cimport canal_ha.decode.kernel.codes as k
+cimport canal_ha.decode.kernel.columns as c
+cimport canal_ha.decode.kernel.entries as e
+cimport canal_ha.decode.kernel.layouts as ly
+cimport canal_ha.decode.kernel.primitives as p
+cimport canal_ha.decode.kernel.texts as t
+cimport cython
+from libc.stdint cimport int64_t
+
+cdef class Marks:
+    cdef public Py_ssize_t count, entries, _last
+    cdef public bytearray ops, rows, places, numbers, subs, times, servers, offsets
+    cdef public c.Target journals, gtids, schemas, tables
+
+    cpdef int put(self, e.Entries entry, int op, Py_ssize_t row) except -1
+
+cdef class Sheet:
+    cdef public object owner, identity
+    cdef public list changes, plan
+    cdef public Marks marks
+    cdef public Py_ssize_t since
+
+cdef class TableRows:
+    cdef public e.Entries entry
+    cdef public Py_ssize_t rows, size, place, _row, _count
+    cdef public dict sheets
+    cdef public Sheet sheet
+    cdef public bytes key
+    cdef public bint _deleted
+    cdef public ly.Layout layout
+    cdef public c.Target refused
+
+    @cython.locals(entry=e.Entries, key=bytes, code=int, sheet=Sheet)
+    cpdef int step(self) except -1
+    @cython.locals(
+        src=bytes, marks=Marks, plan=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
+        after=ly.Layout, layout=ly.Layout, op=int
+    )
+    cdef int _entry_rows(self, e.Entries entry, Sheet sheet) except -1
+    @cython.locals(columns=list, place=Py_ssize_t, target=c.Target, column=ly.Column)
+    cdef int _put(self, bytes src, ly.Layout layout, list plan) except -1
+
+cdef class Maps:
+    cdef public c.Groups items
+    cdef public bytearray names
+    cdef public c.Target values
+    cdef public Py_ssize_t size
+
+    @cython.locals(column=ly.Column)
+    cpdef int put(self, bytes src, list columns, bytes names) except -1
+    cpdef int put_null(self) except -1
+
+cdef class MapPlan:
+    cdef public bytes key_names, names
+    cdef public list keys
+
+cdef class MapRows:
+    cdef public e.Entries entry
+    cdef public Py_ssize_t rows, size, _row, _count, _since
+    cdef public dict tables, _numbers
+    cdef public list names
+    cdef public Marks marks
+    cdef public Maps keys, befores, afters
+    cdef public c.Target statements
+
+    @cython.locals(entry=e.Entries)
+    cpdef int step(self) except -1
+    @cython.locals(
+        src=bytes, key=bytes, changes=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
+        after=ly.Layout, layout=ly.Layout, plan=MapPlan
+    )
+    cdef int _entry_rows(self, e.Entries entry) except -1
+    cdef int _put(self, Maps maps, bytes src, ly.Layout layout) except -1
+    cdef MapPlan _plan(self, ly.Layout layout)
+    cpdef Py_ssize_t _number(self, str name) except -1
+
+@cython.locals(src=bytes, found=list, row=Py_ssize_t)
+cpdef list entry_rows(e.Entries entry, ly.Images images, object convert)
+@cython.locals(columns=list, values=dict, column=ly.Column, start=Py_ssize_t, sql_type=int)
+cdef dict _values(bytes src, ly.Layout layout, object convert)

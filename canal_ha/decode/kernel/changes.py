@@ -1,0 +1,402 @@
+"""Entries -> changes in columns: what became of which row where, beside the values of the tables.
+
+    TableRows   the rows of chosen tables, typed: a table has a Sheet, and a Sheet a Target for each wanted column
+    MapRows     the rows of all tables, as lists of names and texts
+    entry_rows  the rows of one entry as Python's dicts
+
+`step` goes on until there is something for Python to do, and says what:
+
+    DONE       the frames are read
+    TABLE      `key` is a table that was not met before: call `add`
+    LAYOUT     the rows that follow have the columns of `layout`: take what `sheet` has, then `start` it for them
+    FULL       `sheet` has rows enough: take them, then `start` it again
+    STATEMENT  the present entry is a statement about `sheet`'s table
+
+An UPDATE that changed the primary key is a delete and an insert in a Sheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import canal_ha.decode.kernel.codes as k
+import canal_ha.decode.kernel.columns as c
+import canal_ha.decode.kernel.entries as e
+import canal_ha.decode.kernel.layouts as ly
+import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.texts as t
+
+_DDL_EVENTS = frozenset({4, 5, 6, 8, 9, 10, 11})  # model.entry.DDL_TYPES
+
+
+class Marks:
+    """What every row tells of its entry. Per row: ops (8 bits), rows (32: index in its entry), places (32: index of its
+    entry among those below). Per entry: numbers, subs (32), times (64, microseconds), servers, offsets (64), and texts.
+    """
+
+    __slots__ = (
+        "_last", "count", "entries", "gtids", "journals", "numbers", "offsets", "ops", "places", "rows", "schemas",
+        "servers", "subs", "tables", "times",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.count = 0  # rows
+        self.entries = 0
+        self._last = -1
+        self.ops = bytearray()
+        self.rows = bytearray()
+        self.places = bytearray()
+        self.numbers = bytearray()
+        self.subs = bytearray()
+        self.times = bytearray()
+        self.servers = bytearray()
+        self.offsets = bytearray()
+        self.journals = c.Target(k.TEXT)
+        self.gtids = c.Target(k.TEXT)
+        self.schemas = c.Target(k.TEXT)
+        self.tables = c.Target(k.TEXT)
+
+    def put(self, entry: e.Entries, op: int, row: int) -> None:
+        """One more row, of the present entry."""
+        if entry.number != self._last:
+            self._last = entry.number
+            self.entries += 1
+            t.put_i32(self.numbers, entry.number)
+            t.put_i32(self.subs, entry.sub)
+            t.put_i64(self.times, entry.time_ms * 1000)
+            t.put_i64(self.servers, entry.server_id)
+            t.put_i64(self.offsets, entry.offset)
+            self.journals.put(entry.src, entry.journal_start, entry.journal_stop)
+            self.gtids.put(entry.src, entry.gtid_start, entry.gtid_stop)
+            self.schemas.put(entry.src, entry.schema_start, entry.schema_stop)
+            self.tables.put(entry.src, entry.table_start, entry.table_stop)
+        t.put_i8(self.ops, op)
+        t.put_i32(self.rows, row)
+        t.put_i32(self.places, self.entries - 1)
+        self.count += 1
+
+
+class Sheet:
+    """Typed rows of one table, of equal columns. plan: per column of the layout a Target, or None to leave it out."""
+
+    __slots__ = ("changes", "identity", "marks", "owner", "plan", "since")
+
+    def __init__(self, owner: Any) -> None:
+        """owner: for the caller."""
+        identities: dict[object, object] = {}
+        self.owner = owner
+        self.changes = [ly.Images(identities) for _ in range(3)]  # INSERT, UPDATE, DELETE
+        self.identity: object = None
+        self.plan: list[c.Target | None] = []
+        self.marks = Marks()
+        self.since = -1  # where the entries of its rows begin
+
+    def start(self, identity: object, plan: list[c.Target | None]) -> None:
+        """Begin anew, for rows of these columns."""
+        self.identity = identity
+        self.plan = plan
+        self.marks = Marks()
+        self.since = -1
+
+
+class TableRows:
+    """frames: src[start:stop]; rows, size: of a Sheet, rows and bytes of entries, after which it is FULL."""
+
+    __slots__ = (
+        "_count",
+        "_deleted",
+        "_row",
+        "entry",
+        "key",
+        "layout",
+        "place",
+        "refused",
+        "rows",
+        "sheet",
+        "sheets",
+        "size",
+    )
+
+    def __init__(self, src: bytes, start: int, stop: int, rows: int, size: int) -> None:
+        self.entry = e.Entries(src, start, stop)
+        self.rows = rows
+        self.size = size
+        self.sheets: dict[bytes, Sheet | None] = {}
+        self.sheet = Sheet(None)
+        self.key = b""
+        self.layout = ly.Layout([], None, None)
+        self.place = -1  # column of the layout that did not fit its Target
+        self.refused: c.Target | None = None
+        self._row = -1  # next one of the present entry; -1: none is open
+        self._deleted = False  # half of a change of key is done
+        self._count = 0
+
+    def add(self, sheet: Sheet | None) -> None:
+        """Where the rows of the table `key` go; None: nowhere."""
+        self.sheets[self.key] = sheet
+
+    def step(self) -> int:
+        """See the module. Raises Broken; `refused` is set when a value did not fit its Target."""
+        entry = self.entry
+        while True:
+            if self._row < 0:
+                if not entry.next():
+                    return k.DONE
+                if entry.kind != k.ROWDATA:
+                    continue
+                self._row = 0
+                self._count = -1
+            if self._count < 0:
+                key = entry.src[entry.schema_start : entry.schema_stop] + b"\0"
+                key += entry.src[entry.table_start : entry.table_stop]
+                if key not in self.sheets:
+                    self.key = key
+                    return k.TABLE
+                sheet = self.sheets[key]
+                if sheet is None:
+                    self._row = -1
+                    continue
+                self.sheet = sheet
+                self._count = entry.change()
+                if self._count == 0 or entry.event_type > k.EVENT_DELETE:
+                    self._row = -1
+                    if entry.is_ddl or entry.event_type in _DDL_EVENTS:
+                        return k.STATEMENT
+                    continue
+            code = self._entry_rows(entry, self.sheet)
+            if code != k.DONE:
+                return code
+            self._row = -1
+
+    def _entry_rows(self, entry: e.Entries, sheet: Sheet) -> int:
+        """The rows of the present entry from `_row` on."""
+        src = entry.src
+        marks = sheet.marks
+        plan = sheet.plan
+        event = entry.event_type
+        images = sheet.changes[event - 1]
+        if sheet.since < 0:
+            sheet.since = entry.store_start
+        elif marks.count >= self.rows or entry.store_stop - sheet.since > self.size:
+            return k.FULL
+        while self._row < self._count:
+            row = self._row
+            images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
+            before = images.before
+            after = images.after
+            op = event - 1
+            layout = before if event == k.EVENT_DELETE else after
+            if event == k.EVENT_UPDATE and before.names is after.names and not ly.same_key(before, after, src):
+                op = k.INSERT if self._deleted else k.DELETE
+                layout = after if self._deleted else before
+            if layout.identity is not sheet.identity:
+                self.layout = layout
+                return k.LAYOUT
+            self._put(src, layout, plan)
+            marks.put(entry, op, row)
+            if op == k.DELETE and event == k.EVENT_UPDATE:
+                self._deleted = True
+            else:
+                self._deleted = False
+                self._row = row + 1
+        return k.DONE
+
+    def _put(self, src: bytes, layout: ly.Layout, plan: list[c.Target | None]) -> None:
+        columns = layout.columns
+        for place in range(len(plan)):
+            target = plan[place]
+            if target is None:
+                continue
+            column = columns[place]
+            if not target.put(src, column.start, column.stop):
+                self.place = place
+                self.layout = layout
+                self.refused = target
+                raise p.Broken(f"column {column.name}: no value of its type")
+
+
+class Maps:
+    """Rows as maps. items: their stretches of names (32 bits, indexes of MapRows.names) and values."""
+
+    __slots__ = ("items", "names", "size", "values")
+
+    def __init__(self) -> None:
+        self.items = c.Groups()
+        self.names = bytearray()
+        self.values = c.Target(k.TEXT)
+        self.size = 0
+
+    def put(self, src: bytes, columns: list[ly.Column], names: bytes) -> None:
+        """One more row. names: of these columns, as `names` has them."""
+        for column in columns:
+            self.values.put(src, column.start, column.stop)
+        p.put(self.names, names)
+        self.size += len(columns)
+        self.items.put(self.size)
+
+    def put_null(self) -> None:
+        """One more row without a map."""
+        self.items.put_null(self.size)
+
+
+class MapRows:
+    """frames: src[start:stop]; rows, size: rows and bytes of entries, after which `step` returns FULL.
+
+    Everything that was collected is in marks, keys, befores, afters, statements; names: what the numbers stand for.
+    Take them, then `renew`.
+    """
+
+    __slots__ = (
+        "_count", "_numbers", "_row", "_since", "afters", "befores", "entry", "keys", "marks", "names", "rows", "size",
+        "statements", "tables",
+    )  # fmt: skip
+
+    def __init__(self, src: bytes, start: int, stop: int, rows: int, size: int) -> None:
+        self.entry = e.Entries(src, start, stop)
+        self.rows = rows
+        self.size = size
+        self.tables: dict[bytes, list[ly.Images]] = {}
+        self._row = -1
+        self._count = 0
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew behind what was taken."""
+        self.marks = Marks()
+        self.keys = Maps()
+        self.befores = Maps()
+        self.afters = Maps()
+        self.statements = c.Target(k.TEXT)
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._since = -1
+        for changes in self.tables.values():
+            for images in changes:
+                for layout in (*images.known_before.values(), *images.known_after.values()):
+                    layout.plan = None
+
+    def step(self) -> int:
+        """DONE or FULL. Raises Broken."""
+        entry = self.entry
+        while True:
+            if self._row < 0:
+                if not entry.next():
+                    return k.DONE
+                if entry.kind != k.ROWDATA:
+                    continue
+                self._count = entry.change()
+                self._row = 0
+            if self._since < 0:
+                self._since = entry.store_start
+            elif self.marks.count >= self.rows or entry.store_stop - self._since > self.size:
+                return k.FULL
+            if self._count and entry.event_type <= k.EVENT_DELETE:
+                self._entry_rows(entry)
+            elif entry.is_ddl or entry.event_type in _DDL_EVENTS:
+                self.keys.put_null()
+                self.befores.put_null()
+                self.afters.put_null()
+                self.statements.put(entry.src, entry.sql_start, entry.sql_stop)
+                self.marks.put(entry, k.DDL, 0)
+            self._row = -1
+
+    def _entry_rows(self, entry: e.Entries) -> None:
+        src = entry.src
+        key = src[entry.schema_start : entry.schema_stop] + b"\0" + src[entry.table_start : entry.table_stop]
+        changes = self.tables.get(key)
+        if changes is None:
+            changes = self.tables[key] = [ly.Images({}) for _ in range(3)]
+        event = entry.event_type
+        images = changes[event - 1]
+        for row in range(self._count):
+            images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
+            before = images.before
+            after = images.after
+            layout = before if event == k.EVENT_DELETE else after
+            plan = self._plan(layout)
+            self.keys.put(src, plan.keys, plan.key_names)
+            if event == k.EVENT_INSERT:
+                self.befores.put_null()
+            else:
+                self._put(self.befores, src, before)
+            if event == k.EVENT_DELETE:
+                self.afters.put_null()
+                self.marks.put(entry, k.DELETE, row)
+            else:
+                self._put(self.afters, src, after)
+                self.marks.put(entry, k.INSERT if event == k.EVENT_INSERT else k.UPDATE, row)
+            self.statements.put_null()
+
+    def _put(self, maps: Maps, src: bytes, layout: ly.Layout) -> None:
+        maps.put(src, layout.columns, self._plan(layout).names)
+
+    def _plan(self, layout: ly.Layout) -> MapPlan:
+        plan: MapPlan | None = layout.plan
+        if plan is None:
+            plan = layout.plan = MapPlan(layout, [self._number(column.name) for column in layout.columns])
+        return plan
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return number
+
+
+class MapPlan:
+    """The names of a layout, and of its key, as numbers of 32 bits one after the other."""
+
+    __slots__ = ("key_names", "keys", "names")
+
+    def __init__(self, layout: ly.Layout, numbers: list[int]) -> None:
+        names = bytearray()
+        for number in numbers:
+            t.put_i32(names, number)
+        self.names = bytes(names)
+        self.key_names = b"".join(self.names[4 * place : 4 * place + 4] for place in layout.keys)
+        self.keys = [layout.columns[place] for place in layout.keys]
+
+
+# ---- Python's objects
+
+Convert = Callable[[str, int, str], object]
+"""A text, its sqlType, its mysqlType -> what it means"""
+
+
+def entry_rows(
+    entry: e.Entries, images: ly.Images, convert: Convert
+) -> list[tuple[dict[str, object] | None, dict[str, object] | None]]:
+    """Before and after of every row of an entry, whose `change` was called; None for a side without columns.
+
+    images: kept by the caller for the rows of one table and one kind of change. Raises Broken.
+    """
+    src = entry.src
+    found: list[tuple[dict[str, object] | None, dict[str, object] | None]] = []
+    for row in range(p.length(entry.rows) >> 1):
+        images.row(src, p.item(entry.rows, 2 * row), p.item(entry.rows, 2 * row + 1))
+        found.append((_values(src, images.before, convert), _values(src, images.after, convert)))
+    return found
+
+
+def _values(src: bytes, layout: ly.Layout, convert: Convert) -> dict[str, object] | None:
+    columns = layout.columns
+    if not columns:
+        return None
+    values: dict[str, object] = {}
+    for column in columns:
+        start = column.start
+        if start == k.NULL:
+            values[column.name] = None
+        else:
+            if not p.is_utf8(src, start, column.stop):
+                raise p.Broken("a value that is no UTF-8")
+            sql_type = column.sql_type
+            if sql_type in (4, -5, -6, 5, -7):  # java.sql.Types whose texts are whole numbers
+                values[column.name] = t.as_integer(src, start, column.stop)
+            elif sql_type in (1, 12, 93, 91, 92, 2005, 1111):  # and those that stay as they are
+                values[column.name] = t.as_text(src, start, column.stop)
+            else:
+                values[column.name] = convert(t.as_text(src, start, column.stop), sql_type, column.mysql_type)
+    return values

@@ -1,0 +1,153 @@
+"""A column in Arrow's memory layout, filled value by value from texts (arrow.apache.org, "Columnar Format").
+
+    validity  a bit a value, least significant first; empty while there was no NULL
+    offsets   of TEXT and BINARY: 32 bits a value and one more, ends of the values in `data`
+    data      the values
+
+Whoever takes the buffers gives the column away: nothing is appended to it any more.
+"""
+
+from __future__ import annotations
+
+import canal_ha.decode.kernel.codes as k
+import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.texts as t
+
+_LARGEST_OFFSET = (1 << 31) - 1
+
+
+class Target:
+    """One column. width: bytes of an INTEGER, to which length BINARY is filled with zeros; precision, scale: of a
+    DECIMAL. refused: the first text that was no value of this format, where `put` said False.
+    """
+
+    __slots__ = (
+        "count", "data", "format", "nulls", "offsets", "precision", "refused", "scale", "size", "validity", "width",
+    )  # fmt: skip
+
+    def __init__(self, format: int, width: int = 0, precision: int = 0, scale: int = 0) -> None:
+        self.format = format
+        self.width = width
+        self.precision = precision
+        self.scale = scale
+        self.size = _slot(format, width)  # of a value in `data`; 0 where they differ
+        self.count = 0
+        self.nulls = 0
+        self.validity = bytearray()
+        self.offsets = bytearray(4 if self.size == 0 else 0)
+        self.data = bytearray()
+        self.refused: bytes | None = None
+
+    def put(self, src: bytes, start: int, stop: int) -> bool:
+        """Append the value whose text is src[start:stop]; codes.NULL as `start` appends NULL.
+
+        False, and `refused`, for a text that has no such value. Raises Broken for one that is no UTF-8.
+        """
+        if start == k.NULL:
+            self.put_null()
+            return True
+        format = self.format
+        data = self.data
+        done = 1
+        if format == k.TEXT:
+            if not p.is_utf8(src, start, stop):
+                raise p.Broken("a value that is no UTF-8")
+            p.put_slice(data, src, start, stop)
+            _put_end(self.offsets, len(data))
+        elif format == k.INTEGER:
+            done = t.put_integer(data, src, start, stop, self.width)
+        elif format == k.INSTANT:
+            done = t.put_instant(data, src, start, stop)
+        elif format == k.DECIMAL:
+            done = t.put_decimal(data, src, start, stop, self.precision, self.scale)
+        elif format == k.DOUBLE:
+            done = t.put_double(data, src, start, stop)
+        elif format == k.DAY:
+            done = t.put_day(data, src, start, stop)
+        elif format == k.BINARY:
+            before = len(data)
+            done = t.put_narrow(data, src, start, stop)
+            if done:
+                if len(data) - before < self.width:
+                    t.put_zeros(data, self.width - len(data) + before)
+                _put_end(self.offsets, len(data))
+        elif format == k.SINGLE:
+            done = t.put_single(data, src, start, stop)
+        else:
+            t.put_i8(data, 0 if stop - start == 1 and src[start] == 48 else 1)
+        if done == 1:
+            if self.nulls:
+                t.mark(self.validity, self.count, True)
+            self.count += 1
+            return True
+        if done == t.NOTHING:
+            self.put_null()
+            return True
+        self.refused = src[start:stop]
+        return False
+
+    def put_null(self) -> None:
+        """Append NULL."""
+        if self.nulls == 0:
+            _all_valid(self.validity, self.count)
+        self.nulls += 1
+        t.mark(self.validity, self.count, False)
+        self.count += 1
+        if self.size:
+            t.put_zeros(self.data, self.size)
+        else:
+            _put_end(self.offsets, len(self.data))
+
+
+class Groups:
+    """Lists in Arrow's layout: which stretches of other columns belong to a row. As Target, without data."""
+
+    __slots__ = ("count", "nulls", "offsets", "validity")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.nulls = 0
+        self.validity = bytearray()
+        self.offsets = bytearray(4)
+
+    def put(self, end: int) -> None:
+        """The next row's stretch ends there."""
+        if self.nulls:
+            t.mark(self.validity, self.count, True)
+        self.count += 1
+        _put_end(self.offsets, end)
+
+    def put_null(self, end: int) -> None:
+        """The next row has none; the stretch before ended there."""
+        if self.nulls == 0:
+            _all_valid(self.validity, self.count)
+        self.nulls += 1
+        t.mark(self.validity, self.count, False)
+        self.count += 1
+        _put_end(self.offsets, end)
+
+
+def _slot(format: int, width: int) -> int:
+    """Bytes of a value in `data`."""
+    if format in (k.TEXT, k.BINARY):
+        return 0
+    if format == k.INTEGER:
+        return width
+    if format == k.DECIMAL:
+        return 16
+    if format == k.BOOLEAN:
+        return 1
+    return 8 if format in (k.DOUBLE, k.INSTANT) else 4
+
+
+def _put_end(offsets: bytearray, end: int) -> None:
+    if end > _LARGEST_OFFSET:
+        raise p.Broken("more than 2 GiB in one column")
+    t.put_i32(offsets, end)
+
+
+def _all_valid(bitmap: bytearray, count: int) -> None:
+    """The bits of the values before the first NULL."""
+    bitmap += b"\xff" * (count >> 3)
+    if count & 7:
+        bitmap.append((1 << (count & 7)) - 1)

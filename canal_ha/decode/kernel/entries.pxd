@@ -1,0 +1,32 @@
+cimport canal_ha.decode.kernel.codes as k
+cimport canal_ha.decode.kernel.fields as f
+cimport canal_ha.decode.kernel.primitives as p
+cimport canal_ha.decode.kernel.texts as t
+cimport cython
+from cpython.array cimport array as c_array
+from libc.stdint cimport int64_t, uint64_t
+
+cdef int _ENTRY_TYPES, _EVENT_TYPES
+cdef int64_t _LARGEST_MS
+
+cdef class Entries(f.Cursor):
+    cdef public Py_ssize_t stop, number, sub, journal_start, journal_stop, schema_start, schema_stop
+    cdef public Py_ssize_t table_start, table_stop, gtid_start, gtid_stop, store_start, store_stop, sql_start, sql_stop
+    cdef public int64_t offset, server_id, time_ms, _offset
+    cdef public int kind, event_type
+    cdef public bint is_ddl
+    cdef public bytes _journal
+    cdef public c_array rows
+
+    @cython.locals(tag=uint64_t)
+    cpdef bint next(self) except -1
+    cpdef int only(self, bytes src) except -1
+    @cython.locals(src=bytes, tag=uint64_t, value=int64_t)
+    cdef int _entry(self, Py_ssize_t end) except -1
+    @cython.locals(tag=uint64_t)
+    cdef int _header(self, Py_ssize_t end) except -1
+    @cython.locals(
+        after=Py_ssize_t, end=Py_ssize_t, rows=c_array, tag=uint64_t, value=int64_t, stop=Py_ssize_t
+    )
+    cpdef Py_ssize_t change(self) except -1
+    cpdef str text(self, Py_ssize_t start, Py_ssize_t stop)

@@ -1,0 +1,172 @@
+"""Entries as `Messages` carries them, read in place: headers, and where statements and rows are.
+
+Anything that protobuf allows: fields in any order, twice (the last counts, headers merge), unknown ones, defaults left
+out, numbers of enums that nobody knows (as if left out: proto2, specification 1.0).
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import canal_ha.decode.kernel.codes as k
+import canal_ha.decode.kernel.fields as f
+import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.texts as t
+
+_ENTRY_TYPES = 5
+_EVENT_TYPES = 15
+_LARGEST_MS = (1 << 63) // 1000 - 1
+
+
+class Entries(f.Cursor):
+    """A walk over frames: field 2 of Messages, tag, length, entry, tag, length, ...
+
+    After `next`: number of the entry; sub: among neighbours of equal journal and offset; kind: its entryType; the
+    fields of its header, texts as start and stop. After `change`: event_type, is_ddl, statement, and `rows`, start and
+    stop of every RowData one after the other.
+    """
+
+    __slots__ = (
+        "_journal", "_journal_start", "_journal_stop", "_offset", "event_type", "gtid_start", "gtid_stop", "is_ddl",
+        "journal_start", "journal_stop", "kind", "number", "offset", "rows", "schema_start", "schema_stop", "server_id",
+        "sql_start", "sql_stop", "stop", "store_start", "store_stop", "sub", "table_start", "table_stop", "time_ms",
+    )  # fmt: skip
+
+    def __init__(self, src: bytes, start: int, stop: int) -> None:
+        """src[start:stop]: the frames."""
+        f.Cursor.__init__(self)
+        self.src = src
+        self.pos = start
+        self.stop = min(stop, len(src))
+        self.number = -1
+        self.sub = 0
+        self.offset = 0
+        self.journal_start = self.journal_stop = 0
+        self._offset = -1
+        self._journal = b""
+        self.rows = array("q")
+
+    def next(self) -> bool:
+        """Step to the next entry; whether there is one. Raises Broken."""
+        while self.pos < self.stop:
+            tag = self.tag(self.stop)
+            if tag == 0x12:
+                self._entry(self.end(self.stop))
+                return True
+            self.skip(tag, self.stop)
+        return False
+
+    def only(self, src: bytes) -> None:
+        """Go on with an entry that stands alone. Raises Broken."""
+        self.src = src
+        self.pos = 0
+        self._entry(len(src))
+
+    def _entry(self, end: int) -> None:
+        src = self.src
+        self.number += 1
+        self.kind = k.ROWDATA
+        self.offset = self.server_id = self.time_ms = 0
+        self.journal_start = self.journal_stop = self.schema_start = self.schema_stop = 0
+        self.table_start = self.table_stop = self.gtid_start = self.gtid_stop = 0
+        self.store_start = self.store_stop = 0
+        while self.pos < end:
+            tag = self.tag(end)
+            if tag == 0x0A:
+                self._header(self.end(end))
+            elif tag == 0x10:
+                value = self.int32(end)
+                if 0 < value <= _ENTRY_TYPES:
+                    self.kind = value
+            elif tag == 0x1A:
+                self.store_stop = self.end(end)
+                self.store_start = self.pos
+                self.pos = self.store_stop
+            else:
+                self.skip(tag, end)
+        if not -_LARGEST_MS <= self.time_ms <= _LARGEST_MS:
+            raise p.Broken("an execution time beyond all times")
+        if not (
+            p.is_utf8(src, self.journal_start, self.journal_stop)
+            and p.is_utf8(src, self.schema_start, self.schema_stop)
+            and p.is_utf8(src, self.table_start, self.table_stop)
+            and p.is_utf8(src, self.gtid_start, self.gtid_stop)
+        ):
+            raise p.Broken("a text of a header is no UTF-8")
+        if self.offset == self._offset and p.same_bytes(src, self.journal_start, self.journal_stop, self._journal):
+            self.sub += 1
+        else:
+            self.sub = 0
+            self._offset = self.offset
+            if not p.same_bytes(src, self.journal_start, self.journal_stop, self._journal):
+                self._journal = src[self.journal_start : self.journal_stop]
+
+    def _header(self, end: int) -> None:
+        while self.pos < end:
+            tag = self.tag(end)
+            if tag == 0x12:
+                self.journal_stop = self.end(end)
+                self.journal_start = self.pos
+                self.pos = self.journal_stop
+            elif tag == 0x18:
+                self.offset = self.int64(end)
+            elif tag == 0x20:
+                self.server_id = self.int64(end)
+            elif tag == 0x30:
+                self.time_ms = self.int64(end)
+            elif tag == 0x42:
+                self.schema_stop = self.end(end)
+                self.schema_start = self.pos
+                self.pos = self.schema_stop
+            elif tag == 0x4A:
+                self.table_stop = self.end(end)
+                self.table_start = self.pos
+                self.pos = self.table_stop
+            elif tag == 0x62:
+                self.check(self.end(end))
+            elif tag == 0x6A:
+                self.gtid_stop = self.end(end)
+                self.gtid_start = self.pos
+                self.pos = self.gtid_stop
+            else:
+                self.skip(tag, end)
+
+    def change(self) -> int:
+        """Read the RowChange of the present entry, but not its rows; return how many there are. Raises Broken."""
+        after = self.pos
+        self.pos = self.store_start
+        end = self.store_stop
+        rows = self.rows
+        p.cut(rows, 0)
+        self.event_type = k.EVENT_UPDATE
+        self.is_ddl = False
+        self.sql_start = self.sql_stop = 0
+        while self.pos < end:
+            tag = self.tag(end)
+            if tag == 0x62:
+                stop = self.end(end)
+                p.push(rows, self.pos)
+                p.push(rows, stop)
+                self.pos = stop
+            elif tag == 0x10:
+                value = self.int32(end)
+                if 0 < value <= _EVENT_TYPES:
+                    self.event_type = value
+            elif tag == 0x50:
+                self.is_ddl = self.varint(end) != 0
+            elif tag == 0x5A:
+                self.sql_stop = self.end(end)
+                self.sql_start = self.pos
+                self.pos = self.sql_stop
+            elif tag == 0x6A:
+                self.check(self.end(end))
+            else:
+                self.skip(tag, end)
+        self.pos = after
+        if not p.is_utf8(self.src, self.sql_start, self.sql_stop):
+            raise p.Broken("a statement that is no UTF-8")
+        return p.length(rows) >> 1
+
+    def text(self, start: int, stop: int) -> str:
+        """One of the texts, all of which were found to be UTF-8."""
+        return t.as_text(self.src, start, stop)

@@ -1,0 +1,121 @@
+"""Protobuf's wire format read in place: numbers, tags, lengths, and what to step over.
+
+What protobuf's own parser refuses is refused here too: numbers without an end, lengths beyond their message, field
+number 0, groups that do not close. Source: protobuf.dev, "Encoding"; limits as in upb, which Python's protobuf runs.
+"""
+
+from __future__ import annotations
+
+import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.texts as t
+
+_NUMBER_BYTES = 10  # longest number
+_TAG_BYTES = 5  # longest tag or length
+_ALL = (1 << 64) - 1
+_LARGEST_TAG = (1 << 32) - 1
+_LARGEST_SIZE = (1 << 31) - 1
+_DEPTH = 96  # of groups within each other
+
+
+class Cursor:
+    """A place in `src`. Every method is given where its message stops and leaves `pos` behind what it read.
+
+    All of them raise Broken.
+    """
+
+    __slots__ = ("pos", "src")
+
+    def __init__(self) -> None:
+        self.src = b""
+        self.pos = 0
+
+    def varint(self, stop: int) -> int:
+        """An unsigned number of 64 bits; bits beyond them are dropped."""
+        src = self.src
+        pos = self.pos
+        limit = min(stop, pos + _NUMBER_BYTES)
+        value = 0
+        shift = 0
+        while pos < limit:
+            byte = src[pos]
+            pos += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                self.pos = pos
+                return value & _ALL
+            shift += 7
+        raise p.Broken("a number that does not end")
+
+    def int64(self, stop: int) -> int:
+        """A signed number."""
+        return t.int64(self.varint(stop))
+
+    def int32(self, stop: int) -> int:
+        """A signed number, of which 32 bits count."""
+        return t.int32(self.varint(stop))
+
+    def _short(self, stop: int) -> int:
+        """A number of at most five bytes."""
+        pos = self.pos
+        value = self.varint(stop)
+        if self.pos - pos > _TAG_BYTES:
+            raise p.Broken("a tag or a length of too many bytes")
+        return value
+
+    def tag(self, stop: int) -> int:
+        """Field number and wire type of what follows."""
+        pos = self.pos
+        if pos < stop and self.src[pos] < 128:
+            self.pos = pos + 1
+            value = self.src[pos]
+        else:
+            value = self._short(stop)
+        if value < 8 or value > _LARGEST_TAG:
+            raise p.Broken("a field with a number that cannot be")
+        return value
+
+    def end(self, stop: int) -> int:
+        """A length; return where what has this length ends."""
+        pos = self.pos
+        if pos < stop and self.src[pos] < 128:
+            self.pos = pos + 1
+            size = self.src[pos]
+        else:
+            size = self._short(stop)
+        left = stop - self.pos
+        if size > _LARGEST_SIZE or size > left:
+            raise p.Broken(f"{size} bytes announced, {left} are there")
+        return self.pos + size
+
+    def skip(self, tag: int, stop: int) -> None:
+        """Step over a field whose tag was just read."""
+        self._skip(tag, stop, _DEPTH)
+
+    def check(self, stop: int) -> None:
+        """Step over a message of which no field is wanted."""
+        while self.pos < stop:
+            self._skip(self.tag(stop), stop, _DEPTH)
+
+    def _skip(self, tag: int, stop: int, depth: int) -> None:
+        kind = tag & 7
+        if kind == 0:
+            self.varint(stop)
+        elif kind == 2:
+            self.pos = self.end(stop)
+        elif kind == 1 or kind == 5:
+            size = 8 if kind == 1 else 4
+            if size > stop - self.pos:
+                raise p.Broken("a number beyond its message")
+            self.pos += size
+        elif kind == 3:
+            if depth == 0:
+                raise p.Broken("groups within groups")
+            while True:
+                inner = self.tag(stop)
+                if inner & 7 == 4:
+                    break
+                self._skip(inner, stop, depth - 1)
+            if inner != tag + 1:
+                raise p.Broken("a group that another one closes")
+        else:
+            raise p.Broken(f"a field of wire type {kind}")

@@ -1,0 +1,155 @@
+/* What texts.pxd needs and Cython cannot say: numbers from digits, without a copy.
+
+   Each returns 1 for a value, 0 for a text that is none, 2 for a date of zeros. */
+
+#ifndef CANAL_HA_KERNEL_TEXTS_H
+#define CANAL_HA_KERNEL_TEXTS_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline int kernel_integer(const unsigned char *at, Py_ssize_t size, int64_t *value)
+{
+    uint64_t number = 0, limit = (uint64_t)INT64_MAX;
+    int negative = size > 0 && *at == '-';
+    if (negative) {
+        at++;
+        size--;
+        limit++;
+    }
+    if (size < 1 || size > 19)
+        return 0;
+    for (; size; at++, size--) {
+        unsigned digit = (unsigned)*at - '0';
+        if (digit > 9)
+            return 0;
+        number = number * 10 + digit;
+    }
+    if (number > limit)
+        return 0;
+    *value = negative ? (int64_t)(0 - number) : (int64_t)number;
+    return 1;
+}
+
+/* to: 16 bytes, little-endian. */
+static inline int kernel_decimal(
+    const unsigned char *at, Py_ssize_t size, int precision, int scale, unsigned char *to)
+{
+    unsigned __int128 number = 0;
+    Py_ssize_t index;
+    int digits = 0, decimals = 0, any = 0, fraction = 0;
+    int negative = size > 0 && *at == '-';
+    for (index = negative; index < size; index++) {
+        unsigned digit = (unsigned)at[index] - '0';
+        if (at[index] == '.' && !fraction) {
+            fraction = 1;
+            continue;
+        }
+        if (digit > 9)
+            return 0;
+        any = 1;
+        if (fraction && decimals == scale) {
+            if (digit)
+                return 0;
+            continue;
+        }
+        decimals += fraction;
+        if (digits || digit)
+            digits++;
+        if (digits > precision)
+            return 0;
+        number = number * 10 + digit;
+    }
+    if (!any)
+        return 0;
+    for (; decimals < scale; decimals++) {
+        if (digits && ++digits > precision)
+            return 0;
+        number *= 10;
+    }
+    if (negative)
+        number = 0 - number;
+    for (index = 0; index < 16; index++, number >>= 8)
+        to[index] = (unsigned char)number;
+    return 1;
+}
+
+/* so many digits, or -1 */
+static inline int kernel_fixed_digits(const unsigned char *at, int count)
+{
+    int number = 0;
+    for (; count; at++, count--) {
+        unsigned digit = (unsigned)*at - '0';
+        if (digit > 9)
+            return -1;
+        number = number * 10 + (int)digit;
+    }
+    return number;
+}
+
+/* at: ten characters */
+static inline int kernel_day(const unsigned char *at, int64_t *days)
+{
+    static const int lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int year = kernel_fixed_digits(at, 4), month = kernel_fixed_digits(at + 5, 2), day = kernel_fixed_digits(at + 8, 2);
+    int64_t era, of_era, shifted;
+    if (year < 0 || month < 0 || day < 0 || at[4] != '-' || at[7] != '-')
+        return 0;
+    if (!year || !month || !day)
+        return 2;
+    if (month > 12 || day > lengths[month - 1])
+        return 0;
+    if (month == 2 && day == 29 && (year % 4 || (!(year % 100) && year % 400)))
+        return 0;
+    /* Years begin in March here, so that the odd day is their last one. */
+    shifted = month > 2 ? year : year - 1;
+    era = shifted / 400;
+    of_era = shifted - era * 400;
+    *days = era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * ((month + 9) % 12) + 2) / 5 + day - 1 - 719468;
+    return 1;
+}
+
+static inline int kernel_instant(const unsigned char *at, Py_ssize_t size, int64_t *value)
+{
+    int hours, minutes, seconds, found, micros = 0, index;
+    int64_t days = 0;
+    if (size != 19 && (size < 21 || size > 26))
+        return 0;
+    hours = kernel_fixed_digits(at + 11, 2);
+    minutes = kernel_fixed_digits(at + 14, 2);
+    seconds = kernel_fixed_digits(at + 17, 2);
+    if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59 || seconds < 0 || seconds > 59)
+        return 0;
+    if (at[10] != ' ' || at[13] != ':' || at[16] != ':')
+        return 0;
+    if (size > 19) {
+        if (at[19] != '.' || (micros = kernel_fixed_digits(at + 20, (int)size - 20)) < 0)
+            return 0;
+        for (index = (int)size; index < 26; index++)
+            micros *= 10;
+    }
+    found = kernel_day(at, &days);
+    *value = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000000 + micros;
+    return found;
+}
+
+/* Latin-1 characters in UTF-8 back to their bytes; to: `size` bytes. Return how many, or -1. */
+static inline Py_ssize_t kernel_narrow(unsigned char *to, const unsigned char *at, Py_ssize_t size)
+{
+    const unsigned char *stop = at + size;
+    unsigned char *start = to;
+    while (at < stop) {
+        if (*at < 0x80) {
+            *to++ = *at++;
+        } else {
+            if ((*at != 0xC2 && *at != 0xC3) || stop - at < 2 || (at[1] & 0xC0) != 0x80)
+                return -1;
+            *to++ = (unsigned char)(*at << 6 | (at[1] & 0x3F));
+            at += 2;
+        }
+    }
+    return to - start;
+}
+
+#endif

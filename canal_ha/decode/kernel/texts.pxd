@@ -1,0 +1,178 @@
+# The functions of texts.py in C: same names, same results. Positions are trusted, as in primitives.pxd.
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.math cimport isinf
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint64_t
+from libc.string cimport memcpy, memset
+
+cdef extern from "primitives.h":
+    char *kernel_extend(bytearray out, Py_ssize_t size) except NULL
+    void kernel_truncate(bytearray out, Py_ssize_t size) noexcept
+    void kernel_copy(char *to, const char *start, Py_ssize_t size) noexcept
+    bint kernel_is_ascii(const unsigned char *at, Py_ssize_t size) noexcept
+
+cdef extern from "texts.h":
+    int kernel_integer(const unsigned char *at, Py_ssize_t size, int64_t *value) noexcept
+    int kernel_decimal(
+        const unsigned char *at, Py_ssize_t size, int precision, int scale, unsigned char *to
+    ) noexcept
+    int kernel_day(const unsigned char *at, int64_t *days) noexcept
+    int kernel_instant(const unsigned char *at, Py_ssize_t size, int64_t *value) noexcept
+    Py_ssize_t kernel_narrow(unsigned char *to, const unsigned char *at, Py_ssize_t size) noexcept
+
+cdef extern from "Python.h":
+    double PyOS_string_to_double(const char *text, char **stop, void *overflow) except? -1.0
+
+ctypedef unsigned char byte
+
+cdef enum:
+    NOTHING = 2
+
+cdef inline const byte *_at(bytes src, Py_ssize_t at) noexcept:
+    return <const byte *>PyBytes_AS_STRING(src) + at
+
+# ---- numbers of protobuf
+
+cdef inline int64_t int64(uint64_t value) noexcept:
+    return <int64_t>value
+
+cdef inline int64_t int32(uint64_t value) noexcept:
+    return <int64_t><int32_t>value
+
+# ---- fixed sizes: this machine's order of bytes is Arrow's
+
+cdef inline int _put(bytearray out, const void *value, Py_ssize_t size) except -1:
+    memcpy(kernel_extend(out, size), value, size)
+    return 0
+
+cdef inline int put_zeros(bytearray out, Py_ssize_t size) except -1:
+    memset(kernel_extend(out, size), 0, size)
+    return 0
+
+cdef inline int put_i8(bytearray out, int value) except -1:
+    kernel_extend(out, 1)[0] = <char>value
+    return 0
+
+cdef inline int put_i32(bytearray out, int64_t value) except -1:
+    cdef int32_t narrow = <int32_t>value
+    return _put(out, &narrow, 4)
+
+cdef inline int put_i64(bytearray out, int64_t value) except -1:
+    return _put(out, &value, 8)
+
+cdef inline int put_integer(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop, int size) except -1:
+    cdef int64_t value = 0
+    cdef int8_t b1
+    cdef int16_t b2
+    cdef int32_t b4
+    if not kernel_integer(_at(src, start), stop - start, &value):
+        return False
+    if size == 4:
+        b4 = <int32_t>value
+        if b4 != value:
+            return False
+        _put(out, &b4, 4)
+    elif size == 8:
+        _put(out, &value, 8)
+    elif size == 2:
+        b2 = <int16_t>value
+        if b2 != value:
+            return False
+        _put(out, &b2, 2)
+    else:
+        b1 = <int8_t>value
+        if b1 != value:
+            return False
+        _put(out, &b1, 1)
+    return True
+
+cdef inline int put_decimal(
+    bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop, int precision, int scale
+) except -1:
+    cdef byte[16] b
+    if not kernel_decimal(_at(src, start), stop - start, precision, scale, b):
+        return False
+    _put(out, b, 16)
+    return True
+
+cdef inline bint _number(bytes src, Py_ssize_t start, Py_ssize_t stop, double *value) except -1:
+    """A finite number of digits, a sign, a point and an exponent."""
+    cdef const byte *b = _at(src, 0)
+    cdef Py_ssize_t index
+    if stop == start:
+        return False
+    for index in range(start, stop):
+        if not (48 <= b[index] <= 57 or b[index] in (43, 45, 46, 69, 101)):
+            return False
+    try:
+        value[0] = PyOS_string_to_double(src[start:stop], NULL, NULL)
+    except ValueError:
+        return False
+    return not isinf(value[0])
+
+cdef inline int put_double(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef double value
+    if not _number(src, start, stop, &value):
+        return False
+    _put(out, &value, 8)
+    return True
+
+cdef inline int put_single(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef double value
+    cdef float narrow
+    if not _number(src, start, stop, &value):
+        return False
+    narrow = <float>value
+    if isinf(narrow):
+        return False
+    _put(out, &narrow, 4)
+    return True
+
+cdef inline int put_day(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef int64_t days = 0
+    cdef int found = kernel_day(_at(src, start), &days) if stop - start == 10 else 0
+    if found == 1:
+        put_i32(out, days)
+    return found
+
+cdef inline int put_instant(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef int64_t value = 0
+    cdef int found = kernel_instant(_at(src, start), stop - start, &value)
+    if found == 1:
+        _put(out, &value, 8)
+    return found
+
+# ---- texts and bytes
+
+cdef inline int put_narrow(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef Py_ssize_t before = PyByteArray_GET_SIZE(out)
+    cdef Py_ssize_t size = stop - start
+    cdef char *to = kernel_extend(out, size)
+    if kernel_is_ascii(_at(src, start), size):
+        kernel_copy(to, <const char *>_at(src, start), size)
+        return True
+    size = kernel_narrow(<byte *>to, _at(src, start), size)
+    kernel_truncate(out, before + (size if size > 0 else 0))
+    return size >= 0
+
+cdef inline str as_text(bytes src, Py_ssize_t start, Py_ssize_t stop):
+    return PyUnicode_DecodeUTF8(<const char *>_at(src, start), stop - start, NULL)
+
+cdef inline object as_integer(bytes src, Py_ssize_t start, Py_ssize_t stop):
+    cdef int64_t value = 0
+    if kernel_integer(_at(src, start), stop - start, &value):
+        return value
+    text = as_text(src, start, stop)
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+cdef inline int mark(bytearray bitmap, Py_ssize_t index, bint valid) except -1:
+    if index >> 3 == PyByteArray_GET_SIZE(bitmap):
+        kernel_extend(bitmap, 1)[0] = 0
+    if valid:
+        PyByteArray_AS_STRING(bitmap)[index >> 3] |= <char>(1 << (index & 7))
+    return 0

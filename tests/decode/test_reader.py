@@ -1,0 +1,119 @@
+"""The kernel's readers of entries, beside protobuf's own parser."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canal_ha.decode import kernel
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.fields import Cursor
+from canal_ha.decode.kernel.primitives import Broken
+from tests.decode import reading
+
+LONG = bool(os.environ.get("CANAL_HA_LONG"))
+SEED = random.randrange(1 << 30) if LONG else 1
+MUTATIONS = 200_000 if LONG else 1500
+EXAMPLES = 2000 if LONG else 60
+
+
+REFUSED = "refused"
+GARBLED = "garbled"
+
+
+def outcome(read: Callable[[bytes], list[reading.Told]], data: bytes) -> list[reading.Told] | str:
+    """What was read, or that it was refused."""
+    try:
+        return read(data)
+    except reading.Garbled:
+        return GARBLED
+    except (DecodeError, Broken):
+        return REFUSED
+
+
+def agree(data: bytes) -> bool:
+    """All readers and protobuf make the same of it; whether it was refused."""
+    pairs = [
+        (outcome(reading.read_maps, data), outcome(reading.expected_maps, data)),
+        (outcome(reading.read_values, data), outcome(reading.expected_values, data)),
+    ]
+    for read, expected in pairs:
+        assert read == (REFUSED if expected == GARBLED else expected)
+    rows, expected = outcome(reading.read_rows, data), outcome(reading.expected_rows, data)
+    if expected != GARBLED:  # it looks at no text of an image that it does not need
+        assert rows == expected
+    return pairs[0][0] == REFUSED
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.integers(0, 1 << 60), st.integers(0, 30), st.sampled_from((0.0, 0.02, 0.3)))
+def test_what_protobuf_reads_is_read(seed: int, count: int, strange: float) -> None:
+    """Fields in any order, twice, unknown, left out; columns that change within an entry: the same rows."""
+    data = reading.frames(seed, count, strange)
+    assert not agree(data)
+
+
+def test_damaged_entries_are_refused_or_read_alike() -> None:
+    """No crash, no wrong row: what protobuf refuses is refused, what it accepts is read as it reads it."""
+    refused = 0
+    for index in range(MUTATIONS):
+        data = reading.mutated(f"{SEED} {index}", reading.frames(f"{SEED} {index % 50}", 3, 0.02))
+        try:
+            refused += agree(data)
+        except BaseException:
+            print(f"seed {SEED}, mutation {index}")
+            raise
+    assert MUTATIONS // 10 < refused < MUTATIONS
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_every_prefix_of_an_entry(size: int) -> None:
+    """Cut anywhere, it is refused or shorter, never read beyond its end."""
+    data = reading.frames(3, 2, 0.0)
+    agree(data[: len(data) * size // 60])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80" * 10 + b"\1",
+        b"\x80" * 11,
+        b"\xff\xff\xff\xff\x7f",
+        b"\x12\xff\xff\xff\xff\x0f",
+        b"\0",
+        b"\7",
+        b"\x0c",
+        b"\x0b",
+    ],
+)
+def test_what_is_no_message(data: bytes) -> None:
+    """Numbers without an end, lengths beyond the end, field 0, groups that do not close."""
+    assert outcome(reading.read_maps, data) == outcome(reading.expected_maps, data) == "refused"
+
+
+def test_groups_within_groups() -> None:
+    """As deep as protobuf follows them, and not without an end."""
+    cursor = Cursor()
+    cursor.src = b"\x0b" * 90 + b"\x0c" * 90
+    cursor.check(180)
+    assert cursor.pos == 180
+    cursor.pos = 0
+    cursor.src = b"\x0b" * 50_000
+    with pytest.raises(Broken, match="groups within groups"):
+        cursor.check(50_000)
+
+
+def test_constants_are_the_same_in_both() -> None:
+    """codes.pxd repeats codes.py, number by number."""
+    lines = re.findall(r"^    (\w+) = (-?\d+)$", (Path(kernel.__file__).parent / "codes.pxd").read_text(), re.MULTILINE)
+    assert {name: int(value) for name, value in lines} == {
+        name: value for name, value in vars(codes).items() if name.isupper()
+    }
