@@ -15,45 +15,119 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 
 from google.protobuf.message import DecodeError
 
-from canal_ha.client.message import parse
+from canal_ha.client.message import Message
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.changes import entry_rows
+from canal_ha.decode.kernel.entries import Entries
+from canal_ha.decode.kernel.layouts import BINARY_TYPES, Images
+from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError
+from canal_ha.model.entry import EventType
 from canal_ha.model.position import LogPosition
-from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Column, Entry, EventType, RowChange, RowData
+from canal_ha.wire.proto.entry_protocol_pb2 import Column, Entry, RowChange
 
 Value = int | float | Decimal | str | bytes | None
 
-BINARY_TYPES = frozenset({-4, -3, -2, 2004})
+_INTEGERS = frozenset({-7, -6, -5, 4, 5})
+_FLOATS = frozenset({7, 8})
 _DECIMAL = 3
+_TYPES = ("", *(EventType(number).name for number in range(1, len(EventType) + 1)))
 
 
-@dataclass(frozen=True, slots=True)
+class Event:
+    """What the rows of one entry have in common; the attributes of Row say what they are."""
+
+    __slots__ = ("gtid", "journal", "offset", "schema", "server_id", "sql", "table", "ts", "type")
+
+    def __init__(self, entry: Entries) -> None:
+        self.schema = entry.text(entry.schema_start, entry.schema_stop)
+        self.table = entry.text(entry.table_start, entry.table_stop)
+        self.type = _TYPES[entry.event_type]
+        self.journal = entry.text(entry.journal_start, entry.journal_stop)
+        self.offset = entry.offset
+        self.ts = entry.time_ms
+        self.gtid = entry.text(entry.gtid_start, entry.gtid_stop)
+        self.sql = entry.text(entry.sql_start, entry.sql_stop)
+        self.server_id = entry.server_id
+
+
 class Row:
     """One changed row, or one statement.
 
-    type: INSERT, UPDATE, DELETE, or a statement's: CREATE, ALTER, QUERY, ...; before, after: column name -> value, in
-    table order, None where the change has no such side; columns left out of the binlog are left out here; row: index
-    within its event; ts: ms of the source; gtid: set including this transaction, "" outside GTID mode; sql: a
-    statement's text.
+    before, after: column name -> value, in table order, None where the change has no such side; columns left out of the
+    binlog are left out here; row: index within its event.
     """
 
-    schema: str
-    table: str
-    type: str
-    before: dict[str, Value] | None
-    after: dict[str, Value] | None
-    journal: str
-    offset: int
-    row: int
-    ts: int
-    gtid: str
-    sql: str
-    position: LogPosition
+    __slots__ = ("_event", "after", "before", "row")
+
+    def __init__(self, event: Event, row: int, before: dict[str, Value] | None, after: dict[str, Value] | None) -> None:
+        self._event = event
+        self.row = row
+        self.before = before
+        self.after = after
+
+    @property
+    def schema(self) -> str:
+        """Of the table; of a statement, where it ran."""
+        return self._event.schema
+
+    @property
+    def table(self) -> str:
+        """Its name, "" for a statement without one."""
+        return self._event.table
+
+    @property
+    def type(self) -> str:
+        """INSERT, UPDATE, DELETE, or a statement's: CREATE, ALTER, QUERY, ..."""
+        return self._event.type
+
+    @property
+    def journal(self) -> str:
+        """Binlog file."""
+        return self._event.journal
+
+    @property
+    def offset(self) -> int:
+        """Where the event begins in it, bytes."""
+        return self._event.offset
+
+    @property
+    def ts(self) -> int:
+        """Time of the event, ms of the source."""
+        return self._event.ts
+
+    @property
+    def gtid(self) -> str:
+        """Set including this transaction, "" outside GTID mode."""
+        return self._event.gtid
+
+    @property
+    def sql(self) -> str:
+        """A statement's text."""
+        return self._event.sql
+
+    @property
+    def position(self) -> LogPosition:
+        """Where the event is, with its time and source."""
+        event = self._event
+        return LogPosition(event.journal, event.offset, event.ts, event.server_id, event.gtid)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row):
+            return NotImplemented
+        return self.position == other.position and all(
+            getattr(self, name) == getattr(other, name) for name in _JSON_FIELDS
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # values are dictionaries
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={getattr(self, name)!r}' for name in _JSON_FIELDS)})"
 
     def to_json(self) -> str:
         """One JSON object without the position, which its other fields tell.
@@ -67,15 +141,44 @@ class Row:
 _JSON_FIELDS = ("schema", "table", "type", "before", "after", "journal", "offset", "row", "ts", "gtid", "sql")
 
 
-def rows_of(entries: Iterable[Entry | bytes]) -> Iterator[Row]:
-    """The rows and statements of entries, in order; begins and ends of transactions have none.
+def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
+    """The rows and statements of a message, or of entries, in order; begins and ends of transactions have none.
 
     Raises RemoteProtocolError for bytes that are no entry.
     """
-    for given in entries:
-        entry = parse(given) if isinstance(given, bytes) else given
-        if entry.entryType == ROWDATA:
-            yield from _rows(entry, row_change(entry))
+    images: dict[tuple[str, str, str], Images] = {}
+    walk = _frames(entries) if isinstance(entries, Message) else _one_by_one(entries)
+    try:
+        for entry in walk:
+            if entry.kind != codes.ROWDATA:
+                continue
+            count = entry.change()
+            event = Event(entry)
+            if not count:
+                yield Row(event, 0, None, None)
+                continue
+            key = (event.schema, event.table, event.type)
+            known = images.get(key)
+            if known is None:
+                known = images[key] = Images({})
+            for index, (before, after) in enumerate(entry_rows(entry, known, converted)):
+                yield Row(event, index, before, after)  # type: ignore[arg-type]  # `converted` makes Values
+    except Broken as error:
+        raise RemoteProtocolError(f"an entry that cannot be read: {error}") from error
+
+
+def _frames(message: Message) -> Iterator[Entries]:
+    frames = bytes(message.frames)
+    entry = Entries(frames, 0, len(frames))
+    while entry.next():
+        yield entry
+
+
+def _one_by_one(given: Iterable[Entry | bytes]) -> Iterator[Entries]:
+    entry = Entries(b"", 0, 0)
+    for one in given:
+        entry.only(one if isinstance(one, bytes) else one.SerializeToString())
+        yield entry
 
 
 def row_change(entry: Entry) -> RowChange:
@@ -90,71 +193,25 @@ def value_of(column: Column) -> Value:
     """A column's typed value; see the module."""
     if column.isNull or not column.HasField("value"):
         return None
-    convert = _CONVERT.get(column.sqlType)
-    if convert is None:
-        return column.value
+    return converted(column.value, column.sqlType, column.mysqlType)
+
+
+def converted(text: str, sql_type: int, mysql_type: str) -> Value:
+    """What a text means."""
     try:
-        return convert(column)
+        if sql_type in _INTEGERS:
+            return int(text)
+        if sql_type in _FLOATS:
+            return float(text)
+        if sql_type == _DECIMAL:
+            return int(text) if mysql_type.lower().startswith("bigint") else Decimal(text)
+        if sql_type in BINARY_TYPES:
+            data = text.encode("latin-1")
+            # MariaDB's JSON columns come as binary too when canal takes their type from the statement: they are text
+            return data.decode() if mysql_type.lower() == "json" else data
     except (ValueError, InvalidOperation):
-        return column.value
-
-
-def _rows(entry: Entry, change: RowChange) -> Iterator[Row]:
-    header = entry.header
-    position = LogPosition(
-        journal=header.logfileName,
-        offset=header.logfileOffset,
-        timestamp_ms=header.executeTime,
-        server_id=header.serverId,
-        gtid=header.gtid,
-    )
-    kind = EventType.Name(change.eventType)
-    datas: Iterable[RowData | None] = change.rowDatas or (None,)  # a statement has none
-    for index, data in enumerate(datas):
-        yield Row(
-            schema=header.schemaName,
-            table=header.tableName,
-            type=kind,
-            before=None if data is None else _columns(data.beforeColumns),
-            after=None if data is None else _columns(data.afterColumns),
-            journal=header.logfileName,
-            offset=header.logfileOffset,
-            row=index,
-            ts=header.executeTime,
-            gtid=header.gtid,
-            sql=change.sql,
-            position=position,
-        )
-
-
-def _columns(columns: Iterable[Column]) -> dict[str, Value] | None:
-    return {column.name: value_of(column) for column in columns} or None
-
-
-def _integer(column: Column) -> Value:
-    return int(column.value)
-
-
-def _float(column: Column) -> Value:
-    return float(column.value)
-
-
-def _decimal(column: Column) -> Value:
-    return int(column.value) if column.mysqlType.lower().startswith("bigint") else Decimal(column.value)
-
-
-def _bytes(column: Column) -> Value:
-    """MariaDB's JSON columns come as binary too when canal takes their type from the statement: they are text."""
-    data = column.value.encode("latin-1")
-    return data.decode() if column.mysqlType.lower() == "json" else data
-
-
-_CONVERT: Mapping[int, Callable[[Column], Value]] = {
-    **dict.fromkeys((-7, -6, -5, 4, 5), _integer),
-    **dict.fromkeys((7, 8), _float),
-    **dict.fromkeys(BINARY_TYPES, _bytes),
-    _DECIMAL: _decimal,
-}
+        pass
+    return text
 
 
 def _to_json(value: object) -> object:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from canal_ha.errors import SchemaChanged
+from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, Told, maps_of, read_tables
+from canal_ha.client.arrow_types import wrapped
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.changes import MapRows
+from canal_ha.decode.kernel.layouts import Column
+from canal_ha.decode.kernel.primitives import Broken
+from canal_ha.errors import RemoteProtocolError, SchemaChanged, SpoolUnusable
 from canal_ha.spark import debezium
-from canal_ha.spark.entries import DDL, DELETE, INSERT, UPDATE, Changes, Layout, Texts, changes_of
-from canal_ha.spark.mysql_types import ColumnType, column_type, to_arrow
+from canal_ha.spark.entries import DDL, Changes, changes_of
 from canal_ha.spark.options import Evolution, Shape
-from canal_ha.spark.shapes import META
-
-BATCH_ROWS = 20_000  # of a batch: enough to make its overhead small, small enough for the JVM's buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,20 @@ def entries_to_arrow(
 
     Raises SpoolUnusable, SchemaChanged, SinkRefused (a value that does not fit the schema's type).
     """
-    changes = changes_of(frames, name)
-    if reading.shape is Shape.TABLE:
-        yield from _table(changes, seq, reading, statement)
-        return
+    try:
+        if reading.shape is Shape.TABLE:
+            wanted = _Table(reading, statement)
+            for _, _, rows in read_tables(frames, wanted, reading.time_zone, seq):
+                yield rows
+            return
+        if reading.shape is Shape.ENVELOPE:
+            yield from _envelope(frames, destination, seq, reading.schema)
+            return
+    except RemoteProtocolError as error:
+        raise SpoolUnusable(f"{name} holds no entries: {error}") from error
     columns: list[list[Any]] = [[] for _ in reading.schema]
     add = _ADDERS[reading.shape]
-    for change in changes:
+    for change in changes_of(frames, name):
         add(columns, change, destination, seq)
         if len(columns[0]) >= BATCH_ROWS:
             yield _batch(columns, reading.schema)
@@ -79,24 +88,6 @@ def _head(columns: list[list[Any]], change: Changes, destination: str) -> None:
         column.extend([value] * count)
 
 
-def _maps(layout: Layout, rows: Any, count: int) -> list[list[tuple[str, str | None]] | None]:
-    names = layout.names
-    return [list(zip(names, texts, strict=True)) for texts in rows] or [None] * count
-
-
-def _add_envelope(columns: list[list[Any]], change: Changes, destination: str, seq: int) -> None:
-    _head(columns, change, destination)
-    key, before, after, position, ddl = columns[5:]
-    count = change.count
-    layout = change.layout
-    images = change.before if change.op == DELETE else change.after
-    key.extend([[(layout.names[at], texts[at]) for at in layout.keys] for texts in images] or [None] * count)
-    before.extend(_maps(change.before_layout, change.before, count))
-    after.extend(_maps(change.after_layout, change.after, count))
-    position.extend(_positions(change, seq))
-    ddl.extend([change.ddl] * count)
-
-
 def _add_changes(columns: list[list[Any]], change: Changes, destination: str, seq: int) -> None:
     _head(columns, change, destination)
     layout, before, after, position, ddl = columns[5:]
@@ -120,100 +111,64 @@ def _add_debezium(columns: list[list[Any]], change: Changes, destination: str, s
 
 
 _ADDERS: dict[Shape, Callable[[list[list[Any]], Changes, str, int], None]] = {
-    Shape.ENVELOPE: _add_envelope,
     Shape.CHANGES: _add_changes,
     Shape.DEBEZIUM: _add_debezium,
 }
 
 
-# ---- one table, typed
+# ---- by the kernel
 
 
-def _table(changes: Iterator[Changes], seq: int, reading: Reading, statement: str) -> Iterator[pa.RecordBatch]:
-    """Rows of equal layout are converted together. An update that changes the key is a delete and an insert."""
-    typed = _Typed(reading)
-    for change in changes:
-        if f"{change.header.schemaName}.{change.header.tableName}" != reading.table:
-            continue
-        if change.op == DDL:
-            statement = change.ddl or statement
-        elif reading.evolution is Evolution.FAIL:
-            _refuse_unknown(change.layout, reading, statement)
-        yield from typed.add(change, seq)
-    yield from typed.flush()
+def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    work = MapRows(frames, 0, len(frames), BATCH_ROWS, BATCH_BYTES)
+    while True:
+        try:
+            code = work.step()
+        except Broken as error:
+            raise RemoteProtocolError(str(error)) from error
+        count = work.marks.count
+        if count:
+            told = Told(work.marks)
+            names = pa.array(work.names, pa.string())
+            arrays = {
+                "op": told.ops,
+                "ts": told.times,
+                "destination": pa.repeat(pa.scalar(destination, pa.string()), count),
+                "schema": told.schemas,
+                "table": told.tables,
+                "key": maps_of(work.keys, names, schema.field("key").type),
+                "before": maps_of(work.befores, names, schema.field("before").type),
+                "after": maps_of(work.afters, names, schema.field("after").type),
+                "position": told.positions(schema.field("position").type, seq),
+                "ddl": wrapped(work.statements, pa.string()),
+            }
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+        if code == codes.DONE:
+            return
+        work.renew()
 
 
-def _refuse_unknown(layout: Layout, reading: Reading, statement: str) -> None:
-    known = {name.lower() for name in reading.schema.names}
-    for name in layout.names:
-        if name.lower() not in known:
-            because = f": {statement}" if statement else ""
-            raise SchemaChanged(f"canal: {reading.table} has a column {name!r} that this query does not know{because}")
+class _Table:
+    """One table's rows in the query's schema."""
 
-
-class _Typed:
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, statement: str) -> None:
         self._reading = reading
-        self._targets = [field for field in reading.schema if field.name not in META]
-        self._layout: Layout | None = None
-        self._rows: list[Texts] = []
-        self._ops: list[str] = []
-        self._times: list[int] = []
-        self._positions: list[dict[str, Any]] = []
-        self._ddl: list[str | None] = []
+        self._statement = statement
+        self._known = {field.name.lower() for field in reading.schema}
 
-    def add(self, change: Changes, seq: int) -> Iterator[pa.RecordBatch]:
-        """Take rows; yields those before them that have another layout."""
-        positions = _positions(change, seq)
-        time = change.header.executeTime * 1000
-        if change.op == DDL:
-            if self._layout is not None:
-                yield from self.flush()
-            self._take([], DDL, time, positions[0], change.ddl)
-            yield from self.flush()
-            return
-        if self._layout is not None and (self._layout.columns != change.layout.columns or len(self._ops) >= BATCH_ROWS):
-            yield from self.flush()
-        self._layout = change.layout
-        if change.op != UPDATE:
-            for texts, position in zip(change.after or change.before, positions, strict=True):
-                self._take(texts, change.op, time, position)
-            return
-        keys = change.layout.keys
-        same_columns = change.before_layout.columns == change.after_layout.columns
-        for before, after, position in zip(change.before, change.after, positions, strict=True):
-            if same_columns and any(before[at] != after[at] for at in keys):
-                self._take(before, DELETE, time, position)
-                self._take(after, INSERT, time, position)
-            else:
-                self._take(after, UPDATE, time, position)
+    def table(self, schema: str, table: str) -> bool:
+        return f"{schema}.{table}" == self._reading.table
 
-    def _take(self, texts: Texts, op: str, time: int, position: dict[str, Any], ddl: str | None = None) -> None:
-        self._rows.append(texts)
-        self._ops.append(op)
-        self._times.append(time)
-        self._positions.append(position)
-        self._ddl.append(ddl)
+    def fields(self, columns: Sequence[Column]) -> pa.Schema:
+        reading = self._reading
+        if reading.evolution is Evolution.FAIL:
+            for column in columns:
+                if column.name.lower() not in self._known:
+                    because = f": {self._statement}" if self._statement else ""
+                    raise SchemaChanged(
+                        f"canal: {reading.table} has a column {column.name!r} that this query does not know{because}"
+                    )
+        return reading.schema
 
-    def flush(self) -> Iterator[pa.RecordBatch]:
-        """What was taken, as a batch."""
-        if not self._ops:
-            return
-        layout = self._layout
-        places = {} if layout is None else {name.lower(): place for place, name in enumerate(layout.names)}
-        arrays = []
-        for target in self._targets:
-            place = places.get(target.name.lower())
-            if layout is None or place is None:
-                arrays.append(pa.nulls(len(self._ops), target.type))
-                continue
-            _, mysql_type, sql_type = layout.columns[place]
-            texts = [row[place] for row in self._rows]
-            kind: ColumnType = column_type(mysql_type, sql_type)
-            arrays.append(to_arrow(texts, kind, target.type, self._reading.time_zone))
-        meta = {"_op": self._ops, "_ts": self._times, "_position": self._positions, "_ddl": self._ddl}
-        schema = self._reading.schema
-        arrays += [pa.array(meta[name], schema.field(name).type) for name in META]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        self._layout = None
-        self._rows, self._ops, self._times, self._positions, self._ddl = [], [], [], [], []
+    def statement(self, sql: str) -> None:
+        self._statement = sql

@@ -1,0 +1,242 @@
+"""What a column's mysqlType text means in Arrow: its type, and how canal's texts become its values.
+
+    tinyint, smallint, mediumint, int, bigint    int8, int16, int32, int32, int64; unsigned: one step wider,
+                                                 bigint unsigned: decimal128(20,0)
+    decimal(p,s)                                 decimal128(p,s); string when p > 38
+    float, double                                float32, float64
+    bit(n)                                       bool when n = 1, int64, decimal128(20,0) when n = 64
+    date                                         date32
+    datetime, timestamp                          timestamp[us], timestamp[us, UTC] (in the server process's zone)
+    time, enum, set, json, char, text, ...       string; enum and set as their labels
+    year                                         int32
+    binary, varbinary, blob, geometry, vector    binary; binary(n) padded to n, which the binlog leaves out
+
+A zero date (0000-00-00, 2020-00-00) is NULL where the target is a date or timestamp.
+
+The kernel's reader fills most columns itself, see `target_of`; texts of the others are turned into values here. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.columns import Target
+from canal_ha.decode.kernel.layouts import BINARY_TYPES
+from canal_ha.errors import SinkRefused
+
+_TEXT = re.compile(
+    r"\s*([a-z_][\w ]*?)\s*(?:\((.*)\))?\s*((?:unsigned|zerofill|signed|\s)*)", re.IGNORECASE | re.DOTALL
+)
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+_INTEGERS = {  # name -> Arrow type when signed, when unsigned
+    1: (pa.int8(), pa.int16()),
+    2: (pa.int16(), pa.int32()),
+    3: (pa.int32(), pa.int32()),
+    4: (pa.int32(), pa.int64()),
+    8: (pa.int64(), pa.decimal128(20, 0)),
+}
+_WIDTHS = {
+    "tinyint": 1,
+    "int1": 1,
+    "bool": 1,
+    "boolean": 1,
+    "smallint": 2,
+    "int2": 2,
+    "mediumint": 3,
+    "middleint": 3,
+    "int3": 3,
+    "int": 4,
+    "integer": 4,
+    "int4": 4,
+    "bigint": 8,
+    "int8": 8,
+    "serial": 8,
+}
+_DECIMALS = frozenset({"decimal", "dec", "numeric", "fixed"})
+_DOUBLES = frozenset({"double", "double precision", "real", "float8"})
+_TEXTS = frozenset(
+    {"char", "character", "nchar", "national char", "national character", "tinytext", "text", "mediumtext", "longtext"}
+    | {"varchar", "varcharacter", "nvarchar", "varchar2", "national varchar", "character varying", "char varying"}
+    | {"long", "long varchar", "clob"}
+)
+_BINARIES = frozenset(
+    {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector", "raw"}
+    | {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
+    | {"geometrycollection", "geomcollection"}
+)
+NTZ = pa.timestamp("us")
+UTC = pa.timestamp("us", tz="UTC")
+MAX_PRECISION = 38  # of Arrow's, Spark's and Delta's decimals
+_NUMBERS = frozenset({"integer", "decimal", "float", "double", "bit", "year"})  # families whose texts are numbers
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A column's type. name: the family, lower-case; size: of binary(n), else 0; labels: of enum and set."""
+
+    text: str
+    name: str
+    arrow: pa.DataType
+    size: int = 0
+    labels: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=8192)
+def column_type(mysql_type: str, sql_type: int) -> ColumnType:
+    """mysql_type: the text beside a value; sql_type: java.sql.Types code, which decides where the text is unknown."""
+    found = _TEXT.fullmatch(mysql_type)
+    if not found:
+        return ColumnType(mysql_type, "unknown", pa.binary() if sql_type in BINARY_TYPES else pa.string())
+    name = " ".join(found[1].lower().split())
+    arguments = found[2] or ""
+    unsigned = "unsigned" in found[3].lower() or "zerofill" in found[3].lower() or name == "serial"
+    numbers = [int(item) for item in re.findall(r"\d+", arguments)] if name not in ("enum", "set") else []
+    if name in _WIDTHS:
+        return ColumnType(mysql_type, "integer", _INTEGERS[_WIDTHS[name]][unsigned])
+    if name in _DECIMALS:
+        precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
+        fits = precision <= MAX_PRECISION
+        return ColumnType(mysql_type, "decimal", pa.decimal128(precision, scale) if fits else pa.string())
+    if name in _DOUBLES:
+        return ColumnType(mysql_type, "double", pa.float64())
+    if name in ("float", "float4"):
+        double = len(numbers) == 1 and numbers[0] > 24
+        return ColumnType(mysql_type, "float", pa.float64() if double else pa.float32())
+    if name == "bit":
+        bits = numbers[0] if numbers else 1
+        kind = pa.bool_() if bits == 1 else pa.int64() if bits < 64 else pa.decimal128(20, 0)
+        return ColumnType(mysql_type, "bit", kind)
+    if name in ("date", "datetime", "timestamp", "time", "year"):
+        kinds = {"date": pa.date32(), "datetime": NTZ, "timestamp": UTC, "time": pa.string(), "year": pa.int32()}
+        return ColumnType(mysql_type, name, kinds[name])
+    if name in ("enum", "set"):
+        labels = tuple(label.replace("''", "'") for label in _LABEL.findall(arguments))
+        return ColumnType(mysql_type, name, pa.string(), labels=labels)
+    if name in _BINARIES:
+        size = (numbers or [1])[0] if name == "binary" else 0
+        return ColumnType(mysql_type, name, pa.binary(), size=size)
+    if name == "json" or name in _TEXTS:
+        # canal carries some texts byte by byte, as it does with blobs: those whose declaration it does not recognise
+        return ColumnType(mysql_type, "latin text" if sql_type in BINARY_TYPES else "text", pa.string())
+    return ColumnType(mysql_type, "unknown", pa.binary() if sql_type in BINARY_TYPES else pa.string())
+
+
+def to_arrow(texts: Sequence[str | None], column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
+    """canal's texts as an array of the target type. Raises SinkRefused for a value that the target cannot hold."""
+    return values_of(pa.array(texts, pa.string()), column, target, time_zone)
+
+
+def values_of(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
+    """`to_arrow` of a string array."""
+    try:
+        return _values(texts, column, target, time_zone)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, UnicodeError) as error:
+        raise refusal(column, target, str(error)) from error
+
+
+def refusal(column: ColumnType, target: pa.DataType, why: str) -> SinkRefused:
+    """What is said of a value that does not fit."""
+    return SinkRefused(f"canal: values of type {column.text} do not fit into {target}: {why}")
+
+
+def target_of(column: ColumnType, wanted: pa.DataType) -> Target:
+    """What the kernel collects of a column of which `finished` makes an array of the wanted type."""
+    types = pa.types
+    number = column.name in _NUMBERS
+    if number and types.is_integer(wanted) and types.is_signed_integer(wanted):
+        return Target(codes.INTEGER, wanted.bit_width // 8)
+    if number and types.is_decimal128(wanted):
+        return Target(codes.DECIMAL, 0, wanted.precision, wanted.scale)
+    if number and types.is_float64(wanted):
+        return Target(codes.DOUBLE)
+    if number and types.is_float32(wanted):
+        return Target(codes.SINGLE)
+    if column.name == "bit" and types.is_boolean(wanted):
+        return Target(codes.BOOLEAN)
+    if column.name == "date" and types.is_date32(wanted):
+        return Target(codes.DAY)
+    if column.name in ("datetime", "timestamp") and types.is_timestamp(wanted) and wanted.unit == "us":
+        return Target(codes.INSTANT)
+    if types.is_binary(column.arrow) and types.is_binary(wanted):
+        return Target(codes.BINARY, column.size)
+    return Target(codes.TEXT)
+
+
+def finished(target: Target, column: ColumnType, wanted: pa.DataType, time_zone: str) -> pa.Array:
+    """What the kernel put into a target, as an array of the wanted type. Raises SinkRefused."""
+    if target.format == codes.INSTANT:
+        return _instants(wrapped(target, NTZ), column, wanted, time_zone)
+    if target.format == codes.BOOLEAN:
+        return wrapped(target, pa.int8()).cast(wanted)
+    if target.format == codes.TEXT:
+        return values_of(wrapped(target, pa.string()), column, wanted, time_zone)
+    return wrapped(target, wanted)
+
+
+def wrapped(target: Target, kind: pa.DataType) -> pa.Array:
+    """The buffers of a target, not copied; nothing may be put there any more."""
+    validity = pa.py_buffer(target.validity) if target.nulls else None
+    buffers = [validity, pa.py_buffer(target.data)]
+    if target.size == 0:
+        buffers.insert(1, pa.py_buffer(target.offsets))
+    return pa.Array.from_buffers(kind, target.count, buffers, target.nulls)
+
+
+def plain(text: str | None, column: ColumnType) -> str | bytes | None:
+    """One value where no type is asked for: bytes of binary columns, labels of enum and set, canal's text else."""
+    if text is None:
+        return None
+    if pa.types.is_binary(column.arrow):
+        return text.encode("latin-1").ljust(column.size, b"\0")
+    if column.name == "latin text":
+        return text.encode("latin-1").decode(errors="replace")
+    if column.labels:
+        return _labels(text, column)
+    return text
+
+
+def _values(strings: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
+    if pa.types.is_string(target) and pa.types.is_binary(column.arrow):
+        return strings
+    if pa.types.is_binary(column.arrow) or column.labels or column.name == "latin text":
+        different = strings.dictionary_encode()
+        values = pa.array([plain(text, column) for text in different.dictionary.to_pylist()], column.arrow)
+        return values.take(different.indices).cast(target)
+    if pa.types.is_string(target):
+        return strings
+    if pa.types.is_boolean(target):
+        return pc.not_equal(strings, "0")
+    if pa.types.is_date(target) or pa.types.is_timestamp(target):
+        return _temporal(strings, column, target, time_zone)
+    return strings.cast(target)
+
+
+def _temporal(strings: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
+    day = pc.utf8_slice_codeunits(strings, 0, 10)
+    zero = pc.or_(pc.match_substring(day, "-00"), pc.starts_with(day, "0000"))
+    strings = pc.if_else(zero, pa.scalar(None, pa.string()), strings)
+    if pa.types.is_date(target):
+        return pc.utf8_slice_codeunits(strings, 0, 10).cast(target)
+    return _instants(strings.cast(NTZ), column, target, time_zone)
+
+
+def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
+    if target.tz is None:
+        return local.cast(target)
+    zone = time_zone if column.name == "timestamp" else "UTC"
+    instants = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
+    return instants.cast(target)
+
+
+def _labels(text: str, column: ColumnType) -> str:
+    number = int(text)
+    if column.name == "enum":
+        return column.labels[number - 1] if 0 < number <= len(column.labels) else ""
+    return ",".join(label for bit, label in enumerate(column.labels) if number >> bit & 1)
