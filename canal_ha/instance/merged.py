@@ -214,7 +214,7 @@ class Merged:
         """How far the sources are; each figure is read before the queues are looked at."""
         for reader, feed in zip(self._readers, self._feeds(), strict=True):
             idle_at = feed.idle_at
-            idle = Moment(idle_at, now.ms - int((now.s - idle_at) * 1000)) if idle_at and feed.idle else None
+            idle = Moment(idle_at, now.ms - int((now.s - idle_at) * 1000)) if idle_at else None
             seen = Seen(feed.decoded, feed.last_event_ms, idle, reader.received_bytes)
             with self._lock:
                 self._merge.seen(reader.part, seen, now)

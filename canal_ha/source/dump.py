@@ -22,7 +22,7 @@ from canal_ha.source import flavor, gtids, locate, torn
 from canal_ha.source.backoff import Backoff
 from canal_ha.source.identity import ReplicaIdentity, free_server_id
 from canal_ha.source.lost import DUMP_FAILED, Superseded, ended, superseded
-from canal_ha.source.reader import DumpRequest, run
+from canal_ha.source.reader import HEARTBEAT_S, DumpRequest, run
 from canal_ha.source.relocate import Relocation
 from canal_ha.source.resume import Resume
 from canal_ha.source.scan import Scanner
@@ -103,7 +103,8 @@ class Dump:
     connection instead of `config`, `source` and `make_decoder`, where the server may change; may_move: go on in
     another server's binlog, else end.
     decoded: everything before it was accepted; last_event_ms: source time of the newest event; idle: the source said
-    that nothing newer exists; idle_at: `clock` when it last said so; heard_at: when bytes last came.
+    that nothing newer exists; idle_at: `clock` when it last said so and this had not lain in a buffer; heard_at: when
+    bytes last came.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Dump:
         self.idle = False
         self.idle_at = 0.0
         self.heard_at = 0.0
+        self._ready_at = 0.0  # for more bytes
         self._config = config
         self._source = source
         self._replica = replica
@@ -348,7 +350,9 @@ class Dump:
                     self._resume.passed(output.journal, output.position)
                     self.decoded = self._resume.at
                 case SourceHeartbeat():
-                    self.idle, self.idle_at = True, self.heard_at
+                    self.idle = True
+                    if self.heard_at - self._ready_at > HEARTBEAT_S / 2:
+                        self.idle_at = self.heard_at
                 case SourceFormat():
                     if self._connected:
                         self._report(self._connected)
@@ -356,6 +360,7 @@ class Dump:
                 case SourceSaid():
                     self._said(output)
         self._go_on()
+        self._ready_at = self._clock()
         return packets
 
     def _go_on(self) -> None:
