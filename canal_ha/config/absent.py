@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from canal_ha.config.keys import BY_NAME, OVERRIDE, Place
+from canal_ha.config.keys import BY_NAME, GROUP, OVERRIDE, Place
 from canal_ha.config.properties import Setting
 
 
@@ -37,10 +37,9 @@ PARTS = (
         frozenset({"false"}),
     ),
     Part("PolarDB-X streams are not read here", r"canal\.instance\.multi\.stream\.on", frozenset({"false"})),
-    Part("two sources in one destination are not merged here", r"canal\.instance\.(master|standby)[12]\..*"),
     Part(
         "certificates are PEM files here, without store passwords, and TLS versions are the library's",
-        r"canal\.instance\.(master|standby)\.(tlsVersions|\w+KeyStorePassword)",
+        r"canal\.instance\.(master|standby)\d*\.(tlsVersions|\w+KeyStorePassword)",
     ),
 )
 
@@ -51,6 +50,7 @@ WITHOUT_EFFECT = re.compile(
 )
 _PARTS = tuple((part, re.compile(part.pattern)) for part in PARTS)
 _OVERRIDE = re.compile(OVERRIDE)
+_GROUP = re.compile(GROUP)
 
 
 def warnings(
@@ -69,6 +69,9 @@ def warnings(
     for key, setting in settings.items():
         value = resolve(setting, key)
         if not value:
+            continue
+        numbered = _GROUP.fullmatch(key)
+        if numbered and f"canal.instance.{numbered['role']}.{numbered['what']}" in BY_NAME:
             continue
         if key in BY_NAME:
             if instance and BY_NAME[key].place is Place.NODE:

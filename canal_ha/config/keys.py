@@ -6,7 +6,8 @@ Defaults are written as in a file. Source: specification 6.3 and 6.4, and design
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -150,7 +151,8 @@ TEMPLATE = _node(
     kinds.template(),
     "classpath:spring/default-instance.xml",
     "where cursors live: default-instance: ZooKeeper, or files without canal.zkServers; file-instance; memory-instance;"
-    " local-instance: as default-instance, and a directory of binlog files is the source",
+    " local-instance: as default-instance, and a directory of binlog files is the source; group-instance: as"
+    " default-instance, and several sources are merged",
 )
 LAZY = _node(
     "canal.instance.global.lazy", kinds.switch(), "false", "start a destination when a client first asks for it"
@@ -214,6 +216,14 @@ FALLBACK = _shared(
     kinds.whole(0, INT32),
     "60",
     "how far to go back after a switch to the other MySQL",
+    "s",
+)
+GROUP_WAIT = _shared(
+    "instance.group.wait",
+    kinds.decimal(0),
+    "30",
+    "with group-instance, how long a source that is silent is waited for before the others go on; 0: transactions come"
+    " as they arrive, in no order of time",
     "s",
 )
 DETECT = _shared("instance.detecting.enable", kinds.switch(), "false", "ask MySQL regularly whether it lives")
@@ -380,6 +390,20 @@ def _source(who: str, address: str) -> SourceKeys:
 
 MASTER = _source("master", "the MySQL or MariaDB server to follow")
 STANDBY = _source("standby", "the server to switch to when the master fails; blank: none")
+GROUP_MOST = 16
+GROUP = r"canal\.instance\.(?P<role>master|standby)(?P<number>[1-9]\d*)\.(?P<what>.+)"
+"""Keys of one of several sources: those of master and standby, with the source's number."""
+
+
+def numbered(names: SourceKeys, number: int) -> SourceKeys:
+    """The keys of source `number` of a group. names: MASTER or STANDBY."""
+
+    def own(key: Key[T]) -> Key[T]:
+        return replace(key, name=re.sub(r"\.(master|standby)\.", rf".\g<1>{number}.", key.name, count=1))
+
+    return SourceKeys(**{each.name: own(getattr(names, each.name)) for each in fields(names)})
+
+
 LOCAL_DIR = _instance(
     "parser.directory",
     kinds.text(),

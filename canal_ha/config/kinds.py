@@ -13,7 +13,7 @@ T = TypeVar("T", covariant=True)
 E = TypeVar("E", bound=Enum)
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^\s:\[\]/@,]+))(?::(?P<port>\d{1,5}))?")
-_TEMPLATE = re.compile(r"(?:.*[/:])?(memory|file|default|local)-instance\.xml")
+_TEMPLATE = re.compile(r"(?:.*[/:])?(memory|file|default|local|group)-instance\.xml")
 _PASSWORD_HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
 
 
@@ -128,7 +128,7 @@ def zookeepers() -> Kind[str]:
 
 
 def template() -> Kind[str]:
-    """An instance template by canal's file name; read as memory, file, default or local."""
+    """An instance template by canal's file name; read as memory, file, default, local or group."""
 
     def read(value: str) -> str:
         match = _TEMPLATE.fullmatch(value)
@@ -137,17 +137,32 @@ def template() -> Kind[str]:
         return match[1]
 
     return Kind(
-        "classpath:spring/default-instance.xml, file-instance.xml, memory-instance.xml or local-instance.xml"
-        " (for group-instance give each source a destination of its own)",
+        "classpath:spring/default-instance.xml, file-instance.xml, memory-instance.xml, local-instance.xml or"
+        " group-instance.xml",
         read,
     )
+
+
+_CODECS = {  # names that Python does not know, or understands otherwise than Java
+    "utf8mb4": "utf-8",
+    "utf8mb3": "utf-8",
+    "utf-16": "utf-16-be",
+    "utf-32": "utf-32-be",
+    "windows-31j": "cp932",
+    "windows-949": "cp949",
+    "x-windows-949": "cp949",
+    "x-windows-950": "cp950",
+    "x-windows-874": "cp874",
+    "x-macroman": "mac_roman",
+    "x-maccentraleurope": "mac_latin2",
+}
 
 
 def charset() -> Kind[str]:
     """A character set by Java's, MySQL's or Python's name; read as the name of a Python codec."""
 
     def read(value: str) -> str:
-        name = "utf-8" if value.lower() in ("utf8mb4", "utf8mb3") else value
+        name = _CODECS.get(value.lower(), value)
         try:
             "".encode(name)  # refuses what is unknown and what is no text encoding
         except LookupError:

@@ -18,6 +18,7 @@ from canal_ha.config.model import (
     FilterMode,
     InstanceConfig,
     LocalFiles,
+    Member,
     SourceConfig,
     WhenLost,
 )
@@ -233,22 +234,33 @@ class _Files:
         reader = _Reader(layers, str(where))
         warnings = list(absent.warnings(where, own, layers.resolve, instance=True, used=self._used))
         cursor_place = _cursor_place(self.node, destination, zk_servers)
-        local = _template(self.node, destination)[1] == "local"
+        template = _template(self.node, destination)[1]
+        local = template == "local"
         if not local and reader.get(keys.LOCAL_DIR):
             warnings.append(
                 f"{reader.origin(keys.LOCAL_DIR)}: {keys.LOCAL_DIR.name} has no effect: its template is not"
                 " local-instance.xml"
             )
+        first = keys.numbered(keys.MASTER, 1).address
+        if template != "group" and reader.has(first):
+            warnings.append(
+                f"{reader.origin(first)}: {first.name} has no effect: its template is not group-instance.xml"
+            )
         if cursor_place is CursorPlace.MEMORY and zk_servers:
             warnings.append(f"{where}: cursors of {destination} are kept in memory only: rows are lost at a fail-over")
-        return self._instance(reader, destination, cursor_place, mtime_ns, local=local), warnings
+        return self._instance(reader, destination, cursor_place, mtime_ns, template), warnings
 
     def _instance(
-        self, reader: _Reader, destination: str, cursor_place: CursorPlace, mtime_ns: int, *, local: bool
+        self, reader: _Reader, destination: str, cursor_place: CursorPlace, mtime_ns: int, template: str
     ) -> InstanceConfig:
         get = reader.get
+        local = template == "local"
         files = self._local(reader)
+        group = self._group(reader) if template == "group" else ()
         master = self._source(reader, keys.MASTER, missing=("", 0) if local else None)
+        standby = self._source(reader, keys.STANDBY)
+        if group:
+            master, standby = group[0].master, group[0].standby
         if master is None:
             raise reader.refusal(keys.MASTER.address, keys.MASTER.address.kind.expected)
         if local and files is None:
@@ -258,8 +270,10 @@ class _Files:
         return InstanceConfig(
             destination=destination,
             master=master,
-            standby=self._source(reader, keys.STANDBY),
+            standby=standby,
             local=files if local else None,
+            group=group,
+            group_wait_s=get(keys.GROUP_WAIT),
             username=get(keys.DB_USERNAME),
             password="" if reader.layers.blank(keys.DB_PASSWORD.name) else get(keys.DB_PASSWORD),
             default_database=get(keys.DEFAULT_DATABASE),
@@ -304,6 +318,20 @@ class _Files:
         directory, schema = reader.get(keys.LOCAL_DIR), reader.get(keys.LOCAL_SCHEMA)
         return LocalFiles(self.path(directory), self.path(schema) if schema else None) if directory else None
 
+    def _group(self, reader: _Reader) -> tuple[Member, ...]:
+        """Several sources, numbered without gaps. Raises ConfigError."""
+        members: dict[int, Member] = {}
+        for number in range(1, keys.GROUP_MOST + 1):
+            master = self._source(reader, keys.numbered(keys.MASTER, number))
+            if master is not None:
+                members[number] = Member(master, self._source(reader, keys.numbered(keys.STANDBY, number)))
+        least = max(2, *members) if members else 2
+        for number in range(1, least + 1):
+            if number not in members:
+                address = keys.numbered(keys.MASTER, number).address
+                raise reader.refusal(address, "host:port of this source, because of group-instance.xml")
+        return tuple(members.values())
+
     def _source(
         self, reader: _Reader, names: keys.SourceKeys, *, missing: tuple[str, int] | None = None
     ) -> SourceConfig | None:
@@ -335,7 +363,7 @@ def _cursor_place(node: _Reader, destination: str, zk_servers: str) -> CursorPla
     key, template = _template(node, destination)
     if template == "memory":
         return CursorPlace.MEMORY
-    if template in ("default", "local"):
+    if template in ("default", "local", "group"):
         return CursorPlace.ZOOKEEPER if zk_servers else CursorPlace.FILE
     if zk_servers:
         raise node.refusal(

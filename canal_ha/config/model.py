@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -65,6 +65,14 @@ class SourceConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One of several sources of a destination, with its standby."""
+
+    master: SourceConfig
+    standby: SourceConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LocalFiles:
     """Binlog files to serve instead of a server's. schema_file: SQL that creates tables which the files do not."""
 
@@ -96,12 +104,16 @@ class DecodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class InstanceConfig:
-    """One destination. local: with it `master` tells where to start, and whom to ask for tables, and no more."""
+    """One destination. local: with it `master` tells where to start, and whom to ask for tables, and no more; group:
+    several sources whose streams are merged, `master` and `standby` are those of the first.
+    """
 
     destination: str
     master: SourceConfig
     standby: SourceConfig | None = None
     local: LocalFiles | None = None
+    group: tuple[Member, ...] = ()
+    group_wait_s: float = 30.0
     username: str = "canal"
     password: str = field(default="canal", repr=False)
     default_database: str = ""
@@ -144,7 +156,28 @@ class InstanceConfig:
     @property
     def source_name(self) -> str:
         """Where the rows come from, in words."""
-        return str(self.local.directory) if self.local else f"{self.master.host}:{self.master.port}"
+        if self.local:
+            return str(self.local.directory)
+        masters = [member.master for member in self.group] or [self.master]
+        return ", ".join(f"{master.host}:{master.port}" for master in masters)
+
+    @property
+    def members(self) -> tuple[InstanceConfig, ...]:
+        """Of several sources one configuration each, under the destination's name and the source's number, from 1.
+
+        What a source keeps on disk is apart, and so is what it is called where it replicates.
+        """
+        return tuple(
+            replace(
+                self,
+                destination=f"{self.destination}/{number}",
+                master=member.master,
+                standby=member.standby,
+                group=(),
+                tsdb_dir=self.tsdb_dir and str(Path(self.tsdb_dir) / str(number)),
+            )
+            for number, member in enumerate(self.group, start=1)
+        )
 
 
 @dataclass(frozen=True, slots=True)
