@@ -22,7 +22,7 @@ from canal_ha.client.message import Message
 from canal_ha.client.pretty import pretty
 from canal_ha.client.rows import rows_of
 from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
-from canal_ha.model.place import FORMS, Place
+from canal_ha.model.place import END_FORMS, FORMS, Place, end_of_read
 
 DEFAULT_PORT = 11111
 DEFAULT_SERVER = f"127.0.0.1:{DEFAULT_PORT}"
@@ -84,7 +84,7 @@ class Follower:
                 raise
 
     def _begin(self, connector: Connector) -> None:
-        if self._reading.start and isinstance(connector, SimpleConnector):
+        if self._reading.start:
             connector.read_from(self._reading.start, self._reading.until, self._reading.filter)
         else:
             connector.subscribe(self._reading.filter)
@@ -174,7 +174,7 @@ class Follower:
     metavar="POSITION",
     help=f"Read from there, beside every client and without a cursor: {FORMS}.",
 )
-@click.option("--until", default="", metavar="JOURNAL:OFFSET", help="With --from: end there.")
+@click.option("--until", default="", metavar="POSITION", help=f"With --from: end there: {END_FORMS}.")
 @click.option("--retry", is_flag=True, help="Connect again when the connection is lost: as with --zk or many servers.")
 @click.option("--user", default="", help="User name, if the server asks for one.")
 @click.option("--password", default="", help="Better: --password-file.")
@@ -202,14 +202,14 @@ def command(
     """Print what a destination delivers, acknowledging each batch once it is printed."""
     if server and zk:
         raise click.UsageError("--server and --zk exclude each other")
-    check_range(start, until, alone=not zk and not retry and "," not in (server or ""))
+    check_range(start, until)
     if password_file:
         password = first_line(password_file)
     servers = [address(part) for part in (server or DEFAULT_SERVER).split(",") if part.strip()]
     if not servers:
         raise click.BadParameter(f"{server!r} names no server", param_hint="--server")
     connector: Connector
-    if zk or len(servers) > 1:
+    if zk or len(servers) > 1 or (retry and start):
         logs.to_stderr()
         connector = ClusterConnector(
             zk or [f"{host}:{port}" for host, port in servers],
@@ -220,6 +220,7 @@ def command(
             call_timeout_s=idle_exit_s,
             rollback_on_disconnect=no_ack,
             zk_auth=first_line(zk_auth_file) if zk_auth_file else "",
+            private=bool(start),
         )
     else:
         connector = SimpleConnector(*servers[0], destination, client_id, user, password, rollback_on_connect=not start)
@@ -234,19 +235,16 @@ def command(
             follower.follow()
 
 
-def check_range(start: str, until: str, *, alone: bool) -> None:
-    """Raises click's errors. alone: one connection to one server, which is all that a private read is."""
+def check_range(start: str, until: str) -> None:
+    """Raises click's errors."""
     if until and not start:
         raise click.UsageError("--until needs --from")
-    if start and not alone:
-        raise click.UsageError("--from reads on one connection: give the running node as --server, without --retry")
-    for name, text in (("--from", start), ("--until", until)):
+    for name, text, parse in (("--from", start, Place.parse), ("--until", until, end_of_read)):
         try:
-            place = Place.parse(text) if text else None
+            if text:
+                parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint=name) from error
-        if name == "--until" and place and not place.journal:
-            raise click.BadParameter("a read ends at JOURNAL:OFFSET", param_hint=name)
 
 
 def follow_again_and_again(follower: Follower) -> None:

@@ -11,8 +11,11 @@ from canal_ha.client.connector import AT_ONCE_MS, SimpleConnector
 from canal_ha.client.exchange import Access, Exchange
 from canal_ha.client.message import Message
 from canal_ha.client.numbering import Numbering
+from canal_ha.client.reading import Reading
 from canal_ha.client.running import TAKEOVER_DELAY_S
+from canal_ha.errors import LocalProtocolError
 from canal_ha.model.batch import EMPTY_BATCH_ID
+from canal_ha.model.place import Place, end_of_read
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 log = logs.get(__name__)
@@ -30,6 +33,7 @@ class ClusterConnector:
     call_timeout_s: how long a call may wait for its turn and a connection before it raises WaitedTooLong.
     filter: preset, so that every connection subscribes with it, as with the filter of the last `subscribe`.
     zk_auth: user:password, where the nodes have canal.zookeeper.auth.
+    private: for `read_from`, beside every client and out of turn; such a connector subscribes to nothing.
 
     After a fail-over batches that were not acknowledged come again. An acknowledgement of a batch whose connection is
     gone is dropped, with a line in the log. Batch ids always grow, over fail-overs too.
@@ -57,6 +61,7 @@ class ClusterConnector:
         zk_session_timeout_ms: int = 6000,
         zk_auth: str = "",
         takeover_delay_s: float = TAKEOVER_DELAY_S,
+        private: bool = False,
     ) -> None:
         """Raises ValueError when `where` names nothing that could be connected to."""
         servers = where if isinstance(where, str) else None
@@ -65,6 +70,8 @@ class ClusterConnector:
         self.destination = destination
         self.client_id = client_id
         self._numbering = Numbering()
+        self._private = private
+        self._reading = Reading()
         self._exchange = Exchange(
             Access(
                 servers,
@@ -78,11 +85,12 @@ class ClusterConnector:
                 retry_times,
                 retry_interval_ms,
                 call_timeout_s,
-                rollback_on_connect,
-                rollback_on_disconnect,
+                rollback_on_connect and not private,
+                rollback_on_disconnect and not private,
                 zk_session_timeout_ms,
                 zk_auth,
                 takeover_delay_s,
+                private,
             ),
             filter,
             self._numbering.new_connection,
@@ -161,8 +169,24 @@ class ClusterConnector:
 
     def subscribe(self, filter: str | None = None) -> None:
         """Become a client of the destination, here and on every later node. None or "" keeps the server's filter."""
+        if self._private:
+            raise LocalProtocolError("this connector reads privately: use another one to subscribe")
         self._exchange.call("subscribe", lambda link: link.subscribe(filter))
         self._exchange.filter = filter or ""
+
+    def read_from(self, start: str, until: str = "", filter: str = "") -> None:
+        """Read privately from now on, as SimpleConnector.read_from has it. Needs `private`.
+
+        After a fail-over reading goes on at the last transaction that was acknowledged, which comes again.
+        """
+        if not self._private:
+            raise LocalProtocolError("make the connector with private=True to read from a position")
+        Place.parse(start), end_of_read(until)
+        with self._exchange.calling:
+            self._reading = Reading(start, until, filter)
+            self._exchange.greet = None
+            self._exchange.call("read", self._reading.begin)
+            self._exchange.greet = self._reading.begin
 
     def unsubscribe(self) -> None:
         """Stop being one: the server forgets the cursor as well."""
@@ -184,6 +208,8 @@ class ClusterConnector:
             message = self._exchange.call("fetch the data", lambda link: link.get_without_ack(batch_size, timeout_ms))
             if message.id != EMPTY_BATCH_ID:
                 message.id = self._numbering.handed_out(message.id)
+                if self._private:
+                    self._reading.handed_out(message)
             return message
 
     def ack(self, batch_id: int) -> None:
@@ -198,6 +224,7 @@ class ClusterConnector:
             server_id = self._numbering.server_id(batch_id)
             if server_id is not None and self._exchange.call_if_connected(lambda link: link.ack(server_id)):
                 self._numbering.acknowledged(batch_id)
+                self._reading.acknowledged(batch_id)
                 return
         log.warning(
             "client.ack_dropped",

@@ -11,8 +11,7 @@ from canal_ha.client.message import Message
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.identity import ClientIdentity
-from canal_ha.model.place import Place
-from canal_ha.model.position import LogPosition
+from canal_ha.model.place import Place, end_of_read
 from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Answer, ClientSession
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
@@ -138,15 +137,13 @@ class SimpleConnector:
     def read_from(self, start: str, until: str = "", filter: str = "") -> None:
         """Read privately on this connection from now on: no cursor moves, acks only free the server's memory.
 
-        start: as model.place has it; until: JOURNAL:OFFSET, where GET is refused with `end of range`. Another call goes
-        elsewhere. Make the connector with rollback_on_connect=False, or a client of this id is rolled back first.
-        Raises ValueError for what is no position.
+        start: as model.place has it; until: JOURNAL:OFFSET or gtid:SET, where GET is refused with `end of range`.
+        Another call goes elsewhere. Make the connector with rollback_on_connect=False, or a client of this id is rolled
+        back first. Raises ValueError for what is no position.
         """
-        place, end = Place.parse(start), Place.parse(until) if until else None
-        if end is not None and not end.journal:
-            raise ValueError(f"{until!r}: a read ends at JOURNAL:OFFSET")
+        place, end = Place.parse(start), end_of_read(until)
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
-        self._ask(self._session.read_from(identity, place, LogPosition(end.journal, end.offset) if end else None))
+        self._ask(self._session.read_from(identity, place, end))
 
     def unsubscribe(self) -> None:
         """Stop being one: the server forgets the cursor as well."""

@@ -85,7 +85,8 @@ News = BecameActive | LostActivity | StandsBy | RunningIs | NobodyRuns | Members
 
 class Coordination:
     """servers, auth, timeout_ms: of the session, see ClientSession; address: what `running` says before a connection
-    is made. Made for one stay: start once, stop once.
+    is made; takes_turns: False only sees who runs the destination, and is always active. Made for one stay: start once,
+    stop once.
     """
 
     def __init__(
@@ -99,10 +100,12 @@ class Coordination:
         timeout_ms: int,
         auth: str,
         takeover_delay_s: float,
+        takes_turns: bool = True,
     ) -> None:
         self._destination = destination
         self._client_id = client_id
         self._tell = tell
+        self._takes_turns = takes_turns
         self._path = tree.client_running(destination, client_id)
         self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._session = ClientSession(
@@ -120,7 +123,7 @@ class Coordination:
 
     def start(self) -> None:
         """Begin to connect and to race; returns at once."""
-        self._queue.put(partial(self._feed, i.Join()))
+        self._queue.put(partial(self._feed, i.Join()) if self._takes_turns else partial(self._tell, BecameActive()))
         self._queue.put(self._session.start)
         self._queue.put(self._have_patience)
         self._thread.start()
@@ -133,13 +136,14 @@ class Coordination:
 
     def connected_to_node(self, local_address: str) -> None:
         """There is a connection: others may see where from. local_address: ip:port."""
-        self._queue.put(partial(self._feed, i.Connected(local_address)))
+        if self._takes_turns:
+            self._queue.put(partial(self._feed, i.Connected(local_address)))
 
     def active(self) -> bool:
         """Whether this process may act as the active one now. Two reads of plain values: right enough without a lock,
         since the lease was taken before the state was entered.
         """
-        return self._seat.active(time.monotonic())
+        return not self._takes_turns or self._seat.active(time.monotonic())
 
     # ---- the thread
 

@@ -69,16 +69,19 @@ class Access:
     zk_session_timeout_ms: int
     zk_auth: str
     takeover_delay_s: float
+    private: bool = False
 
 
 class Exchange:
-    """filter: every connection subscribes with it, unless it is None. connected_anew: called on the caller's thread
+    """filter: every connection subscribes with it, unless it is None. greet: every connection begins with it, where the
+    access is private. connected_anew: called on the caller's thread
     when a connection was made: nothing that was handed out before is in flight any more.
     """
 
     def __init__(self, access: Access, filter: str | None, connected_anew: Callable[[], None]) -> None:
         """Raises ValueError when there is nothing that could be connected to."""
         self.filter = filter
+        self.greet: Callable[[SimpleConnector], None] | None = None
         self.calling = threading.RLock()
         self._access = access
         self._connected_anew = connected_anew
@@ -154,6 +157,7 @@ class Exchange:
                     timeout_ms=access.zk_session_timeout_ms,
                     auth=access.zk_auth,
                     takeover_delay_s=access.takeover_delay_s,
+                    takes_turns=not access.private,
                 )
                 self._coordination.start()
             self._feed(f.Open(waits=access.servers is not None))
@@ -331,6 +335,8 @@ class Exchange:
             except ServerRefused as error:
                 self._failed(attempt, link, error, f.Kind.FATAL)  # nothing but the authentication
                 return
+            if self.greet is not None:
+                self.greet(link)
             if self.filter is not None:
                 link.subscribe(self.filter)
             if self._access.rollback_on_connect:

@@ -7,6 +7,7 @@ from canal_ha.errors import CanalError, ConnectionLost, ServerRefused
 
 _NOT_THERE = "should start first"  # the destination runs elsewhere, or not yet
 _NOT_SUBSCRIBED = "should subscribe first"
+_END = "end of range"  # of a private read
 _BAD_FILTER = "table filter "  # what our nodes say of a filter that is no regular expression
 
 
@@ -17,7 +18,7 @@ def kind_of(error: CanalError, *, subscribed: bool) -> Kind:
     text = str(error) if isinstance(error, ServerRefused) else ""
     if _NOT_THERE in text:
         return Kind.LOST
-    if _BAD_FILTER in text or (_NOT_SUBSCRIBED in text and not subscribed):
+    if _BAD_FILTER in text or _END in text or (_NOT_SUBSCRIBED in text and not subscribed):
         return Kind.FATAL
     return Kind.REFUSED
 

@@ -13,7 +13,6 @@ from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
-from canal_ha.model.position import LogPosition
 
 
 class Embedded:
@@ -78,7 +77,7 @@ class Embedded:
         """See Instance.get. Raises NotRunningHere."""
         return await (await self._instance(identity)).get(identity, fetch_size, wait_ms)
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> Read:
+    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> Read:
         """See Instance.read_from. Raises NotRunningHere."""
         return await (await self._instance(identity)).read_from(identity, place, until)
 

@@ -245,8 +245,9 @@ class Instance:
         if stream:
             stream.rollback(batch_id)
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> Read:
-        """Begin a private read, which counts as an open stream. until: its end, None for none.
+    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> Read:
+        """Begin a private read, which counts as an open stream. until: its end, None for none; a journal and offset
+        may lie ahead, a GTID set must be executed by now.
 
         Raises FilterInvalid, TooManyStreams, PositionLost, SourceUnavailable, SourceRefused.
         """
@@ -255,10 +256,15 @@ class Instance:
             self.config.filter_regex, self.config.filter_black_regex, identity.filter, self.config.filter_client_mode
         )
         start = await self._run_blocking(lambda: self._source.find(place))
+        end = None
+        if until is not None and until.journal:
+            end = LogPosition(until.journal, until.offset)
+        elif until is not None:
+            end = await self._run_blocking(lambda: self._source.find(until))
         self._guard()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)
-        read = Read(until, guard=self._guard, closed=self._reads.discard)
+        read = Read(end, guard=self._guard, closed=self._reads.discard)
         stream = Stream(
             self.config,
             identity.client_id,

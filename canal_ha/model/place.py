@@ -8,6 +8,8 @@ from datetime import datetime
 
 FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest"
 
+END_FORMS = "JOURNAL:OFFSET or gtid:SET"
+
 _ADDRESS = re.compile(r"(?P<journal>[^:\s]+\.\d+):(?P<offset>\d+)")
 
 
@@ -39,3 +41,11 @@ class Place:
         if address is None:
             raise ValueError(f"{text!r} is no position: give {FORMS}")
         return cls(journal=address["journal"], offset=max(4, int(address["offset"])))
+
+
+def end_of_read(text: str) -> Place | None:
+    """Where a private read ends; None for "", no end. Raises ValueError."""
+    place = Place.parse(text) if text else None
+    if place is not None and not (place.journal or place.gtid):
+        raise ValueError(f"{text!r}: a read ends at {END_FORMS}")
+    return place

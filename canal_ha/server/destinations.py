@@ -7,7 +7,6 @@ from typing import Protocol
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
-from canal_ha.model.position import LogPosition
 
 
 class PrivateRead(Protocol):
@@ -40,7 +39,7 @@ class Destinations(Protocol):
     async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
         """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit. May be cancelled."""
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> PrivateRead:
+    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> PrivateRead:
         """Begin a private read at a place. until: its end, None for none; identity: its filter, and who asks."""
 
     async def ack(self, identity: ClientIdentity, batch_id: int) -> None:

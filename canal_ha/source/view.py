@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
-from canal_ha.errors import CanalError, SourceUnavailable
+from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.source import locate, lost
+from canal_ha.source import gtids, locate, lost
 from canal_ha.source.flavor import Flavor, binary_logs, check, examine, expiry
 from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Interruptible, Session
@@ -140,6 +140,8 @@ class View:
             return newest
         scanner = Scanner(session, server, self._config, self._source)
         if place.gtid:
+            if gtids.lags(scanner, place.gtid):
+                raise PositionLost(f"{session.where.address}: there is no such place: {place.gtid} is not all executed")
             return scanner.lacking(place.gtid) or replace(newest, gtid=place.gtid)
         if place.timestamp_ms:
             return locate.at_time(scanner, place.timestamp_ms)

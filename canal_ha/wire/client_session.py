@@ -17,7 +17,6 @@ from google.protobuf.message import DecodeError
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
-from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, scramble
 from canal_ha.wire.framing import FrameReader
 from canal_ha.wire.messages import Fetched
@@ -104,7 +103,7 @@ class ClientSession:
         )
         return self._answered(Expected.GET, client_frame(pb.GET, body))
 
-    def read_from(self, identity: ClientIdentity, place: Place, until: LogPosition | None) -> bytes:
+    def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> bytes:
         """DUMP with our own fields: this connection reads privately from now on. canal refuses it."""
         body = pb.Dump(
             journal=place.journal,
@@ -117,7 +116,7 @@ class ClientSession:
         if place.timestamp_ms or place.end == "earliest":
             body.timestamp = place.timestamp_ms or 1
         if until is not None:
-            body.end_journal, body.end_position = until.journal, until.offset
+            body.end_journal, body.end_position, body.end_gtid = until.journal, until.offset, until.gtid
         return self._answered(Expected.DUMP, client_frame(pb.DUMP, body))
 
     def ack(self, identity: ClientIdentity, batch_id: int) -> bytes:

@@ -16,7 +16,6 @@ from google.protobuf.message import DecodeError, Message
 from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
-from canal_ha.model.position import LogPosition
 from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
@@ -62,11 +61,13 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """DUMP with a destination: this connection reads privately. until: where it ends (the entry there excluded)."""
+    """DUMP with a destination: this connection reads privately. until: where it ends, a journal and offset (the entry
+    there excluded) or a GTID set (what it lacks excluded).
+    """
 
     identity: ClientIdentity
     place: Place
-    until: LogPosition | None
+    until: Place | None
     packet_type: ClassVar[str] = "DUMP"
 
 
@@ -169,8 +170,6 @@ def _read_from(body: bytes) -> ReadFrom:
     dump = pb.Dump.FromString(body)
     if not dump.destination:
         raise Refusal(GENERIC, "packet type: DUMP is NOT supported!")
-    if dump.end_gtid:
-        raise Refusal(GENERIC, "a DUMP cannot end at a GTID set here: give end_journal and end_position")
     identity = _identity("Dump", dump, dump.destination, dump.client_id, dump.filter)
     if dump.journal:
         place = Place(journal=dump.journal, offset=max(4, dump.position))
@@ -180,7 +179,11 @@ def _read_from(body: bytes) -> ReadFrom:
         place = Place(timestamp_ms=dump.timestamp)
     else:
         place = Place(end="latest")
-    until = LogPosition(dump.end_journal, dump.end_position) if dump.end_journal else None
+    until = None
+    if dump.end_journal:
+        until = Place(journal=dump.end_journal, offset=dump.end_position)
+    elif dump.end_gtid:
+        until = Place(gtid=dump.end_gtid)
     return ReadFrom(identity, place, until)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import Row, rows_of
 from canal_ha.errors import CanalError
@@ -14,7 +15,7 @@ from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 
-def rows(client: SimpleConnector, count: int, *, seconds: float = 30.0) -> list[Row]:
+def rows(client: SimpleConnector | ClusterConnector, count: int, *, seconds: float = 30.0) -> list[Row]:
     """Changes of rows, each batch acknowledged, until there are `count`."""
     found: list[Row] = []
     deadline = time.monotonic() + seconds

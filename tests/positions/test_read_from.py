@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import pytest
 
+from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
-from canal_ha.errors import ServerRefused
+from canal_ha.errors import LocalProtocolError, ServerRefused
 from tests.positions.reading import connected, rows
-from tests.real import Node, SqlServer, follow
+from tests.real import MySQL, Node, SqlServer, ZooKeeper, follow
 from tests.real.node import PROGRAM
 from tests.real.ports import LOOPBACK
 
@@ -53,20 +55,82 @@ def test_a_range_beside_the_client(source_server: SqlServer, database: str) -> N
 
 
 @pytest.mark.real
-def test_from_the_command_line(mysql: SqlServer, database: str) -> None:
+def test_a_range_of_gtid_sets(source_server: SqlServer, database: str) -> None:
+    """From one set to another: what the second has more. A set that is not executed yet is refused."""
+    server = source_server
+    server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    with (
+        Node({"example": follow(server)}) as node,
+        SimpleConnector(LOOPBACK, node.port, "example", rollback_on_connect=False) as reader,
+    ):
+        sets = []
+        for number in (1, 2, 3):
+            sets.append(f"gtid:{server.gtid_set()}")
+            server.execute(f"INSERT INTO {database}.t VALUES ({number})")
+        sets.append(f"gtid:{server.gtid_set()}")
+        tables = rf"{database}\..*"
+        for first, last in ((0, 2), (1, 3)):
+            reader.read_from(sets[first], until=sets[last], filter=tables)
+            assert [row.after for row in rows(reader, 2)] == [{"id": number + 1} for number in range(first, last)]
+            with pytest.raises(ServerRefused, match="end of range"):
+                rows(reader, 1)
+        ahead = re.sub(r"\d+$", "999999", sets[3])
+        with pytest.raises(ServerRefused, match="is not all executed"):
+            reader.read_from(sets[0], until=ahead)
+
+
+@pytest.mark.real
+def test_through_zookeeper_and_over_a_restart(mysql: MySQL, database: str, zookeeper: ZooKeeper) -> None:
+    """A private connector takes nobody's turn; when the node comes back it goes on at the last acknowledged row."""
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    begin = ":".join(map(str, mysql.position()))
+    hosts = f"{zookeeper.hosts}/{database}"
+    tables = rf"{database}\..*"
+    by_entries = {"canal.instance.memory.batch.mode": "ITEMSIZE"}
+    node = Node({"example": follow(mysql, by_entries)}, zk_servers=hosts).start()
+    with ClusterConnector(hosts, "example") as client, ClusterConnector(hosts, "example", private=True) as reader:
+        client.subscribe(tables)
+        mysql.execute(*(f"INSERT INTO {database}.t VALUES ({number})" for number in (1, 2, 3)))
+        reader.read_from(begin, filter=tables)
+        with pytest.raises(LocalProtocolError, match="reads privately"):
+            reader.subscribe(tables)
+        message = reader.get_without_ack(4, 5000)  # BEGIN, row, END, and the next one's BEGIN
+        assert len(message.entries) == 4
+        reader.ack(message.id)
+        assert [row.after for row in rows(reader, 2)] == [{"id": 2}, {"id": 3}]
+        node.stop()
+        mysql.execute(f"INSERT INTO {database}.t VALUES (4)")
+        end = ":".join(map(str, mysql.position()))
+        node.start()
+        rest = [row.after for row in rows(reader, 1)]
+        assert rest[-1] == {"id": 4}
+        assert rest[:-1] in ([], [{"id": 3}])
+        done = printed("--zk", hosts, "--filter", tables, "--from", begin, "--until", end)
+        assert done == [{"id": number} for number in (1, 2, 3, 4)]
+        assert [row.after for row in rows(client, 4)] == done
+    node.stop()
+
+
+def printed(*arguments: str) -> list[object]:
+    """Rows that `canal-ha client` prints until it ends."""
+    done = subprocess.run(
+        [PROGRAM, "client", "--destination", "example", "--format", "json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line)["after"] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.real
+def test_from_the_command_line(mysql: MySQL, database: str) -> None:
     """`canal-ha client --from --until` prints the range and ends by itself."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     begin = ":".join(map(str, mysql.position()))
     mysql.execute(*(f"INSERT INTO {database}.t VALUES ({number})" for number in range(5)))
-    end = ":".join(map(str, mysql.position()))
+    end = f"gtid:{mysql.gtid_set()}"
     with Node({"example": follow(mysql)}) as node:
-        arguments = ("--destination", "example", "--filter", rf"{database}\..*", "--format", "json", "--from", begin)
-        done = subprocess.run(
-            [PROGRAM, "client", "--server", f"{LOOPBACK}:{node.port}", *arguments, "--until", end],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert [json.loads(line)["after"] for line in done.stdout.splitlines()] == [{"id": each} for each in range(5)]
+        arguments = ("--server", f"{LOOPBACK}:{node.port}", "--filter", rf"{database}\..*", "--from", begin)
+        assert printed(*arguments, "--until", end) == [{"id": each} for each in range(5)]
