@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from canal_ha import logs
 from canal_ha.client.connector import AT_ONCE_MS, SimpleConnector
@@ -17,6 +17,9 @@ from canal_ha.errors import LocalProtocolError
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.place import Place, end_of_read
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
+
+if TYPE_CHECKING:
+    from canal_ha.client.arrow import ArrowMessage
 
 log = logs.get(__name__)
 
@@ -211,6 +214,14 @@ class ClusterConnector:
                 if self._private:
                     self._reading.handed_out(message)
             return message
+
+    def get_arrow(
+        self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, time_zone: str = "UTC"
+    ) -> ArrowMessage:
+        """`get_without_ack` with rows as Arrow record batches, as SimpleConnector's."""
+        from canal_ha.client.arrow import arrow_message
+
+        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone)
 
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Waits for no connection.

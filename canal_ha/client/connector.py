@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from canal_ha.client.link import Link
 from canal_ha.client.message import Message
@@ -15,6 +15,9 @@ from canal_ha.model.place import Place, end_of_read
 from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Answer, ClientSession
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
+
+if TYPE_CHECKING:
+    from canal_ha.client.arrow import ArrowMessage
 
 AT_ONCE_MS = -1
 WITHOUT_LIMIT_MS = 0
@@ -167,6 +170,18 @@ class SimpleConnector:
         if not isinstance(fetched, Fetched):
             raise RemoteProtocolError(f"a GET answered by {type(fetched).__name__}")
         return Message(fetched)
+
+    def get_arrow(
+        self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, time_zone: str = "UTC"
+    ) -> ArrowMessage:
+        """`get_without_ack` with rows as Arrow record batches, a table each; needs pyarrow. ack(message.id) when done.
+
+        time_zone: of the server's process, in which canal writes TIMESTAMP. Raises SinkRefused as well, for a value
+        that its column's type cannot hold: the batch is in flight then.
+        """
+        from canal_ha.client.arrow import arrow_message
+
+        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone)
 
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored.

@@ -209,7 +209,7 @@ def expected_maps(data: bytes) -> list[Told]:
     for index, sub, one, change in parsed(data):
         event = change.eventType
         if not change.rowDatas or event > 3:
-            if change.isDdl or event in DDL_TYPES:
+            if change.isDdl or EventType(event) in DDL_TYPES:
                 found.append((_head(index, sub, one, 0, "ddl"), None, None, None, change.sql))
             continue
         for row, datas in enumerate(change.rowDatas):
