@@ -20,7 +20,7 @@ from tests.real.ports import LOOPBACK
 from tests.real.process import StartFailed, spawn
 
 DESTINATION, CLIENT_ID = "bench", 1001
-COUNT, ROWS = "bench.readers.count", "bench.readers.rows"
+COUNT, ARROW, ROWS = (f"bench.readers.{name}" for name in ("count", "arrow", "rows"))
 BATCH_SIZES = (1000, 10_000)  # kilobytes; the better one is taken
 SLOW = {"mysql-replication": {"A": 0.05, "B": 0.05}, "rows": {"A": 0.25, "B": 0.5}}
 """The share of a workload's rows that slow readers are given; a rate needs no more."""
@@ -87,7 +87,10 @@ class Suite:
         if written.workload not in SLOW["rows"]:
             return
         size = self._best("canal-ha", written, lambda size, rows: self.through_node(COUNT, written, rows, size))
-        takes = {"count": lambda: self.through_node(COUNT, written, written.rows, size)}
+        takes = {
+            "count": lambda: self.through_node(COUNT, written, written.rows, size),
+            "arrow": lambda: self.through_node(ARROW, written, written.rows, size),
+        }
         if "java" in self.peers and self.database == "mariadb":
             best = self._best("java", written, lambda size, rows: self._java(written, rows, size))
             takes["java"] = lambda: self._java(written, written.rows, best)

@@ -14,8 +14,7 @@ from array import array
 from collections.abc import Iterator
 
 from canal_ha.client.connector import SimpleConnector
-from canal_ha.client.rows import row_change
-from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA
+from canal_ha.client.rows import rows_of
 
 TRANSACTION = 3  # entries: begin, the row, end
 ALL = 1000
@@ -33,10 +32,9 @@ def canal(address: str) -> Iterator[int]:
             asked = time.monotonic()
             message = client.get_without_ack(ALL) if behind else client.get_without_ack(TRANSACTION, WAIT_MS)
             behind = bool(message) and time.monotonic() - asked < AT_ONCE_S
-            for entry in message.entries:
-                if entry.entryType == ROWDATA:
-                    for row in row_change(entry).rowDatas:
-                        yield int(row.afterColumns[0].value)
+            for row in rows_of(message):
+                if row.after is not None:
+                    yield int(str(row.after["id"]))
             client.ack(message.id)
 
 

@@ -24,7 +24,7 @@ def read(address: str, destination: str, client_id: int, rows: int, batch_size: 
         seen = nulls = 0
         while seen < rows:
             message = client.get_without_ack(batch_size, WAIT_MS)
-            for row in rows_of(message.raw_entries):
+            for row in rows_of(message):
                 for side in (row.before, row.after):
                     if side is not None:
                         nulls += sum(value is None for value in side.values())
