@@ -1,0 +1,160 @@
+"""How a node logs in to its source: TLS in every mode, client certificates, each kind of password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from canal_ha.config.model import TlsConfig
+from canal_ha.errors import CanalError, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source.session import Session
+from tests.real import MariaDB, MySQL, SqlServer
+from tests.real.ports import LOOPBACK
+from tests.source.reading import Reading, config_of, newest
+
+GRANTS = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{}'@'%'"
+PASSWORD = "pässwörd"
+
+
+class Authority:
+    """A certificate authority whose files lie in a directory. ca: its own certificate."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.ca = str(directory / f"{name}.pem")
+        self._write(name, self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
+
+    def issue(self, name: str, *extensions: x509.ExtensionType) -> tuple[str, str]:
+        """Files of a certificate and its key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return self._write(name, subject, key, *extensions)
+
+    def _write(
+        self, file: str, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *extensions: x509.ExtensionType
+    ) -> tuple[str, str]:
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+        pem = serialization.Encoding.PEM
+        certificate, private = self._directory / f"{file}.pem", self._directory / f"{file}-key.pem"
+        certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(pem))
+        private.write_bytes(
+            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+        )
+        return str(certificate), str(private)
+
+
+@pytest.fixture(params=[MySQL, MariaDB])
+def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SqlServer, Authority]]:
+    """A server whose certificate is for 127.0.0.1, by an authority of our own."""
+    authority = Authority(tmp_path, "ours")
+    certificate, key = authority.issue("server", x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))]))
+    with request.param(extra=[f"--ssl-ca={authority.ca}", f"--ssl-cert={certificate}", f"--ssl-key={key}"]) as server:
+        yield server, authority
+
+
+def account(server: SqlServer, name: str, how: str, require: str = "") -> str:
+    """A new account with the rights to replicate. how: what follows IDENTIFIED."""
+    server.execute(f"CREATE USER '{name}'@'%' IDENTIFIED {how} {require}", GRANTS.format(name))
+    return name
+
+
+def reads(server: SqlServer, start: LogPosition, user: str, tls: TlsConfig) -> None:
+    """A dump with this account delivers the row behind `start`."""
+    with Reading(server, "shop", start, user=user, password=PASSWORD, tls=tls) as reading:
+        assert reading.wait_rows(1) == ["1"]
+
+
+def refused(server: SqlServer, user: str, tls: TlsConfig, host: str = LOOPBACK) -> str:
+    """What keeps this account from logging in."""
+    config = config_of(server, user=user, password=PASSWORD, tls=tls)
+    with pytest.raises(CanalError) as error:
+        Session(config, replace(config.master, host=host)).close()
+    return str(error.value)
+
+
+def cipher(server: SqlServer, user: str, tls: TlsConfig) -> str:
+    """What a session is encrypted with; "" when it is not."""
+    config = config_of(server, user=user, password=PASSWORD, tls=tls)
+    with closing(Session(config, config.master)) as session:
+        return str(session.query("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0]["Value"])
+
+
+@pytest.mark.real
+def test_tls(secured: tuple[SqlServer, Authority], tmp_path: Path) -> None:
+    """DISABLED is plain text; VERIFY_CA wants an authority that is known, VERIFY_IDENTITY the right name as well;
+    accounts that require TLS or a certificate get what they require, or the refusal is told.
+    """
+    server, authority = secured
+    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
+    start = newest(server)
+    server.execute("INSERT INTO shop.t VALUES (1)")
+    anyone = account(server, "anyone", f"BY '{PASSWORD}'")
+    encrypted = account(server, "encrypted", f"BY '{PASSWORD}'", "REQUIRE SSL")
+    certified = account(server, "certified", f"BY '{PASSWORD}'", "REQUIRE X509")
+    other = Authority(tmp_path, "other").ca
+    modes = [TlsConfig("PREFERRED"), TlsConfig("REQUIRED")]
+    modes += [TlsConfig("VERIFY_CA", authority.ca), TlsConfig("VERIFY_IDENTITY", authority.ca)]
+    assert cipher(server, anyone, TlsConfig("DISABLED")) == ""
+    reads(server, start, anyone, TlsConfig("DISABLED"))
+    for tls in modes:
+        assert cipher(server, anyone, tls)
+        reads(server, start, encrypted, tls)
+    assert encrypted in refused(server, encrypted, TlsConfig("DISABLED"))
+    for mode in ("VERIFY_CA", "VERIFY_IDENTITY"):
+        assert "certificate verify failed" in refused(server, anyone, TlsConfig(mode, other))
+    reads(server, start, anyone, TlsConfig("REQUIRED", other))
+    assert "not valid for 'localhost'" in refused(
+        server, anyone, TlsConfig("VERIFY_IDENTITY", authority.ca), "localhost"
+    )
+    own = authority.issue("client")
+    reads(server, start, certified, TlsConfig("VERIFY_IDENTITY", authority.ca, *own))
+    assert certified in refused(server, certified, TlsConfig("VERIFY_IDENTITY", authority.ca))
+    assert "cannot be used" in refused(server, anyone, TlsConfig("REQUIRED", str(tmp_path / "nothing.pem")))
+
+
+@pytest.mark.real
+def test_passwords(source_server: SqlServer, database: str) -> None:
+    """Every plugin that the server has, with TLS and without, at the first login and from then on."""
+    server = source_server
+    server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    if server.flavor == "mysql":
+        ways = [f"WITH caching_sha2_password BY '{PASSWORD}'", f"WITH sha256_password BY '{PASSWORD}'"]
+    else:
+        server.execute("INSTALL SONAME 'auth_ed25519'")
+        ways = [f"VIA ed25519 USING PASSWORD('{PASSWORD}')", f"VIA mysql_native_password USING PASSWORD('{PASSWORD}')"]
+    for number, way in enumerate(ways):
+        user = account(server, f"{database}_{number}", way)
+        for tls in (TlsConfig("DISABLED"), TlsConfig("PREFERRED")):
+            server.execute("FLUSH PRIVILEGES")  # forgets who has logged in before
+            for _ in range(2):
+                encrypted = cipher(server, user, tls)
+                assert bool(encrypted) == (tls.mode != "DISABLED" and server.flavor == "mysql")
+            with Reading(server, database, newest(server), user=user, password=PASSWORD, tls=tls) as reading:
+                reading.connected()
+        with pytest.raises(CanalError, match="dbPassword"):
+            config = config_of(server, user=user, password="wrong")
+            Session(config, config.master)
