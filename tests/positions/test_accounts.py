@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from canal_ha.config.model import TlsConfig
-from canal_ha.errors import CanalError, SourceUnavailable
+from canal_ha.errors import CanalError
 from canal_ha.model.position import LogPosition
 from canal_ha.source.session import Session
 from tests.real import MariaDB, MySQL, SqlServer
@@ -155,6 +155,6 @@ def test_passwords(source_server: SqlServer, database: str) -> None:
                 assert bool(encrypted) == (tls.mode != "DISABLED" and server.flavor == "mysql")
             with Reading(server, database, newest(server), user=user, password=PASSWORD, tls=tls) as reading:
                 reading.connected()
+        wrong = config_of(server, user=user, password="wrong")
         with pytest.raises(CanalError, match="dbPassword"):
-            config = config_of(server, user=user, password="wrong")
-            Session(config, config.master)
+            Session(wrong, wrong.master)
