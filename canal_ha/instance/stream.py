@@ -188,15 +188,15 @@ class Stream:
         """Close the oldest batch: its ack point becomes the cursor (in memory; Meta makes it durable)."""
         done = self._batches.ack(batch_id)
         self._opened_at.pop(batch_id, None)
+        pieces = self._pieces.pop(batch_id, ())
+        if self._recent and batch_id > self._void_through:
+            for piece in pieces:  # before the ring gives their memory back
+                self._recent.add(*piece)
         if self._ring and batch_id > self._last_of_gone_rings:
             self._ring.ack(done.end, done.end_seq)
-        pieces = self._pieces.pop(batch_id, ())
         if batch_id <= self._void_through:
             return
         self._acked = done.end
-        if self._recent:
-            for piece in pieces:
-                self._recent.add(*piece)
         if done.ack:
             self._meta.move(self.client_id, done.ack)
 

@@ -2,18 +2,20 @@
 
 Journals, offsets, table ids and XIDs are a server's own. A replica keeps of a transaction its times, its origin and its
 rows, so a transaction is known by the second of its end and a hash of how many rows it had and what the last of them
-were. Equal transactions in one second exist; a run of several is what counts. Nothing is hashed until it is asked for:
-`Recent` keeps references to segments, and they are few.
+were. Equal transactions in one second exist; a run of several is what counts. Nothing is parsed or hashed until it is
+asked for: `Recent` copies the last entries of each piece, since frames go back to where their memory came from.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Protocol
 
 from canal_ha.model.segment import Kind, Segment
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -24,8 +26,11 @@ ROWS = 4  # of a transaction's rows, the last ones, are looked at
 _TIME_BYTES = 4
 _HASH_BYTES = 6
 _MARK_BYTES = _TIME_BYTES + _HASH_BYTES
-_ENTRIES_MOST = 4096  # referred to by a Recent, at least one span
-_BYTES_MOST = 1 << 20
+_COPIED_ENTRIES = 256  # of a piece, the last ones, and at most
+_COPIED_BYTES = 1 << 17  # bytes of frames, but always
+_COPIED_ALWAYS = 8  # entries
+_ENTRIES_MOST = 4096  # looked back over, at least one piece
+_BYTES_MOST = 1 << 20  # copied
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,17 +41,51 @@ class Mark:
     digest: bytes
 
 
-Span = tuple[Segment, int, int]  # entries first..last, last exclusive
+class Entries(Protocol):
+    """Holds entries of a segment, under their indexes in it."""
+
+    def entry(self, index: int, /) -> bytes:
+        """The serialized Entry. Raises LookupError where it was not kept."""
 
 
-@dataclass(slots=True)
-class Unit:
-    """A transaction or DDL statement, ended by entry `index` of `segment`. tail: row entries, the last one first."""
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Entries first..last of a segment (last exclusive), of which those from `kept` on are copied."""
 
     segment: Segment
+    first: int
+    last: int
+    kept: int
+    frames: bytes
+
+    @classmethod
+    def of(cls, segment: Segment, first: int, last: int) -> Copied:
+        """While the frames are still the segment's."""
+        ends = segment.ends
+        kept = max(last - _COPIED_ENTRIES, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, first, last))
+        kept = max(first, min(kept, last - _COPIED_ALWAYS))
+        return cls(segment, first, last, kept, bytes(segment.frames_view(kept, last)))
+
+    def entry(self, index: int) -> bytes:
+        """See Entries."""
+        if not self.kept <= index < self.last:
+            raise LookupError(index)
+        segment = self.segment
+        end = segment.ends[index] - segment.frame_start(self.kept)
+        return self.frames[end - segment.entry_size(index) : end]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A transaction or DDL statement, ended by entry `index` of `segment`, which is held by `entries`. tail: who holds
+    row entries, and their indexes, the last one first.
+    """
+
+    segment: Segment
+    entries: Entries
     index: int
     rows: int
-    tail: tuple[tuple[Segment, int], ...]
+    tail: tuple[tuple[Entries, int], ...]
 
     @property
     def second(self) -> int:
@@ -63,23 +102,25 @@ class Units:
     """Cuts entries into units, piece after piece, from a transaction's begin on. Transactions without rows are none."""
 
     _rows: int = 0
-    _tail: deque[tuple[Segment, int]] = field(default_factory=lambda: deque(maxlen=ROWS))
+    _tail: deque[tuple[Entries, int]] = field(default_factory=lambda: deque(maxlen=ROWS))
 
-    def feed(self, segment: Segment, first: int = 0, last: int | None = None) -> Iterator[Unit]:
-        """The units that end among these entries."""
+    def feed(self, segment: Segment, copied: Copied | None = None) -> Iterator[Unit]:
+        """The units that end in a segment, or among those of its entries that were copied."""
+        first, last = (copied.first, copied.last) if copied else (0, len(segment))
+        entries = copied or segment
         counts = segment.row_counts
-        for index in range(first, len(segment) if last is None else last):
+        for index in range(first, last):
             kind = segment.kinds[index]
             if kind == Kind.ROWS:
                 self._rows += counts[index]
-                self._tail.append((segment, index))
+                self._tail.append((entries, index))
             elif kind == Kind.BEGIN:
                 self._forget()
             elif kind == Kind.DDL:
-                yield Unit(segment, index, 0, ())
+                yield Unit(segment, entries, index, 0, ())
             elif kind == Kind.END:
                 if self._rows:
-                    yield Unit(segment, index, self._rows, tuple(reversed(self._tail)))
+                    yield Unit(segment, entries, index, self._rows, tuple(reversed(self._tail)))
                 self._forget()
 
     def skip(self, segment: Segment, first: int, last: int) -> None:
@@ -90,11 +131,6 @@ class Units:
             self._forget()
             first = max(begin, end)
         self._rows += sum(segment.row_counts[first:last])
-
-    @property
-    def open_rows(self) -> int:
-        """Rows of a transaction that has not ended yet."""
-        return self._rows
 
     def _forget(self) -> None:
         self._rows = 0
@@ -108,45 +144,43 @@ class Recent:
         self._kept = kept
         self._marks: deque[Mark] = deque(marks(start), maxlen=kept)
         self._units = Units()
-        self._spans: deque[Span] = deque()
+        self._pieces: deque[Copied] = deque()
         self._entries = 0
         self._bytes = 0
 
     def add(self, segment: Segment, first: int = 0, last: int | None = None) -> None:
-        """These entries were delivered next; they are only referred to."""
-        span = (segment, first, len(segment) if last is None else last)
-        self._spans.append(span)
-        self._count(span, 1)
-        while len(self._spans) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
-            dropped = self._spans.popleft()
-            self._count(dropped, -1)
-            self._units.skip(*dropped)
+        """These entries were delivered next."""
+        last = len(segment) if last is None else last
+        if first == last:
+            return
+        piece = Copied.of(segment, first, last)
+        self._pieces.append(piece)
+        self._entries += last - first
+        self._bytes += len(piece.frames)
+        while len(self._pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
+            dropped = self._pieces.popleft()
+            self._entries -= dropped.last - dropped.first
+            self._bytes -= len(dropped.frames)
+            self._units.skip(dropped.segment, dropped.first, dropped.last)
             self._marks.clear()  # they are of transactions before a gap
 
     def marks(self) -> tuple[Mark, ...]:
         """Of the last transactions that ended, oldest first."""
         units: deque[Unit] = deque(maxlen=self._kept)
-        for span in self._spans:
-            units.extend(self._units.feed(*span))
-        self._spans.clear()
+        for piece in self._pieces:
+            units.extend(self._units.feed(piece.segment, piece))
+        self._pieces.clear()
         self._entries = self._bytes = 0
-        self._marks.extend(unit.mark() for unit in units)
+        for unit in units:
+            try:
+                self._marks.append(unit.mark())
+            except LookupError:
+                self._marks.clear()  # a gap
         return tuple(self._marks)
-
-    @property
-    def open_rows(self) -> int:
-        """Rows delivered of a transaction that has not ended."""
-        self.marks()
-        return self._units.open_rows
 
     def trail(self) -> str:
         """The marks as a cursor carries them."""
         return text(self.marks())
-
-    def _count(self, span: Span, sign: int) -> None:
-        segment, first, last = span
-        self._entries += sign * (last - first)
-        self._bytes += sign * (segment.ends[last - 1] - segment.frame_start(first) if last > first else 0)
 
 
 def text(trail: Iterable[Mark]) -> str:
@@ -171,13 +205,13 @@ def _digest(unit: Unit) -> bytes:
     """Over what every server writes alike: not over types and names of columns, which follow the table's history."""
     hashed = blake2b(digest_size=_HASH_BYTES)
     if not unit.rows:
-        _, change = _parsed(unit.segment, unit.index)
+        _, change = _parsed(unit.entries, unit.index)
         hashed.update(f"{change.eventType}\0{change.sql}".encode())
         return hashed.digest()
     hashed.update(b"%d" % unit.rows)
     wanted = ROWS
-    for segment, index in unit.tail:
-        header, change = _parsed(segment, index)
+    for entries, index in unit.tail:
+        header, change = _parsed(entries, index)
         rows = change.rowDatas[-wanted:]
         for row in reversed(rows):  # however they are spread over events
             hashed.update(f"\0{header.schemaName}.{header.tableName}\0{change.eventType}".encode())
@@ -192,8 +226,8 @@ def _digest(unit: Unit) -> bytes:
     return hashed.digest()
 
 
-def _parsed(segment: Segment, index: int) -> tuple[pb.Header, pb.RowChange]:
-    entry = pb.Entry.FromString(segment.entry(index))
+def _parsed(entries: Entries, index: int) -> tuple[pb.Header, pb.RowChange]:
+    entry = pb.Entry.FromString(entries.entry(index))
     return entry.header, pb.RowChange.FromString(entry.storeValue)
 
 

@@ -1,0 +1,215 @@
+"""A master with a standby that replicates from it, a writer, and a client that notes what it gets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Self
+
+import pymysql
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.rows import rows_of
+from canal_ha.errors import CanalError
+from tests.real import Node, SqlServer, follow
+from tests.real.mysql import ADMIN
+from tests.real.ports import LOOPBACK
+from tests.waiting import until
+
+STANDBY_ID = 2
+SWITCHING = {
+    "canal.instance.detecting.enable": "true",
+    "canal.instance.detecting.sql": "select 1",
+    "canal.instance.detecting.interval.time": "0.5",
+    "canal.instance.detecting.retry.threshold": "2",
+    "canal.instance.detecting.heartbeatHaEnable": "true",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two servers with a table shop.t (id, word); gtid: the standby replicates by GTID."""
+
+    master: SqlServer
+    standby: SqlServer
+    gtid: bool
+
+    def node(self, properties: dict[str, str] | None = None, *, master: str = "", standby: bool = True) -> Node:
+        """A node that follows the pair. master: another address of it."""
+        settings = {"canal.instance.gtidon": str(self.gtid).lower(), **(properties or {})}
+        if standby:
+            settings["canal.instance.standby.address"] = self.standby.address
+        if master:
+            settings["canal.instance.master.address"] = master
+        return Node({"example": follow(self.master, settings)})
+
+    def caught_up(self) -> None:
+        """Wait until the standby has applied all that the master has written."""
+        until(lambda: self._position() == self.master.position(), what="the standby to catch up")
+
+    def promote(self) -> None:
+        """Let the standby apply what it has received, and stop to replicate."""
+        state = self._state()
+        word = "REPLICA" if self.standby.flavor == "mysql" else "SLAVE"
+        key = {"REPLICA": "Replica_SQL_Running_State", "SLAVE": "Slave_SQL_Running_State"}[word]
+        until(lambda: "read all" in str(self._state()[key]), what=f"the end of the relay log ({state})")
+        self.standby.execute(f"STOP {word}")
+
+    def _state(self) -> dict[str, Any]:
+        return self.standby.query("SHOW REPLICA STATUS")[0]
+
+    def _position(self) -> tuple[str, int]:
+        state = self._state()
+        names = ("Relay_Source_Log_File", "Exec_Source_Log_Pos")
+        if self.standby.flavor == "mariadb":
+            names = ("Relay_Master_Log_File", "Exec_Master_Log_Pos")
+        return str(state[names[0]]), int(state[names[1]])
+
+    def ids(self) -> list[int]:
+        """Rows that the standby has."""
+        return [int(row["id"]) for row in self.standby.query("SELECT id FROM shop.t ORDER BY id")]
+
+
+@contextmanager
+def paired(make: type[SqlServer], *, gtid: bool, metadata: Any = "FULL") -> Iterator[Pair]:
+    """Start both and let one follow the other."""
+    updates = "--log-replica-updates=ON" if make.flavor == "mysql" else "--log-slave-updates=ON"
+    by_gtid = gtid or make.flavor == "mariadb"
+    master = make(gtid=by_gtid, row_metadata=metadata)
+    standby = make(gtid=by_gtid, row_metadata=metadata, server_id=STANDBY_ID, extra=[updates])
+    with ExitStack() as stack:
+        threads = [threading.Thread(target=server.start) for server in (master, standby)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        stack.enter_context(master)
+        stack.enter_context(standby)
+        pair = Pair(master, standby, gtid)
+        # a standby's own journals are numbered and filled in another way
+        standby.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+        journal, offset = master.position()
+        source = {"HOST": f"'{LOOPBACK}'", "PORT": master.port, "USER": f"'{ADMIN}'", "PASSWORD": f"'{ADMIN}'"}
+        if make.flavor == "mysql":
+            source["SSL"] = 1
+            options = ", ".join(f"SOURCE_{name} = {value}" for name, value in source.items())
+            place = "SOURCE_AUTO_POSITION = 1" if gtid else f"SOURCE_LOG_FILE='{journal}', SOURCE_LOG_POS={offset}"
+            standby.execute(f"CHANGE REPLICATION SOURCE TO {options}, {place}", "START REPLICA")
+        else:
+            options = ", ".join(f"MASTER_{name} = {value}" for name, value in source.items())
+            place = "MASTER_USE_GTID = slave_pos" if gtid else f"MASTER_LOG_FILE='{journal}', MASTER_LOG_POS={offset}"
+            standby.execute(f"CHANGE MASTER TO {options}, {place}", "START SLAVE")
+        master.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INTEGER PRIMARY KEY, word VARCHAR(20))")
+        pair.caught_up()
+        yield pair
+
+
+@dataclass
+class Writer:
+    """Inserts a row after the other, a transaction each, every third one with an update of the row before.
+
+    skew_s: how far its session's clock is from the server's.
+    """
+
+    server: SqlServer
+    first: int
+    skew_s: int = 0
+    written: list[int] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def write(self, count: int) -> None:
+        """So many, then return."""
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            for _ in range(count):
+                self._one(cursor)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        assert self._thread
+        self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(pymysql.MySQLError), self.server.connect() as connection, connection.cursor() as cursor:
+            while not self._stop.wait(0.002):
+                self._one(cursor)
+
+    def _one(self, cursor: Any) -> None:
+        number = self.first + len(self.written)
+        if self.skew_s:
+            cursor.execute(f"SET timestamp = {time.time() + self.skew_s:.6f}")
+        cursor.execute(f"INSERT INTO shop.t VALUES ({number}, 'word {number % 3}')")
+        self.written.append(number)
+
+
+class Getting:
+    """A client in a thread of its own. ids: of the rows it got, each batch acknowledged, in their order."""
+
+    def __init__(self, node: Node) -> None:
+        self.ids: list[int] = []
+        self.problems: list[str] = []
+        self._node = node
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            with suppress(OSError), SimpleConnector(LOOPBACK, self._node.port, "example") as client:
+                try:
+                    client.subscribe(r"shop\..*")
+                    while not self._stop.is_set():
+                        self._get(client)
+                except CanalError as error:
+                    self.problems.append(str(error))
+                    time.sleep(0.05)
+
+    def _get(self, client: SimpleConnector) -> None:
+        message = client.get_without_ack(100, 100)
+        if message:
+            found = [int(row.after["id"]) for row in rows_of(message.entries) if row.after is not None]  # type: ignore[arg-type]  # ids are integers
+            client.ack(message.id)
+            self.ids += found
+
+    def upto(self, number: int, *, seconds: float = 60.0) -> None:
+        """Wait for a row."""
+        until(lambda: number in self.ids, seconds=seconds, what=f"row {number} (problems: {self.problems[-3:]})")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a client got beside what it should have."""
+
+    lost: list[int]
+    repeated: list[int]
+    out_of_order: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, got: list[int], wanted: list[int]) -> Self:
+        """wanted: ascending, each once. A row that comes again is not out of order by that alone."""
+        first_time = list(dict.fromkeys(got))
+        return cls(
+            sorted(set(wanted) - set(got)),
+            sorted(number for number, count in Counter(got).items() if count > 1),
+            [(one, other) for one, other in pairwise(first_time) if other < one],
+        )
+
+
+NOTHING = Compared([], [], [])
