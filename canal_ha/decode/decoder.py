@@ -8,7 +8,7 @@ import zstandard
 
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.config.model import DecodeOptions
-from canal_ha.decode import ddl, entries
+from canal_ha.decode import ddl, entries, java_text
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history import TableHistory
 from canal_ha.decode.kernel import cells, gtid, kinds, stream
@@ -464,7 +464,7 @@ class Decoder:
 
     def _rows_query(self, body: bytes) -> Iterator[Output]:
         """The statement behind rows events; its first byte is a length that long statements do not fit in."""
-        sql = body[1:].decode(self._options.charset, "replace")
+        sql = java_text.decode(body[1:], self._options.charset)
         table = None
         if self._options.ddl_parser and not self._options.filter_query_dml:
             results = ddl.classify(sql, "")

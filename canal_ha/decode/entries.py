@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 
 import canal_ha.decode.kernel.primitives as p
+from canal_ha.decode import java_text
 from canal_ha.decode.charsets import codec_of
 from canal_ha.decode.kernel.numbers import decimal_size, decimal_text, double_text
 from canal_ha.decode.kernel.stream import NO_TABLE
@@ -62,7 +63,7 @@ def parse_query(body: bytes) -> Statement:
         raise p.Broken("a query event whose statement lies beyond it")
     schema = body[schema_at : sql_at - 1].decode("utf-8", "replace")
     codec = _client_codec(body[status_at:schema_at])
-    return Statement(p.u32(body, 0), schema, body[sql_at:].decode(codec, "replace"))
+    return Statement(p.u32(body, 0), schema, java_text.decode(body[sql_at:], codec))
 
 
 def _client_codec(status: bytes) -> str:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 
 import canal_ha.decode.kernel.primitives as p
+from canal_ha.decode import java_text
 from canal_ha.decode.kernel import kinds, numbers, temporal
 
 INFLATED_MAX = kinds.EVENT_MAX  # bytes: nothing that a server compressed was larger; a few bytes could claim more
@@ -25,7 +26,7 @@ _DIFFS = ("JSON_REPLACE", "JSON_INSERT", "JSON_REMOVE")
 
 def recoded(data: bytes, codec: str) -> bytes:
     """Text of another charset, malformed bytes replaced."""
-    return data.decode(codec, "replace").encode("utf-8", "replace")
+    return java_text.decode(data, codec).encode("utf-8", "replace")
 
 
 def uncompressed(data: bytes, text: bool, codec: str) -> bytes:
@@ -228,7 +229,7 @@ def _variable_length(data: bytes, pos: int, stop: int) -> tuple[int, int]:
 
 
 def _quoted(raw: bytes) -> str:
-    text = raw.decode("utf-8", "replace")
+    text = java_text.decode(raw, "utf-8")
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 
