@@ -114,10 +114,11 @@ def start(
 
 
 def chosen(pipeline: Pipeline) -> Column:
-    """The pipeline's tables, and statements that name no table."""
+    """The pipeline's tables, and statements that name several, of which the entry tells one."""
     name = f.concat_ws(".", "schema", "table")
     patterns = [name.rlike(_regex(pattern)) for pattern in pipeline.tables]
-    return reduce(lambda left, right: left | right, patterns)
+    several = f.coalesce(f.col("ddl").rlike(r"(?is)^\s*(drop|rename|truncate)\b.*,"), f.lit(False))
+    return reduce(lambda left, right: left | right, [*patterns, several])
 
 
 def _regex(pattern: str) -> str:

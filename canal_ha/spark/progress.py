@@ -63,15 +63,26 @@ class Summary:
         self.batches += 1
         self.rows += rows
         self.busy_s += took_s
-        rate = f"{rows / took_s:,.0f} rows/s" if took_s else ""
+        rate = f", {_rate(rows / took_s)}" if took_s else ""
         waits = ", ".join(
             f"{name} {d.lag_s:.1f} s behind, {d.waiting} waiting" for name, d in self.destinations.items()
         )
-        return f"batch {progress['batchId']}: {rows:,} rows in {took_s:.2f} s, {rate}; {waits}"
+        return f"batch {progress['batchId']}: {_count(rows, 'row')} in {took_s:.2f} s{rate}; {waits}"
 
     def __str__(self) -> str:
-        each = ", ".join(f"{name}: {d.batches} batches up to {d.position}" for name, d in self.destinations.items())
-        return f"{self.rows:,} rows in {self.batches} batches, {self.rows_per_s:,.0f} rows/s; {each or 'nothing read'}"
+        each = ", ".join(
+            f"{name}: {_count(d.batches, 'batch', 'es')} up to {d.position}" for name, d in self.destinations.items()
+        )
+        rate = f", {_rate(self.rows_per_s)}" if self.rows else ""
+        return f"{_count(self.rows, 'row')} in {_count(self.batches, 'batch', 'es')}{rate}; {each or 'nothing read'}"
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
+def _rate(rows_per_s: float) -> str:
+    return f"{rows_per_s:,.{0 if rows_per_s >= 10 else 1}f} rows/s"
 
 
 def offsets(given: Any) -> dict[str, Any]:
@@ -120,7 +131,7 @@ class Display:
             self._live.update(self._table(), refresh=True)
 
     def _table(self) -> Table:
-        table = Table(title=f"{self._name}: {self.summary.rows:,} rows, {self.summary.rows_per_s:,.0f} rows/s")
+        table = Table(title=f"{self._name}: {_count(self.summary.rows, 'row')}, {_rate(self.summary.rows_per_s)}")
         for name in ("destination", "read up to"):
             table.add_column(name, overflow="fold")
         for name in ("batches", "waiting", "lag"):

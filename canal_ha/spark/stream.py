@@ -32,16 +32,16 @@ from pyspark.sql.types import StructType
 from canal_ha.errors import ConnectorStopped, DataLoss, SourceUnavailable
 from canal_ha.spark import offsets as o
 from canal_ha.spark import segments
-from canal_ha.spark.destinations import resolve
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.options import Shape, SourceOptions
 from canal_ha.spark.plainly import plainly
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import open_storage
-from canal_ha.spark.tailer import Connector, Tailer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from canal_ha.spark.tailer import Connector, Tailer
 
 IDLE_WAIT_S = 0.2  # before Spark hears that there is nothing; it asks again at once
 TASK_BYTES = 4 << 20  # raw entries per task: smaller segments share one
@@ -206,6 +206,9 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, self._terminated)
         if not self._tailers:
+            from canal_ha.spark.destinations import resolve  # imports that executors need not pay for
+            from canal_ha.spark.tailer import Tailer
+
             for name in resolve(self._options):
                 storage = open_storage(self._options.spool_dir, name, str(self._options.client_id))
                 tailer = Tailer(self._options, name, storage, self._steps, partial(self._dial, name))

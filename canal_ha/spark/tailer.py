@@ -16,8 +16,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from canal_ha import logs
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.discovery import split_address
 from canal_ha.client.message import Message
-from canal_ha.errors import CanalError, ConnectorStopped, SpoolUnusable, WaitedTooLong
+from canal_ha.errors import CanalError, ConnectorStopped, ServerRefused, SpoolUnusable, WaitedTooLong
 from canal_ha.spark.intake import Intake, Piece
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
@@ -32,15 +34,22 @@ FULL_LOOK_S = 0.1
 HELD_MOST_S = 5.0
 HELD_MOST_BYTES = 256 << 10  # far less than the server's ring: it must not fill because of this
 STOP_S = 5.0
+ASK_MS = 10_000
+_NO_ANSWER = ("NOT supported", "open streams")  # canal; a node that has no room for one more read
 
 log = logs.get(__name__)
 
 
 class Connector(Protocol):
-    """What the tailer needs of a ClusterConnector. connection: changes when batches in flight come again."""
+    """What the tailer needs of a ClusterConnector. connection: changes when batches in flight come again; node: where
+    it leads.
+    """
 
     @property
     def connection(self) -> int: ...
+
+    @property
+    def node(self) -> str | None: ...
 
     def connect(self) -> None: ...
 
@@ -111,9 +120,8 @@ class Tailer:
 
     def caught_up(self, since_ms: int, quiet_ms: int) -> bool:
         """Whether everything written to the source before `since_ms` (wall clock) is in the spool, as far as one can
-        tell: something younger is, or the server had nothing for `quiet_ms`, or the budget is used up.
-
-        From the first call on nothing is held.
+        tell: something younger is, or the budget is used up, or the server had nothing for `quiet_ms` and reaches its
+        source. From the first call on nothing is held.
         """
         with self._changed:
             self._urgent = True
@@ -122,7 +130,40 @@ class Tailer:
             if self._silent_since is None or self._holding:
                 return False
             newer = self._manifest is not None and self._manifest.newest_ms > since_ms
-            return newer or self._full or (self._answered_at - self._silent_since) * 1000 >= quiet_ms
+            if newer or self._full:
+                return True
+            if (self._answered_at - self._silent_since) * 1000 < quiet_ms:
+                return False
+        problem = self._source_problem()
+        with self._changed:
+            self._trouble = problem
+        return not problem
+
+    def _source_problem(self) -> str:
+        """Why silence means nothing, "" when it does: a server whose source is away is silent too. On the caller's
+        thread: a private read begins with a question to the source. canal knows none, and answers nothing better.
+        """
+        options = self._options
+        node = self._connector.node if self._connector is not None else None
+        if node is None:
+            return f"no connection to a node that runs {self.destination}"
+        try:
+            asked = SimpleConnector(
+                *split_address(node),
+                self.destination,
+                options.client_id,
+                options.user,
+                options.password,
+                so_timeout_ms=ASK_MS,
+                rollback_on_connect=False,
+            )
+            with asked:
+                asked.read_from("latest", filter=options.filter)
+        except ServerRefused as refused:
+            return "" if any(text in str(refused) for text in _NO_ANSWER) else str(refused)
+        except CanalError as error:
+            return str(error)
+        return ""
 
     @property
     def trouble(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.real import MariaDB, Node, follow
-from tests.spark.running import SMALL_JVM
+from tests.spark.archive import jvm_options
 
 Read = Callable[..., Any]
 
@@ -29,7 +29,7 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", SMALL_JVM)
+        .config("spark.driver.extraJavaOptions", jvm_options())
         .config("spark.driver.memory", "700m")
         .getOrCreate()
     )

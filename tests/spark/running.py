@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.real.process import spawn
+from tests.spark.archive import jvm_options
 from tests.spark.crashing import CRASH_AT, session_members
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss1m"
-"""Starts faster, and leaves the processor to others."""
 
 
 class Driver:
@@ -74,7 +73,8 @@ def write_pipeline(
         *(f"{key} = {toml(value)}" for key, value in source.items()),
         "[spark]",
         f'master = "{master}"',
-        f'"spark.driver.extraJavaOptions" = "{SMALL_JVM}"',
+        f'"spark.driver.extraJavaOptions" = "{jvm_options()}"',
+        f'"spark.executor.extraJavaOptions" = "{jvm_options()}"',
         '"spark.driver.memory" = "700m"',
     ]
     for sink in sinks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from canal_ha.cli.main import group
+from canal_ha.spark import submit as submitted
 from canal_ha.spark.progress import Display, Summary, offsets
 from tests.real import MariaDB, Node, follow
+from tests.spark.archive import jvm_options
 from tests.spark.running import write_pipeline
 
 PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
@@ -36,7 +39,8 @@ def test_a_line_a_batch_and_a_summary() -> None:
         summary.add(report(0, 100, 3, 5), 7000) == "batch 0: 100 rows in 0.50 s, 200 rows/s; d 2.0 s behind, 2 waiting"
     )
     assert summary.add(report(1, 0, 4, 5), 8000) is None
-    assert str(summary) == "100 rows in 1 batches, 200 rows/s; d: 2 batches up to bin.000001:4"
+    assert str(summary) == "100 rows in 1 batch, 200 rows/s; d: 2 batches up to bin.000001:4"
+    assert str(Summary()) == "0 rows in 0 batches; nothing read"
 
 
 def test_offsets_come_as_text_too() -> None:
@@ -58,7 +62,7 @@ def test_where_there_is_no_terminal_lines_are_printed() -> None:
     lines = output.getvalue().splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("name: batch 0: 10 rows")
-    assert lines[1].startswith("name: 10 rows in 1 batches")
+    assert lines[1].startswith("name: 10 rows in 1 batch,")
 
 
 def test_check_names_each_part_that_is_wrong(tmp_path: Path) -> None:
@@ -77,8 +81,10 @@ def test_check_names_each_part_that_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_run_then_status(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
-    """`run --once` ends by itself, prints a line a batch, and status tells the same without Spark."""
+def test_run_then_status_then_spark_submit(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
+    """`run --once` ends by itself, prints a line a batch, and status tells the same without Spark; spark-submit with
+    the same file goes on where it ended.
+    """
     with Node({database: follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
         file = write_pipeline(
             tmp_path / "p.toml",
@@ -97,7 +103,37 @@ def test_run_then_status(mariadb: MariaDB, database: str, tmp_path: Path) -> Non
         assert done.returncode == 0, done.stderr
         assert f"insert  {database}.t  id=2, v=None" in done.stdout
         assert "test: batch 0: 4 rows" in done.stderr
-        assert f"{database}: 1 batches up to mysql-bin" in done.stderr
+        assert f"{database}: 1 batch up to mysql-bin" in done.stderr
         shown = CliRunner().invoke(group, ["pipeline", "status", str(file)])
         assert f"test: {database}: batch 0 ended at mysql-bin" in shown.output
         assert "0 segments wait" in shown.output
+        mariadb.execute(f"INSERT INTO {database}.t VALUES (3, 30)")
+        done = submit(str(file), "--once")
+        assert done.returncode == 0, done.stderr
+        assert [line for line in done.stdout.splitlines() if "insert" in line] == [f"insert  {database}.t  id=3, v=30"]
+        assert "test: 1 row in 1 batch," in done.stderr
+        shown = CliRunner().invoke(group, ["pipeline", "status", str(file)])
+        assert f"test: {database}: batch 1 ended at mysql-bin" in shown.output
+
+
+def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """spark-submit of the installed file, with settings of its own."""
+    program = Path(sys.executable).with_name("spark-submit")
+    settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false", "--driver-memory", "700m"]
+    return subprocess.run(
+        [program, *settings, "--driver-java-options", jvm_options(), submitted.__file__, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+
+
+@pytest.mark.spark
+def test_spark_submit_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """One sentence on stderr and code 1, before any session is made."""
+    done = submit(str(tmp_path / "no.toml"))
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if "no.toml" in line]
+    assert line.endswith("no.toml cannot be read: No such file or directory")
+    assert "Traceback" not in done.stderr

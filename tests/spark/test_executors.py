@@ -14,7 +14,7 @@ from tests.spark.crashing import session_members
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
 
-ROWS = 4000
+ROWS = 2000
 
 
 @pytest.mark.spark

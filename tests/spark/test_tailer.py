@@ -21,7 +21,7 @@ from canal_ha.spark.options import parse
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.spark.tailer import HELD_MOST_S, Tailer, hold_s
-from tests.real import MariaDB, Node
+from tests.real import MariaDB, Node, follow
 from tests.waiting import until
 
 CLIENT = 7
@@ -106,10 +106,11 @@ def ids(spool: Path, database: str, tailer: Tailer) -> list[int]:
     return found
 
 
-def cursor(node: Node, database: str) -> str:
-    """Of our client, as the node says."""
+def acknowledged(node: Node, database: str) -> tuple[str, int]:
+    """Journal and offset of our client's cursor, as the node says."""
     [destination] = [each for each in node.status()["destinations"] if each["destination"] == database]
-    return str([each["cursor"] for each in destination["streams"] if each["client_id"] == CLIENT])
+    [found] = [each["cursor"] for each in destination["streams"] if each["client_id"] == CLIENT]
+    return found["journal"], found["offset"]
 
 
 def test_slow_micro_batches_make_few_segments() -> None:
@@ -147,10 +148,11 @@ def test_a_full_disk_is_waited_for(
 
     read_all()
     disk.fill()
-    stands = cursor(node, database)
     noise(mariadb, database, 5, 3)
     until(lambda: "No space left" in tailer.trouble, what="no room for a segment", seconds=30)
-    assert cursor(node, database) == stands
+    durable = tailer.manifest and tailer.manifest.last
+    assert durable
+    assert acknowledged(node, database) <= (durable.journal, durable.offset)
     assert not tailer.caught_up(time.time_ns() // 1_000_000, 60_000)
     disk.free()
     until(lambda: 7 in ids(disk.path, database, tailer), what="the rest", seconds=30)
@@ -197,3 +199,25 @@ def test_a_server_that_is_away_is_not_silent(mariadb: MariaDB, node: Node, tail:
     assert not tailer.caught_up(now_ms + 3_600_000, 60_000)
     time.sleep(1)
     assert not tailer.caught_up(now_ms + 3_600_000, 60_000)
+
+
+@pytest.mark.real
+def test_a_server_without_its_source_is_not_silent(database: str, tmp_path: Path) -> None:
+    """It answers that there is nothing; who would believe it would end a job that has read nothing."""
+    with MariaDB() as source, Node({database: follow(source, {})}) as node:
+        options = parse(
+            {"servers": node.address, "destination": database, "clientId": "7", "spoolDir": str(tmp_path / "spool")}
+        )
+        storage = open_storage(options.spool_dir, database, str(CLIENT))
+        connector = ClusterConnector([node.address], database, CLIENT, filter="", call_timeout_s=5)
+        tailer = Tailer(options, database, storage, unobserved, lambda: connector)
+        tailer.start()
+        later_ms = time.time_ns() // 1_000_000 + 3_600_000
+        until(lambda: tailer.caught_up(later_ms, 200), what="silence", seconds=30)
+        source.kill()
+        until(lambda: not tailer.caught_up(later_ms, 200), what="doubt", seconds=30)
+        assert tailer.trouble
+        source.start()
+        until(lambda: tailer.caught_up(later_ms, 200), what="silence again", seconds=60)
+        assert tailer.trouble == ""
+        tailer.stop()
