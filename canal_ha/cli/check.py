@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.position import LogPosition
 from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
+from canal_ha.source.group import parts
 
 Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> cursor
 
@@ -81,10 +83,23 @@ def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding
     if instance.local is not None:
         yield from checkup.files(instance, instance.local, cursors.get(name, {}))
         return
+    if instance.group:
+        yield from _group(instance, cursors.get(name, {}))
+        return
     yield from checkup.source(instance, instance.master, cursors.get(name, {}))
     if instance.standby is not None:
         yield from checkup.source(instance, instance.standby, {})
     yield from checkup.history(instance)
+
+
+def _group(instance: InstanceConfig, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
+    stood = {client_id: parts(instance, cursor) for client_id, cursor in cursors.items()}
+    for index, member in enumerate(instance.members):
+        findings = [*checkup.source(member, member.master, {client_id: at[index] for client_id, at in stood.items()})]
+        if member.standby is not None:
+            findings += checkup.source(member, member.standby, {})
+        for finding in (*findings, *checkup.history(member)):
+            yield replace(finding, text=f"source {index + 1}: {finding.text}")
 
 
 def _writable(directory: Path) -> Finding:

@@ -21,6 +21,7 @@ from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
+from canal_ha.source.group import MembersView, parts
 from canal_ha.source.local import LocalView, view_of
 from canal_ha.source.view import View
 
@@ -85,10 +86,18 @@ def set_cursor(to: str, **given: Any) -> None:
     with ExitStack() as stack:
         chosen = choose(stack, **given)
         cursor = _cursor(chosen)
+        if place.part and chosen.instance is not None and not chosen.instance.group:
+            raise click.UsageError(f"{chosen.destination} has one source: leave {place.part}/ away")
         if chosen.instance is not None:
             position = _asked(chosen.instance, lambda view: view.find(place))
+            if place.part:
+                position = position.beside(parts(chosen.instance, cursor))
         elif place.journal:  # nobody to ask: who dumps there finds the boundary
-            position = LogPosition(place.journal, place.offset, address=cursor.address, port=cursor.port)
+            stood = cursor.of(place.part)
+            if stood is None:
+                raise click.UsageError(f"the cursor is {cursor}: give one source's place as 1/JOURNAL:OFFSET")
+            position = LogPosition(place.journal, place.offset, address=stood.address, port=stood.port, part=place.part)
+            position = position.beside(cursor.parts) if place.part else position
         else:
             raise click.UsageError("only JOURNAL:OFFSET can be set without --conf, which says where MySQL is")
         _move(chosen, cursor, position)
@@ -131,14 +140,16 @@ def choose(
 def describe(chosen: Chosen, cursor: LogPosition) -> str:
     """One cursor in words, a line per fact."""
     lines = [f"{chosen.destination}, client {chosen.client_id}: {cursor}"]
-    if cursor.consumed:
-        lines.append("the event there is done with")
-    if cursor.timestamp_ms:
-        age_s = max(0, int(time.time() - cursor.timestamp_ms / 1000))
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cursor.timestamp_ms / 1000))
-        lines.append(f"written at {when}, {age_s} s ago")
-    if cursor.gtid:
-        lines.append(f"GTID set {cursor.gtid}")
+    for each in cursor.parts:
+        source = f"{each.part}, {each.address}:{each.port}: " if each.part else ""
+        if each.consumed:
+            lines.append(f"{source}the event there is done with")
+        if each.timestamp_ms:
+            age_s = max(0, int(time.time() - each.timestamp_ms / 1000))
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.timestamp_ms / 1000))
+            lines.append(f"{source}written at {when}, {age_s} s ago")
+        if each.gtid:
+            lines.append(f"{source}GTID set {each.gtid}")
     if chosen.instance is not None:
         try:
             lines.append(_asked(chosen.instance, lambda view: view.reach(cursor)))
@@ -176,7 +187,7 @@ def _listens(host: str, port: int) -> bool:
     return True
 
 
-def _asked(instance: InstanceConfig, question: Callable[[View | LocalView], T]) -> T:
+def _asked(instance: InstanceConfig, question: Callable[[View | LocalView | MembersView], T]) -> T:
     view = view_of(instance)
     try:
         return question(view)

@@ -36,7 +36,7 @@ from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
-from canal_ha.model.position import LogPosition
+from canal_ha.model.position import LogPosition, earliest
 
 T = TypeVar("T")
 
@@ -252,6 +252,8 @@ class Instance:
         Raises FilterInvalid, TooManyStreams, PositionLost, SourceUnavailable, SourceRefused.
         """
         self._guard()
+        if until is not None and self.config.group:
+            raise LocalProtocolError(f"{self.config.destination} has several sources: no one place is its end")
         effective(
             self.config.filter_regex, self.config.filter_black_regex, identity.filter, self.config.filter_client_mode
         )
@@ -421,7 +423,7 @@ class Instance:
                 self._told.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
             except Fenced as error:
                 self._lost(error)
-        oldest = min(self.meta.cursors(), key=lambda cursor: cursor.order, default=None)
+        oldest = earliest(self.meta.cursors())
         with suppress(CanalError):  # the source went away again: the next look says so
             await self._run_blocking(lambda: self._keep_house(oldest))
             cursors = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest"
+FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest; 2/ before it: of source 2"
 
 END_FORMS = "JOURNAL:OFFSET or gtid:SET"
 
@@ -15,18 +15,24 @@ _ADDRESS = re.compile(r"(?P<journal>[^:\s]+\.\d+):(?P<offset>\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One of: journal and offset; gtid set; time; end (`earliest` or `latest`)."""
+    """One of: journal and offset; gtid set; time; end (`earliest` or `latest`). part: the number of the one of several
+    sources that it is about, 0 for all.
+    """
 
     journal: str = ""
     offset: int = 0
     gtid: str = ""
     timestamp_ms: int = 0
     end: str = ""
+    part: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """A time without zone is local. Raises ValueError."""
+        """A time without zone is local. `2/` before it means the second of several sources. Raises ValueError."""
         text = text.strip()
+        number, slash, place = text.partition("/")
+        if slash and number.isascii() and number.isdecimal() and int(number):
+            return replace(cls.parse(place), part=int(number))
         if text in ("earliest", "latest"):
             return cls(end=text)
         kind, _, rest = text.partition(":")

@@ -16,7 +16,7 @@ from canal_ha.meta.files import FileBackend
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import MetaBackend
 from canal_ha.meta.write_behind import Meta
-from canal_ha.node import upstreams
+from canal_ha.node import group, upstreams
 from canal_ha.node.origin import files as origin_files
 from canal_ha.node.told import Told
 
@@ -35,7 +35,10 @@ def assemble(
     def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
         reactor.callFromThread(lambda: told.event(config.destination, name, alarm=alarm, **facts))
 
-    origin = origin_files(config, config.local) if config.local else upstreams.server(config, tell)
+    if config.local:
+        origin = origin_files(config, config.local)
+    else:
+        origin = group.servers(config, tell) if config.group else upstreams.server(config, tell)
 
     def guard() -> None:
         if ownership is not None and not ownership.lease_ok():

@@ -87,14 +87,33 @@ def _instances(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
         clients.add(status.subscriptions, name)
         parser.add(1, name, "true")
         store.add(1, name, status.batch_mode, status.buffer_size)
-        received.add(sum(stream.received_bytes for stream in status.streams), name, 0)
+        parts = [part for stream in status.streams for part in stream.parts]
+        for number in sorted({part.part for part in parts}):  # canal counts the parsers of a group from 1
+            received.add(sum(part.received_bytes for part in parts if part.part == number), name, number)
+        if not parts:
+            received.add(sum(stream.received_bytes for stream in status.streams), name, 0)
     yield from (instance, clients, parser, store, received)
+    yield from _sources(instances)
     for family, text, read in _COUNTERS:
         counter = Family(f"canal_instance_{family}", "counter", text, "destination")
         for status in instances:
             if status.batch_mode == "MEMSIZE" or not family.endswith("_mem"):
                 counter.add(read(status.streams), status.destination)
         yield counter
+
+
+def _sources(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
+    """Which server each destination reads, and whether it answers."""
+    role = Family("canal_source_role", "gauge", "The server read: master or standby.", "destination", "role", "address")
+    switches = Family("canal_source_switches", "counter", "Changes of the server.", "destination")
+    failures = Family(
+        "canal_source_detecting_failures", "gauge", "Detecting statements unanswered in a row.", "destination"
+    )
+    for status in instances:
+        role.add(1, status.destination, status.source_role, status.source_address)
+        switches.add(status.source_switches, status.destination)
+        failures.add(status.detecting_failures, status.destination)
+    yield from (role, switches, failures)
 
 
 def _sequence(values: Iterable[int]) -> int:
@@ -180,6 +199,18 @@ def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
         for name in stream.alarms:
             alarm.add(1, destination, stream.client_id, name)
     yield alarm
+    behind = Family(
+        "canal_stream_source_left_behind",
+        "gauge",
+        "A silent one of several sources.",
+        "destination",
+        "client_id",
+        "source",
+    )
+    for destination, stream in pairs:
+        for part in stream.parts:
+            behind.add(int(part.left_behind), destination, stream.client_id, part.source_address)
+    yield behind
     for name, text, read in _STREAM_GAUGES:
         gauge = Family(f"canal_stream_{name}", "gauge", text, "destination", "client_id")
         for destination, stream in pairs:

@@ -22,6 +22,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.source import journals, lost
 from canal_ha.source.chronicle import Reading
 from canal_ha.source.flavor import BinaryLog
+from canal_ha.source.group import MembersView
 from canal_ha.source.view import View
 
 
@@ -176,9 +177,11 @@ class LocalTables:
         return text or self._ask(schema, table)
 
 
-def view_of(config: InstanceConfig) -> View | LocalView:
+def view_of(config: InstanceConfig) -> View | LocalView | MembersView:
     """Whom to ask for positions of a destination."""
-    return LocalView(config, config.local) if config.local else View(config)
+    if config.local:
+        return LocalView(config, config.local)
+    return MembersView(config) if config.group else View(config)
 
 
 def read_definitions(path: Path) -> Definitions:

@@ -1,0 +1,158 @@
+"""GroupView: what a destination with several sources asks of them all, and positions that tell of each. Any thread.
+
+A position names its source by number and by address. The address counts first, so that sources may be numbered anew; a
+source of which a position says nothing begins where it is configured to, else at the position's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from canal_ha.config.model import InstanceConfig, WhenLost
+from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
+from canal_ha.source.view import View
+
+
+class MemberView(Protocol):
+    """What is asked of one source; see View."""
+
+    @property
+    def version(self) -> str: ...
+    def newest(self) -> LogPosition: ...
+    def start(self, kept: LogPosition | None) -> LogPosition: ...
+    def find(self, place: Place) -> LogPosition: ...
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition: ...
+
+
+class GroupView:
+    """config: of the destination; views: one for each of its sources; lost(part, position): whether a source has purged
+    the journal of this position.
+    """
+
+    def __init__(
+        self, config: InstanceConfig, views: Sequence[MemberView], lost: Callable[[int, LogPosition], bool]
+    ) -> None:
+        self._config = config
+        self._members = config.members
+        self._views = views
+        self._lost = lost
+
+    @property
+    def version(self) -> str:
+        """Of the servers, "" until they were asked."""
+        return ", ".join(filter(None, dict.fromkeys(view.version for view in self._views)))
+
+    def newest(self) -> LogPosition:
+        """Where the binlogs end now. Raises SourceUnavailable, SourceRefused, once all were asked."""
+        return self._all(lambda part: self._views[part - 1].newest())
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """Where a new client begins in each source; see View."""
+        known = {} if kept is None else {each.part: each for each in parts(self._config, kept, whole=False)}
+        return self._all(lambda part: self._views[part - 1].start(known.get(part)))
+
+    def find(self, place: Place) -> LogPosition:
+        """The boundary that a person means, in each source; in one alone where the place names one.
+
+        Raises SourceUnavailable, PositionLost, and SourceRefused for a place that means nothing to several sources.
+        """
+        name, count = self._config.destination, len(self._views)
+        if place.part:
+            if place.part > count:
+                raise SourceRefused(f"{name} has no source {place.part}: its sources are 1 to {count}")
+            return replace(self._views[place.part - 1].find(replace(place, part=0)), part=place.part)
+        if not (place.end or place.timestamp_ms):
+            raise SourceRefused(
+                f"{name} has {count} sources: give time:..., earliest or latest, or of one as 1/JOURNAL:OFFSET"
+            )
+        return self._all(lambda part: self._views[part - 1].find(place))
+
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
+        """Where to go on when the journal of one source is gone; the other sources stay where they are."""
+
+        def one(part: int) -> LogPosition:
+            at = known[part]
+            return self._views[part - 1].instead(at, when) if self._lost(part, at) else at
+
+        known = {each.part: each for each in parts(self._config, cursor)}
+        return self._all(one)
+
+    def _all(self, ask: Callable[[int], LogPosition]) -> LogPosition:
+        """The answers for all sources as one position; the first error once everybody was asked."""
+        answers: list[LogPosition] = []
+        failure: CanalError | None = None
+        for part in range(1, len(self._views) + 1):
+            try:
+                answers.append(replace(ask(part), part=part, others=()))
+            except CanalError as error:
+                failure = failure or error
+        if failure:
+            raise failure
+        return answers[0].beside(answers)
+
+
+class MembersView(GroupView):
+    """A GroupView over connections of its own, for commands."""
+
+    def __init__(self, config: InstanceConfig) -> None:
+        self._own = tuple(View(member) for member in config.members)
+        super().__init__(config, self._own, lambda part, at: self._own[part - 1].kept_for({0: at})[0][0] == 0.0)
+
+    def reach(self, at: LogPosition) -> str:
+        """In words, a line for each source: whether its binlog still has this position."""
+        return "\n".join(
+            f"{each.part}, {self._members[each.part - 1].source_name}: {self._reach(each)}"
+            for each in parts(self._config, at)
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        for view in self._own:
+            view.close()
+
+    def _reach(self, at: LogPosition) -> str:
+        try:
+            return self._own[at.part - 1].reach(at)
+        except SourceUnavailable as error:
+            return f"the source cannot be asked: {error}"
+
+
+def parts(config: InstanceConfig, at: LogPosition, *, whole: bool = True) -> tuple[LogPosition, ...]:
+    """One position for each source of the destination, by number. whole: also of those that `at` says nothing of."""
+    left = list(at.parts)
+    found: dict[int, LogPosition] = {}
+    members = dict(enumerate(config.members, start=1))
+    for fits in (_has_address, _has_number):
+        for number, member in members.items():
+            if number not in found:
+                mine = next((each for each in left if fits(each, number, member)), None)
+                if mine is not None:
+                    left.remove(mine)
+                    found[number] = replace(mine, part=number, others=())
+    if whole:
+        for number, member in members.items():
+            found.setdefault(number, replace(_unknown(member, at), part=number))
+    return tuple(found[number] for number in sorted(found))
+
+
+def _has_address(at: LogPosition, number: int, member: InstanceConfig) -> bool:
+    return (at.address, at.port) in [
+        (source.host, source.port) for source in (member.master, member.standby) if source is not None
+    ]
+
+
+def _has_number(at: LogPosition, number: int, member: InstanceConfig) -> bool:
+    return (at.part or 1) == number
+
+
+def _unknown(member: InstanceConfig, at: LogPosition) -> LogPosition:
+    """Where a source begins that joined the destination later."""
+    master = member.master
+    if master.journal and not (master.timestamp_ms and not master.position):
+        return LogPosition(master.journal, max(4, master.position), gtid=None, address=master.host, port=master.port)
+    since_ms = max(1, master.timestamp_ms or at.timestamp_ms) + member.fallback_interval_s * 1000  # taken off again
+    return LogPosition("", 0, since_ms, gtid=None, address=master.host, port=master.port)
