@@ -8,6 +8,7 @@ tables = ["shop.*"]                            trigger = "5 seconds"       # or 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from typing import Any
 from canal_ha.errors import OptionInvalid
 from canal_ha.spark.options import SourceOptions, parse
 
+_TRIGGER = re.compile(r"(\s*\d+\s+(milli|micro)?(second|minute|hour|day)s?)+\s*")
 DEFAULT_MAX_ROWS = 100_000  # of a micro-batch: it is folded in the driver's memory
 AVAILABLE_NOW = "available-now"
 _NOT_FOR_PIPELINES = ("format", "table", "tableSchema")
@@ -87,7 +89,7 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
         name=read.text("name"),
         checkpoint=read.text("checkpoint"),
         tables=read.names("tables", body.get("tables", ["*"])),
-        trigger=read.text("trigger", ""),
+        trigger=_trigger(read.text("trigger", ""), file),
         source=source,
         options=options,
         sinks=_sinks(body.get("sink"), file),
@@ -95,6 +97,12 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
         master=spark.pop("master", "local[2]"),
         spark=spark,
     )
+
+
+def _trigger(text: str, file: str) -> str:
+    if text and text != AVAILABLE_NOW and not _TRIGGER.fullmatch(text):
+        raise OptionInvalid(f"{file}: trigger = {text!r}: expected a time as '10 seconds', or '{AVAILABLE_NOW}'")
+    return text
 
 
 def _sinks(given: Any, file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
@@ -112,8 +120,26 @@ def _sinks(given: Any, file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
         for unknown in sorted(keys - required - optional):
             allowed = ", ".join(sorted(required | optional)) or "none"
             raise OptionInvalid(f"{file}: sink {number} ({kind}): {unknown} is unknown; its keys are {allowed}")
+        for key in sorted(keys):
+            _check(f"{file}: sink {number} ({kind}): {key} = {sink[key]!r}", key, sink[key])
         sinks.append((kind, {key: value for key, value in sink.items() if key != "type"}))
     return tuple(sinks)
+
+
+def _check(where: str, key: str, value: Any) -> None:
+    match key:
+        case "rows":
+            good, expected = isinstance(value, int) and value > 0, "a whole number of at least 1"
+        case "storage":
+            good = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+            expected = "a table of texts"
+        case "address":
+            host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+            good, expected = bool(host) and port.isdigit(), "host:port"
+        case _:
+            good, expected = isinstance(value, str), "a text"
+    if not good:
+        raise OptionInvalid(f"{where}: expected {expected}")
 
 
 def _text(value: Any) -> str:

@@ -64,6 +64,11 @@ def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
         ({"source": {**GOOD, "format": "table"}}, "a pipeline chooses that"),
         ({"source": {"servers": "a:1"}}, "destination is missing"),
         ({"keys": {"s.t": "id"}}, "keys.s.t"),
+        ({"sink": [{"type": "delta", "path": 5}]}, "path = 5: expected a text"),
+        ({"sink": [{"type": "delta", "path": "/x", "storage": {"a": 1}}]}, "expected a table of texts"),
+        ({"sink": [{"type": "console", "rows": "x"}]}, "rows = 'x': expected a whole number"),
+        ({"sink": [{"type": "mysql", "address": "db", "user": "u"}]}, "address = 'db': expected host:port"),
+        ({"trigger": "5s"}, "trigger = '5s': expected a time"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(change: dict[str, Any], says: str) -> None:
@@ -87,3 +92,9 @@ def test_the_shipped_files_are_right() -> None:
     root = Path(__file__).parents[2]
     files = [*sorted((root / "conf" / "pipeline").glob("*.toml")), root / "deploy" / "compose" / "spark.toml"]
     assert [load(file).sinks[0][0] for file in files] == ["delta", "mysql", "parquet", "delta"]
+
+
+def test_triggers_are_sparks() -> None:
+    """Times as Spark writes them."""
+    for text in ("", "5 seconds", "1 minute 30 seconds", "available-now"):
+        assert pipeline({**FILE, "trigger": text}, "f").trigger == text

@@ -33,7 +33,7 @@ class MySQL:
 
     def __init__(self, address: str, user: str, password: str, database: str, state_database: str) -> None:
         host, _, port = address.rpartition(":")
-        self._host, self._port = host or address, int(port) if host else 3306
+        self._host, self._port = host, int(port)
         self._user, self._password = user, password
         self._database, self._state_database = database, state_database
 
