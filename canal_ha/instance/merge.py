@@ -175,7 +175,7 @@ class Merge:
         lane.key_ms = max(lane.key_ms, min(seen.last_event_ms, now.ms))
         if seen.idle is not None:
             lane.key_ms = max(lane.key_ms, seen.idle.ms - HEARTBEAT_SLACK_MS)
-        if self._open is not lane and seen.decoded is not None and seen.decoded.order > lane.at.order:
+        if self._open is not lane and seen.decoded is not None and _leads_on(lane.at, seen.decoded):
             lane.at = replace(seen.decoded, part=part, others=())
 
     def moved(self, part: int, at: LogPosition) -> None:
@@ -289,6 +289,11 @@ class Merge:
             lane.at = replace(stands, part=lane.part, others=())
         others = tuple(other.at for other in self._lanes if other is not lane)
         return replace(span(segment, first, end), part=lane.part, others=others)
+
+
+def _leads_on(at: LogPosition, decoded: LogPosition) -> bool:
+    """Whether a source has come farther, in its own binlog or to another server's."""
+    return decoded.order > at.order or bool(decoded.server and at.server and decoded.server != at.server)
 
 
 def span(segment: Segment, first: int, last: int) -> Segment:

@@ -246,8 +246,8 @@ class Dump:
             self._move(scanner, lambda at: upstream.make_decoder(source, at))
         if not self._resume.at.journal:
             self._resume = Resume(self._looked_up(scanner))
-        if self._config.decode.gtid_on:
-            self._settle(gtids.settled(scanner, self._resume.at))
+        settled = gtids.settled(scanner, self._resume.at) if self._config.decode.gtid_on else self._resume.at
+        self._settle(replace(settled, server=server.identity))
         self._began_at = self._resume.at
         begin = self._resume.begin()
         self._whereabouts.arrived(server)

@@ -68,6 +68,7 @@ class Resume:
                 gtid=gtid or self.at.gtid,
                 address=self.at.address,
                 port=self.at.port,
+                server=self.at.server,
             )
 
 
