@@ -10,15 +10,15 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history import Fetch, History, TableHistory
 from canal_ha.decode.history_store import Coverage, HistoryStore, Kept, Record, TableSnapshot
-from canal_ha.errors import HistoryUnavailable, PositionLost
+from canal_ha.errors import HistoryUnavailable, PositionLost, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.source import locate
 from canal_ha.source.flavor import Flavor, examine
@@ -30,6 +30,9 @@ _TABLES = (
     "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE table_type IN ('BASE TABLE',"
     " 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
 )
+
+
+MOST_RECORDS = 5000  # kept, if cursors let them go, before a snapshot takes their place: a bound to time and memory
 
 
 class Reading(Protocol):
@@ -46,7 +49,9 @@ class Tell(Protocol):
 
 
 class Chronicle:
-    """See the module. store: None keeps nothing. Calls raise SourceUnavailable, SourceRefused."""
+    """See the module. store: None keeps nothing. most_records: statements after which a snapshot is due before its
+    time, and older ones are expired. Calls raise SourceUnavailable, SourceRefused.
+    """
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class Chronicle:
         tell: Tell,
         *,
         clock: Callable[[], float] = time.time,
+        most_records: int = MOST_RECORDS,
         opening: Callable[[Interruptible], None] = lambda connection: None,
     ) -> None:
         self._config = config
@@ -64,13 +70,15 @@ class Chronicle:
         self._store = store
         self._tell = tell
         self._clock = clock
+        self._most_records = most_records
+        self._open: Session | None = None
         self._history = History(fetch, live_texts=not config.decode.table_history, recorder=self)
         self._turn = threading.Lock()
         self._coverage: Coverage | None = None
         self._durable: Coverage | None = None  # as the store has it
         self._loaded = False
         self._snapshots: list[LogPosition] = []
-        self._changed = False  # a statement was recorded since the last snapshot
+        self._statements = 0  # recorded since the last snapshot
         self._readings: weakref.WeakSet[Reading] = weakref.WeakSet()
         self._recording = threading.Lock()
         self._seen: set[tuple[str, int, int, str]] = set()
@@ -83,7 +91,7 @@ class Chronicle:
         """The tables as a stream from `start` sees them; looks up first what it takes to know them."""
         with self._turn, self._session() as session:
             server = self._prepare(session)
-            self._reach(start, Scanner(session, server, self._config, self._config.master), server)
+            self._reach(start, Scanner(session, server, self._config, self._config.master, self._opening), server)
         return self._history.view(start)
 
     def follow(self, reading: Reading) -> None:
@@ -95,13 +103,13 @@ class Chronicle:
 
     def record(self, record: Record) -> None:
         """Keep what the history learned, before the stream goes on. A failure is an alarm, and `look` tries again."""
-        if self._store is None:
-            return
         with self._recording:
             if not self._is_new(record):
                 return
+            self._statements += not record.table
+            if self._store is None:
+                return
             self._pending.append(record)
-            self._changed |= not record.table
             if not self._failing:
                 self._write(self._store)
 
@@ -150,6 +158,7 @@ class Chronicle:
             self._advance()
             self._note()
             self._tables.close()
+            self._let_go()
             with self._recording:  # a stream may still decode what it has received
                 store, self._store = self._store, None
             if store:
@@ -175,8 +184,21 @@ class Chronicle:
 
     # ---- holding the turn
 
-    def _session(self) -> closing[Session]:
-        return closing(Session(self._config, self._config.master, opening=self._opening))
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """The connection for questions, which stays open; a new one when it does not answer any more."""
+        if self._open is None or not self._open.alive():
+            self._open = Session(self._config, self._config.master, opening=self._opening)
+        try:
+            yield self._open
+        except SourceUnavailable:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
     def _prepare(self, session: Session) -> Flavor:
         """Load what was kept, unless it is of another binlog; have a base."""
@@ -297,7 +319,7 @@ class Chronicle:
     def _keep_snapshot(self, snapshot: TableSnapshot) -> None:
         self._history.restore((), (snapshot,))
         self._snapshots.append(snapshot.at)
-        self._changed = False
+        self._statements = 0
         if self._store:
             try:
                 self._store.add_snapshot(snapshot)
@@ -306,23 +328,33 @@ class Chronicle:
 
     def _snapshot_due(self) -> bool:
         interval_h = self._config.tsdb_snapshot_interval_h
-        if interval_h <= 0 or not self._changed or self._store is None or not self._snapshots:
+        if self._statements >= self._most_records:
+            return True
+        if interval_h <= 0 or not self._statements or not self._snapshots:
             return False
         return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
 
     def _expire(self, oldest: LogPosition | None) -> None:
-        """Drop what lies before the newest snapshot that has expired and that every cursor is behind."""
+        """Drop what lies before the newest snapshot that has expired and that every cursor is behind.
+
+        When there are too many records the age of snapshots does not count.
+        """
+        with self._recording:
+            many = len(self._seen) > self._most_records
         limit_ms = self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000
-        expired = [at for at in self._snapshots if at.timestamp_ms < limit_ms]
+        expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
         bases = [at for at in expired if oldest is not None and at.order <= oldest.order]
-        if not bases or self._coverage is None or self._store is None or bases[-1].order <= self._coverage.start.order:
+        if not bases or self._coverage is None or bases[-1].order <= self._coverage.start.order:
             return
         base = replace(self._coverage, start=bases[-1], base=bases[-1])
-        try:
-            self._store.expire(base)
-        except HistoryUnavailable as error:
-            self._failed(error)
-            return
+        if self._store:
+            try:
+                self._store.expire(base)
+            except HistoryUnavailable as error:
+                self._failed(error)
+                return
         self._coverage = self._durable = base
         self._snapshots = [at for at in self._snapshots if at.order >= bases[-1].order]
         self._history.forget_before(bases[-1])
+        with self._recording:
+            self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= bases[-1].order}

@@ -125,6 +125,15 @@ class Session:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
+    def alive(self) -> bool:
+        """Whether it still answers; one that does not is closed."""
+        try:
+            self.query("SELECT 1")
+        except SourceUnavailable:
+            self.close()
+            return False
+        return True
+
     def close(self) -> None:
         """Close; harmless when closed already."""
         if self.connection.open:

@@ -92,7 +92,7 @@ class View:
     # ---- holding the lock
 
     def _start(self, session: Session, server: Flavor, kept: LogPosition | None) -> LogPosition:
-        at = locate.configured(Scanner(session, server, self._config, self._source))
+        at = locate.configured(Scanner(session, server, self._config, self._source, self._opening))
         if at is not None:
             return at
         if kept is None:
@@ -109,7 +109,7 @@ class View:
         start_ms = cursor.timestamp_ms - self._config.fallback_interval_s * 1000
         if when is WhenLost.EARLIEST or start_ms <= 0:
             return locate.oldest(session, server, self._source)
-        return locate.at_time(Scanner(session, server, self._config, self._source), start_ms)
+        return locate.at_time(Scanner(session, server, self._config, self._source, self._opening), start_ms)
 
     def _kept_for(
         self, session: Session, server: Flavor, cursors: Mapping[int, LogPosition]
@@ -125,7 +125,7 @@ class View:
             purge_in_s = -1.0
             if behind and expiry_s:
                 if behind[0] not in self._began_ms:  # a journal ends, for its expiry, when the next one begins
-                    scanner = Scanner(session, server, self._config, self._source)
+                    scanner = Scanner(session, server, self._config, self._source, self._opening)
                     self._began_ms[behind[0]] = scanner.began_ms(behind[0])
                 purge_in_s = max(0.1, self._began_ms[behind[0]] / 1000 + expiry_s - now_s)
             kept[client_id] = (purge_in_s, expiry_s)
@@ -138,7 +138,7 @@ class View:
         newest = locate.newest(session, server, self._config, self._source)
         if place.end:
             return newest
-        scanner = Scanner(session, server, self._config, self._source)
+        scanner = Scanner(session, server, self._config, self._source, self._opening)
         if place.gtid:
             if gtids.lags(scanner, place.gtid):
                 raise PositionLost(f"{session.where.address}: there is no such place: {place.gtid} is not all executed")

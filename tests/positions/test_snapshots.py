@@ -1,0 +1,142 @@
+"""Snapshots of table definitions: when they are taken, what expires with them, and what that costs the source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.history_store import HistoryStore, Kept
+from canal_ha.decode.table_map import TableMap
+from canal_ha.model.position import LogPosition
+from canal_ha.source.chronicle import Chronicle
+from canal_ha.source.history_sql import in_file
+from canal_ha.source.tables import Tables
+from tests.real import SqlServer
+from tests.source.reading import config_of, newest
+
+DAY_S = 86400 + 60  # beyond canal.instance.tsdb.snapshot.interval
+LONG = 3
+
+
+class Site:
+    """A table of the server that changes, and a chronicle that reads of it. now: seconds, by the chronicle's clock."""
+
+    def __init__(self, server: SqlServer, database: str, directory: Path, most_records: int) -> None:
+        self.now = time.time()
+        self.config: InstanceConfig = config_of(server, tsdb_dir=str(directory))
+        self.store: HistoryStore = in_file("example", directory)
+        self.decoded: LogPosition | None = newest(server)
+        self._server = server
+        self._database = database
+        self._tables = Tables(self.config)
+        self._columns = 0
+        self.chronicle = Chronicle(
+            self.config,
+            self._tables.fetch,
+            self.store,
+            self._tell,
+            clock=lambda: self.now,
+            most_records=most_records,
+        )
+        server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+        self.decoded = newest(server)
+        self.view = self.chronicle.view(self.decoded)
+        self.chronicle.follow(self)
+
+    def change(self, times: int = 1) -> LogPosition:
+        """Add columns; the chronicle reads of each, close together. Returns where it read of the last one."""
+        first = newest(self._server)
+        statements = []
+        for _ in range(times):
+            self._columns += 1
+            statements.append(f"ALTER TABLE {self._database}.t ADD c{self._columns} int")
+        self._server.execute(*statements)
+        for number, sql in enumerate(statements, 1):
+            at = replace(first, offset=first.offset + number)
+            self.view.apply(at, self._database, sql)
+        self.decoded = newest(self._server)
+        return at
+
+    def columns(self, at: LogPosition, count: int) -> list[str]:
+        """Of the table as of a position where it has so many."""
+        types, metas = bytes([LONG] * count), (0,) * count
+        table_map = TableMap(1, self._database, "t", types, metas, (True,) * count, None, None, ())
+        return [column.name for column in self.view.table(table_map, at).columns]
+
+    def kept(self) -> Kept:
+        """What the store holds."""
+        return self.store.load()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.chronicle.close()
+        self._tables.close()
+
+    def _tell(self, name: str, /, *, alarm: bool = False, **facts: object) -> None:
+        raise AssertionError(f"{name} {facts}")
+
+
+@pytest.fixture
+def site(source_server: SqlServer, database: str, tmp_path: Path) -> Iterator[Site]:
+    """See Site; a snapshot is due after four statements."""
+    site = Site(source_server, database, tmp_path, most_records=4)
+    yield site
+    site.close()
+
+
+@pytest.mark.real
+def test_snapshots_and_their_expiry(site: Site) -> None:
+    """One is due a day after the last if anything changed. What lies before one that is too old goes, except what a
+    cursor still needs.
+    """
+    site.chronicle.look(None)
+    assert len(site.kept().snapshots) == 1
+    early = site.change()
+    site.chronicle.look(early)
+    assert len(site.kept().snapshots) == 1
+    site.now += DAY_S
+    site.chronicle.look(early)
+    assert len(site.kept().snapshots) == 2
+    site.chronicle.look(early)
+    assert len(site.kept().snapshots) == 2
+    late = site.change()
+    site.now += 30 * DAY_S
+    site.chronicle.look(early)
+    assert (len(site.kept().snapshots), len(site.kept().records)) == (3, 2)
+    assert site.columns(early, 2) == ["id", "c1"]
+    site.change()
+    site.now += DAY_S
+    site.chronicle.look(late)
+    kept = site.kept()
+    assert (len(kept.snapshots), len(kept.records)) == (3, 2)
+    assert kept.coverage
+    assert kept.coverage.start.order > early.order
+    assert site.columns(late, 3) == ["id", "c1", "c2"]
+    assert site.columns(newest_of(site), 4) == ["id", "c1", "c2", "c3"]
+
+
+@pytest.mark.real
+def test_many_statements(site: Site, source_server: SqlServer) -> None:
+    """What is kept stays bounded while cursors follow, however many there are; looking costs no login each time."""
+    logins = set()
+    for _ in range(4):
+        at = site.change(4)
+        site.chronicle.look(at)
+        processes = source_server.query("SHOW PROCESSLIST")
+        logins |= {row["Id"] for row in processes if row["User"] == site.config.username}
+    kept = site.kept()
+    assert len(kept.records) <= 8
+    assert len(kept.snapshots) <= 3
+    assert site.columns(newest_of(site), 17)[-1] == "c16"
+    assert len(logins) <= 2  # questions, and definitions of tables
+
+
+def newest_of(site: Site) -> LogPosition:
+    """Where the chronicle has read to."""
+    assert site.decoded is not None
+    return site.decoded
