@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -131,3 +131,53 @@ def test_minimal_images_and_metadata() -> None:
     update = next(one for one in entries if one.header.eventType == entry.UPDATE and one.entryType == entry.ROWDATA)
     after = entry.RowChange.FromString(update.storeValue).rowDatas[0].afterColumns
     assert [(column.index, column.name, column.updated) for column in after] == [(1, "a", True)]
+
+
+@pytest.fixture(scope="module", params=[MySQL, MariaDB])
+def own_server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
+    """A server with a schema c, whose journal holds nothing else."""
+    with request.param() as server:
+        server.execute("CREATE DATABASE c")
+        yield server
+
+
+def of_table(entries: Sequence[entry.Entry], name: str) -> list[entry.Entry]:
+    """The entries with rows of one table."""
+    return [one for one in entries if one.header.tableName == name and one.header.props]
+
+
+def test_images_without_blobs(own_server: SqlServer) -> None:
+    """NOBLOB leaves out blobs that did not change, and their columns' numbers show it."""
+    own_server.execute(
+        "SET SESSION binlog_row_image = 'NOBLOB'",
+        "CREATE TABLE c.n (id int PRIMARY KEY, b blob, v varchar(9), x text)",
+        "INSERT INTO c.n VALUES (1, 'b', 'v', 'x')",
+        "UPDATE c.n SET v = 'w' WHERE id = 1",
+        "UPDATE c.n SET x = 'y' WHERE id = 1",
+        "DELETE FROM c.n WHERE id = 1",
+    )
+    entries = of_table(decode(own_server), "n")
+    assert rows(entries) == [
+        ("INSERT", [], ["1", "b", "v", "x"]),
+        ("UPDATE", ["1", "v"], ["1", "w"]),
+        ("UPDATE", ["1", "w"], ["1", "w", "y"]),
+        ("DELETE", ["1", "w"], []),
+    ]
+    after = entry.RowChange.FromString(entries[2].storeValue).rowDatas[0].afterColumns
+    assert [(column.index, column.updated) for column in after] == [(0, False), (2, False), (3, True)]
+
+
+def test_the_widest_table(own_server: SqlServer) -> None:
+    """4096 columns, the most that MySQL takes, NULL in every other one."""
+    width = 4096 if own_server.flavor == "mysql" else 2000  # MariaDB's table files end before its limit
+    columns = ", ".join(f"c{i} tinyint" for i in range(width))
+    values = ", ".join(str(i % 100) if i % 2 else "NULL" for i in range(width))
+    own_server.execute(
+        f"CREATE TABLE c.w ({columns}) ENGINE=MyISAM",
+        f"INSERT INTO c.w VALUES ({values})",
+        f"UPDATE c.w SET c0 = 1, c{width - 1} = NULL",
+    )
+    inserted, updated = rows(of_table(decode(own_server), "w"))
+    expected = [str(i % 100) if i % 2 else None for i in range(width)]
+    assert inserted == ("INSERT", [], expected)
+    assert updated == ("UPDATE", expected, ["1", *expected[1:-1], None])

@@ -38,8 +38,8 @@ def node(mysql: MySQL) -> Iterator[Node]:
         yield running
 
 
-def test_a_value_of_40_mib(mysql: MySQL, node: Node, database: str) -> None:
-    """More than two packets of 16 MiB, one entry, every byte; then an ordinary row."""
+def test_a_value_of_64_mib(mysql: MySQL, node: Node, database: str) -> None:
+    """More than four packets of 16 MiB, one entry, every byte; then an ordinary row."""
     limit = mysql.query("SELECT @@GLOBAL.max_allowed_packet AS held")[0]["held"]
     mysql.execute(
         f"CREATE DATABASE {database}",
@@ -47,7 +47,7 @@ def test_a_value_of_40_mib(mysql: MySQL, node: Node, database: str) -> None:
         f"SET GLOBAL max_allowed_packet = {256 * MIB}",
     )
     try:
-        mysql.execute(f"INSERT INTO {database}.t VALUES (1, REPEAT(0x00FF7F80, {10 * MIB}))")
+        mysql.execute(f"INSERT INTO {database}.t VALUES (1, REPEAT(0x004A7F80, {16 * MIB}))")
         mysql.execute(f"INSERT INTO {database}.t VALUES (2, 'small')")
     finally:
         mysql.execute(f"SET GLOBAL max_allowed_packet = {limit}")
@@ -58,13 +58,13 @@ def test_a_value_of_40_mib(mysql: MySQL, node: Node, database: str) -> None:
             message = client.get_without_ack(1000, 500)
             found += [row.after for row in rows_of(message.entries) if row.table == "t" and row.after]
             client.ack(message.id)
-    expected = hashlib.sha256(b"\x00\xff\x7f\x80" * (10 * MIB)).digest()
+    expected = hashlib.sha256(b"\x00\x4a\x7f\x80" * (16 * MIB)).digest()
     assert [(row["id"], hashlib.sha256(bytes(row["v"])).digest() == expected) for row in found] == [
         (1, True),
         (2, False),
     ]
     assert peak_mib(node) < RSS_LIMIT_MIB
-    print(f"40 MiB in {time.monotonic() - began:.1f} s, node's peak {peak_mib(node):.0f} MiB")
+    print(f"64 MiB in {time.monotonic() - began:.1f} s, node's peak {peak_mib(node):.0f} MiB")
 
 
 def test_one_transaction_of_200_000_rows(mysql: MySQL, database: str) -> None:
