@@ -1,4 +1,4 @@
-"""HTTP around the status document. Runs in the reactor's thread, and asks for the status there."""
+"""HTTP around the status document, and to act on destinations. Runs in the reactor's thread, and asks there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from canal_ha import logs
+from canal_ha.admin.control import PREFIX, Control, Switch
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.instance.status import InstanceStatus
 
@@ -30,24 +31,35 @@ class Listener(Protocol):
 
 
 class StatusApi(Resource):
-    """GET /api/v1/status; everything else is an error, also in JSON.
+    """GET /api/v1/status, and what `Control` does; everything else is an error, also in JSON.
 
-    local: refuse requests that were not meant for this machine by name. A web page can make a browser on this machine
-    send requests here under a name of its own (DNS rebinding); only the Host header tells.
+    switch: see Control; None where nothing can be switched. local: refuse requests that were not meant for this machine
+    by name. A web page can make a browser on this machine send requests here under a name of its own (DNS rebinding);
+    only the Host header tells.
     """
 
     isLeaf = True
 
-    def __init__(self, facts: NodeFacts, status: Callable[[], Sequence[InstanceStatus]], *, local: bool) -> None:
+    def __init__(
+        self,
+        facts: NodeFacts,
+        status: Callable[[], Sequence[InstanceStatus]],
+        *,
+        local: bool,
+        switch: Switch | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
         self._facts = facts
         self._status = status
         self._local = local
+        self._control = Control(switch, _answer) if switch else None
 
-    def render(self, request: Request) -> bytes:
+    def render(self, request: Request) -> bytes | int:
         """Answer one request."""
         if self._local and not _is_local_name(request.getRequestHostname()):
             return _answer(request, 403, {"error": "this endpoint answers requests for localhost only"})
+        if self._control and request.path.startswith(PREFIX):
+            return self._control.render(request)
         if request.path != STATUS_PATH:
             return _answer(request, 404, {"error": "not found; there is " + STATUS_PATH.decode()})
         if request.method not in (b"GET", b"HEAD"):
@@ -66,7 +78,12 @@ class _QuietSite(Site):
 
 
 def listen(
-    reactor: Listener, bind: str, port: int, facts: NodeFacts, status: Callable[[], Sequence[InstanceStatus]]
+    reactor: Listener,
+    bind: str,
+    port: int,
+    facts: NodeFacts,
+    status: Callable[[], Sequence[InstanceStatus]],
+    switch: Switch | None = None,
 ) -> IListeningPort | None:
     """Serve the status on bind:port, on any free port when that one is taken; None when port is negative.
 
@@ -75,7 +92,7 @@ def listen(
     if port < 0:
         return None
     interface = "127.0.0.1" if bind == "localhost" else bind
-    site = _QuietSite(StatusApi(facts, status, local=_is_loopback(interface)))  # type: ignore[no-untyped-call] # Twisted's
+    site = _QuietSite(StatusApi(facts, status, local=_is_loopback(interface), switch=switch))  # type: ignore[no-untyped-call] # Twisted's
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

@@ -15,6 +15,7 @@ COMMANDS = {
     "pipeline": "Run changes through Spark into Parquet, Delta or MySQL; check and inspect such a pipeline.",
     "decode": "Turn binlog files into rows or entries, without a server.",
     "cursor": "Show where a client stands, or move it.",
+    "source": "Move a running destination between its master and its standby.",
     "check": "Go through a configuration as an operator would.",
     "status": "Show destinations, who runs them, their clients and how far behind they are.",
     "version": "Print versions and which kernel decodes rows.",

@@ -141,9 +141,12 @@ def show(document: dict[str, Any], console: Console) -> None:
         table.add_column(name, justify="right")
     problems = []
     for destination in document["destinations"]:
-        head = [destination["destination"], destination["source_address"]]
+        standby = " (standby)" if destination.get("source_role") == "standby" else ""
+        head = [destination["destination"], destination["source_address"] + standby]
         if destination["source_error"]:
             problems.append(f"{head[0]}: {destination['source_error']}")
+        if destination.get("detecting_failures"):
+            problems.append(f"{head[0]}: no answer from its source {destination['detecting_failures']} times in a row")
         if not destination["streams"]:
             table.add_row(*map(Text, head), "none")
         for stream in destination["streams"]:

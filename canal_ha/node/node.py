@@ -92,7 +92,9 @@ class Node:
     def _open_side_ports(self) -> None:
         config, status = self._config, self._embedded.status
         facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
-        api_port = api.listen(self._reactor, config.admin_http_bind, config.admin_http_port, facts, status)
+        api_port = api.listen(
+            self._reactor, config.admin_http_bind, config.admin_http_port, facts, status, self._embedded.switch_source
+        )
         if api_port:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from twisted.internet import reactor
+from twisted.internet.address import IPv4Address
 from twisted.internet.error import CannotListenError
 from twisted.internet.testing import StringTransport
 
 from canal_ha.admin.api import StatusApi, _QuietSite, listen, port_of
 from canal_ha.admin.document import NodeFacts
+from canal_ha.errors import LocalProtocolError, NotRunningHere
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 
@@ -30,12 +32,13 @@ def instances() -> Sequence[InstanceStatus]:
     return [INSTANCE]
 
 
-def ask(request: str, *, local: bool = True) -> tuple[int, dict[str, str], bytes]:
+def ask(request: str, *, local: bool = True, peer: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
     """One HTTP request through Twisted's own parser -> (code, headers, body)."""
-    site: Any = _QuietSite(StatusApi(FACTS, instances, local=local))  # type: ignore[no-untyped-call] # Twisted's
+    api = StatusApi(FACTS, instances, local=local, switch=switched)
+    site: Any = _QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
-    transport = StringTransport()
+    transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))
     protocol.makeConnection(transport)
     protocol.dataReceived(request.encode())
     head, _, body = transport.value().partition(b"\r\n\r\n")
@@ -43,6 +46,22 @@ def ask(request: str, *, local: bool = True) -> tuple[int, dict[str, str], bytes
     site.stopFactory()
     status, *lines = head.decode().split("\r\n")
     return int(status.split()[1]), {line.split(": ")[0].lower(): line.split(": ")[1] for line in lines}, body
+
+
+async def switched(destination: str, to: str) -> str:
+    if destination != "example":
+        raise NotRunningHere(destination)
+    if to == "standby":
+        raise LocalProtocolError("example has no standby")
+    return "db:3306"
+
+
+def post(to: str, destination: str = "example", content_type: str = "application/json") -> str:
+    body = json.dumps({"to": to})
+    return (
+        f"POST /api/v1/destinations/{destination}/source HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    )
 
 
 def get(path: str = "/api/v1/status", host: str = "127.0.0.1:8089", method: str = "GET") -> str:
@@ -122,3 +141,20 @@ def test_the_port_can_be_off_and_the_address_must_exist() -> None:
     assert listen(reactor, "127.0.0.1", -1, FACTS, instances) is None
     with pytest.raises(CannotListenError):
         listen(reactor, "192.0.2.1", 0, FACTS, instances)
+
+
+def test_a_switch_is_asked_for_from_here_alone() -> None:
+    """The new address, or why not; not from other machines, nor by a form of a web page, nor by GET."""
+    assert ask(post("other"))[::2] == (200, b'{"destination": "example", "source": "db:3306"}\n')
+    for request, code, reason in (
+        (post("standby"), 409, b"no standby"),
+        (post("other", "elsewhere"), 404, b"does not run on this node"),
+        (post("nowhere"), 400, b"master, standby, other"),
+        (post("other", content_type="text/plain"), 400, b"application/json"),
+        (get("/api/v1/destinations/example/source"), 405, b"only POST"),
+        (get("/api/v1/destinations/example/binlog"), 404, b"not found"),
+    ):
+        answer = ask(request)
+        assert answer[0] == code
+        assert reason in answer[2]
+    assert ask(post("other"), local=False, peer="10.0.0.9")[0] == 403

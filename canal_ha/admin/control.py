@@ -1,0 +1,103 @@
+"""Acting on a destination over HTTP: POST /api/v1/destinations/<name>/source. Runs in the reactor's thread.
+
+Whoever can log in to the node's machine may; nobody else, wherever the endpoint listens. The body has to be declared as
+JSON, which a web page that a browser on this machine shows cannot do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from twisted.web.server import NOT_DONE_YET, Request
+
+from canal_ha import logs
+from canal_ha.errors import CanalError, NotRunningHere
+
+PREFIX = b"/api/v1/destinations/"
+PLACES = ("master", "standby", "other")
+BODY_MOST_BYTES = 4096
+
+log = logs.get(__name__)
+
+Switch = Callable[[str, str], Awaitable[str]]
+Answer = Callable[[Request, int, dict[str, Any]], bytes]
+
+
+class Control:
+    """switch(destination, to) returns the address of the server that is read from now on; answer: writes JSON."""
+
+    def __init__(self, switch: Switch, answer: Answer) -> None:
+        self._switch = switch
+        self._answer = answer
+
+    def render(self, request: Request) -> bytes | int:
+        """Answer one request, now or later."""
+        destination, _, action = unquote(request.path[len(PREFIX) :].decode("latin-1")).rpartition("/")
+        if action != "source" or not destination:
+            return self._answer(request, 404, {"error": "not found; there is POST …/<destination>/source"})
+        if request.method != b"POST":
+            request.setHeader(b"allow", b"POST")
+            return self._answer(request, 405, {"error": "only POST"})
+        if not _is_here(request):
+            return self._answer(request, 403, {"error": "only from the node's own machine"})
+        to = _wanted(request)
+        if to is None:
+            text = f'send a JSON object {{"to": ...}} with one of {", ".join(PLACES)}, as application/json'
+            return self._answer(request, 400, {"error": text})
+        gone: list[Failure] = []
+        request.notifyFinish().addErrback(gone.append)  # the caller did not wait; the switch goes on
+
+        def done(code: int, body: dict[str, Any]) -> None:
+            if not gone:
+                answer = self._answer(request, code, body)
+                request.setHeader(b"content-length", str(len(answer)).encode())
+                request.write(answer)
+                request.finish()
+
+        Deferred.fromCoroutine(self._switched(destination, to, done))
+        return NOT_DONE_YET
+
+    def _switched(
+        self, destination: str, to: str, done: Callable[[int, dict[str, Any]], None]
+    ) -> Coroutine[Deferred[Any], Any, None]:
+        async def work() -> None:
+            try:
+                address = await self._switch(destination, to)
+            except NotRunningHere:
+                text = f"{destination} does not run on this node; `canal-ha status --zk` says where it does"
+                done(404, {"error": text})
+            except CanalError as error:
+                done(409, {"error": str(error)})
+            except Exception as error:
+                log.error("admin.switch_broken", destination=destination, error=repr(error))
+                done(500, {"error": repr(error)})
+            else:
+                done(200, {"destination": destination, "source": address})
+
+        return work()
+
+
+def _is_here(request: Request) -> bool:
+    try:
+        address = ip_address(request.getClientAddress().host)
+    except (AttributeError, ValueError):
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def _wanted(request: Request) -> str | None:
+    if not (request.getHeader("content-type") or "").lower().startswith("application/json"):
+        return None
+    try:
+        body = json.loads(request.content.read(BODY_MOST_BYTES) if request.content else b"")
+    except ValueError:
+        return None
+    to = body.get("to") if isinstance(body, dict) else None
+    return to if to in PLACES else None

@@ -1,0 +1,71 @@
+"""`canal-ha source`: moves a running destination to its other server, because a person wants it there."""
+
+from __future__ import annotations
+
+import json
+import os
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import ProxyHandler, Request, build_opener
+
+import click
+
+from canal_ha.cli.status import DEFAULT_URL, NodeUnreachable
+from canal_ha.config.load import load
+from canal_ha.errors import CanalError
+
+TIMEOUT_S = 60.0  # the other server is looked at first
+
+
+class SwitchRefused(CanalError):
+    """The node said no; nothing changed."""
+
+
+@click.group()
+def command() -> None:
+    """Move a destination between canal.instance.master.address and canal.instance.standby.address."""
+
+
+@command.command()
+@click.option("--destination", required=True, help="Name of the destination.")
+@click.option("--to", type=click.Choice(["master", "standby", "other"]), default="other", show_default=True)
+@click.option(
+    "--url", help=f"Status endpoint of the node that runs it: canal.admin.http.port.  [default: {DEFAULT_URL}]"
+)
+@click.option(
+    "--conf", type=click.Path(path_type=Path), metavar="DIR", help="Instead of --url: as of `canal-ha server`."
+)
+def switch(destination: str, to: str, url: str | None, conf: Path | None) -> None:
+    """Read from the other server from now on. Run it on the machine of the node that runs the destination.
+
+    Clients notice nothing: reading goes on behind the last transaction that was delivered. Nothing changes when the
+    other server cannot be read.
+    """
+    if url and conf:
+        raise click.UsageError("--url and --conf exclude each other")
+    if conf:
+        url = f"http://127.0.0.1:{load(conf, (), os.environ).admin_http_port}"
+    click.echo(f"{destination}: reads from {_asked(url or DEFAULT_URL, destination, to)}")
+
+
+def _asked(url: str, destination: str, to: str) -> str:
+    url = url if "://" in url else f"http://{url}"
+    address = f"{url.rstrip('/')}/api/v1/destinations/{quote(destination, safe='')}/source"
+    request = Request(address, json.dumps({"to": to}).encode(), {"content-type": "application/json"})
+    opener = build_opener(ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as answer:
+            return str(json.load(answer)["source"])
+    except HTTPError as error:
+        try:
+            reason = json.load(error)["error"]
+        except (ValueError, KeyError, TypeError):
+            reason = f"{address} answered {error.code} {error.reason}"
+        raise SwitchRefused(str(reason)) from error
+    except (URLError, OSError, HTTPException) as error:
+        raise NodeUnreachable(
+            f"no node answers at {url} ({getattr(error, 'reason', None) or error}): run this where the node that runs"
+            f" {destination} listens (canal.log says admin.listening)"
+        ) from error
