@@ -1,0 +1,70 @@
+"""A source that hangs, as a frozen machine or a dead disk makes it: whoever waits for it can still be stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.errors import CanalError
+from canal_ha.model.place import Place
+from canal_ha.source.connection import DumpConnection
+from canal_ha.source.session import Interruptible
+from canal_ha.source.view import View
+from tests.positions.reading import connected, rows
+from tests.real import Node, SqlServer, follow
+from tests.real.ports import LOOPBACK
+from tests.source.reading import config_of
+
+STOPS_WITHIN_S = 6.0  # a second when the machine has nothing else to do; so_timeout alone would be 30
+
+
+@pytest.mark.real
+def test_a_node_stops(source_server: SqlServer, database: str) -> None:
+    """With a dump that waits, a SUBSCRIBE that asks for the newest position and whatever else asks now and then; with a
+    destination that never came so far.
+    """
+    server = source_server
+    server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    node = Node({"example": follow(server)})
+    with connected(node.start(), database) as client:
+        server.execute(f"INSERT INTO {database}.t VALUES (1)")
+        assert len(rows(client, 1)) == 1
+    server.pause()
+    try:
+        asking = threading.Thread(target=subscribe, args=(node,), daemon=True)
+        asking.start()
+        assert seconds_to_stop(node) < STOPS_WITHIN_S
+        asking.join(10)
+        assert not asking.is_alive()
+        node.start()
+        assert seconds_to_stop(node) < STOPS_WITHIN_S
+    finally:
+        server.resume()
+        node.kill()
+
+
+@pytest.mark.real
+def test_every_connection_can_be_woken(source_server: SqlServer) -> None:
+    """Looking for a place opens connections of its own, which are told as well."""
+    opened: list[Interruptible] = []
+    view = View(config_of(source_server), opening=opened.append)
+    view.find(Place(timestamp_ms=int(time.time() * 1000) - 5000))
+    view.close()
+    assert any(isinstance(connection, DumpConnection) for connection in opened)
+
+
+def subscribe(node: Node) -> None:
+    """As a client that never was there; it is refused when the node stops."""
+    with suppress(CanalError), SimpleConnector(LOOPBACK, node.port, "example", 7) as client:
+        client.subscribe("")
+
+
+def seconds_to_stop(node: Node) -> float:
+    """How long an orderly stop takes."""
+    began = time.monotonic()
+    node.stop()
+    return time.monotonic() - began
