@@ -50,7 +50,7 @@ class Sink:
         kept = self._compact(segment)
         if kept is None:
             return
-        self.rows += sum(kept.row_counts)
+        self.rows += kept.rows(0, len(kept))
         since = self._clock()
         try:
             self._put(kept)
@@ -100,6 +100,8 @@ def select(segment: Segment, kept: Sequence[int]) -> Segment:
         run_starts=array("q", starts),
         run_server_ids=array("q", [segment.run_server_ids[runs[start]] for start in starts]),
         run_gtids=tuple(segment.run_gtids[runs[start]] for start in starts),
+        entry_ends=array("q", accumulate(segment.entry_size(index) for index in kept)),
+        row_ends=array("q", accumulate(segment.row_counts[index] for index in kept)),
         part=segment.part,
         others=segment.others,
     )

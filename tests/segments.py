@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from canal_ha.model.segment import Kind, Segment, Source
 
@@ -44,6 +45,8 @@ def segment(items: Sequence[Item], *, journal: str = "mysql-bin.000001", server_
         run_starts=array("q", [0]),
         run_server_ids=array("q", [server_id]),
         run_gtids=(gtid,),
+        entry_ends=array("q", accumulate(len(item.body) for item in items)),
+        row_ends=array("q", accumulate(item.rows if item.kind is Kind.ROWS else 0 for item in items)),
     )
 
 

@@ -205,6 +205,8 @@ class Decoder:
             run_starts=group.run_starts,
             run_server_ids=group.run_server_ids,
             run_gtids=tuple(group.run_gtids),
+            entry_ends=group.entry_ends,
+            row_ends=group.row_ends,
             buffers=group.buffers,
         )
 

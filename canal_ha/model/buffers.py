@@ -6,9 +6,11 @@ moved while rows stream. Taken by a stream's source thread, given back by its ri
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 
 LARGEST = 4 << 20  # bytes: what a single huge transaction needed is given back to the system
+_UNKNOWN_ELSEWHERE = 2  # references to an object that only `take` knows, while it asks
 
 
 class Buffers:
@@ -20,18 +22,15 @@ class Buffers:
         self._free: deque[bytearray] = deque()
 
     def give(self, buffer: bytearray) -> None:
-        """Nobody will ask for the frames in it again; views of them that are still being sent stay as they are."""
+        """Its owner is done with it. Who still holds it, its segment or a view of it keeps it as it is."""
         if len(buffer) <= LARGEST:
             self._free.append(buffer)
 
     def take(self) -> bytearray:
-        """A buffer that nothing looks at, whatever it holds; a new one when there is none."""
+        """A buffer that nobody else knows, whatever it holds; a new one when there is none."""
         for _ in range(len(self._free)):
             buffer = self._free.popleft()
-            try:
-                buffer.append(0)  # refused while a memoryview looks at it
-            except BufferError:
-                self._free.append(buffer)
-            else:
+            if sys.getrefcount(buffer) == _UNKNOWN_ELSEWHERE:
                 return buffer
+            self._free.append(buffer)
         return bytearray()

@@ -51,7 +51,8 @@ class Segment:
     frames: bytes-like; per entry one element of
     ends ('q'): end of its frame in `frames`; offsets ('q'): event start in the journal, bytes; subs ('i'): index among
     the entries that share an offset (compressed payloads), else 0; timestamps ('q'): ms; event_lengths ('q'): bytes;
-    row_counts ('i'); kinds: one byte of `Kind`.
+    row_counts ('i'); kinds: one byte of `Kind`; and up to and including the entry: entry_ends ('q'), bytes of entries
+    without their frames' tags and lengths, which is what canal's MEMSIZE counts; row_ends ('q'), rows.
     Per run of entries that agree on them: run_starts ('q', first is 0), run_server_ids ('q'), run_gtids (set text
     including the run's transaction, "" outside GTID mode).
     buffers: where `frames` came from, and goes when `recycle` is called. part, others: of a merged stream, which of its
@@ -71,6 +72,8 @@ class Segment:
     run_starts: array[int]
     run_server_ids: array[int]
     run_gtids: tuple[str, ...]
+    entry_ends: array[int]
+    row_ends: array[int]
     buffers: Buffers | None = None
     part: int = 0
     others: tuple[LogPosition, ...] = ()
@@ -91,14 +94,17 @@ class Segment:
         """The frames of entries first..last (last exclusive), not copied."""
         return memoryview(self.frames)[self.frame_start(first) : self.frame_start(last)]
 
+    def entry_bytes(self, first: int, last: int) -> int:
+        """Sum of the serialized Entry lengths of entries first..last (last exclusive)."""
+        return _between(self.entry_ends, first, last)
+
     def entry_size(self, index: int) -> int:
-        """Serialized Entry length in bytes, without the frame's tag and length: what canal's MEMSIZE counts."""
-        size = self.ends[index] - self.frame_start(index) - 2
-        bound = 1 << 7
-        while size >= bound:  # each further length byte carries seven bits more and is not the entry's
-            size -= 1
-            bound <<= 7
-        return size
+        """Serialized Entry length in bytes."""
+        return _between(self.entry_ends, index, index + 1)
+
+    def rows(self, first: int, last: int) -> int:
+        """How many rows entries first..last hold (last exclusive)."""
+        return _between(self.row_ends, first, last)
 
     def entry(self, index: int) -> bytes:
         """The serialized Entry itself, copied."""
@@ -133,3 +139,7 @@ class Segment:
             part=self.part,
             others=self.others,
         )
+
+
+def _between(ends: array[int], first: int, last: int) -> int:
+    return ends[last - 1] - (ends[first - 1] if first else 0) if last > first else 0

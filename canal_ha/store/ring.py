@@ -23,8 +23,6 @@ from canal_ha.model.batch import Batch
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.store.take import (
-    MAX_OVERHEAD,
-    MIN_OVERHEAD,
     Piece,
     batch_of,
     before_ddl,
@@ -83,7 +81,7 @@ class Ring:
             self._firsts.append(self.put_seq + 1)
             self.put_seq = last = self.put_seq + len(segment)
             self.put_bytes += segment.ends[-1]
-            self.put_rows += sum(segment.row_counts)
+            self.put_rows += segment.rows(0, len(segment))
             self.put_time_ms = segment.timestamps[-1]
             self._latest = segment.position(len(segment) - 1)
         if self.armed and self.on_data:
@@ -102,13 +100,7 @@ class Ring:
                 return True
             if self._batch_mode is BatchMode.ITEMSIZE:
                 return waiting >= size
-            needed = size * self._mem_unit
-            surplus = self.put_bytes - self.get_bytes - needed
-            if surplus < MIN_OVERHEAD * waiting:
-                return False
-            if surplus >= MAX_OVERHEAD * waiting:
-                return True
-            return sum(map(entry_bytes, self._pieces(self.get_seq + 1, self.put_seq))) >= needed
+            return sum(map(entry_bytes, self._pieces(self.get_seq + 1, self.put_seq))) >= size * self._mem_unit
 
     def get(self, size: int) -> Batch | None:
         """Take the next entries, at least one; None when nothing waits. Move the get sequence behind them.
@@ -145,7 +137,7 @@ class Ring:
             at, piece = found
             freed = list(self._pieces(self.ack_seq + 1, at))
             self.ack_bytes += sum(p.segment.frame_start(p.last) - p.segment.frame_start(p.first) for p in freed)
-            self.ack_rows += sum(sum(p.segment.row_counts[p.first : p.last]) for p in freed)
+            self.ack_rows += sum(p.segment.rows(p.first, p.last) for p in freed)
             self.ack_seq = at
             self.ack_time_ms = piece.segment.timestamps[piece.first]
             self._acked = piece.segment.position(piece.first)

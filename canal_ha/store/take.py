@@ -1,23 +1,18 @@
 """What one GET takes out of segments, and which positions its batch gets: pure functions (specification 5.4).
 
-Nothing here looks at an entry's bytes, and only a limit in bytes makes it look at every entry's length.
+Nothing here looks at an entry's bytes, nor at every entry.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
-from operator import sub
 from typing import NamedTuple
 
 from canal_ha.model.batch import Batch, PositionRange
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Kind, Segment
-
-MIN_OVERHEAD = 2  # bytes of a frame that are not the entry's: the tag, and at least one byte of length
-MAX_OVERHEAD = 6  # five length bytes reach 32 GiB
 
 
 class Piece(NamedTuple):
@@ -31,16 +26,7 @@ class Piece(NamedTuple):
 def entry_bytes(piece: Piece) -> int:
     """Sum of the serialized Entry lengths, as canal counts memory: without the frames' tags and lengths."""
     segment, first, last = piece
-    start = segment.frame_start(first)
-    ends = segment.ends[first:last]
-    total = ends[-1] - start - MIN_OVERHEAD * len(ends)
-    frames: Iterable[int] = map(sub, ends, chain((start,), ends))
-    length_bytes = 1
-    while longer := [size for size in frames if size > (1 << 7 * length_bytes) + length_bytes]:
-        total -= len(longer)
-        frames = longer
-        length_bytes += 1
-    return total
+    return segment.entry_bytes(first, last)
 
 
 def take_bytes(piece: Piece, left: int) -> tuple[int, int]:
@@ -50,19 +36,11 @@ def take_bytes(piece: Piece, left: int) -> tuple[int, int]:
     back negative and nothing more is to be taken.
     """
     segment, first, last = piece
-    at = first
-    while at < last and left >= 0:
-        ahead = range(at, last)
-        base = segment.frame_start(at)
-        # An upper bound for what the entries up to i hold: as many as stay below the limit even so fit for certain.
-        bound = bisect_right(ahead, left, key=lambda i: segment.ends[i] - base - MIN_OVERHEAD * (i - ahead.start + 1))
-        if bound:
-            left -= entry_bytes(Piece(segment, at, at + bound))
-            at += bound
-        else:
-            left -= segment.entry_size(at)
-            at += 1
-    return at - first, left
+    if left < 0:
+        return 0, left
+    before = segment.entry_bytes(0, first)
+    stop = min(last, bisect_right(segment.entry_ends, before + left, first, last) + 1)
+    return stop - first, left - segment.entry_bytes(first, stop)
 
 
 def before_ddl(pieces: Sequence[Piece]) -> int:
@@ -110,7 +88,7 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
         ),
         views=views,
         entries=sum(piece.last - piece.first for piece in pieces),
-        rows=sum(sum(piece.segment.row_counts[piece.first : piece.last]) for piece in pieces),
+        rows=sum(piece.segment.rows(piece.first, piece.last) for piece in pieces),
         size_bytes=sum(view.nbytes for view in views),
         pieces=tuple(pieces),
     )

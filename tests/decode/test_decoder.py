@@ -15,6 +15,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Kind, Segment
 from canal_ha.model.table import Column, TableSchema
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
+from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 from tests.decode.dump import (
     JOURNAL,
     SECONDS,
@@ -63,6 +64,8 @@ def test_a_transaction_is_one_group_and_its_end_is_a_place_to_reconnect_at() -> 
     frames = bytes(segment.frames)
     assert frames[segment.ends[0]] == 0x12
     assert sum(segment.entry_size(i) for i in range(3)) < len(frames) == segment.ends[2]
+    assert [segment.entry_size(i) for i in range(3)] == [len(raw) for raw in Messages.FromString(frames).messages]
+    assert list(segment.row_ends) == [0, 2, 2]
 
 
 def test_an_open_transaction_stays_inside() -> None:

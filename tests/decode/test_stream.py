@@ -295,16 +295,18 @@ def test_buffers_of_acknowledged_segments_are_used_again() -> None:
     rows = Dump().format()
     work = decoder()
     first = segments(work.feed(bytes(rows.data) + transaction(rows, *range(3000))))[0]
-    sent = first.frames_view(0, 2)
+    sent, busy = first.frames_view(0, 2), id(first.frames)
     expected = bytes(sent)
     first.recycle()
+    del first
     known = []
     for _ in range(5):
         (segment,) = segments(work.feed(transaction(rows, *range(3000))))
-        known.append(segment.frames)
+        known.append(id(segment.frames))
         segment.recycle()
-    assert all(frames is not first.frames for frames in known)
-    assert len({id(frames) for frames in known}) < len(known)
+        del segment
+    assert busy not in known
+    assert len(set(known)) < len(known)
     assert bytes(sent) == expected
 
 

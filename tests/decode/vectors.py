@@ -45,7 +45,7 @@ def digest(outputs: Iterable[Output]) -> str:
                 total.update(output.frames)
                 for column in (output.ends, output.offsets, output.subs, output.timestamps, output.event_lengths):
                     total.update(column)
-                for column in (output.row_counts, output.run_starts, output.run_server_ids):
+                for column in (output.row_counts, output.run_starts, output.run_server_ids, output.entry_ends):
                     total.update(column)
                 total.update(output.kinds)
                 total.update(repr(output.run_gtids).encode())

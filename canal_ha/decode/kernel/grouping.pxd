@@ -6,7 +6,8 @@ from libc.stdint cimport int64_t
 
 cdef class Grouping:
     cdef public bytearray out, kinds
-    cdef public c_array ends, offsets, subs, timestamps, event_lengths, row_counts, run_starts, run_server_ids
+    cdef public c_array ends, offsets, subs, timestamps, event_lengths, row_counts, run_starts, run_server_ids,\
+        entry_ends, row_ends
     cdef public list run_gtids
     cdef public object buffers
     cdef public str gtid
@@ -16,9 +17,10 @@ cdef class Grouping:
 
     cdef int _renew(self) except -1
     cpdef int room(self) except -1
-    @cython.locals(runs=Py_ssize_t)
+    @cython.locals(entries=Py_ssize_t, runs=Py_ssize_t)
     cpdef int added(
-        self, int kind, int64_t offset, int sub, int64_t timestamp_ms, int64_t event_length, int rows, int64_t server_id
+        self, int kind, int64_t offset, int sub, int64_t timestamp_ms, int64_t event_length, int rows,
+        int64_t server_id, int64_t entry_size
     ) except -1
     @cython.locals(first=Py_ssize_t)
     cpdef int flush(self) except -1

@@ -25,6 +25,7 @@ class Grouping:
         "empty_count",
         "empty_ms",
         "ends",
+        "entry_ends",
         "event_lengths",
         "gtid",
         "has_rows",
@@ -32,6 +33,7 @@ class Grouping:
         "offsets",
         "out",
         "row_counts",
+        "row_ends",
         "run_gtids",
         "run_server_ids",
         "run_starts",
@@ -60,6 +62,8 @@ class Grouping:
         self.timestamps = array("q")
         self.event_lengths = array("q")
         self.row_counts = array("i")
+        self.entry_ends = array("q")
+        self.row_ends = array("q")
         self.kinds = bytearray()
         self.run_starts = array("q")
         self.run_server_ids = array("q")
@@ -77,12 +81,21 @@ class Grouping:
             self.cut = True
 
     def added(
-        self, kind: int, offset: int, sub: int, timestamp_ms: int, event_length: int, rows: int, server_id: int
+        self,
+        kind: int,
+        offset: int,
+        sub: int,
+        timestamp_ms: int,
+        event_length: int,
+        rows: int,
+        server_id: int,
+        entry_size: int,
     ) -> None:
         """An entry's frame was appended to `out`; note what belongs to it."""
+        entries = p.length(self.ends)
         runs = p.length(self.run_starts)
         if runs == 0 or p.item(self.run_server_ids, runs - 1) != server_id or self.run_gtids[runs - 1] != self.gtid:
-            p.push(self.run_starts, p.length(self.ends))
+            p.push(self.run_starts, entries)
             p.push(self.run_server_ids, server_id)
             self.run_gtids.append(self.gtid)
         p.push(self.ends, len(self.out))
@@ -92,6 +105,8 @@ class Grouping:
         p.push(self.event_lengths, event_length)
         p.push_small(self.row_counts, rows)
         p.put_byte(self.kinds, kind)
+        p.push(self.entry_ends, entry_size + (p.item(self.entry_ends, entries - 1) if entries else 0))
+        p.push(self.row_ends, rows + (p.item(self.row_ends, entries - 1) if entries else 0))
 
     def flush(self) -> None:
         """Make the open group visible; an empty transaction only now and then."""
@@ -126,6 +141,8 @@ class Grouping:
         p.cut(self.timestamps, first)
         p.cut(self.event_lengths, first)
         p.cut(self.row_counts, first)
+        p.cut(self.entry_ends, first)
+        p.cut(self.row_ends, first)
         runs = p.length(self.run_starts)
         while runs and p.item(self.run_starts, runs - 1) >= first:
             runs -= 1
@@ -142,6 +159,7 @@ class Grouping:
         taken.kinds = self.kinds
         taken.ends, taken.offsets, taken.subs, taken.timestamps = self.ends, self.offsets, self.subs, self.timestamps
         taken.event_lengths, taken.row_counts = self.event_lengths, self.row_counts
+        taken.entry_ends, taken.row_ends = self.entry_ends, self.row_ends
         taken.run_starts, taken.run_server_ids, taken.run_gtids = self.run_starts, self.run_server_ids, self.run_gtids
         taken.visible, taken.visible_bytes = self.visible, self.visible_bytes
         self._renew()
@@ -187,6 +205,10 @@ class Grouping:
         self.row_counts += taken.row_counts[first:]
         for end in taken.ends[first:]:
             self.ends.append(end - base)
+        for mine, theirs in ((self.entry_ends, taken.entry_ends), (self.row_ends, taken.row_ends)):
+            before = theirs[first - 1] if first else 0
+            for end in theirs[first:]:
+                mine.append(end - before)
         for run in range(len(taken.run_starts)):
             last = run + 1 == len(taken.run_starts)
             if last or taken.run_starts[run + 1] > first:

@@ -284,7 +284,7 @@ cdef inline char *_numbered(char *to, byte tag, uint64_t value) noexcept:
     to[0] = <char>tag
     return to + 1 + _varint(<byte *>to + 1, value)
 
-cdef inline int put_frame(
+cdef inline Py_ssize_t put_frame(
     bytearray out, bytes journal, uint64_t offset, bytes clock, bytes names, uint64_t length, bytes event_type,
     bytes props, bytes count, bytes gtid, bytes entry_type, uint64_t store
 ) except -1:
@@ -303,7 +303,7 @@ cdef inline int put_frame(
     to = _numbered(_copied(_copied(to, clock), names), 0x50, length)
     to = _copied(_copied(_copied(_copied(_copied(to, event_type), props), count), gtid), entry_type)
     _varint(<byte *>to, store)
-    return 0
+    return entry
 
 cdef inline int reserve(bytearray out, Py_ssize_t size) except -1:
     kernel_extend(out, size)

@@ -305,8 +305,10 @@ def put_frame(
     gtid: bytes,
     entry_type: bytes,
     store: int,
-) -> None:
+) -> int:
     """Append what precedes a storeValue of `store` bytes: a Messages field's tag and length, then Entry and Header.
+
+    Return the length of the Entry.
 
     The Header's fields in their order, encoded, but for the numbers of logfileOffset and the whole of eventLength.
     entry_type: what stands between the Header and the length of the storeValue.
@@ -314,6 +316,7 @@ def put_frame(
     header = journal + varint(offset) + clock + names + b"\x50" + varint(length) + event_type + props + count + gtid
     entry = b"\x0a" + varint(len(header)) + header + entry_type + varint(store)
     out += b"\x12" + varint(len(entry) + store) + entry
+    return len(entry) + store
 
 
 def reserve(out: bytearray, size: int) -> None:

@@ -57,7 +57,7 @@ cdef class Stream:
     cpdef int rows_event(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
     @cython.locals(
         group=g.Grouping, out=bytearray, mark=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, frame=bytearray,
-        store=Py_ssize_t
+        store=Py_ssize_t, entry=Py_ssize_t
     )
     cdef int _put_rows(
         self, c.TablePlan plan, int change, bint partial, bytes src, Py_ssize_t pos, Py_ssize_t stop
@@ -72,14 +72,14 @@ cdef class Stream:
     cdef int _mariadb_gtid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
     @cython.locals(text=bytearray, store=bytearray)
     cdef int _annotate(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1
-    @cython.locals(group=g.Grouping)
+    @cython.locals(group=g.Grouping, size=Py_ssize_t)
     cpdef int put_entry(
         self, int kind, int entry_type, bytes names, bytes event_type, object store, bint with_gtid, bint shows
     ) except -1
     cdef bytes _clock(self)
     @cython.locals(clock=bytes, count=bytes, props=bytes, field=bytes)
-    cdef int _put_frame(
+    cdef Py_ssize_t _put_frame(
         self, bytearray out, int entry_type, bytes names, bytes event_type, Py_ssize_t rows, bint with_gtid,
         Py_ssize_t store
     ) except -1
-    cdef int _added(self, int kind, int rows) except -1
+    cdef int _added(self, int kind, int rows, Py_ssize_t size) except -1

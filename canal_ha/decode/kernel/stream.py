@@ -444,12 +444,12 @@ class Stream:
         frame = self.frame
         p.truncate(frame, 0)
         store = len(plan.change) + 4 + len(out) - mark - size
-        self._put_frame(frame, k.TYPE_ROWS, plan.names, _EVENT_TYPES[change], count, True, store)
+        entry = self._put_frame(frame, k.TYPE_ROWS, plan.names, _EVENT_TYPES[change], count, True, store)
         p.put(frame, plan.change)
         p.put(frame, _CHANGE_TYPES[change])
         plan.head_size = len(frame)
         p.fill(out, mark, size, frame)
-        self._added(k.KIND_ROWS, count)
+        self._added(k.KIND_ROWS, count, entry)
         group.has_rows = True
 
     def _xid(self, src: bytes, body: int, stop: int) -> None:
@@ -540,9 +540,9 @@ class Stream:
         """
         group = self.group
         group.room()
-        self._put_frame(group.out, entry_type, names, event_type, 0, with_gtid, len(store))
+        size = self._put_frame(group.out, entry_type, names, event_type, 0, with_gtid, len(store))
         p.put(group.out, store)
-        self._added(kind, 0)
+        self._added(kind, 0, size)
         if entry_type == k.TYPE_ROWS:
             group.has_rows = True
         if shows:
@@ -564,8 +564,8 @@ class Stream:
 
     def _put_frame(
         self, out: bytearray, entry_type: int, names: bytes, event_type: bytes, rows: int, with_gtid: bool, store: int
-    ) -> None:
-        """What precedes a storeValue of `store` bytes: the frame, the Entry, its Header."""
+    ) -> int:
+        """What precedes a storeValue of `store` bytes: the frame, the Entry, its Header. Return the Entry's length."""
         clock = self._clock()
         count = b""
         if rows:
@@ -575,7 +575,7 @@ class Stream:
         if gtids is not None and with_gtid:
             props = gtids.props
             field = gtids.field
-        p.put_frame(
+        return p.put_frame(
             out,
             self.journal_field,
             self.offset,
@@ -590,7 +590,7 @@ class Stream:
             store,
         )
 
-    def _added(self, kind: int, rows: int) -> None:
-        self.group.added(kind, self.offset, self.sub, self.timestamp * 1000, self.length, rows, self.server_id)
+    def _added(self, kind: int, rows: int, size: int) -> None:
+        self.group.added(kind, self.offset, self.sub, self.timestamp * 1000, self.length, rows, self.server_id, size)
         if self.payload:
             self.sub += 1

@@ -1,0 +1,133 @@
+"""Replies on real connections, plain and TLS: whole, in order, at the client's pace."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import DefaultOpenSSLContextFactory
+
+from canal_ha.server.outbox import Consumer, Outbox
+from tests.server.harness import LOOPBACK, on_reactor, reactor
+from tests.waiting import until
+
+
+class Sender(Protocol):
+    """Sends its factory's replies as soon as somebody connects, one after the other."""
+
+    factory: Replies
+
+    def connectionMade(self) -> None:
+        self.outbox = Outbox(cast(Consumer, self.transport), self.factory.wrote)
+        Deferred.fromCoroutine(self._send())
+
+    async def _send(self) -> None:
+        for reply in self.factory.replies:
+            await self.outbox.send(reply)
+        self.factory.done.append(self.outbox.gone)
+        cast(Any, self.transport).loseConnection()
+
+
+class Replies(Factory):
+    """done: whether the client was gone, once all replies have left or cannot; taken: how often it took something."""
+
+    protocol = Sender  # type: ignore[assignment]  # Twisted's stub wants a protocol of any factory
+
+    def __init__(self, replies: list[tuple[bytes | memoryview, ...]]) -> None:
+        self.replies = replies
+        self.done: list[bool] = []
+        self.taken = 0
+
+    def wrote(self) -> None:
+        self.taken += 1
+
+
+def replies(sizes: list[int]) -> list[tuple[bytes | memoryview, ...]]:
+    """Replies of a head, views of these sizes, and an empty view."""
+    whole = memoryview(bytes(range(251)) * 60_000)
+    return [(b"head", *(whole[size : 2 * size] for size in sizes), whole[:0]) for _ in range(3)]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and its certificate in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    plain = serialization.NoEncryption()
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+        + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return file
+
+
+def listening(factory: Replies, certificate: Path | None) -> int:
+    """Listen on a free port until the process ends; return it."""
+
+    async def begin() -> int:
+        if certificate is None:
+            port = reactor.listenTCP(0, factory, interface=LOOPBACK)
+        else:
+            context = DefaultOpenSSLContextFactory(str(certificate), str(certificate))
+            port = reactor.listenSSL(0, factory, context, interface=LOOPBACK)
+        return int(port.getHost().port)
+
+    return on_reactor(begin)
+
+
+def connected(port: int, tls: bool) -> socket.socket:
+    plain = socket.create_connection((LOOPBACK, port), 60)
+    if not tls:
+        return plain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(plain)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("sizes", [[1], [100_000, 7, 200_000], [7_000_000, 1, 5_000_000], [1] * 300])
+def test_replies_arrive_whole(sizes: list[int], tls: bool, certificate: Path) -> None:
+    """Whatever their sizes, one after the other, read in pieces that have nothing to do with those written."""
+    factory = Replies(replies(sizes))
+    client = connected(listening(factory, certificate if tls else None), tls)
+    received = bytearray()
+    while data := client.recv(65_537):
+        received += data
+    assert received == b"".join(piece for reply in factory.replies for piece in reply)
+    until(lambda: factory.done == [False])
+    assert factory.taken >= 3
+    client.close()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_a_client_that_goes_ends_the_reply(tls: bool, certificate: Path) -> None:
+    """Who waits for the reply to leave goes on when it never will."""
+    factory = Replies(replies([7_000_000, 7_000_000]))
+    client = connected(listening(factory, certificate if tls else None), tls)
+    assert client.recv(4) == b"head"
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset, what was sent is lost
+    client.close()
+    until(lambda: factory.done == [True])
