@@ -315,6 +315,8 @@ def span(segment: Segment, first: int, last: int) -> Segment:
         run_starts=array("q", [max(0, segment.run_starts[run] - first) for run in runs]),
         run_server_ids=array("q", [segment.run_server_ids[run] for run in runs]),
         run_gtids=tuple(segment.run_gtids[run] for run in runs),
+        entry_ends=array("q", [end - segment.entry_bytes(0, first) for end in segment.entry_ends[first:last]]),
+        row_ends=array("q", [end - segment.rows(0, first) for end in segment.row_ends[first:last]]),
         buffers=None,
     )
 
