@@ -322,18 +322,24 @@ def span(segment: Segment, first: int, last: int) -> Segment:
 
 
 def _unit(segment: Segment, first: int, *, open_: bool) -> tuple[int, bool]:
-    """Where the unit that begins at `first` ends, exclusive, and whether a transaction is over there."""
+    """Where the unit that begins at `first` ends, exclusive, and whether a transaction is over there.
+
+    MariaDB writes transactions without a begin, and statements outside of transactions have no end.
+    """
     kinds = segment.kinds
-    if not open_ and kinds[first] != Kind.BEGIN:
-        end = first + 1
-        closes = True
+    begins = kinds[first] == Kind.BEGIN
+    if not open_ and not begins and kinds[first] not in (Kind.ROWS, Kind.QUERY):
+        end, closes = first + 1, True
     else:
         done = kinds.find(Kind.END, first)
-        begun = kinds.find(Kind.BEGIN, first + (not open_))
-        if begun >= 0 and not 0 <= done < begun:  # a begin ends whatever went before it
-            return begun, True
-        closes = done >= 0
-        end = done + 1 if closes else len(segment)
+        behind = first + (not open_)
+        nexts = [kinds.find(Kind.BEGIN, behind), -1 if begins or open_ else kinds.find(Kind.DDL, behind)]
+        other = min((at for at in nexts if at >= 0), default=len(segment))
+        if 0 <= done < other:
+            end, closes = done + 1, True
+        else:
+            end = other
+            closes = other < len(segment) or not (open_ or begins or kinds[end - 1] == Kind.ROWS)
     while closes and end < len(segment) and segment.offsets[end] == segment.offsets[end - 1]:
         end += 1  # entries of one event stay together
     return end, closes
@@ -341,4 +347,5 @@ def _unit(segment: Segment, first: int, *, open_: bool) -> tuple[int, bool]:
 
 def _ends_closed(segment: Segment, first: int) -> bool:
     """Whether no transaction is open behind the last entry, when none is before `first`."""
-    return segment.kinds.rfind(Kind.BEGIN, first) <= segment.kinds.rfind(Kind.END, first)
+    kinds = segment.kinds
+    return max(kinds.rfind(Kind.BEGIN, first), kinds.rfind(Kind.ROWS, first)) <= kinds.rfind(Kind.END, first)
