@@ -8,40 +8,27 @@ Threads: shared by the source threads of the streams; a lock guards the versions
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import count
 from threading import Lock
 from typing import Protocol
 
 from canal_ha.decode import table_match
 from canal_ha.decode.ddl import first_names
-from canal_ha.decode.ddl_apply import alter
 from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import (
-    AlterTable,
-    Change,
-    ChangeDatabase,
-    ChangeIndex,
-    CreateTable,
-    DropTables,
-    Name,
-    RenameTables,
-    Statement,
-)
+from canal_ha.decode.ddl_statements import ChangeDatabase
 from canal_ha.decode.ddl_text import create_table
 from canal_ha.decode.ddl_tokens import Unreadable, leading
+from canal_ha.decode.history_statements import Draft, created, named
 from canal_ha.decode.history_store import Record, Recorder, TableSnapshot
+from canal_ha.decode.history_versions import Key, Order, Trust, Version, Versions, position_of
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column, TableSchema
 
 Fetch = Callable[[str, str], str | None]
-Key = tuple[str, str]
-Order = tuple[str, int, int, bool, int]  # LogPosition.order
 
 
 class TableHistory(Protocol):
@@ -52,36 +39,6 @@ class TableHistory(Protocol):
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
         """Take in a statement that passed the filters. at: its position."""
-
-
-class Trust(Enum):
-    """How far a version can be believed."""
-
-    KNOWN = "known"
-    ASSUMED = "assumed"  # CREATE TABLE IF NOT EXISTS of a table nobody had seen: it may have existed with other columns
-    UNCERTAIN = "uncertain"  # touched by a statement whose effect is not known
-    DROPPED = "dropped"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """What is known of one table from `order` on. cause: the statement, "" when none made it.
-
-    wants_texts: the type texts are to be taken from the server once, where they agree (canal's parser refused the
-    statement, or the instance prefers the server's texts).
-    """
-
-    order: Order
-    trust: Trust
-    columns: tuple[Column, ...] = ()
-    cause: str = ""
-    wants_texts: bool = False
-    schemas: dict[tuple[Column, ...], TableSchema] = field(default_factory=dict, init=False, compare=False)
-
-    @property
-    def readable(self) -> bool:
-        """Whether there are columns to go by."""
-        return self.trust in (Trust.KNOWN, Trust.ASSUMED)
 
 
 class History:
@@ -103,11 +60,19 @@ class History:
     ) -> None:
         self._fetch = fetch
         self._live_texts = live_texts
-        self.fold_names = fold_names
         self._recorder = recorder
-        self._versions: dict[Key, list[Version]] = {}
+        self._versions = Versions(fold_names=fold_names)
         self._lock = Lock()
         self._numbers = count(1)
+
+    @property
+    def fold_names(self) -> bool:
+        """See above; set before anything is known."""
+        return self._versions.fold_names
+
+    @fold_names.setter
+    def fold_names(self, folds: bool) -> None:
+        self._versions.fold_names = folds
 
     def view(self, at: LogPosition | None) -> TableHistory:
         """The tables as one stream sees them, which reads every statement behind `at`, its start (None: unknown)."""
@@ -122,9 +87,9 @@ class History:
 
     def table(self, table_map: TableMap, at: LogPosition, since: Order | None) -> TableSchema:
         """The columns as of `at`. since: from where on the asking stream has read every statement."""
-        key = self._key(table_map.schema, table_map.name)
+        key = self._versions.key(table_map.schema, table_map.name)
         with self._lock:
-            version = self._find(key, at.order)
+            version = self._versions.at(key, at.order)
         if version is not None and version.readable:
             confirmed = version.trust is Trust.KNOWN or table_map.names is not None
             columns = table_match.agreeing(version.columns, table_map, exact=False) if confirmed else None
@@ -136,7 +101,7 @@ class History:
                 rest = version.columns[len(columns) :]
                 told = replace(version, columns=columns + rest, wants_texts=False)
                 return self._keep(key, told, table_map, columns, at)
-        columns = self._resolve(version, table_map, at)
+        columns = self._resolve(key, version, table_map, at)
         order = at.order
         if version is None:
             order = min(order, since or order)
@@ -145,14 +110,15 @@ class History:
         cause = version.cause if version is not None else ""
         return self._keep(key, Version(order, Trust.KNOWN, columns, cause), table_map, columns, at)
 
-    def _resolve(self, version: Version | None, table_map: TableMap, at: LogPosition) -> tuple[Column, ...]:
+    def _resolve(self, key: Key, version: Version | None, table_map: TableMap, at: LogPosition) -> tuple[Column, ...]:
         """The columns of a table whose versions do not tell. Raises TableUnknown."""
         known = version.columns if version is not None else ()
         present = self._fetched(table_map)
         if table_map.names is not None:
             sources = (known, present) if known and not self._live_texts else (present, known)
             return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
-        changes = self._changes_behind(self._key(table_map.schema, table_map.name), at.order)
+        with self._lock:
+            changes = self._versions.changes_behind(key, at.order)
         # what the server says now holds for an event only if no statement in between is known
         columns = None if changes else table_match.agreeing(present, table_map, exact=True)
         if columns is None and version is not None and version.trust is Trust.ASSUMED:
@@ -165,7 +131,7 @@ class History:
         text = self._fetch(table_map.schema, table_map.name)
         if text is None:
             return ()
-        return _created(text)
+        return created(text)
 
     def _keep(
         self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...], at: LogPosition
@@ -173,10 +139,10 @@ class History:
         """Record what a table map settled; hidden columns are found anew each time, as statements never name them."""
         version = replace(version, columns=tuple(column for column in version.columns if not column.hidden))
         with self._lock:
-            self._record(key, version, over_known=True)
+            self._versions.record(key, version, over_known=True)
         if self._recorder and all(column.mysql_type for column in version.columns):
             schema, table = table_map.schema, table_map.name
-            since = _position(version.order)
+            since = position_of(version.order)
             self._recorder.record(Record(at, schema, create_table(table, version.columns), table, since))
         return self._schema(version, table_map, columns)
 
@@ -207,16 +173,17 @@ class History:
             if names is None:
                 return False
             with self._lock:
-                for key in [self._named(name, default_schema) for name in names] or list(self._versions):
-                    self._record(key, Version(at.order, Trust.UNCERTAIN, cause=sql))
+                keys = [named(self._versions, name, default_schema) for name in names] or self._versions.keys()
+                for key in keys:
+                    self._versions.record(key, Version(at.order, Trust.UNCERTAIN, cause=sql))
             return True
         if statement is None:
             return False
         with self._lock:
-            draft = _Draft(self, at.order, sql, default_schema)
+            draft = Draft(self._versions, at.order, sql, default_schema, live_texts=self._live_texts)
             draft.take(statement)
             for key, version in draft.versions.items():
-                self._record(key, version)
+                self._versions.record(key, version)
         return bool(draft.versions) or isinstance(statement, ChangeDatabase)
 
     # ---- told by what was kept
@@ -235,15 +202,15 @@ class History:
                 self._take(item.at, item.schema, item.sql)
 
     def _restore(self, at: LogPosition, schema: str, table: str, sql: str) -> None:
-        columns = _created(sql)
+        columns = created(sql)
         if not columns:
             return
-        key = self._key(schema, table)
+        key = self._versions.key(schema, table)
         with self._lock:
-            known = self._find(key, at.order)
+            known = self._versions.at(key, at.order)
             if known is None or known.trust is not Trust.KNOWN or known.columns != columns:
                 cause = known.cause if known is not None and known.order == at.order else ""
-                self._record(key, Version(at.order, Trust.KNOWN, columns, cause), over_known=True)
+                self._versions.record(key, Version(at.order, Trust.KNOWN, columns, cause), over_known=True)
 
     def reach_back(self, start: LogPosition, at: LogPosition) -> None:
         """What is known at `at` held before, back to the last statement about it, or to `start`.
@@ -251,58 +218,19 @@ class History:
         Every statement between the two must have been applied.
         """
         with self._lock:
-            for key, versions in self._versions.items():
-                version = next((version for version in versions if version.order == at.order), None)
-                if version is None or version.trust is not Trust.KNOWN:
+            for key, version in self._versions.beginning(at.order):
+                if version.trust is not Trust.KNOWN:
                     continue
-                before = self._before(key, at.order)
+                before = self._versions.before(key, at.order)
                 if before is None:
-                    self._record(key, Version(start.order, Trust.KNOWN, version.columns))
+                    self._versions.record(key, Version(start.order, Trust.KNOWN, version.columns))
                 elif before.trust in (Trust.UNCERTAIN, Trust.ASSUMED):
-                    self._record(key, replace(version, order=before.order, cause=before.cause))
-
-    def _named(self, name: Name, default_schema: str) -> Key:
-        return self._key(name.schema or default_schema, name.table)
-
-    def _key(self, schema: str, table: str) -> Key:
-        return (schema.lower(), table.lower()) if self.fold_names else (schema, table)
+                    self._versions.record(key, replace(version, order=before.order, cause=before.cause))
 
     def forget_before(self, at: LogPosition) -> None:
         """Drop what held before `at` alone."""
         with self._lock:
-            for versions in self._versions.values():
-                del versions[: max(0, bisect_right(versions, at.order, key=_order) - 1)]
-
-    # ---- versions; the lock is held
-
-    def _find(self, key: Key, order: Order) -> Version | None:
-        versions = self._versions.get(key, [])
-        index = bisect_right(versions, order, key=_order)
-        return versions[index - 1] if index else None
-
-    def _before(self, key: Key, order: Order) -> Version | None:
-        versions = self._versions.get(key, [])
-        index = bisect_left(versions, order, key=_order)
-        return versions[index - 1] if index else None
-
-    def _changes_behind(self, key: Key, order: Order) -> bool:
-        """Whether a statement behind `order` is known to change this table."""
-        with self._lock:
-            versions = self._versions.get(key, [])
-            return any(version.cause for version in versions[bisect_right(versions, order, key=_order) :])
-
-    def _record(self, key: Key, version: Version, *, over_known: bool = False) -> None:
-        versions = self._versions.setdefault(key, [])
-        index = bisect_left(versions, version.order, key=_order)
-        if index < len(versions) and versions[index].order == version.order:
-            if over_known or versions[index].trust in (Trust.UNCERTAIN, Trust.ASSUMED):
-                versions[index] = version
-        else:
-            versions.insert(index, version)
-
-    def _of_schema(self, schema: str) -> Iterator[Key]:
-        folded = schema.lower() if self.fold_names else schema
-        return (key for key in self._versions if key[0] == folded)
+            self._versions.forget_before(at.order)
 
 
 class _View:
@@ -317,114 +245,6 @@ class _View:
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
         self._history.apply(at, default_schema, sql)
-
-
-class _Draft:
-    """The versions that one statement makes, while it is worked through."""
-
-    def __init__(self, history: History, order: Order, sql: str, default_schema: str) -> None:
-        self.versions: dict[Key, Version] = {}
-        self._history = history
-        self._order = order
-        self._sql = sql
-        self._default_schema = default_schema
-
-    def take(self, statement: Statement) -> None:
-        """Work one statement in."""
-        match statement:
-            case CreateTable(temporary=False):
-                self._create(statement)
-            case AlterTable():
-                self._alter(statement)
-            case DropTables(names, temporary=False):
-                for name in names:
-                    self._set(self._key(name), Trust.DROPPED)
-            case RenameTables(pairs):
-                for old, new in pairs:
-                    self._rename(self._key(old), self._key(new))
-            case ChangeIndex(name=name, changes=(_, *_)):
-                self._change(self._key(name), statement.changes)
-            case ChangeDatabase(schema=schema, drops=True):
-                for key in self._history._of_schema(schema):
-                    self._set(key, Trust.DROPPED)
-
-    def _key(self, name: Name) -> Key:
-        return self._history._named(name, self._default_schema)
-
-    def _get(self, key: Key) -> Version | None:
-        return self.versions.get(key) or self._history._before(key, self._order)
-
-    def _set(self, key: Key, trust: Trust, columns: tuple[Column, ...] = (), wants_texts: bool = False) -> None:
-        texts = wants_texts or (self._history._live_texts and trust is Trust.KNOWN)
-        self.versions[key] = Version(self._order, trust, columns, self._sql, texts)
-
-    def _create(self, statement: CreateTable) -> None:
-        key = self._key(statement.name)
-        known = self._get(key)
-        if statement.if_not_exists and known is not None and known.trust is not Trust.DROPPED:
-            return
-        if statement.like is not None:
-            source = self._get(self._key(statement.like))
-            if source is not None and source.readable:
-                self._set(key, source.trust, source.columns, source.wants_texts)
-            else:
-                self._set(key, Trust.UNCERTAIN)
-        elif statement.selected:
-            self._set(key, Trust.UNCERTAIN)
-        else:
-            fresh = not statement.if_not_exists or known is not None
-            self._set(key, Trust.KNOWN if fresh else Trust.ASSUMED, statement.columns, statement.refused)
-
-    def _alter(self, statement: AlterTable) -> None:
-        key = self._key(statement.name)
-        if statement.changes:
-            self._change(key, statement.changes)
-        if statement.split_off is not None:
-            version = self._get(key)
-            if version is not None and version.readable:
-                self._set(self._key(statement.split_off), version.trust, version.columns, version.wants_texts)
-        if statement.absorbed is not None:
-            self._set(self._key(statement.absorbed), Trust.DROPPED)
-        if statement.renamed is not None:
-            self._rename(key, self._key(statement.renamed))
-
-    def _change(self, key: Key, changes: tuple[Change, ...]) -> None:
-        version = self._get(key)
-        if version is None or not version.readable:
-            self._set(key, Trust.UNCERTAIN)
-            return
-        try:
-            self._set(key, version.trust, alter(version.columns, changes), version.wants_texts)
-        except Unreadable:
-            self._set(key, Trust.UNCERTAIN)
-
-    def _rename(self, old: Key, new: Key) -> None:
-        version = self._get(old)
-        if version is None:
-            self._set(new, Trust.UNCERTAIN)
-        else:
-            self._set(new, version.trust, version.columns, version.wants_texts)
-        self._set(old, Trust.DROPPED)
-
-
-def _order(version: Version) -> Order:
-    return version.order
-
-
-def _position(order: Order) -> LogPosition:
-    """A position of this order."""
-    base, number, offset, consumed, sub_index = order
-    journal = f"{base}.{number:06d}" if number else base
-    return LogPosition(journal, offset, consumed=consumed, sub_index=sub_index)
-
-
-def _created(sql: str) -> tuple[Column, ...]:
-    """The columns of a statement that creates a table; none when it cannot be read."""
-    try:
-        statement = read(sql)
-    except Unreadable:
-        return ()
-    return statement.columns if isinstance(statement, CreateTable) else ()
 
 
 def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, present: bool) -> str:

@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 
 from canal_ha.decode.history import History
+from canal_ha.decode.history_versions import Trust, Version, Versions
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
@@ -319,3 +320,19 @@ def test_streams_share_it_from_several_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_what_is_forgotten() -> None:
+    """Behind the place everything holds as before; of tables that were gone by then nothing is left."""
+    versions = Versions(fold_names=False)
+    for number in range(50):
+        versions.record(("s", f"gone{number}"), Version(at(number).order, Trust.KNOWN))
+        versions.record(("s", f"gone{number}"), Version(at(number + 1).order, Trust.DROPPED))
+        versions.record(("s", "t"), Version(at(number).order, Trust.KNOWN, cause=str(number)))
+    versions.record(("s", "gone later"), Version(at(70).order, Trust.DROPPED))
+    versions.forget_before(at(60).order)
+    assert versions.keys() == [("s", "t"), ("s", "gone later")]
+    held = versions.at(("s", "t"), at(60).order)
+    assert held
+    assert held.cause == "49"
+    assert versions.before(("s", "t"), held.order) is None
