@@ -10,10 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TypeVar
 
-from tests.real.process import StartFailed, spawn
+from tests.real.process import Process, StartFailed, spawn
 
 TIMEOUT_S = 300
+
+Answer = TypeVar("Answer")
 
 
 class ReaderFailed(Exception):
@@ -88,6 +91,16 @@ def run_reader(command: Sequence[str], environment: Mapping[str, str] | None = N
     return finish(start_reader(command, environment))
 
 
+def run_readers(commands: Iterable[Sequence[str]]) -> list[dict[str, float]]:
+    """Several at once. Raises ReaderFailed when one does; the others are ended then."""
+    readers = [start_reader(command) for command in commands]
+    try:
+        return [finish(reader) for reader in readers]
+    finally:
+        for reader in readers:
+            reader.kill()
+
+
 def start_reader(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """The same, not waited for."""
     return spawn(
@@ -112,6 +125,19 @@ def finish(process: subprocess.Popen[str]) -> dict[str, float]:
         raise ReaderFailed(f"{process.args!r} ended with code {process.returncode}\n{errors[-2000:]}")
     answer: dict[str, float] = json.loads(lines[-1])
     return answer
+
+
+def through(server: Process, run: Callable[[], Answer]) -> tuple[Answer, float, int]:
+    """What `run` returns, and what the server used for it: processor time, and the most it ever had in memory.
+
+    ReaderFailed gets the server's last words.
+    """
+    before = cpu_seconds(server.pid)
+    try:
+        answer = run()
+    except ReaderFailed as error:
+        raise ReaderFailed(f"{error}\n{server.name}: {server.log_tail(10)}") from error
+    return answer, cpu_seconds(server.pid) - before, peak_memory_bytes(server.pid)
 
 
 def python(module: str, *arguments: object) -> list[str]:

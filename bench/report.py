@@ -136,7 +136,7 @@ def markdown(run: Run, picture: str) -> str:
         + ", ".join(f"{name} {size:,}" for name, size in run.batch_sizes.items())
         + ".",
         *(f"Not there: {name}: {reason}" for name, reason in run.missing.items()),
-        *(f"Without figures: {name}: {reason}" for name, reason in run.samples.failed.items()),
+        *(f"Without figures: {name}." for name in run.samples.failed),
     ]
     parts = [
         "\n\n".join(about),

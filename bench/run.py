@@ -77,8 +77,8 @@ def main() -> int:
     )
     _write(run, Path(options.output), publish=options.publish)
     print("\n" + report.goals_table(run.goals))
-    for peer, reason in {**run.missing, **samples.failed}.items():
-        print(f"not measured: {peer}: {reason}")
+    for name, reason in {**run.missing, **samples.failed}.items():
+        print(f"not measured: {name}: {reason.splitlines()[-1] if reason else 'no reason given'}")
     return 1 if samples.failed.keys() & {"ingest", "count", "arrow", "rows"} else 0
 
 

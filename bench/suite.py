@@ -172,18 +172,16 @@ class Suite:
         """A fresh node and a client of it. What the sample says of cost is the node's."""
         settings = self._settings(written.journal, written.offset, written.filter)
         with Node({DESTINATION: settings}, environment=environment) as node:
-            before = measure.cpu_seconds(node.pid)
-            found = measure.run_reader(measure.python(module, node.address, DESTINATION, CLIENT_ID, rows, batch_size))
-            used, memory = measure.cpu_seconds(node.pid) - before, measure.peak_memory_bytes(node.pid)
+            command = measure.python(module, node.address, DESTINATION, CLIENT_ID, rows, batch_size)
+            found, used, memory = measure.through(node, lambda: measure.run_reader(command))
         name = module.rpartition(".")[2]
         return Sample(self.database, written.workload, name, rows, found["seconds"], used, memory)
 
     def _java(self, written: Written, rows: int, batch_size: int) -> Sample:
         """The same with canal's server and its client."""
         with peers.JavaServer(self.server, written) as canal:
-            before = measure.cpu_seconds(canal.pid)
-            found = measure.run_reader(peers.java_count(canal.port, rows, batch_size))
-            used, memory = measure.cpu_seconds(canal.pid) - before, measure.peak_memory_bytes(canal.pid)
+            command = peers.java_count(canal.port, rows, batch_size)
+            found, used, memory = measure.through(canal, lambda: measure.run_reader(command))
         return Sample(self.database, written.workload, "java", rows, found["seconds"], used, memory)
 
     # ---- scaling
@@ -207,18 +205,13 @@ class Suite:
         settings = self._settings(written.journal, written.offset, written.filter)
         with Node(dict.fromkeys(names, settings)) as node:
             start = time.monotonic() + 0.5 + 0.5 * len(ids)  # by then all of Python is there
-            before = measure.cpu_seconds(node.pid)
-            readers = [
-                measure.start_reader(measure.python(COUNT, node.address, name, client_id, rows, BATCH_SIZES[0], start))
+            commands = [
+                measure.python(COUNT, node.address, name, client_id, rows, BATCH_SIZES[0], start)
                 for name, client_id in zip(names, ids, strict=True)
             ]
-            try:
-                ended = max([measure.finish(reader)["ended"] for reader in readers])
-            finally:
-                for reader in readers:
-                    reader.kill()  # those that still read when another failed
-            used, memory = measure.cpu_seconds(node.pid) - before, measure.peak_memory_bytes(node.pid)
-        return Scaling(self.database, kind, len(ids), rows * len(ids), ended - start, used, memory)
+            answers, used, memory = measure.through(node, lambda: measure.run_readers(commands))
+        seconds = max(answer["ended"] for answer in answers) - start
+        return Scaling(self.database, kind, len(ids), rows * len(ids), seconds, used, memory)
 
     # ---- latency
 
