@@ -49,8 +49,11 @@ def check(pipeline: Pipeline) -> Iterator[Finding]:
         yield Finding("spool", options.spool_dir)
     except CanalError as error:
         yield Finding("spool", options.spool_dir, str(error))
-    for state in status(pipeline, names):
-        yield Finding("checkpoint", f"{state.destination}: {state.says}", state.problem)
+    try:
+        for state in status(pipeline, names):
+            yield Finding("checkpoint", f"{state.destination}: {state.says}", state.problem)
+    except CanalError as error:
+        yield Finding("checkpoint", pipeline.checkpoint, str(error))
     for kind, given in pipeline.sinks:
         try:
             [sink] = sinks_of(pipeline.with_sink(kind, given))

@@ -28,6 +28,7 @@ from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
 
 POLL_S = 1
+_JAVA = "spark.driver.extraJavaOptions"
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -187,8 +188,10 @@ def session(pipeline: Pipeline) -> SparkSession:
     if active is not None:
         return active
     builder = builder.master(pipeline.master)
-    for name, value in {**_SETTINGS, **pipeline.spark}.items():
+    settings = {**_SETTINGS, **pipeline.spark}
+    if "log4j2.configurationFile" not in settings.get(_JAVA, ""):
+        quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+        settings[_JAVA] = f"-Dlog4j2.configurationFile={quiet} {settings.get(_JAVA, '')}".rstrip()
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return builder.getOrCreate()
