@@ -215,7 +215,8 @@ FALLBACK = _shared(
     "instance.fallbackIntervalInSeconds",
     kinds.whole(0, INT32),
     "60",
-    "how far to go back after a switch to the other MySQL",
+    "after a switch to another MySQL without GTIDs: how far back to look for what was delivered last; if it is not there,"
+    " reading goes on so far back",
     "s",
 )
 GROUP_WAIT = _shared(
@@ -227,17 +228,22 @@ GROUP_WAIT = _shared(
     "s",
 )
 DETECT = _shared("instance.detecting.enable", kinds.switch(), "false", "ask MySQL regularly whether it lives")
-DETECT_SQL = _shared(
-    "instance.detecting.sql", kinds.text(), "", "the statement asked; blank only watches for silence", "SQL"
-)
+DETECT_SQL = _shared("instance.detecting.sql", kinds.text(), "", "the statement asked; blank asks nothing", "SQL")
 DETECT_INTERVAL = _shared(
     "instance.detecting.interval.time", kinds.decimal(0.1), "5", "time between two such questions", "s"
 )
 DETECT_RETRY = _shared(
-    "instance.detecting.retry.threshold", kinds.whole(0, INT32), "3", "failures tolerated", "failures"
+    "instance.detecting.retry.threshold",
+    kinds.whole(0, INT32),
+    "3",
+    "failures in a row that are tolerated; no answer within detecting.interval.time is one",
+    "failures",
 )
 DETECT_HA = _shared(
-    "instance.detecting.heartbeatHaEnable", kinds.switch(), "false", "switch to the standby beyond that many failures"
+    "instance.detecting.heartbeatHaEnable",
+    kinds.switch(),
+    "false",
+    "beyond that many failures read from the other server, if it can be read",
 )
 RECEIVE_BUFFER = _shared(
     "instance.network.receiveBufferSize", kinds.whole(1024, INT32), "262144", "receive buffer towards MySQL", "bytes"
