@@ -148,8 +148,10 @@ def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[],
             return _at(scanner, Passed(log.name, FIRST_OFFSET, 0))
     if seen or target_ms <= 0:
         return _at(scanner, Passed(logs[0].name, FIRST_OFFSET, 0))
-    skew_ms = abs(int(scanner.session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]) - now()) * 1000
-    return locate.at_time(scanner, max(0, int(target_ms - skew_ms)))
+    # whoever wrote the cursor's transaction had a clock of its own: one that is ahead of here is told by its future
+    here_ms, now_ms = int(scanner.session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]) * 1000, now() * 1000
+    ahead_ms = max(0, at.timestamp_ms - min(here_ms, now_ms))
+    return locate.at_time(scanner, max(0, int(target_ms - ahead_ms - abs(here_ms - now_ms))))
 
 
 def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed) -> LogPosition:

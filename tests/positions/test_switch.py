@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+
 import pytest
 
 from tests.positions.pair import NOTHING, SWITCHING, Compared, Getting, Writer, paired
-from tests.real import MariaDB, MySQL, SqlServer
+from tests.real import MariaDB, MySQL, Node, SqlServer
+from tests.real.node import PROGRAM
+from tests.real.ports import LOOPBACK
+from tests.real.proxy import Network
 
 SKEW_S = 90
+ROUNDS = 10 if os.environ.get("CANAL_HA_LONG") else 1
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("_round", range(ROUNDS))
 @pytest.mark.parametrize(
     ("make", "gtid", "skew_s"),
     [(MySQL, False, -SKEW_S), (MariaDB, False, SKEW_S), (MySQL, True, SKEW_S), (MariaDB, True, -SKEW_S)],
 )
-def test_master_killed_under_writes(make: type[SqlServer], gtid: bool, skew_s: int) -> None:
+def test_master_killed_under_writes(make: type[SqlServer], gtid: bool, skew_s: int, _round: int) -> None:
     """The standby takes over by itself; every row that it has arrives once, in order, whatever its clock says."""
     with paired(make, gtid=gtid) as pair, pair.node(SWITCHING).start() as node:
         with Getting(node) as got:
@@ -33,3 +43,122 @@ def test_master_killed_under_writes(make: type[SqlServer], gtid: bool, skew_s: i
             after.write(10)
             again.upto(after.written[-1])
         assert again.ids == after.written[-10:], node.log_file("example")
+
+
+@pytest.mark.real
+def test_master_hangs() -> None:
+    """A server that accepts connections and answers nothing is left like a dead one."""
+    with paired(MariaDB, gtid=False) as pair, pair.node(SWITCHING).start() as node:
+        with Getting(node) as got:
+            Writer(pair.master, 1).write(20)
+            got.upto(20)
+            pair.caught_up()
+            pair.master.pause()
+            pair.standby.execute("STOP SLAVE IO_THREAD")
+            pair.promote()
+            after = Writer(pair.standby, 100)
+            after.write(20)
+            got.upto(119)
+        pair.master.resume()
+        assert Compared.of(got.ids, pair.ids()) == NOTHING, node.log_file("example")
+        assert "timed out" in node.log_file("example")
+
+
+@pytest.mark.real
+def test_by_hand_there_and_back_under_writes() -> None:
+    """`canal-ha source switch`: clients go on where they were, on a standby that replicates all the time, and back."""
+    with paired(MariaDB, gtid=False, metadata="MINIMAL") as pair, pair.node().start() as node:
+        with Getting(node) as got:
+            with Writer(pair.master, 1) as writer:
+                got.upto(50)
+                assert switched(node, "standby") == f"example: reads from {pair.standby.address}"
+                got.upto(len(writer.written) + 50)
+                assert f"{pair.standby.address} (standby)" in shown(node)
+                assert "already" in switched(node, "standby")
+                assert switched(node, "other") == f"example: reads from {pair.master.address}"
+                pair.standby.kill()
+                assert "Can't connect" in switched(node, "standby")
+                assert "does not run on this node" in switched(node, "master", destination="elsewhere")
+            got.upto(writer.written[-1])
+        assert Compared.of(got.ids, writer.written) == NOTHING, node.log_file("example")
+
+
+@pytest.mark.real
+def test_another_server_under_the_address() -> None:
+    """An address that moves to the standby: old offsets are not read there, whether or not the node saw it happen."""
+    with Network() as network, paired(MySQL, gtid=False) as pair:
+        link = network.link(pair.master.port)
+        with pair.node(master=link.address, standby=False).start() as node:
+            with Getting(node) as got:
+                with Writer(pair.master, 1) as before:
+                    got.upto(100)
+                pair.caught_up()
+                pair.promote()
+                after = Writer(pair.standby, len(before.written) + 100, SKEW_S)
+                after.write(20)
+                link.target = pair.standby.port
+                link.reset()
+                got.upto(after.written[-1])
+            assert Compared.of(got.ids, pair.ids()) == NOTHING, node.log_file("example")
+            node.stop()
+            pair.master.execute("INSERT INTO shop.t VALUES (9000, 'only here')", "FLUSH BINARY LOGS")
+            link.target = pair.master.port
+            link.reset()
+            node.start()
+            with Getting(node) as again:
+                again.upto(9000)
+            # what was delivered last is not on the old master, nor anything of its origin: the window comes again
+            assert Compared.of(again.ids, [*before.written, 9000]) == NOTHING, node.log_file("example")
+            assert "how=time" in node.log_file("example")
+
+
+@pytest.mark.real
+def test_the_master_dies_while_no_node_runs() -> None:
+    """The cursor alone tells the place. Without its trail the window comes again, and the log says how much."""
+    with paired(MySQL, gtid=False) as pair, pair.node(SWITCHING) as node:
+        with Getting(node) as got:
+            writer = Writer(pair.master, 1)
+            writer.write(30)
+            got.upto(30)
+        node.stop()
+        writer.write(20)
+        pair.caught_up()
+        pair.master.kill()
+        pair.promote()
+        node.start()
+        with Getting(node) as rest:
+            rest.upto(50)
+        assert Compared.of(got.ids + rest.ids, pair.ids()) == NOTHING, node.log_file("example")
+        node.stop()
+        without_trail(node, pair.master)
+        Writer(pair.standby, 51).write(5)
+        node.start()
+        with Getting(node) as again:
+            again.upto(55)
+        assert again.ids == [*range(1, 56)], node.log_file("example")
+        again_at_most = re.search(r"how=time .*may_come_again=(\d+)", node.log_file("example"))
+        assert again_at_most, node.log_file("example")
+        assert 50 <= int(again_at_most[1]) <= 52  # with the table's two statements
+
+
+def switched(node: Node, to: str, destination: str = "example") -> str:
+    """What the command says."""
+    command = [PROGRAM, "source", "switch", "--destination", destination, "--to", to, "--conf", str(node.conf)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    return (done.stdout + done.stderr).strip()
+
+
+def shown(node: Node) -> str:
+    """What `canal-ha status` shows."""
+    command = [PROGRAM, "status", "--url", f"{LOOPBACK}:{node.admin_port}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
+
+
+def without_trail(node: Node, server: SqlServer) -> None:
+    """Make the cursor one of canal's, of this server."""
+    path = node.conf / "example" / "meta.dat"
+    meta = json.loads(path.read_text())
+    cursor = meta["clientDatas"][0]["cursor"]
+    del cursor["postion"]["source"]
+    cursor["identity"]["sourceAddress"]["port"] = server.port
+    path.write_text(json.dumps(meta))
