@@ -7,6 +7,7 @@
 #   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
 #   bash deploy/install.sh peers    also canal-python, the client from PyPI, in a virtual environment of its own in the cache
 #   bash deploy/install.sh compose  also what checks docker-compose files and systemd units
+#   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
 #   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 alone)
 #
 # CANAL_HA_PYTHON   the Python to use (default: the first >= 3.11 that is found)
@@ -45,7 +46,7 @@ as_root() {
     fi
 }
 
-want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_mysql56=no
+want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
@@ -53,8 +54,9 @@ for argument in "$@"; do
     java) want_java=yes ;;
     peers) want_peers=yes ;;
     compose) want_compose=yes ;;
+    go) want_go=yes ;;
     mysql56) want_mysql56=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [peers] [compose] [mysql56]" ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [peers] [compose] [go] [mysql56]" ;;
     esac
 done
 
@@ -105,6 +107,7 @@ has my_print_defaults || packages+=(mariadb-client-core)
 has java || packages+=(openjdk-17-jre-headless)
 [[ $want_java == no ]] || has javac || packages+=(openjdk-17-jdk-headless)
 [[ $want_java == no && $want_mysql56 == no ]] || has mvn || packages+=(maven)
+[[ $want_go == no ]] || has go || [[ -x /usr/local/go/bin/go ]] || packages+=(golang-go ca-certificates)
 [[ $want_mysql56 == no || -e /usr/lib/x86_64-linux-gnu/libaio.so.1 ]] || packages+=(libaio1)
 [[ $want_compose == no ]] || has docker-compose || packages+=(docker-compose)
 [[ $want_compose == no ]] || has systemd-analyze || packages+=(systemd)
@@ -263,4 +266,19 @@ if [[ $want_peers == yes ]] && ! cmp -s "$peers_wanted" "$cache/canal-python/req
         >>"$log" 2>&1 ||
         fail "pip could not install canal-python" "check that pip reaches its index (pip config list), then start again"
     cp "$peers_wanted" "$cache/canal-python/requirements.txt" # last: the sign that it is complete
+fi
+
+# --- canal-go ---------------------------------------------------------------------------------------------------------
+
+go_peer=$checkout/tests/peers/go
+if [[ $want_go == yes ]]; then
+    wanted=$(cat "$go_peer"/* | sha256sum)
+    if [[ $(cat "$cache/canal-go/installed" 2>/dev/null) != "$wanted" ]]; then
+        say "canal-go into $cache/canal-go"
+        : >"$log"
+        mkdir -p "$cache/canal-go"
+        (cd "$go_peer" && PATH=$PATH:/usr/local/go/bin GOTOOLCHAIN=local go build -o "$cache/canal-go/read" .) >>"$log" 2>&1 ||
+            fail "canal-go could not be compiled" "check that Go reaches its module proxy (go env GOPROXY)"
+        printf '%s\n' "$wanted" >"$cache/canal-go/installed" # last: the sign that it is complete
+    fi
 fi

@@ -77,8 +77,8 @@ others() {
 
 trap 'exit 130' INT TERM
 
-# MySQL 5.6 is for the long suites alone
-step install 9 bash deploy/install.sh mysql spark java peers compose ${CANAL_HA_LONG:+mysql56}
+# MySQL 5.6 and canal-go are for the long suites alone
+step install 9 bash deploy/install.sh mysql spark java peers compose ${CANAL_HA_LONG:+mysql56 go}
 if ((failed)); then
     report
     exit 1
@@ -97,7 +97,7 @@ suite positions 4 tests/positions
 suite compatibility 4 tests/compat
 suite spark 7 tests/spark
 others 6
-[[ -z ${CANAL_HA_LONG:-} ]] || step old 10 pytest -m old --durations=5 tests/old
+[[ -z ${CANAL_HA_LONG:-} ]] || step long 12 pytest -m long --durations=5 tests/long
 step speed 2 python -m bench.small
 
 report

@@ -26,7 +26,7 @@ options starts its own, in two seconds:
     with ZooKeeper() as node: ...      with Ensemble() as ensemble: ...
 
 A server that cannot be started fails the test and says why; nothing is skipped. Without `-m`, tests marked `real`,
-`spark` and `old` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
+`spark` and `long` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
 """
 
 import itertools
@@ -54,7 +54,7 @@ settings.load_profile("canal-ha")
 def pytest_configure(config: pytest.Config) -> None:
     """Leave out what needs services, unless the command line chooses by mark or names a test."""
     if not config.option.markexpr and not any("::" in argument for argument in config.args):
-        config.option.markexpr = "not real and not spark and not old"
+        config.option.markexpr = "not real and not spark and not long"
 
 
 @pytest.fixture(scope="session")

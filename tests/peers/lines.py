@@ -72,3 +72,11 @@ def python(errors: Path, port: int, destination: str, client_id: int, tables: st
     command = ["env", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python", str(program), "-u"]
     arguments = [str(port), destination, str(client_id), tables, str(rows)]
     return Peer([*command, str(HERE / "python" / "read.py"), *arguments], errors)
+
+
+def golang(errors: Path, port: int, destination: str, client_id: int, tables: str, rows: int) -> Peer:
+    """canal-go 1.1.2."""
+    program = cache_directory() / "canal-go" / "read"
+    if not program.exists():
+        raise StartFailed(f"there is no {program}; run: bash deploy/install.sh go")
+    return Peer([str(program), str(port), destination, str(client_id), tables, str(rows)], errors)

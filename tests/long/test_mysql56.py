@@ -13,7 +13,7 @@ from tests.node import test_mixed_workload as mixed
 from tests.positions import test_table_history as history
 from tests.real import MySQL56
 
-pytestmark = pytest.mark.old
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Servers and clients that CI has not: run by `deploy/test-long.sh`."""
