@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canal_ha.config.load import load, load_instance
-from canal_ha.config.model import BatchMode, CanalConfig, CursorPlace, FilterMode, WhenLost
+from canal_ha.config.model import BatchMode, CanalConfig, CursorPlace, FilterMode, LocalFiles, WhenLost
 from canal_ha.errors import ConfigError
 
 STOCK = Path(__file__).parent / "stock"
@@ -311,3 +311,21 @@ def test_relative_paths_are_meant_from_beside_the_directory(tmp_path: Path) -> N
     assert config.log_dir == tmp_path / "logs"
     assert config.destinations[0].tsdb_dir == str(conf / "a")
     assert one(conf, "canal.log.dir=here").log_dir == tmp_path / "bin/here"
+
+
+def test_a_directory_instead_of_a_server(tmp_path: Path) -> None:
+    """local-instance needs the directory and no address; without that template the directory has no effect."""
+    local = "canal.instance.a.spring.xml=classpath:spring/local-instance.xml"
+    (write(tmp_path) / "a").mkdir()
+    directory = "canal.instance.parser.directory=/backup"
+    config = one(tmp_path / "conf", local, directory, "canal.instance.parser.needWait=true")
+    (archive,) = config.destinations
+    assert archive.local == LocalFiles(Path("/backup"))
+    assert (archive.cursor_place, archive.master.host, config.warnings) == (CursorPlace.FILE, "", ())
+    (archive,) = one(tmp_path / "conf", local, directory, "canal.zkServers=zk").destinations
+    assert archive.cursor_place is CursorPlace.ZOOKEEPER
+    with pytest.raises(ConfigError, match=r"canal.instance.parser.directory = '': expected a directory with binlog"):
+        one(tmp_path / "conf", local)
+    config = one(tmp_path / "conf", directory, "canal.instance.master.address=db")
+    assert config.destinations[0].local is None
+    assert any("canal.instance.parser.directory has no effect" in warning for warning in config.warnings)
