@@ -20,6 +20,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
 from canal_ha.source.group import parts
+from canal_ha.source.switch import Role, first, server
 
 Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> cursor
 
@@ -86,9 +87,12 @@ def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding
     if instance.group:
         yield from _group(instance, cursors.get(name, {}))
         return
-    yield from checkup.source(instance, instance.master, cursors.get(name, {}))
-    if instance.standby is not None:
-        yield from checkup.source(instance, instance.standby, {})
+    for role in Role:
+        source = server(instance, role)
+        if source is not None:
+            known = cursors.get(name, {}).items()
+            own = {client_id: cursor for client_id, cursor in known if first(instance, [cursor]) is role}
+            yield from checkup.source(instance, source, own)
     yield from checkup.history(instance)
 
 

@@ -21,6 +21,7 @@ from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
+from canal_ha.source import switch
 from canal_ha.source.group import MembersView, parts
 from canal_ha.source.local import LocalView, view_of
 from canal_ha.source.view import View
@@ -89,7 +90,7 @@ def set_cursor(to: str, **given: Any) -> None:
         if place.part and chosen.instance is not None and not chosen.instance.group:
             raise click.UsageError(f"{chosen.destination} has one source: leave {place.part}/ away")
         if chosen.instance is not None:
-            position = _asked(chosen.instance, lambda view: view.find(place))
+            position = _asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.find(place))
             if place.part:
                 position = position.beside(parts(chosen.instance, cursor))
         elif place.journal:  # nobody to ask: who dumps there finds the boundary
@@ -111,8 +112,9 @@ def reset(**given: Any) -> None:
         chosen = choose(stack, **given)
         if chosen.instance is None:
             raise click.UsageError("reset needs --conf, which says where a new client begins")
-        position = _asked(chosen.instance, lambda view: view.start(None))
-        _move(chosen, _cursor(chosen), position)
+        cursor = _cursor(chosen)
+        position = _asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.start(None))
+        _move(chosen, cursor, position)
 
 
 def choose(
@@ -152,7 +154,7 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
             lines.append(f"{source}GTID set {each.gtid}")
     if chosen.instance is not None:
         try:
-            lines.append(_asked(chosen.instance, lambda view: view.reach(cursor)))
+            lines.append(_asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.reach(cursor)))
         except CanalError as error:
             lines.append(f"the source cannot be asked: {error}")
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
@@ -34,6 +34,12 @@ def first(config: InstanceConfig, cursors: Iterable[LogPosition]) -> Role:
     if newest is None or standby is None or (newest.address, newest.port) == (config.master.host, config.master.port):
         return Role.MASTER
     return Role.STANDBY if (newest.address, newest.port) == (standby.host, standby.port) else Role.MASTER
+
+
+def as_read(config: InstanceConfig, cursors: Iterable[LogPosition]) -> InstanceConfig:
+    """The destination with the server as its master that these cursors are of."""
+    target = server(config, first(config, cursors))
+    return config if target is None else replace(config, master=target)
 
 
 @dataclass(slots=True)

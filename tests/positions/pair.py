@@ -52,6 +52,11 @@ class Pair:
         """Wait until the standby has applied all that the master has written."""
         until(lambda: self._position() == self.master.position(), what="the standby to catch up")
 
+    def lag(self, *, over: bool = False) -> None:
+        """Let the standby receive, and apply nothing until it is over."""
+        word = "REPLICA" if self.standby.flavor == "mysql" else "SLAVE"
+        self.standby.execute(f"{'START' if over else 'STOP'} {word} SQL_THREAD")
+
     def promote(self) -> None:
         """Let the standby apply what it has received, and stop to replicate."""
         state = self._state()

@@ -14,6 +14,7 @@ from tests.real import MariaDB, MySQL, Node, SqlServer
 from tests.real.node import PROGRAM
 from tests.real.ports import LOOPBACK
 from tests.real.proxy import Network
+from tests.waiting import until
 
 SKEW_S = 90
 ROUNDS = 10 if os.environ.get("CANAL_HA_LONG") else 1
@@ -65,13 +66,20 @@ def test_master_hangs() -> None:
 
 
 @pytest.mark.real
-def test_by_hand_there_and_back_under_writes() -> None:
-    """`canal-ha source switch`: clients go on where they were, on a standby that replicates all the time, and back."""
-    with paired(MariaDB, gtid=False, metadata="MINIMAL") as pair, pair.node().start() as node:
+@pytest.mark.parametrize(
+    ("make", "gtid"), [(MariaDB, False), *([(MariaDB, True), (MySQL, False), (MySQL, True)] if ROUNDS > 1 else [])]
+)
+def test_by_hand_there_and_back_under_writes(make: type[SqlServer], gtid: bool) -> None:
+    """`canal-ha source switch`: clients go on where they were, on a standby that lags and catches up, and back."""
+    with paired(make, gtid=gtid, metadata="MINIMAL") as pair, pair.node().start() as node:
         with Getting(node) as got:
             with Writer(pair.master, 1) as writer:
                 got.upto(50)
+                pair.lag()
+                got.upto(len(writer.written) + 50)
                 assert switched(node, "standby") == f"example: reads from {pair.standby.address}"
+                until(lambda: "stream.moved" in node.log_file("example"), what="the move")
+                pair.lag(over=True)
                 got.upto(len(writer.written) + 50)
                 assert f"{pair.standby.address} (standby)" in shown(node)
                 assert "already" in switched(node, "standby")
