@@ -65,6 +65,7 @@ def test_a_table_has_its_values_and_types(mysql: MySQL, database: str, stream: M
     """Typed columns hold what the source holds; NULL stays NULL; an ALTER is a row, its column is there next time."""
     with Node({database: follow(mysql, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
         one = stream(servers=node.address, destination=database, clientId=7)
+        one.run()  # the client id exists from here on
         columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
         mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t ({columns})")
         mysql.execute(f"INSERT INTO {database}.t VALUES {', '.join(ROWS)}")
