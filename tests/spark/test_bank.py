@@ -81,8 +81,9 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
         assert checked > 3
         kills, fail_overs = len(CRASHES) * ROUNDS, len(FAIL_OVER_AFTER) * ROUNDS
         print(
-            f"\nbank: {bank.transactions} transactions, {kills} drivers killed, {fail_overs} fail-overs; {compared} rows"
-            f" are equal in Delta, MySQL and the folded log; the total is right in all {checked} batches of both tables"
+            f"\nbank: {bank.transactions} transactions, {kills} drivers killed, {fail_overs} fail-overs;"
+            f" {compared} rows are equal in Delta, MySQL and the folded log;"
+            f" the total is right in all {checked} batches that both tables have"
         )
 
 
