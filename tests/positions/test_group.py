@@ -1,0 +1,162 @@
+"""Several sources in one destination, on real servers: what a client gets of them, compared with what was written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.client.connector import SimpleConnector
+from tests.positions.group import TEMPLATE, Reader, Verdict, Writer, following, judged
+from tests.real import MariaDB, MySQL, Node, SqlServer, ZooKeeper
+from tests.real.node import PROGRAM
+from tests.real.ports import LOOPBACK
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+PROPERTIES = {"canal.instance.global.spring.xml": TEMPLATE}
+LONG = bool(os.environ.get("CANAL_HA_LONG"))
+
+
+def caught_up(reader: Reader, writers: list[Writer]) -> None:
+    """Stop writing, and wait until the client has everything."""
+    for writer in writers:
+        writer.end()
+    wanted = {writer.source: writer.committed for writer in writers}
+    until(lambda: reader.seen == wanted, seconds=60, what=f"{wanted}, there is {reader.seen}")
+
+
+def verdict(reader: Reader, writers: list[Writer], *, late: int = 0) -> Verdict:
+    """What there is to say of the delivery; printed, for those who look on."""
+    found = judged(reader.entries, {writer.source: writer.committed for writer in writers}, late=late)
+    print(found)
+    return found
+
+
+def grown(reader: Reader, by: int) -> None:
+    """Wait until that many more transactions of every source came."""
+    before = dict(reader.seen)
+    sources = before or {1: 0, 2: 0}
+    until(
+        lambda: all(reader.seen.get(source, 0) >= number + by for source, number in sources.items()),
+        seconds=60,
+        what=f"{by} more transactions than {before}, there is {reader.seen}: {reader.failures[-3:]}",
+    )
+
+
+def connect_to(node: Node) -> SimpleConnector:
+    """A client of that node."""
+    return SimpleConnector(LOOPBACK, node.port, "both")
+
+
+def test_restart_crash_and_fail_over(mysql: MySQL, mariadb: MariaDB, database: str, zookeeper: ZooKeeper) -> None:
+    """MySQL and MariaDB in one stream, large transactions in pieces: through an orderly hand-over to another node, and
+    through the crash of that one, nothing is lost, transactions are whole and come in the order of each source and of
+    time; what comes again was delivered within the last flush period or not acknowledged.
+    """
+    writers = [Writer(1, mysql, database), Writer(2, mariadb, database)]
+    destinations = {"both": following({1: mysql, 2: mariadb})}
+    properties = {**PROPERTIES, "canal.zookeeper.session.timeout": "2000"}
+    chroot = f"{zookeeper.hosts}/{database}"
+    zookeeper_root(zookeeper, database)
+    with ExitStack() as stack:
+        nodes = [Node(destinations, zk_servers=chroot, properties=properties, name=f"node{n}") for n in range(3)]
+        for node in nodes:
+            stack.push(node)
+            node.launch()
+        reader = stack.enter_context(Reader(lambda: ClusterConnector(chroot, "both"), database))
+        until(lambda: subscribed(*nodes), seconds=60, what="a subscription")
+        for writer in writers:
+            writer.start()
+        grown(reader, 25)
+        owner(nodes).stop()  # in good order
+        grown(reader, 25)
+        assert judged(reader.entries, reader.seen).repeated == 0
+        owner(nodes).kill()
+        grown(reader, 25)
+        caught_up(reader, writers)
+        found = verdict(reader, writers)
+    assert (found.lost, found.out_of_order, found.parted, found.back_in_time) == (0, 0, 0, 0)
+    assert found.repeated < sum(found.delivered.values()) / 2
+
+
+def test_a_source_dies_and_comes_back(mysql: MySQL, database: str) -> None:
+    """While one source is down the other goes on after canal.instance.group.wait, with an alarm; when it is back, every
+    row of it comes, in its order, and nobody's twice. One source alone can be moved back then.
+    """
+    with MariaDB(server_id=2) as second:
+        servers: dict[int, SqlServer] = {1: mysql, 2: second}
+        writers = [Writer(source, server, database) for source, server in servers.items()]
+        with Node({"both": following(servers, group_wait="1.5")}, properties=PROPERTIES) as node:
+            with Reader(lambda: connect_to(node), database) as reader:
+                until(lambda: subscribed(node), seconds=60, what="a subscription")
+                for writer in writers:
+                    writer.start()
+                grown(reader, 20)
+                second.kill()
+                at = reader.seen[1]
+                began = time.monotonic()
+                until(lambda: reader.seen[1] > at + 60, what="the other source's going on")
+                print(f"went on within {time.monotonic() - began:.1f} s")
+                assert "source.left_behind" in node.log_file("both")
+                assert any(part["left_behind"] for part in parts_of(node))
+                second.start()
+                grown(reader, 20)
+                caught_up(reader, writers)
+                until(lambda: not any(part["left_behind"] for part in parts_of(node)), what="being waited for again")
+            found = verdict(reader, writers, late=2)
+            node.stop()
+            shown = canal_ha("cursor", "show", "--conf", str(node.conf), "--destination", "both")
+            assert f"2, {second.address}: its journal exists, 1 older ones do" in shown
+            moved = canal_ha("cursor", "set", "--conf", str(node.conf), "--destination", "both", "--to", "2/earliest")
+            assert "to 1/" in moved
+            assert "position       source 2: client 1001" in canal_ha("check", "--conf", str(node.conf))
+            node.start()
+            with Reader(lambda: connect_to(node), database) as again:
+                until(lambda: again.seen.get(2) == found.delivered[2], seconds=60, what="source 2 from its beginning")
+            assert set(again.seen) == {2}
+    assert (found.lost, found.out_of_order, found.parted, found.back_in_time) == (0, 0, 0, 0)
+    assert found.repeated == 0
+    assert found.cut <= 1
+
+
+def canal_ha(*arguments: str) -> str:
+    """What a command prints. Fails when it does."""
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def zookeeper_root(zookeeper: ZooKeeper, name: str) -> None:
+    """A part of the tree of its own."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(zookeeper.hosts)
+    client.start()
+    client.ensure_path(f"/{name}")
+    client.stop()
+    client.close()
+
+
+def owner(nodes: list[Node]) -> Node:
+    """The node that runs the destination."""
+    return until(lambda: next((node for node in nodes if node.alive() and node.running()), None), what="an owner")
+
+
+def subscribed(*nodes: Node) -> bool:
+    """Whether a client's stream is open on one of them."""
+    return any(
+        stream["state"] == "open"
+        for node in nodes
+        if node.alive() and node.running()
+        for destination in node.status()["destinations"]
+        for stream in destination["streams"]
+    )
+
+
+def parts_of(node: Node) -> list[dict[str, object]]:
+    """The sources of the only stream, as the status tells of them."""
+    return list(node.status()["destinations"][0]["streams"][0]["parts"])
