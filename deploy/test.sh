@@ -99,6 +99,7 @@ suite spark 7 tests/spark
 others 6
 [[ -z ${CANAL_HA_LONG:-} ]] || step long 12 pytest -m long --durations=5 tests/long
 step speed 2 python -m bench.small
+[[ -z ${CANAL_HA_LONG:-} ]] || step fuzz 10 bash deploy/fuzz.sh
 
 report
 exit "$failed"

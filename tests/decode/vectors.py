@@ -21,6 +21,7 @@ from canal_ha.decode.table_map import parse_table_map
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
+from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry, RowChange
 from tests.compat import mutations
 from tests.decode import golden
 from tests.decode.column_kinds import KINDS, json_bytes, squeezed
@@ -43,6 +44,8 @@ def digest(outputs: Iterable[Output]) -> str:
         for output in outputs:
             if isinstance(output, Segment):
                 total.update(output.frames)
+                if not all(map(is_protobufs, output.entries())):
+                    return f"an entry that protobuf writes otherwise at {output.position(0)}"
                 for column in (output.ends, output.offsets, output.subs, output.timestamps, output.event_lengths):
                     total.update(column)
                 for column in (output.row_counts, output.run_starts, output.run_server_ids, output.entry_ends):
@@ -55,6 +58,15 @@ def digest(outputs: Iterable[Output]) -> str:
     except (MalformedEvent, TableUnknown) as error:
         return f"{total.hexdigest()} {rows} rows, {type(error).__name__}: {error}"
     return f"{total.hexdigest()} {rows} rows"
+
+
+def is_protobufs(raw: bytes) -> bool:
+    """Whether these are the very bytes that protobuf's own library writes for the entry and what is stored in it."""
+    entry = Entry.FromString(raw)
+    if entry.SerializeToString() != raw:
+        return False
+    stored = entry.storeValue
+    return entry.entryType != ROWDATA or RowChange.FromString(stored).SerializeToString() == stored
 
 
 # ---- generated rows
@@ -124,8 +136,11 @@ def image(chance: random.Random, readings: list[types.Reading], before: bytes = 
     return nulls.to_bytes((len(readings) + 7) // 8, "little") + stored
 
 
-def generated(chance: random.Random) -> tuple[bytes, list[Column], str]:
-    """A dump of a few transactions on one table; the columns of the table; one that is filtered out, or none."""
+def generated(chance: random.Random, checksums: float = 0.8) -> tuple[bytes, list[Column], str]:
+    """A dump of a few transactions on one table; the columns of the table; one that is filtered out, or none.
+
+    checksums: how many of such dumps have them.
+    """
     chosen = chance.choices(COLUMNS, k=chance.choice((1, 2, 7, 8, 9, 20)))
     body = table_map(1, "s", "t", [column for column, _ in chosen])
     metas = parse_table_map(body).metas
@@ -135,7 +150,7 @@ def generated(chance: random.Random) -> tuple[bytes, list[Column], str]:
     columns = [
         Column(f"c{index}", text, key=index == 0, unsigned="unsigned" in text) for index, (_, text) in enumerate(chosen)
     ]
-    dump = Dump(checksum=chance.random() < 0.8, server_id=chance.randrange(1, 1 << 32)).format()
+    dump = Dump(checksum=chance.random() < checksums, server_id=chance.randrange(1, 1 << 32)).format()
     for _ in range(3):
         dump.begin().add(kinds.TABLE_MAP, body)
         kind = chance.choice((23, 24, 25, 30, 31, 32))

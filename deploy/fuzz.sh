@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The compiled kernel under AddressSanitizer, fed with damaged dumps: any access beyond its memory ends the run.
+#
+#   bash deploy/fuzz.sh [COUNT [SEED]]      default 1000000 inputs, a new seed; two processes
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+count=${1:-1000000} seed=${2:-$RANDOM$RANDOM}
+python=${CANAL_HA_VENV:-$PWD/.venv}/bin/python
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+cp -r canal_ha tests setup.py setup.cfg pyproject.toml README.md "$copy"
+cd "$copy"
+find . -name '*.so' -delete
+CANAL_HA_KERNEL=require CFLAGS='-fsanitize=address -fno-omit-frame-pointer' \
+    "$python" setup.py --quiet build_ext --inplace
+
+# Python's own allocator would hide accesses beyond small objects; Python itself leaks on purpose.
+export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 PYTHONMALLOC=malloc CANAL_HA_KERNEL=require
+LD_PRELOAD=$(gcc -print-file-name=libasan.so)
+half=$((count / 2))
+"$python" -m tests.decode.fuzz "$seed" 0 "$half" &
+"$python" -m tests.decode.fuzz "$seed" "$half" $((count - half))
+wait $!

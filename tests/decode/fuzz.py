@@ -1,0 +1,94 @@
+"""Damaged dumps for this process's kernel: each must end in entries, or in one of our errors, and nothing else.
+
+Run as a program, deploy/fuzz.sh does so with the compiled kernel under AddressSanitizer. Dumps carry no checksums, so
+that what is damaged is read. Every input follows from the seed and its number. Arguments: seed, first number, count.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from contextlib import suppress
+
+from canal_ha.decode import kernel
+from canal_ha.decode.filters import FieldFilter
+from canal_ha.errors import MalformedEvent, TableUnknown
+from tests.compat import mutations
+from tests.decode.dump import AnyTable, decoder
+from tests.decode.vectors import generated
+
+FROM_ONE_DUMP = 50  # inputs; making a dump takes longer than reading it
+RECORDED = 200  # one in so many is a damaged recording of a real server
+SAY_S = 30
+LENGTHS = (
+    b"\0",
+    b"\xff",
+    b"\xff\xff",
+    b"\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"\x7f",
+    b"\x80",
+    b"\xfc\xff\xff",
+    b"\xfb",
+)
+
+
+def damaged(chance: random.Random, data: bytes) -> bytes:
+    """A few bytes changed, left out, doubled or taken from elsewhere."""
+    raw = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
+        at = chance.randrange(len(raw))
+        what = chance.randrange(8)
+        if what < 3:
+            raw[at] = chance.randrange(256)
+        elif what == 3:
+            raw[at] ^= 1 << chance.randrange(8)
+        elif what == 4:
+            value = chance.choice(LENGTHS)
+            raw[at : at + len(value)] = value
+        elif what == 5:
+            del raw[at : at + chance.choice((1, 2, 4, 100))]
+        elif what == 6:
+            raw[at:at] = raw[at : at + chance.choice((1, 2, 4, 100))]
+        else:
+            start = chance.randrange(len(raw))
+            piece = raw[start : start + chance.choice((1, 4, 19, 60))]
+            raw[at : at + len(piece)] = piece
+        if not raw:
+            return b"\0"
+    return bytes(raw)
+
+
+def run(seed: int, first: int, count: int) -> None:
+    """Raises what no damage may lead to."""
+    said = time.monotonic()
+    for number in range(first, first + count):
+        source = random.Random(f"{seed} {number // FROM_ONE_DUMP}")
+        if number % FROM_ONE_DUMP == 0 or number == first:
+            data, columns, skipped = generated(source, checksums=0.0)
+        chance = random.Random(f"{seed} {number} damage")
+        try:
+            if number % RECORDED == 0:
+                case = mutations.draw_case(chance)
+                made = mutations.mutate(chance, case)
+                mutations.decode(case, made.events, as_packets=made.as_packets, cut=made.cut)
+            else:
+                raw = damaged(chance, data)
+                at = chance.randrange(len(raw) + 1)
+                work = decoder(AnyTable(*columns), fields=FieldFilter("", skipped))
+                with suppress(MalformedEvent, TableUnknown):
+                    for part in (raw[:at], raw[at:]):
+                        for _ in work.feed(part):
+                            pass
+        except BaseException:
+            print(f"seed {seed}, input {number}", flush=True)
+            raise
+        if time.monotonic() - said > SAY_S:
+            said = time.monotonic()
+            print(f"{number - first + 1:,} of {count:,} inputs", flush=True)
+    print(f"{count:,} damaged inputs, {kernel.BUILD} kernel, seed {seed}: nothing found")
+
+
+if __name__ == "__main__":
+    run(*map(int, sys.argv[1:]))

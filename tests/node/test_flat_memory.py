@@ -1,0 +1,67 @@
+"""A node's memory is that of its rings: however much goes through, and however slowly it is taken."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry
+from tests.node.following import following
+from tests.real import MySQL, Node, follow
+
+pytestmark = pytest.mark.real
+
+TRANSACTIONS = 160 if os.environ.get("CANAL_HA_LONG") else 40
+ROWS = 500  # a transaction
+ROW_BYTES = 8000
+RING_MIB = 16  # the default: 16384 units of 1024 bytes
+SLOW_S = 0.02  # between batches, in the first half
+
+
+def resident_mib(node: Node) -> float:
+    """VmRSS of this moment."""
+    status = Path(f"/proc/{node.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def row_count(entry: Entry) -> int:
+    if entry.entryType != ROWDATA:
+        return 0
+    return next((int(pair.value) for pair in entry.header.props if pair.key == "rowsCount"), 0)
+
+
+def test_memory_stays_flat(mysql: MySQL, database: str) -> None:
+    """160 MB (640 MB in long runs) pass through a ring of 16 MiB: the node grows by few rings' worth, and only once."""
+    mysql.execute(
+        f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY AUTO_INCREMENT, v text)"
+    )
+    with Node({"example": follow(mysql)}) as node, following(node, tables=rf"{database}\.t") as client:
+        mysql.execute(
+            *[
+                f"INSERT INTO {database}.t (v) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+                f" WHERE i < {ROWS}) SELECT REPEAT(CHAR(65 + i % 26), {ROW_BYTES}) FROM n"
+            ]
+            * TRANSACTIONS
+        )
+        before, began = resident_mib(node), time.monotonic()
+        seen, sampled = 0, list[tuple[float, float]]()
+        while seen < TRANSACTIONS * ROWS:
+            message = client.get_without_ack(2048, 500)
+            seen += sum(map(row_count, message.entries))
+            done = seen / (TRANSACTIONS * ROWS)
+            sampled.append((done, resident_mib(node)))
+            if done < 0.5:
+                time.sleep(SLOW_S)
+            client.ack(message.id)
+        took = time.monotonic() - began
+    early = max(memory for done, memory in sampled if done < 0.5)
+    late = max(memory for done, memory in sampled if done >= 0.5)
+    megabytes = TRANSACTIONS * ROWS * ROW_BYTES / 1e6
+    print(f"{megabytes:.0f} MB in {took:.1f} s; MiB: {before:.0f} before, then at most {early:.0f}, later {late:.0f}")
+    assert len(sampled) > 20
+    assert early - before < 4 * RING_MIB
+    assert late - early < RING_MIB
