@@ -91,11 +91,11 @@ class Follower:
 
     def _print(self, message: Message) -> bool:
         """Whether the whole batch was printed."""
-        if not message.entries:
+        if not message:
             return True
         reading = self._reading
         left = None if reading.max_rows is None else reading.max_rows - self._rows
-        rows = list(rows_of(message.entries))
+        rows = list(rows_of(message))
         if reading.as_json:
             shown = list(islice(rows, left))
             self._write("".join(f"{row.to_json()}\n" for row in shown))

@@ -74,7 +74,8 @@ _BINARIES = frozenset(
 NTZ = pa.timestamp("us")
 UTC = pa.timestamp("us", tz="UTC")
 MAX_PRECISION = 38  # of Arrow's, Spark's and Delta's decimals
-_NUMBERS = frozenset({"integer", "decimal", "float", "double", "bit", "year"})  # families whose texts are numbers
+_EXACT = frozenset({"integer", "decimal", "bit", "year"})  # families whose texts have no exponent
+_NUMBERS = _EXACT | {"float", "double"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,10 @@ def refusal(column: ColumnType, target: pa.DataType, why: str) -> SinkRefused:
 def target_of(column: ColumnType, wanted: pa.DataType) -> Target:
     """What the kernel collects of a column of which `finished` makes an array of the wanted type."""
     types = pa.types
-    number = column.name in _NUMBERS
-    if number and types.is_integer(wanted) and types.is_signed_integer(wanted):
+    exact, number = column.name in _EXACT, column.name in _NUMBERS
+    if exact and types.is_signed_integer(wanted):
         return Target(codes.INTEGER, wanted.bit_width // 8)
-    if number and types.is_decimal128(wanted):
+    if exact and types.is_decimal128(wanted):
         return Target(codes.DECIMAL, 0, wanted.precision, wanted.scale)
     if number and types.is_float64(wanted):
         return Target(codes.DOUBLE)

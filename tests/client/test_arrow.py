@@ -1,0 +1,167 @@
+"""Entries as Arrow record batches, without a server."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from canal_ha.client.arrow import BATCH_ROWS, arrow_message, table_batches
+from canal_ha.client.arrow_types import column_type, finished, target_of, to_arrow
+from canal_ha.client.message import Message
+from canal_ha.client.rows import rows_of, value_of
+from canal_ha.errors import RemoteProtocolError, SinkRefused
+from canal_ha.wire.messages import Fetched
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.decode import reading
+from tests.spark.entries import begin, ddl, end, frames, insert, rows
+
+TYPES = (
+    ("tinyint(4)", -6), ("smallint unsigned", 5), ("mediumint", 4), ("int(10) unsigned", -5), ("bigint(20)", -5),
+    ("bigint unsigned", 3), ("decimal(10,2)", 3), ("decimal(38,10)", 3), ("decimal(65,30)", 3), ("float", 7),
+    ("double", 8), ("bit(1)", -7), ("bit(12)", -7), ("bit(64)", -7), ("date", 91), ("datetime", 93),
+    ("timestamp(3)", 93), ("time(2)", 92), ("year(4)", 12), ("char(3)", 1), ("text", 2005), ("text(100)", 2004),
+    ("binary(3)", 2004), ("blob", 2004), ("enum('a','b')", 4), ("set('x','y','z')", -7), ("json", 12), ("point", 2004),
+    ("inet6", 12), ("", 12),
+)  # fmt: skip
+TEXTS = (
+    "0", "1", "2", "-1", "5", "255", "-128", "65535", "16777215", "4294967295", "18446744073709551615", "1.50", "5.0",
+    "0.", "-0.00", "12345678.90", "1.0E7", "9.99E-4", "0.1", "2024-02-29", "0000-00-00", "2020-00-00",
+    "2024-07-01 12:00:00", "2024-07-01 12:00:00.250", "0000-00-00 00:00:00", "2024-03-31 02:30:00", "-838:59:59.00",
+    "1999", "", "abc", "é", "\xff\0", "中", '{"a": 1}', "2024-02-30", "1e400", " 1",
+)  # fmt: skip
+DATES = tuple(text for text in TEXTS if len(text) == 10 and "-" in text)
+TIMES = tuple(text for text in TEXTS if len(text) > 10 and "-" in text)
+EXPONENTS = ("1.0E7", "9.99E-4")
+WANTED = (
+    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(20, 0),
+    pa.decimal128(12, 4), pa.string(), pa.binary(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC"),
+    pa.bool_(),
+)  # fmt: skip
+
+
+def by_pyarrow(text: str, mysql_type: str, sql_type: int, wanted: pa.DataType) -> object:
+    try:
+        return to_arrow([text, None], column_type(mysql_type, sql_type), wanted, "Europe/Berlin").to_pylist()
+    except SinkRefused:
+        return "refused"
+
+
+def by_kernel(text: str, mysql_type: str, sql_type: int, wanted: pa.DataType) -> object:
+    column = column_type(mysql_type, sql_type)
+    target = target_of(column, wanted)
+    raw = text.encode()
+    if not target.put(raw, 0, len(raw)):
+        return "refused"
+    target.put_null()
+    try:
+        array = finished(target, column, wanted, "Europe/Berlin")
+    except SinkRefused:
+        return "refused"
+    assert array.type == wanted
+    array.validate(full=True)
+    return array.to_pylist()
+
+
+@pytest.mark.parametrize(("mysql_type", "sql_type"), TYPES)
+def test_the_kernel_makes_what_pyarrow_makes(mysql_type: str, sql_type: int) -> None:
+    """Of every text, for the column's own type and for any that a table declares instead."""
+    own, name = column_type(mysql_type, sql_type).arrow, column_type(mysql_type, sql_type).name
+    for text in TEXTS:
+        for wanted in (own, *WANTED):
+            expected = by_pyarrow(text, mysql_type, sql_type, wanted)
+            found = by_kernel(text, mysql_type, sql_type, wanted)
+            if found != expected:  # what canal never writes for such a column is refused
+                assert found == "refused"
+                assert text in ("1e400", *{"date": TIMES, "datetime": DATES, "timestamp": DATES}.get(name, EXPONENTS))
+
+
+@pytest.mark.parametrize("strange", [0.0, 0.02, 0.3])
+def test_rows_are_protobufs_rows(strange: float) -> None:
+    """Whatever order, repetition or gaps its fields have: the same values, of a message and of its entries."""
+    for seed in range(40):
+        data = reading.frames(f"rows {seed}", 8, strange)
+        message = Message(Fetched(7, memoryview(data)))
+        expected = []
+        for one in message.entries:
+            if one.entryType != pb.ROWDATA:
+                continue
+            change = pb.RowChange.FromString(one.storeValue)
+            head = (one.header.schemaName, one.header.tableName, pb.EventType.Name(change.eventType), change.sql)
+            place = (one.header.logfileName, one.header.logfileOffset, one.header.serverId, one.header.gtid)
+            for index, row in enumerate(change.rowDatas or [pb.RowData()]):
+                sides = [{each.name: value_of(each) for each in side} for side in (row.beforeColumns, row.afterColumns)]
+                expected.append((*head, *place, one.header.executeTime, index, *(side or None for side in sides)))
+        for given in (message, message.entries, message.raw_entries):
+            assert [told(row) for row in rows_of(given)] == expected
+
+
+def told(row: Any) -> tuple[object, ...]:
+    place = (row.journal, row.offset, row.position.server_id, row.gtid, row.ts)
+    return (row.schema, row.table, row.type, row.sql, *place, row.row, row.before, row.after)
+
+
+def test_every_batch_is_valid_arrow() -> None:
+    """All of its buffers, whatever comes; a text that is no value of its column is refused, with its place."""
+    kept = refused = 0
+    for seed in range(150):
+        data = reading.frames(f"batches {seed}", 3, random.Random(seed).choice((0.0, 0.02)))
+        batches = table_batches(data)
+        while True:
+            try:
+                batch = next(batches, None)
+            except SinkRefused as error:
+                refused += " do not fit into " in str(error)
+                break
+            if batch is None:
+                break
+            batch.rows.validate(full=True)
+            kept += batch.rows.num_rows
+    assert kept > 50
+    assert refused > 10
+
+
+def test_tables_side_by_side() -> None:
+    """Each has batches of its own; together their places order the rows; a statement is between the right ones."""
+    entries = [
+        begin(10),
+        insert(20, 1),
+        insert(30, 2, table="u"),
+        ddl(40, "ALTER TABLE t ADD x INT"),
+        insert(50, 3),
+        end(60),
+    ]
+    message = arrow_message(Message(Fetched(3, memoryview(frames(entries)))))
+    assert (message.id, bool(message)) == (3, True)
+    assert [(batch.table, batch.rows.num_rows) for batch in message.batches] == [("t", 1), ("t", 1), ("t", 1), ("u", 1)]
+    found = sorted(
+        (row["_position"]["entry"], batch.table, row["_op"], row["id"], row["_ddl"])
+        for batch in message.batches
+        for row in batch.rows.to_pylist()
+    )
+    assert found == [
+        (1, "t", "insert", 1, None), (2, "u", "insert", 2, None), (3, "t", "ddl", None, "ALTER TABLE t ADD x INT"),
+        (4, "t", "insert", 3, None),
+    ]  # fmt: skip
+    assert not arrow_message(Message(Fetched(-1, memoryview(b""))))
+
+
+def test_many_rows_are_several_batches() -> None:
+    """Nothing is lost between them."""
+    count = 2 * BATCH_ROWS + 7
+    image = [(None, {"id": str(key), "name": None}) for key in range(100)]
+    entries = [rows(10 * at, "INSERT", image) for at in range(count // 100 + 1)]
+    batches = list(table_batches(frames(entries)))
+    assert [len(batches), sum(batch.rows.num_rows for batch in batches)] == [3, 100 * len(entries)]
+    assert batches[1].rows["id"].to_pylist()[:3] == [0, 1, 2]
+
+
+def test_errors_say_where() -> None:
+    """A value that does not fit, and bytes that are no entry."""
+    wrong = rows(10, "INSERT", [(None, {"id": "abc", "name": None})])
+    with pytest.raises(SinkRefused, match=r"int\(11\) do not fit into int32: 'abc' in s\.t\.id"):
+        list(table_batches(frames([wrong])))
+    with pytest.raises(RemoteProtocolError, match="cannot be read"):
+        list(table_batches(frames([wrong])[:-3]))
