@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from contextlib import ExitStack
 
 import pytest
+from click.testing import CliRunner
 
+from canal_ha.cli.main import group
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from tests.positions.group import TEMPLATE, Reader, Verdict, Writer, following, judged
 from tests.real import MariaDB, MySQL, Node, SqlServer, ZooKeeper
-from tests.real.node import PROGRAM
 from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
@@ -127,7 +127,9 @@ def test_a_source_dies_and_comes_back(mysql: MySQL, database: str) -> None:
 
 def canal_ha(*arguments: str) -> str:
     """What a command prints. Fails when it does."""
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=True, timeout=60).stdout
+    done = CliRunner().invoke(group, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def zookeeper_root(zookeeper: ZooKeeper, name: str) -> None:
