@@ -59,9 +59,10 @@ class Expected:
 
 
 class Executed:
-    """Drops transactions of a GTID set, wherever they come. For streams whose entries carry their set."""
+    """Drops transactions of a GTID set, `text`, wherever they come. For streams whose entries carry their set."""
 
     def __init__(self, gtid_set: str) -> None:
+        self.text = gtid_set
         self._text = Gtids(gtid_set).text
         self._numbers = _numbers(self._text)
         self._inside = False  # a transaction, or entries that came with one GTID outside of any
@@ -99,6 +100,20 @@ class Executed:
         if not known:
             self._numbers |= moved
         return known
+
+
+def both(one: str, other: str) -> str:
+    """Two GTID sets of one stream as one: of MariaDB the later of each domain; of MySQL the first, which grew from the
+    second.
+    """
+    numbers, items = _numbers(one), {item.split("-")[0]: item for item in one.split(",")}
+    if not numbers:
+        return one
+    for item in other.split(","):
+        for domain, number in _numbers(item).items():
+            if number > numbers.get(domain, 0):
+                items[str(domain)] = item
+    return ",".join(items.values())
 
 
 def _numbers(text: str) -> dict[int, int]:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from canal_ha.config.model import SourceConfig
 from canal_ha.errors import SourceUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Segment
+from canal_ha.model.segment import Kind, Segment
 from canal_ha.source.flavor import Flavor
-from canal_ha.source.known import Executed, Expected, Known
+from canal_ha.source.known import Executed, Expected, Known, both
 from canal_ha.source.relocate import Decoding, Relocation, relocated
 from canal_ha.source.scan import Scanner
 from canal_ha.source.trail import Recent
@@ -31,6 +31,7 @@ class Whereabouts:
         self._origin = start.server_id
         self._recent = Recent(start.trail, KEPT)
         self._known: Known | None = None
+        self._delivered: LogPosition | None = None  # the last end of a transaction, or statement
 
     def elsewhere(self, server: Flavor, source: SourceConfig) -> bool:
         """Whether the positions of the stream are of another server than this one.
@@ -54,7 +55,7 @@ class Whereabouts:
         """
         origin = at.server_id if self._origin is None else self._origin
         trail = self._recent.marks()
-        found = relocated(scanner, replace(at, server_id=origin), trail, decoder_at)
+        found = relocated(scanner, replace(at, server_id=origin, gtid=self._executed(at)), trail, decoder_at)
         if found.how == "time" and found.lags and self._waits(scanner.config.fallback_interval_s):
             raise SourceUnavailable(
                 f"{scanner.session.where.address}: its binlog ends before what was read last from the other server: it"
@@ -62,7 +63,17 @@ class Whereabouts:
             )
         self._waits_until = 0.0
         self._known = Executed(found.at.gtid or "") if found.how == "GTID set" else Expected(found.expected)
+        self._delivered = None
+        self.arrived(scanner.server)
         return found
+
+    def _executed(self, at: LogPosition) -> str | None:
+        """The GTID set of what was delivered or passed over. at: a boundary that was passed, perhaps before the last
+        one that was delivered.
+        """
+        last = self._delivered
+        gtid = last.gtid if last is not None and last.gtid and last.order >= at.order else at.gtid
+        return both(gtid, self._known.text) if gtid and isinstance(self._known, Executed) else gtid
 
     def _waits(self, patience_s: float) -> bool:
         self._waits_until = self._waits_until or self._clock() + patience_s
@@ -76,6 +87,9 @@ class Whereabouts:
         """These entries were accepted."""
         self._recent.add(segment)
         self._origin = segment.run_server_ids[-1]
+        last = max(segment.kinds.rfind(Kind.END), segment.kinds.rfind(Kind.DDL))
+        if last >= 0:
+            self._delivered = segment.position(last)
 
 
 def _one_host(one: str, other: str) -> bool:

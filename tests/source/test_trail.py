@@ -10,7 +10,7 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Kind, Segment
 from canal_ha.source import switch
-from canal_ha.source.known import Executed, Expected
+from canal_ha.source.known import Executed, Expected, both
 from canal_ha.source.switch import Failures, Role
 from canal_ha.source.trail import KEPT, Mark, Matching, Recent, Units, marks, text
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -175,6 +175,13 @@ def test_what_a_gtid_set_has_is_dropped_wherever_it_comes(start: str, gtids: lis
         if known.new(replace(one, run_gtids=(gtid,))):
             seen.append(number)
     assert seen == new
+
+
+def test_sets_of_mariadb_are_joined_by_domain() -> None:
+    """While a standby catches up, the set that the decoder counts lies behind the one that was delivered."""
+    assert both("0-1-4,1-1-9", "0-1-7,2-5-1") == "0-1-7,1-1-9,2-5-1"
+    assert both("0-2-8", "0-1-7") == "0-2-8"
+    assert both("u:1-5", "u:1-4") == "u:1-5"
 
 
 def test_failures_are_counted_strictly() -> None:
