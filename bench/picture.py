@@ -87,7 +87,7 @@ def _frame(left: int, kind: str, step: float, limit: float, *, labels: bool) -> 
 def _line(left: int, points: Sequence[tuple[int, float, float]], limit: float, colour: str) -> list[str]:
     places = [(_x(left, count), _y(rate, limit), memory) for count, rate, memory in points]
     path = " ".join(f"{x:.0f},{y:.0f}" for x, y, _ in places)
-    parts = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>']
+    parts = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'] if path else []
     for x, y, memory in places:
         parts.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="3.5" fill="{colour}"/>')
         parts.append(

@@ -81,6 +81,26 @@ def medians_table(run: Run, database: str) -> str:
     return _table((NAMES[database], *WORKLOADS), rows)
 
 
+def nanoseconds_table(run: Run) -> str:
+    """Wall time by row of each stage, which includes those before it; and processor time of the node."""
+    rows = []
+    for database in run.databases:
+        for reader, name in READERS.items():
+            cells = []
+            for workload in ("A", "B"):
+                wall = run.samples.median(database, workload, reader, lambda sample: sample.seconds * 1e9 / sample.rows)
+                cells.append("" if wall is None else f"{wall:,.0f}")
+            if any(cells):
+                rows.append((NAMES[database], name, *cells))
+        used = [
+            run.samples.median(database, workload, "count", lambda sample: sample.cpu_s * 1e9 / sample.rows)
+            for workload in ("A", "B")
+        ]
+        if any(used):
+            rows.append((NAMES[database], "canal-ha: processor of the node", *(f"{one or 0:,.0f}" for one in used)))
+    return _table(("database", "ns a row", "A", "B"), rows)
+
+
 def costs_table(run: Run) -> str:
     """Processor time and memory of the server between the database and a counting client."""
     rows = []
@@ -120,7 +140,15 @@ def scaling_table(run: Run) -> str:
                     rate = statistics.median(one.rows / one.seconds for one in found)
                     cpu = statistics.median(one.cpu_s * 1e6 / one.rows for one in found)
                     memory = statistics.median(one.memory_bytes for one in found)
-                    rows.append((NAMES[database], f"{count} {kind}", _short(rate), f"{cpu:.2f}", f"{memory / 1e6:.0f}"))
+                    rows.append(
+                        (
+                            NAMES[database],
+                            f"{count} {kind if count > 1 else kind[:-1]}",
+                            _short(rate),
+                            f"{cpu:.2f}",
+                            f"{memory / 1e6:.0f}",
+                        )
+                    )
     return _table(("database", "read at once", "rows/s together", "node's µs a row", "node's peak memory, MB"), rows)
 
 
@@ -144,6 +172,8 @@ def markdown(run: Run, picture: str) -> str:
         goals_table(run.goals),
         "**Rows a second** (B: transactions), median and range of the rounds.",
         *(medians_table(run, database) for database in run.databases),
+        "**Nanoseconds a row**, connecting included; on workload B a row is a transaction.",
+        nanoseconds_table(run),
         "**What the server costs** while a client counts.",
         costs_table(run),
         "**Latency** at 1,000 transactions a second, from sending COMMIT to the client that has parsed the row;"

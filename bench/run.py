@@ -21,7 +21,7 @@ from canal_ha.decode import kernel
 CHECKOUT = Path(__file__).parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 QUICK = 5  # that many times fewer rows
-SCALING_SHARE = 0.1  # of the rows of A, for each of up to eight readers
+SCALING_SHARE = 0.15  # of the rows of A, for each of up to eight readers
 SPARK_SHARE = 0.25
 
 
