@@ -18,7 +18,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from canal_ha.client.arrow_types import UTC, ColumnType, column_type, finished, refusal, target_of, wrapped
+from canal_ha.client.arrow_types import UTC, ColumnType, column_type, finished, refusal, strings, target_of, wrapped
 from canal_ha.client.message import Message
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.changes import Maps, Marks, Sheet, TableRows
@@ -31,7 +31,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID
 
 BATCH_ROWS = 20_000  # of a batch: enough to make its overhead small, small enough for whoever keeps several of them
 BATCH_BYTES = 16 << 20  # of entries, likewise
-OPS = pa.array(["insert", "update", "delete", "ddl"], pa.string())  # by codes.INSERT and so on
+OPS = strings(["insert", "update", "delete", "ddl"])  # by codes.INSERT and so on
 POSITION = pa.struct(
     [
         ("entry", pa.int32()),
@@ -199,7 +199,7 @@ class _Page:
         marks = Marks()
         marks.put(entry, codes.DDL, 0)
         arrays = [pa.nulls(1, field.type) for field in list(schema)[: -len(META)]]
-        arrays += self._meta(schema, marks, pa.array([sql], pa.string()))
+        arrays += self._meta(schema, marks, strings([sql]))
         return self._schema, self._table, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def refusal(self, place: int, target: Target) -> SinkRefused:
@@ -263,7 +263,7 @@ class Told:
         children = []
         for field in kind:
             if field.name == "seq":
-                children.append(pa.repeat(pa.scalar(seq, field.type), marks.count))
+                children.append(_fixed(bytearray(seq.to_bytes(8, "little") * marks.count), pa.int64(), marks.count))
             elif field.name == "row":
                 children.append(_fixed(marks.rows, field.type, marks.count))
             elif field.name in ("journal", "gtid"):
@@ -293,6 +293,11 @@ def maps_of(maps: Maps, names: pa.Array, kind: pa.DataType) -> pa.Array:
     validity = pa.py_buffer(items.validity) if items.nulls else None
     buffers = [validity, pa.py_buffer(items.offsets)]
     return pa.Array.from_buffers(kind, items.count, buffers, items.nulls, children=[pairs])
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    """The same text in every row."""
+    return strings([text]).take(_fixed(bytearray(4 * count), pa.int32(), count))
 
 
 def _fixed(data: bytearray, kind: pa.DataType, count: int) -> pa.Array:

@@ -181,6 +181,15 @@ def finished(target: Target, column: ColumnType, wanted: pa.DataType, time_zone:
     return wrapped(target, wanted)
 
 
+def strings(texts: Sequence[str]) -> pa.Array:
+    """Texts as an array. pa.array() loads pandas, where it is installed, which takes longer than many a batch."""
+    target = Target(codes.TEXT)
+    for text in texts:
+        raw = text.encode()
+        target.put(raw, 0, len(raw))
+    return wrapped(target, pa.string())
+
+
 def wrapped(target: Target, kind: pa.DataType) -> pa.Array:
     """The buffers of a target, not copied; nothing may be put there any more."""
     validity = pa.py_buffer(target.validity) if target.nulls else None
@@ -203,29 +212,29 @@ def plain(text: str | None, column: ColumnType) -> str | bytes | None:
     return text
 
 
-def _values(strings: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
+def _values(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
     if pa.types.is_string(target) and pa.types.is_binary(column.arrow):
-        return strings
+        return texts
     if pa.types.is_binary(column.arrow) or column.labels or column.name == "latin text":
-        different = strings.dictionary_encode()
+        different = texts.dictionary_encode()
         values = pa.array([plain(text, column) for text in different.dictionary.to_pylist()], column.arrow)
         return values.take(different.indices).cast(target)
     if pa.types.is_string(target):
-        return strings
+        return texts
     if pa.types.is_boolean(target):
-        return pc.not_equal(strings, "0")
+        return pc.not_equal(texts, "0")
     if pa.types.is_date(target) or pa.types.is_timestamp(target):
-        return _temporal(strings, column, target, time_zone)
-    return strings.cast(target)
+        return _temporal(texts, column, target, time_zone)
+    return texts.cast(target)
 
 
-def _temporal(strings: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
-    day = pc.utf8_slice_codeunits(strings, 0, 10)
+def _temporal(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
+    day = pc.utf8_slice_codeunits(texts, 0, 10)
     zero = pc.or_(pc.match_substring(day, "-00"), pc.starts_with(day, "0000"))
-    strings = pc.if_else(zero, pa.scalar(None, pa.string()), strings)
+    dates = pc.if_else(zero, pa.scalar(None, pa.string()), texts)
     if pa.types.is_date(target):
-        return pc.utf8_slice_codeunits(strings, 0, 10).cast(target)
-    return _instants(strings.cast(NTZ), column, target, time_zone)
+        return pc.utf8_slice_codeunits(dates, 0, 10).cast(target)
+    return _instants(dates.cast(NTZ), column, target, time_zone)
 
 
 def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, Told, maps_of, read_tables
-from canal_ha.client.arrow_types import wrapped
+from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, Told, maps_of, read_tables, repeated
+from canal_ha.client.arrow_types import strings, wrapped
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.changes import MapRows
 from canal_ha.decode.kernel.layouts import Column
@@ -129,11 +129,11 @@ def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> I
         count = work.marks.count
         if count:
             told = Told(work.marks)
-            names = pa.array(work.names, pa.string())
+            names = strings(work.names)
             arrays = {
                 "op": told.ops,
                 "ts": told.times,
-                "destination": pa.repeat(pa.scalar(destination, pa.string()), count),
+                "destination": repeated(destination, count),
                 "schema": told.schemas,
                 "table": told.tables,
                 "key": maps_of(work.keys, names, schema.field("key").type),
