@@ -121,8 +121,13 @@ def _write(run: report.Run, directory: Path, *, publish: bool) -> None:
         (CHECKOUT / "bench" / "report.json").write_text(data)
         (CHECKOUT / "docs" / "scaling.svg").write_text(drawing)
         page = CHECKOUT / "docs" / "performance.md"
-        head, _, rest = page.read_text().partition(BEGIN)
-        page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.partition(END)[2]}")
+        page.write_text(renewed(page.read_text(), text))
+
+
+def renewed(page: str, text: str) -> str:
+    """A page with `text` between its marks."""
+    head, _, rest = page.partition(BEGIN)
+    return f"{head}{BEGIN}\n\n{text}\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":

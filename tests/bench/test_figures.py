@@ -1,0 +1,95 @@
+"""What benchmarks make of their samples; the readers themselves run in `deploy/test.sh speed`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import goals, measure, picture, report
+from bench.goals import GOALS, Goal, Reached
+from bench.measure import ReaderFailed, Sample, Samples
+from bench.run import BEGIN, END, renewed
+from bench.suite import COUNTS, Latency, Scaling
+
+
+def sample(reader: str, seconds: float, *, rows: int = 1000, memory: int = 0) -> Sample:
+    return Sample("mysql", "A", reader, rows, seconds, memory_bytes=memory)
+
+
+def found(title: str, samples: Samples, latencies: list[Latency]) -> Reached:
+    return next(
+        goal
+        for goal in goals.reached(samples, latencies, None, ["mysql"])
+        if goal.title.startswith(title) and goal.workload in ("A", "paced")
+    )
+
+
+def test_readers_take_turns_and_one_that_fails_stays_out() -> None:
+    """Every round has each reader once, in order; a failure is kept with its reason and ends that reader alone."""
+    order: list[str] = []
+    failures: Iterator[bool] = iter([False, True])
+
+    def good() -> Sample:
+        order.append("good")
+        return sample("good", 1.0)
+
+    def bad() -> Sample:
+        order.append("bad")
+        if next(failures):
+            raise ReaderFailed("no more")
+        return sample("bad", 2.0)
+
+    samples = Samples()
+    measure.in_turns({"bad": bad, "good": good}, 3, samples, lambda text: None)
+    assert order == ["bad", "good", "bad", "good", "good"]
+    assert samples.failed == {"bad": "no more"}
+    assert len(samples.of("mysql", "A", "good")) == 3
+
+
+def test_a_goal_compares_medians() -> None:
+    """One slow round of five changes nothing; rates count, so readers may have read different numbers of rows."""
+    samples = Samples()
+    samples.taken += [sample("ingest", seconds) for seconds in (1.0, 1.0, 1.0, 9.0, 1.0)]
+    samples.taken += [sample("go-mysql", seconds, rows=500) for seconds in (2.0, 2.0, 2.0, 2.0, 2.0)]
+    goal = found("ingest beside go-mysql", samples, [])
+    assert goal.ratio == pytest.approx(4.0)
+    assert goal.good is True
+
+
+def test_small_is_good_where_less_is_wanted() -> None:
+    """Memory and latency have an upper bound."""
+    samples = Samples()
+    latencies = [Latency("mysql", "canal-ha", 3.0, 9.0, 1.0, 0), Latency("mysql", "go-mysql", 1.0, 9.0, 0.1, 0)]
+    assert found("latency, commit to client, at 1,000 transactions/s, median", samples, latencies).good is False
+    assert found("latency, commit to client, at 1,000 transactions/s, 99th", samples, latencies).good is True
+    memory = next(goal for goal in GOALS if goal.title.startswith("server's peak memory"))
+    samples.taken += [sample("count", 1, memory=10), sample("java", 1, memory=100)]
+    assert goals.ratio(samples, memory, "A", "mysql") == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.title)
+def test_what_was_not_measured_is_neither_good_nor_bad(goal: Goal) -> None:
+    """Without samples there is no ratio, and the table says so."""
+    assert goals.ratio(Samples(), goal, "A", "mysql") is None
+    assert "MySQL -" in report.goals_table([Reached(goal.title, "A", "mysql", 1.0, False, None)])
+
+
+@pytest.mark.parametrize("drawn", [0, 1, len(COUNTS)])
+def test_the_picture_is_well_formed(drawn: int) -> None:
+    """With no points, one, or all of them: XML, and a circle for each point."""
+    scalings = [
+        Scaling("mysql", kind, count, 1000 * count, 0.5, 1.0, 100_000_000)
+        for kind in ("destinations", "client ids")
+        for count in COUNTS[:drawn]
+    ]
+    root = ElementTree.fromstring(picture.svg(scalings))
+    assert len(root.findall("{http://www.w3.org/2000/svg}circle")) == 2 * drawn
+
+
+def test_the_report_goes_between_its_marks() -> None:
+    """What stands around stays, what was there is replaced."""
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert renewed(page, "new") == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n"
+    assert renewed(renewed(page, "new"), "newer").count(BEGIN) == 1
