@@ -75,7 +75,8 @@ def _frame(left: int, kind: str, step: float, limit: float, *, labels: bool) -> 
         y = _y(number * step, limit)
         parts.append(f'<line x1="{left}" y1="{y:.0f}" x2="{left + PANEL}" y2="{y:.0f}" stroke="#d8dee4"/>')
         if labels:
-            text = f"{number * step / 1e6:.1f} M" if limit >= 1e6 else f"{number * step / 1e3:.0f} k"
+            text = f"{number * step / 1e6:.1f} M" if limit >= 1e6 else f"{number * step / 1e3:g} k"
+            text = text if number else "0"
             parts.append(f'<text x="{left - 8}" y="{y + 4:.0f}" text-anchor="end">{text}</text>')
     parts += [
         f'<text x="{_x(left, count):.0f}" y="{FLOOR + 18}" text-anchor="middle">{count}</text>' for count in COUNTS

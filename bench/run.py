@@ -35,7 +35,7 @@ def main() -> int:
 
     missing = dict(text.partition("=")[::2] for text in options.missing)
     wanted = frozenset(options.peers.split(",")) if options.peers else frozenset()
-    rows = options.rows or (400_000 if options.quick else 2_000_000)
+    rows = options.rows or (2_000_000 // QUICK if options.quick else 2_000_000)
     rounds = options.rounds or (3 if options.quick else 5)
     if kernel.BUILD != "compiled":
         say("the kernel is interpreted: these figures are not those of an installation with a compiler")
@@ -48,7 +48,7 @@ def main() -> int:
     for server in servers:
         with server:
             suite = Suite(server, present, rounds, say, samples, batch_sizes, latencies, scalings)
-            suite.latency(3000 if options.quick else 5000)
+            suite.latency(2500 if options.quick else 5000)
             for name in options.workloads:
                 share = workloads.WORKLOADS[name].share
                 say(f"{server.flavor}: workload {name}")
@@ -58,7 +58,7 @@ def main() -> int:
                 if name == "A" and server is servers[-1]:
                     suite.scale(written, max(int(rows * SCALING_SHARE), 1))
                 workloads.forget(server)
-    spark = _spark(int(rows * SPARK_SHARE), min(rounds, 3), say) if options.spark else None
+    spark = _spark(int(rows * SPARK_SHARE), rounds // 2 + 1, say) if options.spark else None
     names = [str(server.flavor) for server in servers]
     run = report.Run(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
