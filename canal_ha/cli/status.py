@@ -154,6 +154,11 @@ def show(document: dict[str, Any], console: Console) -> None:
             head = ["", ""]
             if stream["error"]:
                 problems.append(f"{destination['destination']}, client {stream['client_id']}: {stream['error']}")
+            problems += [
+                f"{destination['destination']}, client {stream['client_id']}: {part['source_address']} is left behind"
+                for part in stream.get("parts", ())
+                if part["left_behind"]
+            ]
     console.print(table)
     for problem in problems:
         console.print(problem, markup=False, style="red")
@@ -176,5 +181,10 @@ def cells(stream: dict[str, Any]) -> tuple[str, ...]:
 
 
 def position(value: dict[str, Any] | None) -> str:
-    """journal:offset."""
-    return f"{value['journal']}:{value['offset']}" if value else "-"
+    """journal:offset; of several sources each, behind its number."""
+    if not value:
+        return "-"
+    if not value.get("part"):
+        return f"{value['journal']}:{value['offset']}"
+    parts = sorted((value, *value["others"]), key=lambda each: int(each["part"]))
+    return ", ".join(f"{each['part']}/{each['journal']}:{each['offset']}" for each in parts)

@@ -219,6 +219,26 @@ def test_a_stream_goes_on_inside_a_transaction() -> None:
     assert ends(drained(merge, 10)) == ["2.0", "1.0"]
 
 
+def test_entries_of_one_event_stay_together() -> None:
+    """What shares an offset, as in a compressed payload, is not parted: a cursor could not say where."""
+    merge = merging()
+    one = [Item(10, Kind.DDL, b"a", 0, moment(1).ms), Item(10, Kind.DDL, b"b", 1, moment(9).ms)]
+    merge.put(1, of(1, one), moment(9))
+    merge.put(2, of(2, transaction(2, 0, 5) + transaction(2, 1, 20)), moment(20))
+    came = drained(merge, 20)
+    assert came.index("b") == came.index("a") + 1
+
+
+def test_a_boundary_inside_is_none() -> None:
+    """While a transaction is open its source stands before it."""
+    merge = merging(wait_s=0)
+    merge.put(1, of(1, transaction(1, 0, 1, rows=4)[:3]), moment(1))
+    assert len(drained(merge, 1)) == 3
+    before = merge.at
+    merge.seen(1, Seen(replace(start(1), offset=5000)), moment(2))
+    assert merge.at == before
+
+
 def test_room() -> None:
     """A source that runs ahead is stopped by its queue, not by memory."""
     merge = merging()
