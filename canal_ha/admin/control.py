@@ -7,6 +7,7 @@ JSON, which a web page that a browser on this machine shows cannot do.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from ipaddress import ip_address
 from typing import Any
@@ -21,6 +22,7 @@ from canal_ha.errors import CanalError, NotRunningHere
 
 PREFIX = b"/api/v1/destinations/"
 PLACES = ("master", "standby", "other")
+_PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: of the second of several sources
 BODY_MOST_BYTES = 4096
 
 log = logs.get(__name__)
@@ -100,4 +102,4 @@ def _wanted(request: Request) -> str | None:
     except ValueError:
         return None
     to = body.get("to") if isinstance(body, dict) else None
-    return to if to in PLACES else None
+    return to if isinstance(to, str) and _PLACE.fullmatch(to) else None

@@ -31,13 +31,14 @@ def command() -> None:
 @command.command()
 @click.option("--destination", required=True, help="Name of the destination.")
 @click.option("--to", type=click.Choice(["master", "standby", "other"]), default="other", show_default=True)
+@click.option("--source", type=click.IntRange(1), metavar="N", help="Of several sources the one of this number.")
 @click.option(
     "--url", help=f"Status endpoint of the node that runs it: canal.admin.http.port.  [default: {DEFAULT_URL}]"
 )
 @click.option(
     "--conf", type=click.Path(path_type=Path), metavar="DIR", help="Instead of --url: as of `canal-ha server`."
 )
-def switch(destination: str, to: str, url: str | None, conf: Path | None) -> None:
+def switch(destination: str, to: str, source: int | None, url: str | None, conf: Path | None) -> None:
     """Read from the other server from now on. Run it on the machine of the node that runs the destination.
 
     Clients notice nothing: reading goes on behind the last transaction that was delivered. Nothing changes when the
@@ -47,7 +48,9 @@ def switch(destination: str, to: str, url: str | None, conf: Path | None) -> Non
         raise click.UsageError("--url and --conf exclude each other")
     if conf:
         url = f"http://127.0.0.1:{load(conf, (), os.environ).admin_http_port}"
-    click.echo(f"{destination}: reads from {_asked(url or DEFAULT_URL, destination, to)}")
+    click.echo(
+        f"{destination}: reads from {_asked(url or DEFAULT_URL, destination, f'{source}/{to}' if source else to)}"
+    )
 
 
 def _asked(url: str, destination: str, to: str) -> str:

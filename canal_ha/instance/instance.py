@@ -299,6 +299,8 @@ class Instance:
         switch = self._switch
         if switch is None:
             raise LocalProtocolError(f"{self.config.destination} reads files: there is no other server")
+        if "/" in to and not self.config.group:
+            raise LocalProtocolError(f"{self.config.destination} has one source: do not name one")
         return await self._run_blocking(lambda: switch.switch(to, "an operator asked for it"))
 
     def status(self) -> InstanceStatus:

@@ -93,9 +93,9 @@ class _Switches:
         number, _, role = to.partition("/")
         if not number.isdecimal() or not 1 <= int(number) <= len(self._switches):
             raise LocalProtocolError(
-                f"{self._config.destination} has {len(self._switches)} sources: say which one, as 1/standby"
+                f"{self._config.destination} has {len(self._switches)} sources: say which one (--source)"
             )
-        return self._switches[int(number) - 1].switch(role, reason)
+        return self._switches[int(number) - 1].switch(role or "other", reason)
 
     def remember(self, trail: str) -> _Trails:
         """See SourceSwitch."""
