@@ -121,13 +121,13 @@ class Decoder:
         Raises MalformedEvent and TableUnknown, after everything that was complete before.
         """
         self.received_bytes += len(data)
-        return self._run(data if isinstance(data, bytes) else bytes(data))
+        return self._run(_as_bytes(data))
 
     def feed_file(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """`feed` for the bytes of a binlog file, with or behind its magic. One Decoder takes one kind of bytes."""
         self.received_bytes += len(data)
         self._stream.packets = False
-        raw = data if isinstance(data, bytes) else bytes(data)
+        raw = _as_bytes(data)
         if not self._file_began:
             raw = bytes(self._stream.pending) + raw
             self._stream.pending.clear()
@@ -482,6 +482,13 @@ class Decoder:
         self._stream.put_entry(
             made.kind, made.entry_type, made.names, made.event_type, made.store, made.with_gtid, made.shows
         )
+
+
+def _as_bytes(data: bytes | bytearray | memoryview) -> bytes:
+    """Not copied where that is what it is, or is a view of the whole of."""
+    if isinstance(data, memoryview) and isinstance(data.obj, bytes) and len(data.obj) == data.nbytes:
+        return data.obj
+    return data if isinstance(data, bytes) else bytes(data)
 
 
 def _said(packet: bytes) -> SourceSaid:

@@ -314,7 +314,7 @@ class Stream:
         self._ring, self._sink, self._feed = ring, sink, feed
         self._ring_behind = self._handed_out
         self.state, self.error = State.OPEN, None
-        ring.armed = bool(self._waiting)
+        self._arm()
         feed.start()
 
     def _abandon_ring(self) -> None:
@@ -377,8 +377,7 @@ class Stream:
     async def _wait(self, size: int, wait_ms: float | None) -> None:
         waiting = _Waiting(size)
         self._waiting.append(waiting)
-        if self._ring:
-            self._ring.armed = True
+        self._arm()
         timer = self._reactor.callLater(wait_ms / 1000, waiting.wake) if wait_ms is not None else None
         try:
             if self._filled(size):  # a put between the first look and arming told nobody
@@ -388,8 +387,13 @@ class Stream:
             if timer and timer.active():
                 timer.cancel()
             self._waiting.remove(waiting)
-            if self._ring:
-                self._ring.armed = bool(self._waiting)
+            self._arm()
+
+    def _arm(self) -> None:
+        """Have the ring tell when the most modest GET that waits can be answered."""
+        if self._ring:
+            self._ring.wanted = min((waiting.size for waiting in self._waiting), default=0)
+            self._ring.armed = bool(self._waiting)
 
     def _holds_something(self) -> bool:
         return self._ring is not None and self._ring.put_seq > self._ring.get_seq

@@ -27,7 +27,7 @@ _FLAGS_AT = 9  # 4 bytes packet header, command, 4 bytes position
 class DumpConnection(Interruptible):
     """An ordinary connection until the dump command is written.
 
-    eat: takes received bytes, which are overwritten when it returns, and returns payloads of packets for the library;
+    eat: takes received bytes, a view of all of a bytes object, and returns payloads of packets for the library;
     annotate: ask for the statements behind row events (MariaDB). Other options are PyMySQL's.
     Raises while dumping: SourceUnavailable, and what `eat` raises.
     """
@@ -42,7 +42,7 @@ class DumpConnection(Interruptible):
         self._eat = eat
         self._annotate = annotate
         self._dumping = False
-        self._buffer = memoryview(bytearray(receive_bytes))
+        self._receive_bytes = receive_bytes
         self._packets: deque[bytes] = deque()
         super().__init__(**options)
 
@@ -70,13 +70,13 @@ class DumpConnection(Interruptible):
             if self._current_timeout != self._read_timeout:
                 self._sock.settimeout(self._read_timeout)
                 self._current_timeout = self._read_timeout
-            size = self._sock.recv_into(self._buffer)
+            data: bytes = self._sock.recv(self._receive_bytes)
         except TimeoutError as error:
             raise SourceUnavailable(
                 f"{self.host}:{self.port}: nothing came for {self._read_timeout:g} s, not even a heartbeat"
             ) from error
         except OSError as error:
             raise SourceUnavailable(f"{self.host}:{self.port}: connection lost while dumping: {error}") from error
-        if not size:
+        if not data:
             raise SourceUnavailable(f"{self.host}:{self.port}: the server closed the connection while dumping")
-        return self._buffer[:size]
+        return memoryview(data)

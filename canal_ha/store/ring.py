@@ -35,14 +35,15 @@ from canal_ha.store.take import (
 class Ring:
     """See the module. buffer_size: entries; mem_unit: bytes; batch_mode: what the size of a GET counts.
 
-    A GET that waits sets `armed` first and looks at `available` afterwards: every put that this look missed calls
-    on_data. Byte counts are bytes of frames; row counts of `get` count redelivered rows again, as canal's do; times
+    A GET that waits sets `wanted` and `armed` first and looks at `available` afterwards: a put that this look missed
+    calls on_data. Byte counts are bytes of frames; row counts of `get` count redelivered rows again, as canal's do; times
     are those of the newest entry put, got and acknowledged, ms.
     """
 
     def __init__(self, *, buffer_size: int, mem_unit: int, batch_mode: BatchMode, ddl_isolation: bool) -> None:
         self.on_data: Callable[[], None] | None = None
         self.armed = False
+        self.wanted = 0  # on_data is called once `available(wanted)` holds, not for every put before
         self._buffer_size = buffer_size
         self._mem_unit = mem_unit
         self._batch_mode = batch_mode
@@ -57,6 +58,7 @@ class Ring:
         self._firsts: list[int] = []  # sequence of each segment's first entry
         self.put_seq = self.get_seq = self.ack_seq = -1
         self.put_bytes = self.get_bytes = self.ack_bytes = 0
+        self._put_size = self._get_size = self._ack_size = 0  # bytes of entries alone, as MEMSIZE counts them
         self.put_rows = self.get_rows = self.ack_rows = 0
         self.put_time_ms = self.get_time_ms = self.ack_time_ms = 0
         self._acked: LogPosition | None = None
@@ -81,10 +83,12 @@ class Ring:
             self._firsts.append(self.put_seq + 1)
             self.put_seq = last = self.put_seq + len(segment)
             self.put_bytes += segment.ends[-1]
+            self._put_size += segment.entry_bytes(0, len(segment))
             self.put_rows += segment.rows(0, len(segment))
             self.put_time_ms = segment.timestamps[-1]
             self._latest = segment.position(len(segment) - 1)
-        if self.armed and self.on_data:
+            tell = self.armed and self._available(self.wanted)
+        if tell and self.on_data:
             self.on_data()
         return last
 
@@ -93,14 +97,7 @@ class Ring:
     def available(self, size: int) -> bool:
         """Whether a GET of `size` that waits can be answered: that much is there, or no more can come before an ACK."""
         with self._lock:
-            waiting = self.put_seq - self.get_seq
-            if not waiting:
-                return False
-            if self._full():
-                return True
-            if self._batch_mode is BatchMode.ITEMSIZE:
-                return waiting >= size
-            return sum(map(entry_bytes, self._pieces(self.get_seq + 1, self.put_seq))) >= size * self._mem_unit
+            return self._available(size)
 
     def get(self, size: int) -> Batch | None:
         """Take the next entries, at least one; None when nothing waits. Move the get sequence behind them.
@@ -120,6 +117,7 @@ class Ring:
             batch = batch_of(pieces, last)
             self.get_seq = last
             self.get_bytes += batch.size_bytes
+            self._get_size += sum(map(entry_bytes, pieces))
             self.get_rows += batch.rows
             self.get_time_ms = batch.range.end.timestamp_ms
             return batch
@@ -138,6 +136,7 @@ class Ring:
             freed = list(self._pieces(self.ack_seq + 1, at))
             self.ack_bytes += sum(p.segment.frame_start(p.last) - p.segment.frame_start(p.first) for p in freed)
             self.ack_rows += sum(p.segment.rows(p.first, p.last) for p in freed)
+            self._ack_size += sum(map(entry_bytes, freed))
             self.ack_seq = at
             self.ack_time_ms = piece.segment.timestamps[piece.first]
             self._acked = piece.segment.position(piece.first)
@@ -152,6 +151,7 @@ class Ring:
         with self._lock:
             self.get_seq = self.ack_seq
             self.get_bytes = self.ack_bytes
+            self._get_size = self._ack_size
 
     def clear(self) -> None:
         """Forget everything and start at -1 again. Meant for a ring whose source thread has stopped."""
@@ -180,6 +180,16 @@ class Ring:
             return self._latest
 
     # ---- under the lock
+
+    def _available(self, size: int) -> bool:
+        waiting = self.put_seq - self.get_seq
+        if not waiting:
+            return False
+        if self._full():
+            return True
+        if self._batch_mode is BatchMode.ITEMSIZE:
+            return waiting >= size
+        return self._put_size - self._get_size >= size * self._mem_unit
 
     def _full(self) -> bool:
         return (

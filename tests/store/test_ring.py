@@ -420,3 +420,17 @@ def test_batches_of_the_recorded_session() -> None:
             assert (batch.entries if batch else 0) == len(expected)
             if batch:
                 assert bytes.fromhex(frame["hex"]).endswith(b"".join(batch.views))
+
+
+def test_told_when_what_is_wanted_is_there() -> None:
+    """A put tells nobody while what a waiting GET wants is not there, and does once it is, or the ring is full."""
+    store = ring(size=4)
+    told: list[int] = []
+    store.on_data = lambda: told.append(store.put_seq)
+    store.armed, store.wanted = True, 3
+    for number in range(3):
+        store.put(segment([Item(number)]))
+    assert told == [2]
+    store.wanted = 100
+    store.put(segment([Item(3)]))
+    assert told == [2, 3]
