@@ -323,6 +323,7 @@ class Stream:
             self.state = State.PARKED
             return
         self._last_of_gone_rings = max(self._batches.ids, default=self._last_of_gone_rings)
+        self._pieces.clear()  # they would keep the ring's memory
         if self._feed:
             self._feed.stop()
         self._ring.close()

@@ -1,10 +1,13 @@
 """Skipping what a client has in hand."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.instance.skip import after
 from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Source
 from tests.segments import Item, segment
 
 
@@ -18,6 +21,13 @@ def test_journals_decide_first() -> None:
     assert after(segment(items, journal="mysql-bin.000003"), at(999)) is not None
     assert after(segment(items, journal="mysql-bin.000001"), at(4)) is None
     assert after(segment(items, journal="mysql-bin.1000000"), at(999, journal="mysql-bin.999999")) is not None
+
+
+def test_another_servers_positions_skip_nothing() -> None:
+    """After a switch of the source old offsets say nothing; smaller journals would be passed over without end."""
+    there = replace(segment([Item(100)], journal="mysql-bin.000001"), source=Source("127.0.0.1", 3306, "u-2"))
+    assert after(there, replace(at(999), server="u-1")) is there
+    assert after(there, replace(at(999), server="u-2")) is None
 
 
 def test_entries_that_share_an_offset_are_told_apart_by_their_index() -> None:

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, CanalError, MalformedEvent, PositionLost, TooManyStreams
-from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.stream import State, Stream
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
@@ -75,6 +75,19 @@ def transactions(count: int, *, first: int = 0) -> Segment:
     return segment(items, journal=JOURNAL)
 
 
+class Remembering:
+    """Remembers what each entry said."""
+
+    def __init__(self, trail: str) -> None:
+        self.said = trail.split(",") if trail else []
+
+    def add(self, segment: Segment, first: int, last: int) -> None:
+        self.said += [segment.entry(index).decode() for index in range(first, last)]
+
+    def trail(self) -> str:
+        return ",".join(self.said)
+
+
 class Bench:
     """A stream on three transactions."""
 
@@ -100,6 +113,7 @@ class Bench:
             self.reactor,
             may_open=lambda: self.room,
             tell=self.tell,
+            remember=Remembering,
         )
 
     def tell(self, name: str, /, *, alarm: bool = False, **facts: object) -> None:
@@ -357,3 +371,39 @@ def test_one_stream_too_many_is_refused() -> None:
     bench = Bench(room=False)
     with pytest.raises(TooManyStreams, match=r"canal\.instance\.stream\.max"):
         bench.subscribe()
+
+
+def test_the_trail_is_that_of_the_cursor() -> None:
+    """What was acknowledged, no more; a feed that opens again begins with it; a cursor from outside brings its own."""
+    bench = Bench()
+    bench.subscribe()
+    message = bench.get(3)
+    bench.get(3)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert bench.stream.with_trail(cursor).trail == ""
+    bench.stream.ack(message.batch_id)
+    assert bench.stream.with_trail(cursor).trail == "begin 0,rows 0,end 0"
+    bench.stream.restart()
+    assert bench.requests[-1].start.trail == "begin 0,rows 0,end 0"
+    bench.meta.replaced(1001, LogPosition(JOURNAL, 200, trail="mine"))
+    bench.stream.rewind()
+    assert bench.requests[-1].start.trail == "mine"
+
+
+def test_a_cursor_goes_along_when_the_source_changes() -> None:
+    """At once where it stood where the feed stood; not while batches are in flight, and not when it is uncertain."""
+    there = LogPosition("mysql-bin.000007", 4, server="u-2")
+
+    def moved(*, whole: bool = True, get: bool = False) -> LogPosition | None:
+        bench = Bench()
+        bench.subscribe()
+        if get:
+            bench.get(3)
+        bench.requests[-1].moved(Move(LogPosition(JOURNAL, 100), there, whole, {"how": "content"}))
+        bench.reactor.hop()
+        assert bench.told[-1:] == ["stream.moved"]
+        return bench.meta.cursor(1001)
+
+    assert moved() == there
+    assert moved(whole=False) == moved(get=True) == LogPosition(JOURNAL, 100)

@@ -342,6 +342,8 @@ def test_step_back_is_ignored() -> None:
         (at(5, 1000), at(4, 1000), True),
         (at(5, 1000), at(4, 0), True),
         (at(5, 1000), at(4, 2000), False),
+        (replace(at(5, 2000), server="u-1"), replace(at(4, 1000), server="u-2"), False),
+        (replace(at(5, 2000), server="u-1"), replace(at(4, 1000), server="u-1"), True),
     ],
 )
 def test_steps_back(cursor: LogPosition, position: LogPosition, back: bool) -> None:
