@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from tests.spark.bank import TABLES, TOTAL, Bank
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
 
-CRASHES = ("segment:2", "manifest:2", "ack:3", "offset:2", "sink:2", "commit:1")
+CRASHES = ("segment:2", "manifest:12", "ack:3", "offset:2", "sink:5", "commit:1")
 ROUNDS = 10 if os.environ.get("CANAL_HA_LONG") else 1
-FAIL_OVER_AFTER = ("manifest:2", "sink:2")
+FAIL_OVER_BEFORE = ("manifest:12", "sink:5")  # while the driver that will come to it reads
 
 
 @pytest.mark.spark
@@ -57,12 +58,16 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
         bank.create()
         bank.start()
         for number, crash_at in enumerate(CRASHES * ROUNDS):
+            spool = tmp_path / "spool" / database / "1001"
+            before = claims(spool)
             with Driver(file, crash_at=crash_at, log=log) as driver:
+                if crash_at in FAIL_OVER_BEFORE:
+                    until(partial(begun_since, spool, before), what="a driver that reads", seconds=120)
+                    assert driver.process.poll() is None
+                    fail_over(nodes, database)
                 assert driver.wait(120) == -9, driver.tail()
             if number == 1:
                 bank.alter()
-            if crash_at in FAIL_OVER_AFTER:
-                fail_over(nodes, database)
         bank.stop()
         with Driver(file, once=True, log=log) as driver:
             assert driver.wait(180) == 0, driver.tail()
@@ -79,12 +84,23 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
             assert totals == TOTAL, f"batch {batch}"
             checked += 1
         assert checked > 3
-        kills, fail_overs = len(CRASHES) * ROUNDS, len(FAIL_OVER_AFTER) * ROUNDS
+        kills, fail_overs = len(CRASHES) * ROUNDS, len(FAIL_OVER_BEFORE) * ROUNDS
         print(
             f"\nbank: {bank.transactions} transactions, {kills} drivers killed, {fail_overs} fail-overs;"
             f" {compared} rows are equal in Delta, MySQL and the folded log;"
             f" the total is right in all {checked} batches that both tables have"
         )
+
+
+def claims(spool: Path) -> set[str]:
+    """Writers of a spool."""
+    return {path.name for path in spool.glob("epoch-*")}
+
+
+def begun_since(spool: Path, before: set[str]) -> bool:
+    """Whether there is a new one, with something that is durable."""
+    new = [name.removeprefix("epoch-") for name in claims(spool) - before]
+    return any(any(spool.glob(f"segment-*-{epoch}.zst")) for epoch in new)
 
 
 def running(nodes: list[Node], destination: str) -> Node | None:
@@ -93,7 +109,7 @@ def running(nodes: list[Node], destination: str) -> Node | None:
 
 
 def fail_over(nodes: list[Node], destination: str) -> None:
-    """Kill the node that runs it, wait for the other one, start the killed one again."""
+    """Kill the node that runs it under its client, wait for the other one, start the killed one again."""
     victim = running(nodes, destination)
     assert victim is not None
     victim.kill()

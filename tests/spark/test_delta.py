@@ -68,6 +68,8 @@ def test_other_batches_of_the_same_changes_add_what_is_missing(tmp_path: Path) -
     other = put("insert", "9", "1", None, seq=1)._replace(destination="e")
     sink.apply(Made(2, changes[3], other))
     assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7, 9]
+    sink.apply(Made(3, changes[4], put("insert", "6", "1", None, seq=7)))  # both are there, says the version of d
+    assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7, 9]
 
 
 def test_a_column_that_comes_back_is_empty(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ other batches; a new checkpoint counts anew. No JVM part is needed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
@@ -43,25 +45,21 @@ class Delta:
 
     def _apply(self, changes: TableChanges, batch: Batch) -> None:
         uri = f"{self._path}/{changes.schema}/{changes.table}"
-        applications = {spool: f"{batch.run}/{spool}" for spool in batch.ends}
-        commit = CommitProperties(
-            custom_metadata={"canal.run": batch.run, "canal.batch": str(batch.batch_id)},
-            app_transactions=[Transaction(applications[spool], end) for spool, end in batch.ends.items()],
-        )
         try:
             if not DeltaTable.is_deltatable(uri, self._storage_options):
                 if changes.rows:
-                    rows = self._arrow(changes, pa.schema([]))
+                    rows, commit = self._arrow(changes, pa.schema([])), self._commit(batch, {})
                     write_deltalake(
                         uri, rows, mode="error", commit_properties=commit, storage_options=self._storage_options
                     )
                 return
             table = DeltaTable(uri, storage_options=self._storage_options)
-            versions = {spool: table.transaction_version(name) for spool, name in applications.items()}
+            versions = {spool: table.transaction_version(application(batch, spool)) for spool in batch.ends}
             done = {spool: version for spool, version in versions.items() if version is not None}
             left = batch.after(done).get(changes.name)
             if left is None or not (left.rows or left.emptied or left.alters):
                 return
+            commit = self._commit(batch, done)
             schema = pa.schema(table.schema().to_arrow())
             if left.emptied:
                 self._replace(table, left, commit)
@@ -69,6 +67,16 @@ class Delta:
                 self._merge(table, left, schema, commit)
         except DeltaError as error:
             raise SinkRefused(f"delta: {uri}, batch {batch.batch_id}: {error}") from error
+
+    @staticmethod
+    def _commit(batch: Batch, done: Mapping[str, int]) -> CommitProperties:
+        return CommitProperties(
+            custom_metadata={"canal.run": batch.run, "canal.batch": str(batch.batch_id)},
+            app_transactions=[
+                Transaction(application(batch, spool), max(end, done.get(spool, end)))
+                for spool, end in batch.ends.items()
+            ],
+        )
 
     def _replace(self, table: DeltaTable, changes: TableChanges, commit: CommitProperties) -> None:
         if not changes.kept:
@@ -134,6 +142,11 @@ class Delta:
             arrays.append(pa.array([False] * len(kept) + [True] * len(lost), pa.bool_()))
             fields.append(pa.field(_GONE, pa.bool_()))
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def application(batch: Batch, spool: str) -> str:
+    """Under which name a table remembers the last segment it has."""
+    return f"{batch.run}/{spool}"
 
 
 def plain_arrow(kind: pa.DataType) -> pa.DataType:
