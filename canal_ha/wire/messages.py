@@ -48,8 +48,12 @@ def decode(body: bytes) -> Fetched:
         raise RemoteProtocolError(f"a MESSAGES body that cannot be read: {error}") from error
     messages.DiscardUnknownFields()
     batch_id = messages.batch_id
-    start = len(_BATCH_ID + varint(batch_id % 2**64)) if batch_id else 0
-    return Fetched(batch_id, memoryview(messages.SerializeToString())[start:])
+    head = _BATCH_ID + varint(batch_id % 2**64) if batch_id else b""
+    if messages.ByteSize() == len(body) and body.startswith(head):
+        whole = body  # nothing unknown, nothing twice, the id first: as it would be written again
+    else:
+        whole = messages.SerializeToString()
+    return Fetched(batch_id, memoryview(whole)[len(head) :])
 
 
 def varint(value: int) -> bytes:

@@ -18,7 +18,7 @@ cdef class Cursor:
     cdef uint64_t _short(self, Py_ssize_t stop) except? 0
     @cython.locals(pos=Py_ssize_t, value=uint64_t)
     cpdef uint64_t tag(self, Py_ssize_t stop) except 0
-    @cython.locals(pos=Py_ssize_t, size=uint64_t, left=uint64_t)
+    @cython.locals(src=bytes, pos=Py_ssize_t, size=uint64_t, left=uint64_t)
     cpdef Py_ssize_t end(self, Py_ssize_t stop) except -1
     cpdef int skip(self, uint64_t tag, Py_ssize_t stop) except -1
     cpdef int check(self, Py_ssize_t stop) except -1

@@ -76,10 +76,14 @@ class Cursor:
 
     def end(self, stop: int) -> int:
         """A length; return where what has this length ends."""
+        src = self.src
         pos = self.pos
-        if pos < stop and self.src[pos] < 128:
+        if pos < stop and src[pos] < 128:
             self.pos = pos + 1
-            size = self.src[pos]
+            size = src[pos]
+        elif pos + 1 < stop and src[pos + 1] < 128:
+            self.pos = pos + 2
+            size = src[pos] & 127 | src[pos + 1] << 7
         else:
             size = self._short(stop)
         left = stop - self.pos
