@@ -15,7 +15,7 @@ from canal_ha.source.connection import DumpConnection
 from canal_ha.source.session import Interruptible
 from canal_ha.source.view import View
 from tests.positions.reading import connected, rows
-from tests.real import Node, SqlServer, follow
+from tests.real import MySQL, Node, SqlServer, follow
 from tests.real.ports import LOOPBACK
 from tests.source.reading import config_of
 
@@ -23,11 +23,11 @@ STOPS_WITHIN_S = 6.0  # a second when the machine has nothing else to do; so_tim
 
 
 @pytest.mark.real
-def test_a_node_stops(source_server: SqlServer, database: str) -> None:
+def test_a_node_stops(mysql: MySQL, database: str) -> None:
     """With a dump that waits, a SUBSCRIBE that asks for the newest position and whatever else asks now and then; with a
     destination that never came so far.
     """
-    server = source_server
+    server = mysql
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     node = Node({"example": follow(server)})
     with connected(node.start(), database) as client:

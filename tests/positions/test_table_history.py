@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.rows import Row
+from canal_ha.errors import ServerRefused
 from tests.positions.reading import connected, rows
 from tests.positions.shapes import Shapes, seen
 from tests.real import MariaDB, MySQL, Node, SqlServer, ZooKeeper, follow
 from tests.real.mysql import ADMIN, RowMetadata
-from tests.waiting import until
 
 Server = Callable[..., SqlServer]
 EACH = pytest.mark.parametrize("make", [MySQL, MariaDB])
@@ -77,9 +79,22 @@ def test_fail_over_to_a_node_that_has_never_seen_the_tables(
                 assert seen(rows(client, len(expected))) == expected
                 return
             log = two.directory / "logs" / "example" / "example.log"
-            until(lambda: "are not known for certain" in log.read_text(), what="the refusal")
+            got, reason = until_refused(client)
+            assert "are not known for certain" in reason
+            assert seen(got) == expected[: len(got)]
+            assert "are not known for certain" in log.read_text()
             unchanged = {table for table, columns in first.items() if shapes.tables.get(table) == columns}
             assert len(unchanged) < len(first)
+
+
+def until_refused(client: SimpleConnector) -> tuple[list[Row], str]:
+    """The rows that come before a GET is refused, and why."""
+    got: list[Row] = []
+    while True:
+        try:
+            got += rows(client, 1)
+        except ServerRefused as error:
+            return got, str(error)
 
 
 @pytest.mark.real

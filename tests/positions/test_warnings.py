@@ -40,7 +40,8 @@ def test_alarms(source_server: SqlServer, database: str) -> None:
         try:
             server.execute("FLUSH BINARY LOGS", f"SET GLOBAL {variable} = 1")
             told("alarm.purge")
-            server.execute(f"SET GLOBAL {variable} = 864000")
-            told("alarm.purge_over")
+            if server.flavor == "mysql":  # looked at every five seconds: once is enough
+                server.execute(f"SET GLOBAL {variable} = 864000")
+                told("alarm.purge_over")
         finally:
             server.execute(f"SET GLOBAL {variable} = {expiry}")
