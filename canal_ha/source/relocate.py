@@ -93,19 +93,18 @@ def relocated(
         reason = f"what was delivered last could not be looked for: {error}"
     if matching.found is not None:
         expected = tuple(trail[len(trail) - matching.missing :])
-        return Relocation(_behind(matching.found, at), "content", expected)
+        return Relocation(_behind(matching.found), "content", expected)
     again = counted.again if reason else 0
     lags = bool(reason and trail) and 0 < counted.newest < trail[0].second
-    return Relocation(replace(start, gtid=at.gtid), "time", (), again, reason, lags)
+    return Relocation(start, "time", (), again, reason, lags)
 
 
-def _behind(unit: Unit, at: LogPosition) -> LogPosition:
-    """Behind the entry that ends a unit."""
+def _behind(unit: Unit) -> LogPosition:
+    """Behind the entry that ends a unit. Its GTID set is to be asked for: the decoder began in the midst."""
     segment, index = unit.segment, unit.index
     following = index + 1
     whole = following == len(segment) or segment.offsets[following] != segment.offsets[index]
-    position = segment.position(index)
-    return replace(position, consumed=whole, gtid=position.gtid or at.gtid)
+    return replace(segment.position(index), consumed=whole, gtid="")
 
 
 class _Counted:

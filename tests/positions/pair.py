@@ -52,6 +52,10 @@ class Pair:
         """Wait until the standby has applied all that the master has written."""
         until(lambda: self._position() == self.master.position(), what="the standby to catch up")
 
+    def cut_off(self) -> None:
+        """Stop to replicate, whatever there is."""
+        self.standby.execute("STOP REPLICA" if self.standby.flavor == "mysql" else "STOP SLAVE")
+
     def lag(self, *, over: bool = False) -> None:
         """Let the standby receive, and apply nothing until it is over."""
         word = "REPLICA" if self.standby.flavor == "mysql" else "SLAVE"
