@@ -35,9 +35,9 @@ from canal_ha.store.take import (
 class Ring:
     """See the module. buffer_size: entries; mem_unit: bytes; batch_mode: what the size of a GET counts.
 
-    A GET that waits sets `wanted` and `armed` first and looks at `available` afterwards: a put that this look missed
-    calls on_data. Byte counts are bytes of frames; row counts of `get` count redelivered rows again, as canal's do; times
-    are those of the newest entry put, got and acknowledged, ms.
+    A GET that waits sets `wanted` and `armed` first and looks at `available` afterwards: a put that the look missed
+    calls on_data. Byte counts are bytes of frames; row counts of `get` count redelivered rows again, as canal's do;
+    times are those of the newest entry put, got and acknowledged, ms.
     """
 
     def __init__(self, *, buffer_size: int, mem_unit: int, batch_mode: BatchMode, ddl_isolation: bool) -> None:

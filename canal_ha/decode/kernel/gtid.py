@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from canal_ha.decode.kernel.primitives import Broken, varint
 
 
+@lru_cache(maxsize=1024)
 def uuid_text(raw: bytes) -> str:
     """16 bytes -> 8-4-4-4-12 lower-case hex digits."""
     digits = raw.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+_LAST = "\0"  # stands for the last number of the set that moves
+
+
 def _pair(key: bytes, value: bytes) -> bytes:
-    """One element of Header.props."""
-    body = b"\x0a" + varint(len(key)) + key + b"\x12" + varint(len(value)) + value
-    return b"\x62" + varint(len(body)) + body
+    """One element of Header.props; together well below 128 bytes."""
+    return b"\x62%c\x0a%c%b\x12%c%b" % (4 + len(key) + len(value), len(key), key, len(value), value)
 
 
 class _Intervals:
     """The transaction numbers of one source (and tag): ascending, closed, never touching."""
 
-    __slots__ = ("spans", "text")
+    __slots__ = ("spans",)
 
     def __init__(self) -> None:
         self.spans: list[list[int]] = []
-        self.text = ""
 
     def add(self, first: int, last: int) -> None:
         spans = self.spans
@@ -40,20 +44,25 @@ class _Intervals:
                 else:
                     merged.append(span)
             self.spans = merged
-        self.text = ":".join(f"{a}-{b}" if a != b else str(a) for a, b in self.spans)
+
+    def text(self) -> str:
+        return ":".join(f"{a}-{b}" if a != b else str(a) for a, b in self.spans)
 
 
 class Gtids:
     """A set that starts as text and grows; `text`, `field` (Header.gtid) and `props` (curtGtid*) are ready to use.
 
     MySQL: `uuid:1-5:tag:1-3,uuid:7`, sources in the order of their appearance. MariaDB: `domain-server-sequence`, one
-    per domain.
+    per domain. From one transaction to the next usually a single number changes: the text before and after it is kept.
     """
 
     def __init__(self, text: str) -> None:
         """Raises ValueError when the text is no GTID set."""
         self._sources: dict[str, dict[str, _Intervals]] = {}
         self._domains: dict[int, str] = {}
+        self._moving: _Intervals | None = None  # whose last span ends in the number that moves
+        self._moves = ("", "")  # it is of this source and tag
+        self._before = self._after = ""
         for item in text.replace("\n", "").split(","):
             item = item.strip()
             if item.count("-") == 2 and ":" not in item:
@@ -82,14 +91,22 @@ class Gtids:
 
     def mysql(self, uuid: str, tag: str, number: int, last_committed: int, sequence: int) -> None:
         """A MySQL transaction begins; it counts as executed from here on."""
-        self._sources.setdefault(uuid, {}).setdefault(tag, _Intervals()).add(number, number)
+        moving = self._moving if (uuid, tag) == self._moves else None
+        if moving is not None and moving.spans[-1][1] + 1 == number:
+            moving.spans[-1][1] = number
+            self._set_text(f"{self._before}{number}{self._after}")
+        else:
+            intervals = self._sources.setdefault(uuid, {}).setdefault(tag, _Intervals())
+            intervals.add(number, number)
+            self._moves = (uuid, tag)
+            self._moving = intervals if intervals.spans[-1][0] < intervals.spans[-1][1] else None
+            self._render()
         current = f"{uuid}:{tag}:{number}" if tag else f"{uuid}:{number}"
         self.props = (
             _pair(b"curtGtid", current.encode())
-            + _pair(b"curtGtidSn", str(sequence).encode())
-            + _pair(b"curtGtidLct", str(last_committed).encode())
+            + _pair(b"curtGtidSn", b"%d" % sequence)
+            + _pair(b"curtGtidLct", b"%d" % last_committed)
         )
-        self._render()
 
     def mariadb(self, domain: int, server_id: int, sequence: int) -> None:
         """A MariaDB transaction begins."""
@@ -97,13 +114,26 @@ class Gtids:
         self._render()
 
     def _render(self) -> None:
+        """The whole text anew, and what stands around the number that moves."""
         parts = [
-            uuid + "".join(f":{tag}:{spans.text}" if tag else f":{spans.text}" for tag, spans in tags.items())
+            uuid
+            + "".join(f":{tag}:{self._text(spans)}" if tag else f":{self._text(spans)}" for tag, spans in tags.items())
             for uuid, tags in self._sources.items()
         ]
         parts.extend(self._domains.values())
-        self.text = ",".join(parts)
-        raw = self.text.encode()
+        text = ",".join(parts)
+        if self._moving is not None:
+            self._before, _, self._after = text.partition(_LAST)
+            text = f"{self._before}{self._moving.spans[-1][1]}{self._after}"
+        self._set_text(text)
+
+    def _text(self, intervals: _Intervals) -> str:
+        text = intervals.text()
+        return f"{text.rpartition('-')[0]}-{_LAST}" if intervals is self._moving else text
+
+    def _set_text(self, text: str) -> None:
+        self.text = text
+        raw = text.encode()
         self.field = b"\x6a" + varint(len(raw)) + raw
 
 
