@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from canal_ha.cli.main import group
+from canal_ha.cluster import cursors
 from canal_ha.errors import ConfigError
 from tests.positions.reading import connected
 from tests.real import Node, SqlServer, ZooKeeper, follow, free_port
@@ -35,8 +36,11 @@ def check(conf: Path, *sets: str) -> tuple[int, str]:
 
 
 @pytest.mark.real
-def test_what_it_finds(source_server: SqlServer, database: str, zookeeper: ZooKeeper) -> None:
+def test_what_it_finds(
+    source_server: SqlServer, database: str, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing on a good configuration; wrong passwords, missing rights, dead servers and lost positions otherwise."""
+    monkeypatch.setattr(cursors, "CONNECT_MOST_S", 1.0)
     server = source_server
     hosts = f"{zookeeper.hosts}/{database}"
     server.execute(f"CREATE USER {database}@'%' IDENTIFIED BY 'p'", f"CREATE DATABASE {database}")
