@@ -427,7 +427,9 @@ LOCAL_SCHEMA = _instance(
 SLAVE_ID = _instance(
     "mysql.slaveId", kinds.whole(0, 2**32 - 1), "0", "replica server id of the first stream; 0: derived", "server id"
 )
-GTID_ON = _instance("gtidon", kinds.switch(), "false", "follow by GTID sets instead of journal and offset")
+GTID_ON = _instance(
+    "gtidon", kinds.switch(), "false", "know GTID sets beside journal and offset, in entries and in cursors"
+)
 DB_USERNAME = _instance(
     "dbUsername", kinds.text(), "canal", "MySQL user; needs REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
 )
