@@ -60,7 +60,7 @@ CELLS: tuple[Callable[[random.Random], bytes], ...] = (  # of MIXED
     lambda chance: chance.randbytes(1),
     lambda chance: struct.pack("<H", 30) + (b"text %025d" % chance.randrange(10**9)),
     lambda chance: pack_decimal(chance, 14, 4),
-    lambda chance: chance.randrange(0x99B0000000, 0x99C0000000).to_bytes(5, "big"),
+    lambda chance: datetime2(chance),
     lambda chance: struct.pack(">I", chance.randrange(1_700_000_000, 1_700_900_000)) + b"\1\2\3",
     lambda chance: struct.pack("<d", chance.randrange(10**8) / 100 if chance.random() < 0.7 else chance.gauss(0, 1)),
     lambda chance: (2026 << 9 | 11 << 5 | chance.randrange(1, 29)).to_bytes(3, "little"),
@@ -75,6 +75,13 @@ TABLES = {"A": SBTEST, "B": SBTEST, "C": MIXED * 20, "D": MIXED * 10, "E": BLOBS
 ROWS = {"A": 500_000, "B": 100_000, "C": 20_000, "D": 20_000, "E": 50_000}
 IN_EVENT = {"A": 42, "B": 1, "C": 5, "D": 5, "E": 7}
 IN_TRANSACTION = {"A": 1000, "B": 1, "C": 1000, "D": 1000, "E": 1000}
+
+
+def datetime2(chance: random.Random) -> bytes:
+    """Any second of November 2026."""
+    day = (2026 * 13 + 11) << 5 | chance.randrange(1, 31)
+    time = chance.randrange(24) << 12 | chance.randrange(60) << 6 | chance.randrange(60)
+    return (1 << 39 | day << 17 | time).to_bytes(5, "big")
 
 
 def columns(table: Table) -> list[Column]:
