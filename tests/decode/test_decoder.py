@@ -325,7 +325,7 @@ def test_heartbeats() -> None:
 
 
 def test_the_server_ends_the_dump() -> None:
-    """ERR and EOF packets are said after everything before them, the boundary included; another first byte makes no sense."""
+    """ERR and EOF packets are said behind all before them, the boundary too; another first byte makes no sense."""
     dump = Dump().format().begin().table().insert(1).xid()
     error = b"\xff" + struct.pack("<H", 1236) + b"#HY000" + b"no such file"
     dump.data += struct.pack("<I", len(error))[:3] + b"\1" + error + b"\5\0\0\2\xfe\0\0\2\0"
