@@ -58,7 +58,7 @@ def files(config: InstanceConfig, local: LocalFiles) -> Origin:
                 tables=tables,
                 fields=fields,
                 history=history,
-                gtid_set=start.gtid or config.master.gtid or None,
+                gtid_set=start.gtid or None,
             )
 
         dump = LocalDump(

@@ -9,6 +9,7 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from canal_ha.config.model import InstanceConfig, LocalFiles, WhenLost
@@ -55,16 +56,19 @@ class LocalView:
         return self._at(self._logs()[0].name, len(MAGIC))
 
     def start(self, kept: LogPosition | None) -> LogPosition:
-        """Where a new client begins: as configured, else with the first file; `kept` says nothing here.
+        """Where a new client begins: as configured, else with the first file; `kept` says nothing here. Only this place
+        has a GTID set, the configured one: of others nobody knows it.
 
         Raises SourceUnavailable, SourceRefused, PositionLost.
         """
         source = self._config.master
         if source.timestamp_ms and not source.position:
-            return self._at_time(source.timestamp_ms, source.journal)
-        if source.journal:
-            return self._existing(self._at(source.journal, max(len(MAGIC), source.position)))
-        return self.oldest()
+            at = self._at_time(source.timestamp_ms, source.journal)
+        elif source.journal:
+            at = self._existing(self._at(source.journal, max(len(MAGIC), source.position)))
+        else:
+            at = self.oldest()
+        return replace(at, gtid=source.gtid) if self._config.decode.gtid_on else at
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
         """Where to go on when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
@@ -104,8 +108,7 @@ class LocalView:
 
     def _at(self, journal: str, offset: int, timestamp_ms: int = 0) -> LogPosition:
         source = self._config.master
-        gtid = source.gtid if self._config.decode.gtid_on else ""
-        return LogPosition(journal, offset, timestamp_ms, gtid=gtid, address=source.host, port=source.port)
+        return LogPosition(journal, offset, timestamp_ms, address=source.host, port=source.port)
 
     def _existing(self, at: LogPosition) -> LogPosition:
         logs = self._logs()

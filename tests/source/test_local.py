@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from canal_ha.config.model import InstanceConfig, LocalFiles, SourceConfig, WhenLost
+from canal_ha.config.model import DecodeOptions, InstanceConfig, LocalFiles, SourceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.errors import CanalError, MalformedEvent, PositionLost, RingClosed, SourceRefused, SourceUnavailable
@@ -273,6 +273,11 @@ def test_places(tmp_path: Path) -> None:
     assert view.version.startswith("9.7")
     assert view.find(Place(journal=FIRST, offset=ends[9] + 1)).offset == ends[9]
     assert view.find(Place(end="latest")).offset == len(data)
+    gtids = InstanceConfig(
+        "example", SourceConfig("", 0, gtid="u:1"), local=LocalFiles(tmp_path), decode=DecodeOptions(gtid_on=True)
+    )
+    view = LocalView(gtids, LocalFiles(tmp_path))
+    assert (view.start(None).gtid, view.find(Place(journal=FIRST, offset=ends[9])).gtid) == ("u:1", "")
     assert view.find(Place(timestamp_ms=1000)).offset == 4
     assert str(view_of(tmp_path, journal=FIRST, position=ends[3]).start(None)) == f"{FIRST}:{ends[3]}"
     middle = next(at for at, _, kind in _events(data) if kind == 16 and at > len(data) // 2)
