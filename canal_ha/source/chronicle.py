@@ -18,7 +18,7 @@ from typing import Protocol
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history import Fetch, History, TableHistory
 from canal_ha.decode.history_store import Coverage, HistoryStore, Kept, Record, TableSnapshot
-from canal_ha.errors import HistoryUnavailable, PositionLost, SourceUnavailable
+from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.source import locate
 from canal_ha.source.flavor import Flavor, examine
@@ -191,7 +191,7 @@ class Chronicle:
             self._open = Session(self._config, self._config.master, opening=self._opening)
         try:
             yield self._open
-        except SourceUnavailable:
+        except CanalError:  # rights that are granted afterwards count for new connections only
             self._let_go()
             raise
 
