@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from bench.latency import Latency
 from bench.measure import Sample, Samples
-from bench.suite import Latency
 
 
 @dataclass(frozen=True, slots=True)

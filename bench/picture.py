@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from bench.suite import COUNTS, Scaling
+from bench.scaling import COUNTS, Scaling
 
 WIDTH, HEIGHT = 760, 330
 PANEL, GAP, LEFT, TOP, FLOOR = 300, 60, 70, 50, 260

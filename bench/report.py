@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from bench.goals import Reached
+from bench.latency import Latency
 from bench.measure import Samples
-from bench.suite import COUNTS, Latency, Scaling
+from bench.scaling import COUNTS, Scaling
 from bench.workloads import WORKLOADS
 
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}

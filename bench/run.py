@@ -15,7 +15,9 @@ import time
 from pathlib import Path
 
 from bench import goals, machine, measure, peers, picture, report, workloads
-from bench.suite import Latency, Scaling, Suite
+from bench.latency import Latency, latency
+from bench.scaling import Scaling, scale
+from bench.suite import Suite
 from canal_ha.decode import kernel
 
 CHECKOUT = Path(__file__).parent.parent
@@ -47,8 +49,8 @@ def main() -> int:
     present = wanted - missing.keys()
     for server in servers:
         with server:
-            suite = Suite(server, present, rounds, say, samples, batch_sizes, latencies, scalings)
-            suite.latency(2500 if options.quick else 5000)
+            suite = Suite(server, present, rounds, say, samples, batch_sizes)
+            latencies += latency(suite, 2500 if options.quick else 5000)
             for name in options.workloads:
                 share = workloads.WORKLOADS[name].share
                 say(f"{server.flavor}: workload {name}")
@@ -56,7 +58,7 @@ def main() -> int:
                 say(f"written: {written.rows:,} rows, {written.size_bytes / 1e6:.0f} MB of binlog")
                 suite.run(written)
                 if name == "A" and server is servers[-1]:
-                    suite.scale(written, max(int(rows * SCALING_SHARE), 1))
+                    scalings += scale(suite, written, max(int(rows * SCALING_SHARE), 1))
                 workloads.forget(server)
     spark = _spark(int(rows * SPARK_SHARE), rounds // 2 + 1, say) if options.spark else None
     names = [str(server.flavor) for server in servers]

@@ -9,9 +9,10 @@ import pytest
 
 from bench import goals, measure, picture, report
 from bench.goals import GOALS, Goal, Reached
+from bench.latency import Latency
 from bench.measure import ReaderFailed, Sample, Samples
 from bench.run import BEGIN, END, renewed
-from bench.suite import COUNTS, Latency, Scaling
+from bench.scaling import COUNTS, Scaling
 
 
 def sample(reader: str, seconds: float, *, rows: int = 1000, memory: int = 0) -> Sample:

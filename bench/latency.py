@@ -1,0 +1,106 @@
+"""Latency: single-row transactions at an even pace, from COMMIT to a client, through a node and through go-mysql."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import measure, peers
+from bench.paced import TABLE
+from bench.suite import DESTINATION, Suite, settings
+from bench.workloads import SCHEMA, Written
+from tests.real import Node, free_port
+from tests.real.ports import LOOPBACK
+from tests.real.process import StartFailed, spawn
+
+PACE = 1000  # transactions a second
+WARM_UP = 1000  # of them, not judged
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """From sending a COMMIT to the client that has parsed its row. late: transactions the writer began late.
+
+    answered_p50_ms: from the COMMIT's answer, which may come after the row.
+    """
+
+    database: str
+    reader: str
+    p50_ms: float
+    p99_ms: float
+    answered_p50_ms: float
+    late: int
+
+
+def latency(suite: Suite, rows: int) -> list[Latency]:
+    """Single-row transactions at an even pace: through a node, and through go-mysql's syncer, to a client."""
+    began = time.monotonic()
+    found: list[Latency] = []
+    suite.server.execute(
+        f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
+        f"CREATE TABLE {SCHEMA}.{TABLE} (id INT NOT NULL PRIMARY KEY, k INT NOT NULL, text VARCHAR(20) NOT NULL)",
+    )
+    arrangements: Mapping[str, Callable[[Suite, Written], Latency]] = {
+        "canal-ha": _node,
+        **({"go-mysql": _go} if "go" in suite.peers else {}),
+    }
+    rounds = suite.rounds // 2 + 1  # each has thousands of transactions
+    for _ in range(rounds):
+        for name, take in arrangements.items():
+            suite.server.execute(f"TRUNCATE TABLE {SCHEMA}.{TABLE}", "FLUSH BINARY LOGS")
+            journal, offset = suite.server.position()
+            written = Written("paced", TABLE, rows, journal, offset, (journal,), 0)
+            try:
+                found.append(take(suite, written))
+            except (measure.ReaderFailed, StartFailed) as error:
+                suite.samples.failed[f"latency of {name}"] = str(error)
+    suite.say(f"latency: {rounds} rounds, {time.monotonic() - began:.0f} s")
+    return found
+
+
+def _node(suite: Suite, written: Written) -> Latency:
+    instance = {**settings(suite.server, written), "canal.instance.memory.batch.mode": "ITEMSIZE"}
+    with Node({DESTINATION: instance}) as node:
+        return _paced(suite, "canal-ha", "canal", node.address, written.rows)
+
+
+def _go(suite: Suite, written: Written) -> Latency:
+    port = free_port()
+    relay = spawn(peers.go("relay", suite.server, written, port), stderr=subprocess.DEVNULL)
+    try:
+        return _paced(suite, "go-mysql", "lines", f"{LOOPBACK}:{port}", written.rows)
+    finally:
+        relay.kill()
+        relay.wait()
+
+
+def _paced(suite: Suite, reader: str, kind: str, address: str, rows: int) -> Latency:
+    with tempfile.TemporaryDirectory() as directory:
+        files = [f"{directory}/{name}" for name in ("arrived", "committed")]
+        arrivals = measure.start_reader(measure.python("bench.readers.arrivals", kind, address, rows, files[0]))
+        time.sleep(1)  # the client is there before the first row, which need not be so: its place is fixed
+        writer = measure.run_reader(measure.python("bench.paced", suite.server.port, PACE, rows, files[1]))
+        measure.finish(arrivals)
+        arrived, committed = (_array(Path(file)) for file in files)
+    judged = range(WARM_UP + 1, rows + 1)
+    delays = [(arrived[number] - committed[number]) / 1e6 for number in judged]
+    after_answers = [(arrived[number] - committed[rows + 1 + number]) / 1e6 for number in judged]
+    return Latency(
+        suite.database,
+        reader,
+        p50_ms=measure.percentile(delays, 0.5),
+        p99_ms=measure.percentile(delays, 0.99),
+        answered_p50_ms=measure.percentile(after_answers, 0.5),
+        late=int(writer["late"]),
+    )
+
+
+def _array(file: Path) -> array[int]:
+    numbers: array[int] = array("q")
+    numbers.frombytes(file.read_bytes())
+    return numbers
