@@ -18,7 +18,7 @@ from typing import Protocol
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history import Fetch, History, TableHistory
 from canal_ha.decode.history_store import Coverage, HistoryStore, Kept, Record, TableSnapshot
-from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost, SourceUnavailable
+from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.source import locate
 from canal_ha.source.flavor import Flavor, examine
@@ -205,10 +205,10 @@ class Chronicle:
         server = examine(session)
         source = server.uuid or str(server.server_id)
         self._history.fold_names = server.folds_names
-        newest = locate.newest(session, server, self._config, self._config.master)
         if not self._loaded:
             self._load(server)
-        self._advance()
+        self._advance()  # before the end is asked for: a busy stream is beyond it otherwise
+        newest = locate.newest(session, server, self._config, self._config.master)
         if self._coverage and (self._coverage.source != source or self._coverage.end.order > newest.order):
             self._tell("history.of_another_binlog", covered=self._coverage.source, source=source)
             self._start_over()
