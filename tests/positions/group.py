@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Self
@@ -167,8 +167,8 @@ class Reader(threading.Thread):
                 self.entries.append(Entry(kind, time_ms, source, number, k))
 
 
-def judged(entries: list[Entry], committed: Mapping[int, int], *, late: int = 0) -> Verdict:
-    """Compare a delivery with what was committed. late: a source that was left behind: it alone may go back in time.
+def judged(entries: list[Entry], committed: Mapping[int, int], *, late: Collection[int] = ()) -> Verdict:
+    """Compare a delivery with what was committed. late: sources that were left behind: they alone may go back in time.
 
     After a break transactions may come again, from the begin of any that was delivered; then one after another.
     """
@@ -193,8 +193,9 @@ def judged(entries: list[Entry], committed: Mapping[int, int], *, late: int = 0)
             if again and number != last[source] + 1:
                 newest_ms = 0  # a break: this goes back
             last[source], farthest[source] = number, max(farthest[source], number)
-            verdict.back_in_time += entry.time_ms < newest_ms and source != late
-            newest_ms = max(newest_ms, entry.time_ms)
+            verdict.back_in_time += entry.time_ms < newest_ms and source not in late
+            pieces = len(rows) > PIECE  # its place is that of its first piece
+            newest_ms = max(newest_ms, rows[0].time_ms if pieces else entry.time_ms)
             rows = []
     verdict.lost = sum(committed.values()) - sum(farthest.values())
     verdict.delivered = farthest
