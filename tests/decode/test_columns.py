@@ -87,7 +87,40 @@ def test_floating_point(value: float) -> None:
         assert put(Target(codes.SINGLE), text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "nan", "inf", "Infinity", "1e999", " 1.0", "1_0.0", "0x1p3", "1.0f", "e5", "--1"])
+@settings(max_examples=200)
+@given(st.integers(-(10**17), 10**17), st.integers(0, 25), st.integers(-30, 30), st.sampled_from(("", "e", "E", "E+")))
+def test_decimal_fractions(digits: int, decimals: int, exponent: int, notation: str) -> None:
+    """Nearest to what is written, however it is written."""
+    sign, text = "-" * (digits < 0), f"{abs(digits):0{decimals + 1}d}"
+    text = f"{sign}{text[: len(text) - decimals]}.{text[len(text) - decimals :]}"
+    if notation:
+        text += f"{notation.rstrip('+' if exponent < 0 else '')}{exponent}"
+    assert put(Target(codes.DOUBLE), text) == struct.pack("<d", float(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nan",
+        "inf",
+        "Infinity",
+        "1e999",
+        " 1.0",
+        "1_0.0",
+        "0x1p3",
+        "1.0f",
+        "e5",
+        "--1",
+        "1e",
+        "1e+",
+        ".",
+        "-",
+        "1e1e1",
+        "1.2.3",
+        "1-",
+    ],
+)
 def test_what_is_no_floating_point_number(text: str) -> None:
     """Neither names nor what is too large."""
     assert put(Target(codes.DOUBLE), text) is None

@@ -6,8 +6,15 @@
 #define CANAL_HA_KERNEL_TEXTS_H
 
 #include <Python.h>
+#include <float.h>
 #include <stdint.h>
 #include <string.h>
+
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD == 0
+#define KERNEL_DOUBLES_ARE_EXACT 1
+#else
+#define KERNEL_DOUBLES_ARE_EXACT 0
+#endif
 
 static inline int kernel_integer(const unsigned char *at, Py_ssize_t size, int64_t *value)
 {
@@ -72,6 +79,57 @@ static inline int kernel_decimal(
         number = 0 - number;
     for (index = 0; index < 16; index++, number >>= 8)
         to[index] = (unsigned char)number;
+    return 1;
+}
+
+/* Numbers of few digits, whose product with a power of ten is exact or rounded once (W. D. Clinger, "How to read
+   floating point numbers accurately", 1990). 0 says nothing about the text: others may be able to read it. */
+static inline int kernel_short_double(const unsigned char *at, Py_ssize_t size, double *value)
+{
+    static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    const unsigned char *stop = at + size;
+    uint64_t number = 0;
+    int digits = 0, point = 0, exponent = 0, negative, below = 0, more = 0, any = 0;
+    if (!KERNEL_DOUBLES_ARE_EXACT)
+        return 0;
+    negative = at < stop && *at == '-';
+    for (at += negative; at < stop; at++) {
+        unsigned digit = (unsigned)*at - '0';
+        if (*at == '.' && !point) {
+            point = 1;
+            continue;
+        }
+        if (digit > 9)
+            break;
+        any = 1;
+        number = number * 10 + digit;
+        digits += digits || digit;
+        exponent -= point;
+        if (digits > 15 || exponent < -100)
+            return 0;
+    }
+    if (!any)
+        return 0;
+    if (at < stop) {
+        if ((*at | 0x20) != 'e' || ++at == stop)
+            return 0;
+        below = *at == '-';
+        if ((below || *at == '+') && ++at == stop)
+            return 0;
+        for (; at < stop; at++) {
+            unsigned digit = (unsigned)*at - '0';
+            if (digit > 9 || more > 999)
+                return 0;
+            more = more * 10 + (int)digit;
+        }
+        exponent += below ? -more : more;
+    }
+    if (exponent < -22 || exponent > 22)
+        return 0;
+    *value = exponent < 0 ? (double)number / powers[-exponent] : (double)number * powers[exponent];
+    if (negative)
+        *value = -*value;
     return 1;
 }
 

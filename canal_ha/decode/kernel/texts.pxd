@@ -18,6 +18,7 @@ cdef extern from "texts.h":
     int kernel_decimal(
         const unsigned char *at, Py_ssize_t size, int precision, int scale, unsigned char *to
     ) noexcept
+    int kernel_short_double(const unsigned char *at, Py_ssize_t size, double *value) noexcept
     int kernel_day(const unsigned char *at, int64_t *days) noexcept
     int kernel_instant(const unsigned char *at, Py_ssize_t size, int64_t *value) noexcept
     Py_ssize_t kernel_narrow(unsigned char *to, const unsigned char *at, Py_ssize_t size) noexcept
@@ -103,6 +104,8 @@ cdef inline bint _number(bytes src, Py_ssize_t start, Py_ssize_t stop, double *v
     cdef Py_ssize_t index
     if stop == start:
         return False
+    if kernel_short_double(b + start, stop - start, value):
+        return True
     for index in range(start, stop):
         if not (48 <= b[index] <= 57 or b[index] in (43, 45, 46, 69, 101)):
             return False
