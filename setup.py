@@ -1,6 +1,7 @@
 """What setup.cfg cannot say: the kernel is compiled where a C compiler is, and Spark's module lies in the spark room.
 
 CANAL_HA_KERNEL, as at import: `auto` compiles if it can, `require` fails if it cannot, `off` does not try.
+CANAL_HA_CFLAGS: other options for the C compiler than ours.
 Spark registers what installed top-level modules named pyspark_* hold.
 """
 
@@ -13,6 +14,7 @@ KERNEL = "canal_ha/decode/kernel"
 DECODER = ("cells", "numbers", "temporal", "rows", "grouping", "stream")
 READER = ("fields", "layouts", "entries", "columns", "changes")
 HOT = DECODER + READER  # kernel.HOT
+FLAGS = os.environ.get("CANAL_HA_CFLAGS", "-O3 -g0").split()
 WANTED = os.environ.get("CANAL_HA_KERNEL", "auto")
 DIRECTIVES = {"language_level": 3, "annotation_typing": False}  # C types stand in the .pxd files
 
@@ -34,7 +36,7 @@ class BuildKernel(build_ext):
                 raise
             self.warn(
                 "canal-ha works, but decodes rows some twenty times slower than it could: its kernel was not compiled"
-                f" ({error}). Install a C compiler and Python's headers (Debian: gcc python3-dev), then install again;"
+                f" ({str(error)[:80]}). Install a C compiler and Python's headers (Debian: gcc python3-dev), then install again;"
                 " CANAL_HA_KERNEL=off says that this is what you want."
             )
             self.extensions = []
@@ -48,7 +50,7 @@ setup(
             f"canal_ha.decode.kernel.{name}",
             [f"{KERNEL}/{name}.py"],
             include_dirs=[KERNEL],
-            extra_compile_args=["-O3", "-g0"],
+            extra_compile_args=FLAGS,
         )
         for name in HOT
         if WANTED != "off"

@@ -13,7 +13,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -r canal_ha tests setup.py setup.cfg pyproject.toml README.md "$copy"
 cd "$copy"
 find . -name '*.so' -delete
-CANAL_HA_KERNEL=require CFLAGS='-fsanitize=address -fno-omit-frame-pointer' \
+CANAL_HA_KERNEL=require CANAL_HA_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' \
     "$python" setup.py --quiet build_ext --inplace
 
 # Python's own allocator would hide accesses beyond small objects; Python itself leaks on purpose.
