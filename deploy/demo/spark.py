@@ -23,7 +23,7 @@ from tests.real import SqlServer, StartFailed, ZooKeeper
 from tests.real.node import PROGRAM
 from tests.real.process import spawn, temporary_directory
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0  # a JVM and half a dozen Pythons start first: half a minute, or minutes where others compute too
 
 FILE = """\
 name = "demo"
@@ -138,6 +138,8 @@ def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
 def _until_copied(job: Job) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not job.table():
-        if time.monotonic() > deadline or job.process.poll() is not None:
-            raise StartFailed(f"the Spark job copies nothing\n{job.lines(-20)}")
+        if job.process.poll() is not None:
+            raise StartFailed(f"the Spark job ended with code {job.process.returncode}\n{job.lines(-20)}")
+        if time.monotonic() > deadline:
+            raise StartFailed(f"the Spark job copied nothing within {PATIENCE_S:.0f} s\n{job.lines(-20)}")
         time.sleep(0.5)
