@@ -7,7 +7,9 @@ import re
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 
+from canal_ha.cli.main import group
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import LocalProtocolError, ServerRefused
@@ -105,7 +107,9 @@ def test_through_zookeeper_and_over_a_restart(mysql: MySQL, database: str, zooke
         rest = [row.after for row in rows(reader, 1)]
         assert rest[-1] == {"id": 4}
         assert rest[:-1] in ([], [{"id": 3}])
-        done = printed("--zk", hosts, "--filter", tables, "--from", begin, "--until", end)
+        place = ("--zk", hosts, "--filter", tables, "--from", begin, "--until", end)
+        result = CliRunner().invoke(group, ["client", "--destination", "example", "--format", "json", *place])
+        done = [json.loads(line)["after"] for line in result.stdout.splitlines()]
         assert done == [{"id": number} for number in (1, 2, 3, 4)]
         assert [row.after for row in rows(client, 4)] == done
     node.stop()
