@@ -179,11 +179,11 @@ class _Older:
         """Whether that is enough."""
         if not isinstance(output, Passed) or not output.timestamp_ms:
             return False
-        if self.decoder.offset >= output.position:
-            return False  # what was looked at last lies behind this boundary: its origin says nothing
         if self._origin not in (None, self.decoder.server_id):
             return False
         self.seen = True
+        if self.decoder.offset >= output.position:
+            return False  # what was looked at last lies behind this boundary, which may be of another origin
         if output.timestamp_ms >= self._target_ms:
             return True
         self.last = output

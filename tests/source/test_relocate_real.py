@@ -1,0 +1,83 @@
+"""Where to go on in another server's binlog, on a MariaDB whose sessions write as if replicated: server id and time."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from canal_ha.config.model import DecodeOptions
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Source
+from canal_ha.source import relocate
+from canal_ha.source.flavor import examine
+from canal_ha.source.relocate import Relocation, relocated
+from canal_ha.source.scan import Scanner
+from canal_ha.source.session import Session
+from tests.real import MariaDB
+from tests.source.reading import ColumnsOfMetadata, Reading, config_of
+from tests.waiting import until
+
+ORIGIN = 77
+SKEW_S = -90
+OWN = 1000  # added to what the server wrote by itself
+
+
+def located(server: MariaDB, schema: str, at: LogPosition) -> Relocation:
+    """Nothing is known of what was delivered last."""
+    config = config_of(server)
+
+    def decoder_at(start: LogPosition) -> Decoder:
+        return Decoder(
+            source=Source("", 0),
+            journal=start.journal,
+            position=start.offset,
+            options=DecodeOptions(),
+            tables=TableFilter(rf"{schema}\..*", ""),
+            fields=FieldFilter("", ""),
+            history=ColumnsOfMetadata(),
+        )
+
+    with closing(Session(config, config.master)) as session:
+        return relocated(Scanner(session, examine(session), config, config.master), at, (), decoder_at)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("packetwise_bytes", [1 << 30, 0])
+def test_the_window_is_measured_by_the_clock_of_the_origin(
+    mariadb: MariaDB, database: str, packetwise_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the rows are the server's own, 90 s behind: the window begins right before the origin's first row in it,
+    or, in a large binlog that is looked through in slices, a little earlier.
+    """
+    monkeypatch.setattr(relocate, "PACKETWISE_BYTES", packetwise_bytes)
+    monkeypatch.setattr(relocate, "SLICE_BYTES", 300)
+    begun = int(time.time()) - 1000
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute(f"CREATE TABLE {database}.t (second int)")
+        own = int(mariadb.query("SELECT @@GLOBAL.server_id AS own")[0]["own"])
+        for second in range(0, 300, 3):
+            for origin, skew_s, mark in ((ORIGIN, 0, 0), (own, SKEW_S, OWN)):
+                cursor.execute(f"SET SESSION server_id = {origin}, timestamp = {begun + second + skew_s}")
+                cursor.execute(f"INSERT INTO {database}.t VALUES ({second + mark})")
+            if second % 90 == 0:
+                cursor.execute("FLUSH BINARY LOGS")
+    at = LogPosition("other.000009", 4, (begun + 280) * 1000, ORIGIN, server="another")
+    found = located(mariadb, database, at)
+    assert found.how == "time"
+    first = min(second for second in seconds(mariadb, database, found.at) if second < OWN)
+    assert first == 219 if packetwise_bytes else 150 < first <= 219
+    assert found.again == len(range(first, 280, 3))
+    assert located(mariadb, database, replace(at, timestamp_ms=(begun + 5000) * 1000)).again == 0
+
+
+def seconds(server: MariaDB, schema: str, start: LogPosition) -> list[int]:
+    """What is written from here on."""
+    with Reading(server, schema, start) as reading:
+        until(lambda: str(297 + OWN) in reading.rows(), what="the last row")
+        return [int(row) for row in reading.rows()]
