@@ -173,6 +173,8 @@ def target_of(column: ColumnType, wanted: pa.DataType) -> Target:
 def finished(target: Target, column: ColumnType, wanted: pa.DataType, time_zone: str) -> pa.Array:
     """What the kernel put into a target, as an array of the wanted type. Raises SinkRefused."""
     if target.format == codes.INSTANT:
+        if wanted.tz is None or (wanted.tz == "UTC" and _zone(column, time_zone) == "UTC"):
+            return wrapped(target, wanted)
         return _instants(wrapped(target, NTZ), column, wanted, time_zone)
     if target.format == codes.BOOLEAN:
         return wrapped(target, pa.int8()).cast(wanted)
@@ -240,9 +242,14 @@ def _temporal(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zon
 def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
     if target.tz is None:
         return local.cast(target)
-    zone = time_zone if column.name == "timestamp" else "UTC"
+    zone = _zone(column, time_zone)
     instants = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
     return instants.cast(target)
+
+
+def _zone(column: ColumnType, time_zone: str) -> str:
+    """In which its texts are to be understood."""
+    return time_zone if column.name == "timestamp" else "UTC"
 
 
 def _labels(text: str, column: ColumnType) -> str:
