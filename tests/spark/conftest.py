@@ -14,6 +14,7 @@ from tests.real import MariaDB, Node, follow
 from tests.spark.archive import jvm_options
 
 Read = Callable[..., Any]
+PATIENCE_S = 240  # a query starts half a dozen Python processes
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +80,7 @@ class Stream:
     def run(self, change: Callable[[Any], Any] | None = None, **more: object) -> list[Any]:
         """Read up to now; the rows in the order of their batches."""
         self.batches = []
-        self.start(once=True, change=change, **more).awaitTermination(90)
+        assert self.start(once=True, change=change, **more).awaitTermination(PATIENCE_S), "the query does not end"
         return self.rows
 
     @property

@@ -62,15 +62,15 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
             before = claims(spool)
             with Driver(file, crash_at=crash_at, log=log) as driver:
                 if crash_at in FAIL_OVER_BEFORE:
-                    until(partial(begun_since, spool, before), what="a driver that reads", seconds=120)
+                    until(partial(begun_since, spool, before), what="a driver that reads", seconds=300)
                     assert driver.process.poll() is None
                     fail_over(nodes, database)
-                assert driver.wait(120) == -9, driver.tail()
+                assert driver.wait(300) == -9, driver.tail()
             if number == 1:
                 bank.alter()
         bank.stop()
         with Driver(file, once=True, log=log) as driver:
-            assert driver.wait(180) == 0, driver.tail()
+            assert driver.wait(300) == 0, driver.tail()
         assert bank.transactions > 300
         compared = 0
         for table in TABLES:

@@ -98,7 +98,7 @@ def test_run_then_status_then_spark_submit(mariadb: MariaDB, database: str, tmp_
             f"INSERT INTO {database}.t VALUES (1, 10), (2, NULL)",
         )
         done = subprocess.run(
-            [PROGRAM, "pipeline", "run", "--once", str(file)], capture_output=True, text=True, timeout=120
+            [PROGRAM, "pipeline", "run", "--once", str(file)], capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stderr
         assert f"insert  {database}.t  id=2, v=None" in done.stdout
@@ -124,7 +124,7 @@ def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
         [program, *settings, "--driver-java-options", jvm_options(), submitted.__file__, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
 

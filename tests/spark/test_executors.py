@@ -39,12 +39,12 @@ def test_a_killed_executor_is_replaced(mariadb: MariaDB, database: str, tmp_path
         )
         table = tmp_path / "lake" / database / "t"
         with Driver(file, once=True, log=tmp_path / "driver.log") as driver:
-            until(lambda: DeltaTable.is_deltatable(str(table)), what="a first batch", seconds=120)
+            until(lambda: DeltaTable.is_deltatable(str(table)), what="a first batch", seconds=300)
             victims = [process for process in session_members(driver.process.pid) if is_executor(process)]
             assert victims
             for process in victims:
                 os.kill(process, signal.SIGKILL)
-            assert driver.wait(180) == 0, driver.tail()
+            assert driver.wait(300) == 0, driver.tail()
         rows = DeltaTable(table).to_pyarrow_table()
         assert sorted(rows["id"].to_pylist()) == list(range(ROWS))
         assert rows["v"].to_pylist() == rows["id"].to_pylist()

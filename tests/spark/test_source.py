@@ -158,20 +158,20 @@ def test_the_newer_of_two_drivers_goes_on(mariadb: MariaDB, node: Node, database
     one = stream(servers=node.address, destination=database, clientId=7)
     query = one.start()
     insert(mariadb, database, 1)
-    until(lambda: one.batches, what="a first batch", seconds=60)
+    until(lambda: one.batches, what="a first batch", seconds=180)
     other = stream(servers=node.address, destination=database, clientId=7)
     other.checkpoint = other.directory / "other"
     second = other.start()
     try:
-        until(lambda: other.batches, what="a batch of the second", seconds=60)
+        until(lambda: other.batches, what="a batch of the second", seconds=180)
         insert(mariadb, database, 2)
-        until(lambda: any(2 in keys(batch) for batch in other.batches), what="a row of the second", seconds=60)
+        until(lambda: any(2 in keys(batch) for batch in other.batches), what="a row of the second", seconds=180)
 
         def fenced() -> bool:
             insert(mariadb, database, int(time.time() * 1000) % 10**9)
             return not query.isActive
 
-        until(fenced, what="the end of the first", seconds=60)
+        until(fenced, what="the end of the first", seconds=180)
         assert "another driver writes the spool" in str(query.exception())
         assert "Traceback" not in str(query.exception()).partition("JVM stacktrace")[0]
         assert second.isActive
@@ -204,12 +204,12 @@ def test_a_destination_that_stops_and_starts(mariadb: MariaDB, node: Node, datab
     query = one.start()
     try:
         insert(mariadb, database, 1)
-        until(lambda: one.batches, what="a first batch", seconds=60)
+        until(lambda: one.batches, what="a first batch", seconds=180)
         node.kill()
         insert(mariadb, database, 2)
         node.start()
         insert(mariadb, database, 3)
-        until(lambda: 3 in keys(one.rows), what="the last row", seconds=60)
+        until(lambda: 3 in keys(one.rows), what="the last row", seconds=180)
         assert keys(one.rows) == [1, 2, 3]
     finally:
         query.stop()
@@ -226,7 +226,7 @@ def test_the_clients_place_is_free_at_once(
     with Node({database: settings}, zk_servers=zookeeper.hosts, wait_for=[database]):
         one = stream(zkServers=zookeeper.hosts, destination=f"{database}*", clientId=7)
         query = one.start()
-        until(lambda: client.exists(path), what="the client's place", seconds=60)
+        until(lambda: client.exists(path), what="the client's place", seconds=180)
         began = time.monotonic()
         query.stop()
         until(lambda: not client.exists(path), what="its end", seconds=5)
