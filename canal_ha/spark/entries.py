@@ -1,7 +1,6 @@
-"""Entries as an executor reads them: the one place where a segment's bytes become rows.
+"""Entries as protobuf's objects: for the shapes `debezium` and `changes`, and to learn a table's columns.
 
-`changes_of` parses with protobuf; `canal_ha.spark.arrow.entries_to_arrow` is the interface that stays when the kernel
-takes over.
+The kernel's reader makes the other shapes, see canal_ha.spark.arrow.
 """
 
 from __future__ import annotations

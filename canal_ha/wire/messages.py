@@ -49,10 +49,9 @@ def decode(body: bytes) -> Fetched:
     messages.DiscardUnknownFields()
     batch_id = messages.batch_id
     head = _BATCH_ID + varint(batch_id % 2**64) if batch_id else b""
-    if messages.ByteSize() == len(body) and body.startswith(head):
-        whole = body  # nothing unknown, nothing twice, the id first: as it would be written again
-    else:
-        whole = messages.SerializeToString()
+    # nothing unknown, nothing twice, the id first: it would be written the same way again
+    as_written = messages.ByteSize() == len(body) and body.startswith(head)
+    whole = body if as_written else messages.SerializeToString()
     return Fetched(batch_id, memoryview(whole)[len(head) :])
 
 
