@@ -102,6 +102,7 @@ def select(segment: Segment, kept: Sequence[int]) -> Segment:
         run_gtids=tuple(segment.run_gtids[runs[start]] for start in starts),
         entry_ends=array("q", accumulate(segment.entry_size(index) for index in kept)),
         row_ends=array("q", accumulate(segment.row_counts[index] for index in kept)),
+        cut=segment.cut and kept[-1] == len(segment) - 1,
         part=segment.part,
         others=segment.others,
     )

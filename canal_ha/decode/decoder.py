@@ -190,6 +190,7 @@ class Decoder:
         """What is visible by now."""
         if not self._stream.group.visible:
             return
+        cut = bool(self._stream.group.cut)
         group = self._stream.group.take()
         yield Segment(
             source=self._source,
@@ -207,6 +208,7 @@ class Decoder:
             run_gtids=tuple(group.run_gtids),
             entry_ends=group.entry_ends,
             row_ends=group.row_ends,
+            cut=cut,
             buffers=group.buffers,
         )
 

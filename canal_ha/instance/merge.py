@@ -270,7 +270,7 @@ class Merge:
         end, key_ms, closes = unit
         if bound is None and closes:
             newest_ms = min(max(segment.timestamps[end - 1 :]), held.arrived.ms)
-            closes, end, key_ms = _ends_closed(segment, end), len(segment), max(key_ms, newest_ms)
+            closes, end, key_ms = not segment.cut, len(segment), max(key_ms, newest_ms)
         lane.key_ms = key_ms
         while end < len(segment) and closes and bound is not None:
             held.first = end
@@ -317,6 +317,7 @@ def span(segment: Segment, first: int, last: int) -> Segment:
         run_gtids=tuple(segment.run_gtids[run] for run in runs),
         entry_ends=array("q", [end - segment.entry_bytes(0, first) for end in segment.entry_ends[first:last]]),
         row_ends=array("q", [end - segment.rows(0, first) for end in segment.row_ends[first:last]]),
+        cut=segment.cut and last == len(segment),
         buffers=None,
     )
 
@@ -324,28 +325,20 @@ def span(segment: Segment, first: int, last: int) -> Segment:
 def _unit(segment: Segment, first: int, *, open_: bool) -> tuple[int, bool]:
     """Where the unit that begins at `first` ends, exclusive, and whether a transaction is over there.
 
-    MariaDB writes transactions without a begin, and statements outside of transactions have no end.
+    MariaDB writes transactions without a begin, with a statement before each change, and statements outside of
+    transactions have no end: such a one goes with the transaction behind it.
     """
     kinds = segment.kinds
     begins = kinds[first] == Kind.BEGIN
     if not open_ and not begins and kinds[first] not in (Kind.ROWS, Kind.QUERY):
-        end, closes = first + 1, True
+        end = first + 1
     else:
         done = kinds.find(Kind.END, first)
         behind = first + (not open_)
         nexts = [kinds.find(Kind.BEGIN, behind), -1 if begins or open_ else kinds.find(Kind.DDL, behind)]
         other = min((at for at in nexts if at >= 0), default=len(segment))
-        if 0 <= done < other:
-            end, closes = done + 1, True
-        else:
-            end = other
-            closes = other < len(segment) or not (open_ or begins or kinds[end - 1] == Kind.ROWS)
+        end = done + 1 if 0 <= done < other else other
+    closes = end < len(segment) or not segment.cut
     while closes and end < len(segment) and segment.offsets[end] == segment.offsets[end - 1]:
         end += 1  # entries of one event stay together
     return end, closes
-
-
-def _ends_closed(segment: Segment, first: int) -> bool:
-    """Whether no transaction is open behind the last entry, when none is before `first`."""
-    kinds = segment.kinds
-    return max(kinds.rfind(Kind.BEGIN, first), kinds.rfind(Kind.ROWS, first)) <= kinds.rfind(Kind.END, first)

@@ -55,8 +55,9 @@ class Segment:
     without their frames' tags and lengths, which is what canal's MEMSIZE counts; row_ends ('q'), rows.
     Per run of entries that agree on them: run_starts ('q', first is 0), run_server_ids ('q'), run_gtids (set text
     including the run's transaction, "" outside GTID mode).
-    buffers: where `frames` came from, and goes when `recycle` is called. part, others: of a merged stream, which of its
-    sources this is from, and where the others stood; see LogPosition.
+    cut: it ends inside a transaction, of which the next one brings more; buffers: where `frames` came from, and goes
+    when `recycle` is called; part, others: of a merged stream, which of its sources this is from, and where the others
+    stood, see LogPosition.
     """
 
     source: Source
@@ -74,6 +75,7 @@ class Segment:
     run_gtids: tuple[str, ...]
     entry_ends: array[int]
     row_ends: array[int]
+    cut: bool = False
     buffers: Buffers | None = None
     part: int = 0
     others: tuple[LogPosition, ...] = ()

@@ -93,10 +93,13 @@ def test_large_transactions_come_in_pieces() -> None:
     work = decoder(options=DecodeOptions(transaction_size=4))
     outputs = list(work.feed(half))
     assert kinds(outputs) == [BEGIN, ROWS, ROWS, ROWS]
+    assert [segment.cut for segment in segments(outputs)] == [True]
     assert not any(isinstance(output, Passed) and output.position > dump.position - 31 for output in outputs)
     before = len(dump.data)
     dump.xid()
-    assert kinds(list(work.feed(bytes(dump.data[before:])))) == [ROWS] * 4 + [END]
+    rest = list(work.feed(bytes(dump.data[before:])))
+    assert kinds(rest) == [ROWS] * 4 + [END]
+    assert [segment.cut for segment in segments(rest)] == [False]
 
 
 def test_large_transactions_are_cut_by_bytes_too() -> None:
