@@ -36,8 +36,8 @@ class BuildKernel(build_ext):
                 raise
             self.warn(
                 "canal-ha works, but decodes rows some twenty times slower than it could: its kernel was not compiled"
-                f" ({str(error)[:80]}). Install a C compiler and Python's headers (Debian: gcc python3-dev), then install"
-                " again; CANAL_HA_KERNEL=off says that this is what you want."
+                f" ({str(error)[:80]}). Install a C compiler and Python's headers (Debian: gcc python3-dev), then"
+                " install again; CANAL_HA_KERNEL=off says that this is what you want."
             )
             self.extensions = []
 
