@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The compiled kernel under AddressSanitizer, fed with damaged dumps: any access beyond its memory ends the run.
+# The compiled kernel under AddressSanitizer, fed with damaged dumps and damaged entries: any access beyond its memory
+# ends the run.
 #
 #   bash deploy/fuzz.sh [COUNT [SEED]]      default 1000000 inputs, a new seed; two processes
 set -euo pipefail
@@ -23,3 +24,4 @@ half=$((count / 2))
 "$python" -m tests.decode.fuzz "$seed" 0 "$half" &
 "$python" -m tests.decode.fuzz "$seed" "$half" $((count - half))
 wait $!
+"$python" -m tests.decode.fuzz_reader "$seed" 0 $((count / 20))

@@ -1,0 +1,74 @@
+"""Damaged entries for this process's readers: each must be read as protobuf reads it, or be refused.
+
+Run as a program, deploy/fuzz.sh does so with the compiled kernel under AddressSanitizer. Every input follows from the
+seed and its number. Arguments: seed, first number, count.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+from canal_ha.decode import kernel
+from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.changes import Sheet, TableRows
+from canal_ha.decode.kernel.columns import Target
+from canal_ha.decode.kernel.primitives import Broken
+from tests.decode import reading
+from tests.decode.test_reader import agree
+
+FROM_ONE = 20  # inputs; making entries takes longer than reading them
+
+
+def target(chance: random.Random) -> Target | None:
+    """Any format, or a column that nobody wants."""
+    format = chance.randrange(codes.INSTANT + 1)
+    if not format:
+        return None
+    if format == codes.INTEGER:
+        return Target(format, chance.choice((1, 2, 4, 8)))
+    return Target(format, chance.choice((0, 3)), chance.randrange(1, 39), chance.randrange(10))
+
+
+def typed(chance: random.Random, data: bytes) -> int:
+    """Put the rows into columns of any format; return how many fit."""
+    work = TableRows(data, 0, len(data), chance.choice((1, 10, 1000)), 1 << 20)
+    count = 0
+    try:
+        while (code := work.step()) != codes.DONE:
+            if code == codes.TABLE:
+                work.add(Sheet(None))
+                continue
+            count += work.sheet.marks.count
+            layout = work.layout
+            if code == codes.LAYOUT:
+                work.sheet.start(layout.identity, [target(chance) for _ in layout.columns])
+            else:
+                formats = [one and Target(one.format, one.width, one.precision, one.scale) for one in work.sheet.plan]
+                work.sheet.start(work.sheet.identity, formats)
+    except Broken:
+        return count
+    return count
+
+
+def main() -> None:
+    """Feed them; any other exception, or a crash, is a finding."""
+    seed, first, count = map(int, sys.argv[1:])
+    rows = refused = 0
+    data = b""
+    for number in range(first, first + count):
+        chance = random.Random(f"{seed} {number}")
+        if number % FROM_ONE == 0 or not data:
+            data = reading.frames(f"{seed} {number - number % FROM_ONE}", 4, chance.choice((0.0, 0.02, 0.3)))
+        damaged = reading.mutated(f"{seed} {number}", data)
+        try:
+            refused += agree(damaged)
+            rows += typed(chance, damaged)
+        except BaseException:
+            print(f"seed {seed}, input {number}", flush=True)
+            raise
+    print(f"{kernel.BUILD}: {count} damaged entries, {refused} refused, {rows} rows fitted their columns")
+
+
+if __name__ == "__main__":
+    main()
