@@ -215,8 +215,8 @@ FALLBACK = _shared(
     "instance.fallbackIntervalInSeconds",
     kinds.whole(0, INT32),
     "60",
-    "after a switch to another MySQL without GTIDs: how far back to look for what was delivered last; if it is not there,"
-    " reading goes on so far back",
+    "after a switch to another MySQL without GTIDs: how far back to look for what was delivered last; if it is not"
+    " there, reading goes on so far back",
     "s",
 )
 GROUP_WAIT = _shared(
