@@ -115,7 +115,9 @@ class Cursor:
             if depth == 0:
                 raise p.Broken("groups within groups")
             while True:
-                inner = self.tag(stop)
+                inner = self._short(stop)  # of what is unknown, protobuf checks no field numbers
+                if inner > _LARGEST_TAG:
+                    raise p.Broken("a field with a number that cannot be")
                 if inner & 7 == 4:
                     break
                 self._skip(inner, stop, depth - 1)
