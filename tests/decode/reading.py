@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any, Literal
 
 from canal_ha.decode.kernel import codes
@@ -197,6 +198,18 @@ def _map(columns: Any) -> list[tuple[str, str | None]]:
     return [(one.name, _text(one)) for one in columns]
 
 
+def _values(columns: Any) -> dict[str, str | None] | None:
+    """By name; whole numbers as Python writes them."""
+    found = {}
+    for one in columns:
+        text = _text(one)
+        if text is not None and one.sqlType in (-7, -6, -5, 4, 5):
+            with suppress(ValueError):
+                text = str(int(text))
+        found[one.name] = text
+    return found or None
+
+
 def _head(index: int, sub: int, one: pb.Entry, row: int, op: str) -> Told:
     header = one.header
     place = (header.logfileName, header.logfileOffset, header.serverId, header.gtid, header.executeTime * 1000)
@@ -224,7 +237,7 @@ def expected_maps(data: bytes) -> list[Told]:
 def expected_values(data: bytes) -> list[Told]:
     """Every row's before and after, as `read_values` tells them."""
     return [
-        (index, row, dict(_map(datas.beforeColumns)) or None, dict(_map(datas.afterColumns)) or None)
+        (index, row, _values(datas.beforeColumns), _values(datas.afterColumns))
         for index, _, _, change in parsed(data)
         for row, datas in enumerate(change.rowDatas)
     ]
