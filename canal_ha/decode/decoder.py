@@ -27,7 +27,7 @@ from canal_ha.decode.values import INFLATED_MAX, inflated, packed_integer
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Segment, Source
+from canal_ha.model.segment import Kind, Segment, Source
 
 MAGIC = b"\xfebin"
 _TABLES_KEPT = 4096  # column sets remembered while table ids change under them
@@ -190,8 +190,9 @@ class Decoder:
         """What is visible by now."""
         if not self._stream.group.visible:
             return
-        cut = bool(self._stream.group.cut)
-        group = self._stream.group.take()
+        group = self._stream.group
+        cut = bool(self._stream.open) and group.kinds[group.visible - 1] not in (Kind.END, Kind.DDL)
+        group = group.take()
         yield Segment(
             source=self._source,
             journal=self._journal,
