@@ -278,6 +278,21 @@ def check_rows(data: st.DataObject, kinds: list[Kind], columns: list[Column]) ->
     assert made_entries[1] == expected.SerializeToString()
 
 
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [(b"a\xed\xa0\x80b", "a\ufffdb"), (b"\xff\xc3", "\ufffd\ufffd"), (b"\xe2\x82a", "\ufffda")],
+    ids=["a surrogate", "no character", "cut"],
+)
+def test_malformed_text(stored: bytes, shown: str) -> None:
+    """As many U+FFFD as Java's decoder writes."""
+    column = ColumnType(types.VARCHAR, struct.pack("<H", 400))
+    dump = Dump().format().begin().table(columns=[column])
+    dump.rows(30, b"\xfe" + struct.pack("<H", len(stored)) + stored, width=1).xid()
+    made = entries(decoder(AnyTable(Column("c", "varchar(100)"))).feed(bytes(dump.data)))[1]
+    change = entry.RowChange.FromString(entry.Entry.FromString(made).storeValue)
+    assert change.rowDatas[0].afterColumns[0].value == shown
+
+
 def test_wide_tables() -> None:
     """More columns than one byte counts."""
     width = 300

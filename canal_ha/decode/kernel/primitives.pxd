@@ -240,7 +240,7 @@ cdef inline int put_latin1(bytearray out, bytes src, Py_ssize_t start, Py_ssize_
 cdef inline int put_text(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
     if is_utf8(src, start, stop):
         return put_slice(out, src, start, stop)
-    return put(out, src[start:stop].decode("utf-8", "replace").encode())
+    return put(out, src[start:stop].decode("utf-8", "canal-utf-8").encode())
 
 cdef inline int _varint(byte *b, uint64_t value) noexcept:
     cdef int size = 0

@@ -10,6 +10,8 @@ from array import array
 from struct import Struct
 from zlib import crc32
 
+from canal_ha.decode.java_text import UTF8_ERRORS
+
 _HEADER = Struct("<IBIIIH").unpack_from
 _I16 = Struct("<h").unpack_from
 _U16 = Struct("<H").unpack_from
@@ -252,7 +254,7 @@ def put_latin1(out: bytearray, src: bytes, start: int, stop: int) -> None:
 def put_text(out: bytearray, src: bytes, start: int, stop: int) -> None:
     """Append UTF-8 text, malformed bytes as U+FFFD."""
     data = src[start:stop]
-    out += data if data.isascii() else data.decode("utf-8", "replace").encode()
+    out += data if data.isascii() else data.decode("utf-8", UTF8_ERRORS).encode()
 
 
 def varint(value: int) -> bytes:

@@ -12,6 +12,7 @@ import canal_ha.decode.kernel.numbers as numbers
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.temporal as temporal
 import canal_ha.decode.values as values
+from canal_ha.decode.java_text import UTF8_ERRORS
 
 _ROW_LENGTH = 2  # bytes reserved for a RowData's length: right from 128 to 16383 bytes
 
@@ -293,7 +294,7 @@ def _put_utf8(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -
     if _put_bytes(out, cell, src, start, stop) or p.is_utf8(src, start, stop):
         return stop - start
     p.truncate(out, mark)
-    return _put_value(out, cell, src[start:stop].decode("utf-8", "replace").encode())
+    return _put_value(out, cell, src[start:stop].decode("utf-8", UTF8_ERRORS).encode())
 
 
 def _put_latin1(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -> int:
