@@ -170,12 +170,12 @@ def test_failures() -> None:
         second.failed(SourceUnavailable("two is down"), 1.0)
         second.connected("11")
         assert bench.failures[-1] == ("one is down", 0.0)
-        assert bench.connected == []
+        assert not len(bench.connected)
         assert [part.error for part in bench.feed.parts()] == ["one is down", ""]
         first.connected("9")
         assert bench.connected == ["9"]
         second.failed(PositionLost("two is purged"), None)
-        assert bench.failures[-1] == ("two is purged", None)
+        assert bench.failures[-1:] == [("two is purged", None)]
         assert all(source.stopped for source in bench.sources)
 
 

@@ -63,6 +63,7 @@ class PushedFeed:
         self.received_bytes = 0
         self.last_event_ms = 0
         self.idle = False
+        self.idle_at = 0.0
 
     def start(self) -> None:
         self.request.connected("pushed")
