@@ -37,7 +37,7 @@ def ours(spark: SparkSession, settings: dict[str, str], shape: str, rows: int, d
     """Follow a fresh node until all rows are in Parquet; return seconds."""
     with Node({DESTINATION: settings}) as node:
         reader = spark.readStream.format("canal").option("servers", node.address).option("destination", DESTINATION)
-        reader = reader.option("spoolDir", str(directory / "spool")).option("maxRowsPerTrigger", str(max(rows // 4, 1)))
+        reader = reader.option("spoolDir", str(directory / "spool")).option("maxRowsPerTrigger", str(rows))
         for name, value in SHAPES[shape].items():
             reader = reader.option(name, value)
         began = time.monotonic()
