@@ -6,7 +6,10 @@ import subprocess
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner
 
+from canal_ha.cli.main import group
+from canal_ha.errors import CanalError
 from tests.positions.reading import connected, rows
 from tests.real import Node, SqlServer, ZooKeeper, follow
 from tests.real.node import PROGRAM
@@ -14,10 +17,20 @@ from tests.real.node import PROGRAM
 INSERT = "INSERT INTO {}.t VALUES ({})"
 
 
-def cursor(*arguments: str) -> tuple[int, str]:
+def cursor_as_installed(*arguments: str) -> tuple[int, str]:
     """Exit code and everything printed."""
     done = subprocess.run([PROGRAM, "cursor", *arguments], capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr
+
+
+def cursor(*arguments: str) -> tuple[int, str]:
+    """`cursor_as_installed` without the second that a process takes to start."""
+    result = CliRunner().invoke(group, ["cursor", *arguments])
+    if isinstance(result.exception, CanalError):
+        return 1, f"{result.output}{result.exception}"
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.output
 
 
 @pytest.mark.real
@@ -56,7 +69,7 @@ def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper
         assert cursor("reset", *where)[0] == 0
         server.execute(INSERT.format(database, 5))
         assert [row.after for row in rows(client, 1)][-1:] == [{"id": 5}]
-        code, text = cursor("show", *where)
+        code, text = cursor_as_installed("show", *where)
         assert (code, "its journal exists" in text) == (0, True), text
 
 
@@ -70,7 +83,7 @@ def test_in_files(mysql: SqlServer, database: str) -> None:
     with connected(node.start(), database) as client:
         mysql.execute(INSERT.format(database, 1))
         assert [row.after for row in rows(client, 1)] == [{"id": 1}]
-        code, text = cursor("set", *where, "--to", "earliest")
+        code, text = cursor_as_installed("set", *where, "--to", "earliest")
         assert (code, "stop it first" in text) == (1, True), text
     node.stop()
     code, text = cursor("set", *where, "--to", f"gtid:{gtids}")
