@@ -13,25 +13,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from canal_ha.config.model import DecodeOptions
-from canal_ha.decode.decoder import MAGIC, Decoder
-from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.decoder import MAGIC
 from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
 from canal_ha.decode.outputs import Output, Passed
-from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import MalformedEvent, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
-from canal_ha.model.segment import Source
-from canal_ha.model.table import TableSchema
 from canal_ha.source.flavor import BinaryLog
+from canal_ha.source.walking import Statements, walker
 
 CHUNK_BYTES = 1 << 18
 HEADER_BYTES = 19
 
 _ENCRYPTED_MAGIC = b"\xfdbin"
 _NAME = re.compile(r"(.+)\.\d{6,}")
-_NO_TABLE = TableFilter("", r".*\..*")
-_QUIET = DecodeOptions(filter_query_dcl=True, filter_query_dml=True, filter_query_ddl=True, filter_rows=True)
 
 
 def listed(directory: Path) -> tuple[BinaryLog, ...]:
@@ -128,30 +122,9 @@ def statements(
                     return
 
 
-class Statements:
-    """A history that is asked for no table, because none passes the filters, and passes statements on."""
-
-    def __init__(self, told: Callable[[LogPosition, str, str], None]) -> None:
-        self._told = told
-
-    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: a walk wants no table")
-
-    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        self._told(at, default_schema, sql)
-
-
 def _walk(directory: Path, journal: str, offset: int, history: Statements, *, whole: bool = True) -> Iterator[Output]:
     """What a decoder says of a file from an event on. whole: in large chunks; else event by event."""
-    decoder = Decoder(
-        source=Source("", 0),
-        journal=journal,
-        position=offset,
-        options=_QUIET,
-        tables=_NO_TABLE,
-        fields=FieldFilter("", ""),
-        history=history,
-    )
+    decoder = walker(journal, offset, history)
     path = directory / journal
     with reading(path), path.open("rb") as file:
         piece = head(file, journal)

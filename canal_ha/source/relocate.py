@@ -11,23 +11,20 @@ transactions of the cursor's own origin alone: what the new server wrote by itse
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
-from uuid import uuid4
 
 from canal_ha.decode.outputs import Output, Passed, Rotated, SourceSaid
 from canal_ha.errors import MalformedEvent, PositionLost, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
-from canal_ha.source import gtids, locate
+from canal_ha.source import gtids, locate, torn
 from canal_ha.source.flavor import binary_logs
-from canal_ha.source.identity import replica
-from canal_ha.source.lost import DUMP_FAILED, ended
-from canal_ha.source.reader import DumpRequest, run
 from canal_ha.source.resume import FIRST_OFFSET, OFFSET_MAX
-from canal_ha.source.scan import Scanner, quiet_decoder
+from canal_ha.source.scan import Enough, Scanner, packets
 from canal_ha.source.trail import Mark, Matching, Unit, Units
+from canal_ha.source.walking import walker
 
 SLICE_BYTES = 16384  # decoded at a time; boundaries are told once a slice
 PACKETWISE_BYTES = 1 << 20  # smaller journals are looked through event by event
@@ -88,7 +85,7 @@ def relocated(
     if trail and trail[-1].second * 1000 >= target_ms - TIME_SLACK_MS:
         reason = "none of the transactions delivered last is there"
     try:
-        _look(scanner, start, decoder_at(start), (matching.see, counted.see))
+        _look(scanner, start, decoder_at, (matching.see, counted.see))
     except (TableUnknown, MalformedEvent) as error:
         reason = f"what was delivered last could not be looked for: {error}"
     if matching.found is not None:
@@ -137,7 +134,7 @@ def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[],
     seen = False
     for log in reversed(logs):
         slice_bytes = SLICE_BYTES if log.size_bytes > PACKETWISE_BYTES else 0
-        older = _Older(quiet_decoder(log.name, FIRST_OFFSET), at.server_id, target_ms)
+        older = _Older(walker(log.name, FIRST_OFFSET), at.server_id, target_ms)
         _read(scanner, older.decoder, log.name, FIRST_OFFSET, older.take, slice_bytes)
         seen |= older.seen
         if older.last is not None:
@@ -157,7 +154,7 @@ def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed
     """Packet by packet, from a boundary that is early enough."""
     if before.position > OFFSET_MAX:
         return _at(scanner, before)
-    older = _Older(quiet_decoder(before.journal, before.position), at.server_id, target_ms)
+    older = _Older(walker(before.journal, before.position), at.server_id, target_ms)
     _read(scanner, older.decoder, before.journal, before.position, older.take, 0)
     return _at(scanner, older.last or before)
 
@@ -205,7 +202,12 @@ def _at(scanner: Scanner, passed: Passed) -> LogPosition:
 # ---- reading
 
 
-def _look(scanner: Scanner, start: LogPosition, decoder: Decoding, shown: Iterable[Callable[[Unit], None]]) -> None:
+def _look(
+    scanner: Scanner,
+    start: LogPosition,
+    decoder_at: Callable[[LogPosition], Decoding],
+    shown: Sequence[Callable[[Unit], None]],
+) -> None:
     """Show everything from a boundary to the end of the binlog as it is now."""
     units = Units()
 
@@ -216,16 +218,12 @@ def _look(scanner: Scanner, start: LogPosition, decoder: Decoding, shown: Iterab
                     see(unit)
         return False
 
-    _read(scanner, decoder, start.journal, start.offset, take, SLICE_BYTES, onwards=True)
-
-
-class _Enough(Exception):
-    """A read is over. errno, text: the server's last word; 0 when there is nothing wrong."""
-
-    def __init__(self, errno: int = 0, text: str = "") -> None:
-        super().__init__(text)
-        self.errno = errno
-        self.text = text
+    while True:
+        journal = _read(scanner, decoder_at(start), start.journal, start.offset, take, SLICE_BYTES, onwards=True)
+        following = torn.next_journal(scanner.session, journal) if journal else ""
+        if not following:
+            return
+        start = _at(scanner, Passed(following, FIRST_OFFSET, 0))
 
 
 def _read(
@@ -237,55 +235,32 @@ def _read(
     slice_bytes: int,
     *,
     onwards: bool = False,
-) -> None:
-    """Decode from here until `take` has enough, or to the end of the journal, or of the last one (onwards).
+) -> str:
+    """Decode from here until `take` has enough, or to the end of the journal, or of the last one (onwards). Returns the
+    journal that ended torn, "" when none did.
 
     slice_bytes: decoded at a time; 0: packet by packet.
     Raises SourceUnavailable, SourceRefused, PositionLost, and what decoding raises.
     """
     pending = bytearray()
+    here = journal
 
     def eat(data: memoryview) -> list[bytes]:
-        for piece in _packets(pending, data) if slice_bytes == 0 else _slices(data, slice_bytes):
+        nonlocal here
+        for piece in packets(pending, data) if slice_bytes == 0 else _slices(data, slice_bytes):
             for output in decoder.feed(piece):
                 if take(output):
-                    raise _Enough
-                if isinstance(output, Rotated) and output.journal != journal and not onwards:
-                    raise _Enough
+                    raise Enough
+                if isinstance(output, Rotated):
+                    if output.journal != journal and not onwards:
+                        raise Enough
+                    here = output.journal
                 if isinstance(output, SourceSaid):
-                    raise _Enough(output.errno, output.text)
+                    raise Enough(output.errno, output.text)
         return []
 
-    identity = replica(scanner.config.destination, 0, read=uuid4().hex)
-    request = DumpRequest(
-        server_id=next(identity.server_ids()),
-        replica=identity,
-        mariadb=scanner.server.mariadb,
-        journal=journal,
-        offset=offset,
-        blocking=False,
-    )
-    try:
-        run(request, scanner.session, scanner.config, scanner.source, eat, scanner.opening)
-    except _Enough as end:
-        if end.errno == DUMP_FAILED:
-            at = _at(scanner, Passed(journal, offset, 0))
-            raise ended(scanner.session, scanner.config, at, end.text, moved=False) from None
-        if end.errno:
-            raise scanner.session.where.error(end.errno, end.text) from None
+    return here if scanner.read(eat, journal=journal, offset=offset) else ""
 
 
 def _slices(data: memoryview, size: int) -> Iterator[memoryview]:
     return (data[at : at + size] for at in range(0, len(data), size))
-
-
-def _packets(pending: bytearray, data: memoryview) -> Iterator[memoryview]:
-    """Whole packets, header included."""
-    pending += data
-    while len(pending) >= 4:
-        size = 4 + int.from_bytes(pending[:3], "little")
-        if len(pending) < size:
-            return
-        packet = bytes(pending[:size])
-        del pending[:size]
-        yield memoryview(packet)

@@ -7,18 +7,14 @@ most: in large chunks up to the one that holds the boundary, then packet by pack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import uuid4
 
-from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig
+from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.decoder import Decoder
-from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.outputs import Passed, Rotated, SourceSaid
-from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import PositionLost
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Source
-from canal_ha.model.table import TableSchema
 from canal_ha.source import torn
 from canal_ha.source.flavor import Flavor
 from canal_ha.source.identity import replica
@@ -26,9 +22,8 @@ from canal_ha.source.lost import DUMP_FAILED, ended
 from canal_ha.source.reader import DumpRequest, run
 from canal_ha.source.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.session import Interruptible, Session
+from canal_ha.source.walking import Statements, walker
 
-_NO_TABLE = TableFilter("", r".*\..*")
-_QUIET = DecodeOptions(filter_query_dcl=True, filter_query_dml=True, filter_query_ddl=True, filter_rows=True)
 _FORMAT_DESCRIPTION = frozenset({15})
 _GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
 
@@ -58,13 +53,13 @@ class Scanner:
 
     def began_ms(self, journal: str) -> int:
         """When a journal was begun: the time of its format description."""
-        walk = _Walk(_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
+        walk = _Walk(walker(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
         self._run(walk, journal=journal)
         return walk.found.timestamp_ms if walk.found else 0
 
     def lacking(self, gtid_set: str) -> LogPosition | None:
         """Where the first transaction begins that is not in the set; None when there is none yet."""
-        walk = _Walk(_decoder("", FIRST_OFFSET), by_packet=True, until=_GTIDS)
+        walk = _Walk(walker("", FIRST_OFFSET), by_packet=True, until=_GTIDS)
         self._run(walk, gtid=gtid_set)
         if walk.found is None:
             return None
@@ -84,7 +79,7 @@ class Scanner:
 
     def _executed(self, at: LogPosition, offset: int, before: str, *, by_packet: bool) -> LogPosition:
         """The last boundary with its set. by_packet: the first one that is not before `at`, if there is any."""
-        decoder = _decoder(at.journal, offset, gtid_set=before)
+        decoder = walker(at.journal, offset, gtid_set=before)
         walk = _Walk(decoder, by_packet=by_packet, beyond=lambda passed: passed.position > at.offset)
         self._run(walk, journal=at.journal, offset=offset)
         last = walk.last.position if walk.last else offset
@@ -102,7 +97,7 @@ class Scanner:
 
         journal, offset = start.journal, start.offset if start.offset <= OFFSET_MAX else FIRST_OFFSET
         while True:
-            decoder = _decoder(journal, offset, _Statements(told))
+            decoder = walker(journal, offset, Statements(told))
             walk = _Walk(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
             self._run(walk, journal=journal, offset=offset)
             if walk.last is not None:
@@ -115,11 +110,17 @@ class Scanner:
     def _boundary(
         self, journal: str, offset: int, beyond: Callable[[Passed], bool], *, by_packet: bool
     ) -> Passed | None:
-        walk = _Walk(_decoder(journal, offset), by_packet=by_packet, beyond=beyond)
+        walk = _Walk(walker(journal, offset), by_packet=by_packet, beyond=beyond)
         self._run(walk, journal=journal, offset=offset)
         return walk.last
 
-    def _run(self, walk: _Walk, *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = "") -> None:
+    def read(
+        self, eat: Callable[[memoryview], list[bytes]], *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = ""
+    ) -> bool:
+        """Dump from here, or what a GTID set lacks, until `eat` raises Enough; the end of the binlog is one, too.
+
+        Returns whether the dump ended because its journal is torn: there is no more of that one.
+        """
         identity = replica(self.config.destination, 0, read=uuid4().hex)
         request = DumpRequest(
             server_id=next(identity.server_ids()),
@@ -131,22 +132,25 @@ class Scanner:
             blocking=False,
         )
         try:
-            run(request, self.session, self.config, self.source, walk.eat, self.opening)
-        except _End as end:
+            run(request, self.session, self.config, self.source, eat, self.opening)
+        except Enough as end:
             where = self.session.where
             if end.errno == DUMP_FAILED and gtid:
                 raise PositionLost(
                     f"{where.address}: transactions behind the GTID set {gtid} are purged ({end.text});"
                     f" set canal.instance.master.gtid of {self.config.destination} to a newer set"
                 ) from None
-            walk.torn = torn.is_torn(end.text)
-            if walk.torn:  # the journal has no more than that
-                return
+            if torn.is_torn(end.text):
+                return True
             if end.errno == DUMP_FAILED:
                 at = self._position(journal, offset, 0)
                 raise ended(self.session, self.config, at, end.text, moved=False) from None
             if end.errno:
                 raise where.error(end.errno, end.text) from None
+        return False
+
+    def _run(self, walk: _Walk, *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = "") -> None:
+        walk.torn = self.read(walk.eat, journal=journal, offset=offset, gtid=gtid)
 
     def _position(self, journal: str, offset: int, timestamp_ms: int, gtid: str = "") -> LogPosition:
         return LogPosition(
@@ -161,8 +165,8 @@ class Scanner:
         )
 
 
-class _End(Exception):
-    """A walk is over. errno, text: the server's last word; 0 when there is nothing wrong."""
+class Enough(Exception):
+    """A read is over. errno, text: the server's last word; 0 when there is nothing wrong."""
 
     def __init__(self, errno: int = 0, text: str = "") -> None:
         super().__init__(text)
@@ -171,7 +175,7 @@ class _End(Exception):
 
 
 class _Walk:
-    """Eats one dump until it has seen enough, or its end, and raises _End then.
+    """Eats one dump until it has seen enough, or its end, and raises Enough then.
 
     beyond: ends the walk at the first boundary for which it holds, `over`; last: the boundary before that, last_gtid:
     the set executed there. torn: the last journal ended inside an event.
@@ -203,77 +207,44 @@ class _Walk:
 
     def eat(self, data: memoryview) -> list[bytes]:
         """Nothing is left for the library."""
-        for piece in self._packets(data) if self._by_packet else (data,):
+        for piece in packets(self._pending, data) if self._by_packet else (data,):
             if self._until:
                 self._look(piece)
             self._decode(piece)
         return []
 
-    def _look(self, packet: memoryview | bytes) -> None:
+    def _look(self, packet: memoryview) -> None:
         """End at an event of the wanted types. Packet header (4), 0, then time, type, server id, size, its end."""
         if len(packet) >= 24 and packet[4] == 0 and packet[9] in self._until:
             size = int.from_bytes(packet[14:18], "little")
             end = int.from_bytes(packet[18:22], "little")
             self.found = Passed(self.journal, end - size, int.from_bytes(packet[5:9], "little") * 1000)
-            raise _End
+            raise Enough
 
-    def _decode(self, data: memoryview | bytes) -> None:
+    def _decode(self, data: memoryview) -> None:
         for output in self._decoder.feed(data):
             match output:
                 case Passed():
                     if self._beyond(output):
                         self.over = output
-                        raise _End
+                        raise Enough
                     self.last, self.last_gtid = output, self._decoder.gtid_set
                 case Rotated():
                     last = not self._onwards or self.journal == self._onwards
                     if self.journal and not self._until and output.journal != self.journal and last:
-                        raise _End
+                        raise Enough
                     self.journal = output.journal
                 case SourceSaid():
-                    raise _End(output.errno, output.text)
-
-    def _packets(self, data: memoryview) -> Iterator[bytes]:
-        """Whole packets, header included."""
-        self._pending += data
-        while len(self._pending) >= 4:
-            size = 4 + int.from_bytes(self._pending[:3], "little")
-            if len(self._pending) < size:
-                return
-            packet = bytes(self._pending[:size])
-            del self._pending[:size]
-            yield packet
+                    raise Enough(output.errno, output.text)
 
 
-class _Statements:
-    """A history that is asked for no table, because none passes the filters, and passes statements on."""
-
-    def __init__(self, told: Callable[[LogPosition, str, str], None]) -> None:
-        self._told = told
-
-    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: a scan wants no table")
-
-    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        self._told(at, default_schema, sql)
-
-
-_UNHEARD = _Statements(lambda at, default_schema, sql: None)
-
-
-def quiet_decoder(journal: str, offset: int) -> Decoder:
-    """Walks over events, says where transactions end, and yields no entries."""
-    return _decoder(journal, offset)
-
-
-def _decoder(journal: str, offset: int, history: _Statements = _UNHEARD, *, gtid_set: str | None = None) -> Decoder:
-    return Decoder(
-        source=Source("", 0),
-        journal=journal,
-        position=offset,
-        options=_QUIET if gtid_set is None else replace(_QUIET, gtid_on=True),
-        tables=_NO_TABLE,
-        fields=FieldFilter("", ""),
-        history=history,
-        gtid_set=gtid_set,
-    )
+def packets(pending: bytearray, data: memoryview) -> Iterator[memoryview]:
+    """Whole packets, header included; pending: what is there of the next one."""
+    pending += data
+    while len(pending) >= 4:
+        size = 4 + int.from_bytes(pending[:3], "little")
+        if len(pending) < size:
+            return
+        packet = bytes(pending[:size])
+        del pending[:size]
+        yield memoryview(packet)

@@ -23,6 +23,7 @@ from tests.source.reading import ColumnsOfMetadata, Reading, config_of
 from tests.waiting import until
 
 SKEW_S = -90
+TORN = bytes.fromhex("00000000 02 01000000 e8030000 00000000 0000") + b"INSERT INTO"  # the beginning of a query event
 OWN = 1000  # added to what the server wrote by itself
 
 
@@ -75,6 +76,24 @@ def test_the_window_is_measured_by_the_clock_of_the_origin(
     assert found.again == len(range(first, 280, 3))
     if packetwise_bytes:
         assert located(mariadb, database, replace(at, timestamp_ms=(begun + 5000) * 1000)).again == 0
+
+
+@pytest.mark.real
+def test_a_torn_journal_in_the_window_is_no_end() -> None:
+    """What the server wrote after the crash that tore it is looked through as well."""
+    with MariaDB() as server:
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
+        server.execute(*(f"INSERT INTO shop.t VALUES ({number})" for number in (1, 2)))
+        own = int(server.query("SELECT @@GLOBAL.server_id AS own")[0]["own"])
+        at = LogPosition("other.000009", 4, int(time.time() + 30) * 1000, own, server="another")
+        before = located(server, "shop", at).again
+        server.kill()
+        journal = sorted(server.data.glob("mysql-bin.0*"))[-1]
+        with journal.open("ab") as file:
+            file.write(TORN)
+        server.start()
+        server.execute(*(f"INSERT INTO shop.t VALUES ({number})" for number in (3, 4, 5)))
+        assert located(server, "shop", at).again == before + 3
 
 
 def seconds(server: MariaDB, schema: str, start: LogPosition) -> list[int]:
