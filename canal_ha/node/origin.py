@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from canal_ha.config.model import InstanceConfig, LocalFiles
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, effective
+from canal_ha.decode.history import TableHistory
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
 from canal_ha.instance.instance import SourceSwitch, SourceView
@@ -44,22 +45,12 @@ def files(config: InstanceConfig, local: LocalFiles) -> Origin:
             server.close()
 
     def open_feed(request: FeedRequest) -> Feed:
-        tables = effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
-        fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
+        decode = decoding(config, request)
 
         def make_decoder(source: Source, start: LogPosition) -> Decoder:
             history = tables_then.view(start)
             tables_then.follow(dump)
-            return Decoder(
-                source=source,
-                journal=start.journal,
-                position=start.offset,
-                options=config.decode,
-                tables=tables,
-                fields=fields,
-                history=history,
-                gtid_set=start.gtid or None,
-            )
+            return decode(source, start, history, start.gtid or None)
 
         dump = LocalDump(
             config,
@@ -73,6 +64,30 @@ def files(config: InstanceConfig, local: LocalFiles) -> Origin:
         return dump
 
     return Origin(LocalView(config, local), open_feed, close, lambda oldest: None, lambda cursors: {})
+
+
+def decoding(
+    config: InstanceConfig, request: FeedRequest
+) -> Callable[[Source, LogPosition, TableHistory, str | None], Decoder]:
+    """Decoders of one feed, with the instance's filters and its own: from a position on, with the tables as they were
+    there and the GTID set executed before it, None where that is not known.
+    """
+    tables = effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
+    fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
+
+    def decoder(source: Source, start: LogPosition, history: TableHistory, gtid_set: str | None) -> Decoder:
+        return Decoder(
+            source=source,
+            journal=start.journal,
+            position=start.offset,
+            options=config.decode,
+            tables=tables,
+            fields=fields,
+            history=history,
+            gtid_set=gtid_set,
+        )
+
+    return decoder
 
 
 def report(request: FeedRequest, event: DumpEvent) -> None:

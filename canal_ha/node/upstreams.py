@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
-from canal_ha.decode.filters import FieldFilter, effective
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, Move
@@ -22,7 +21,7 @@ from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
-from canal_ha.node.origin import Origin, report
+from canal_ha.node.origin import Origin, decoding, report
 from canal_ha.source import switch
 from canal_ha.source.chronicle import Chronicle, Tell
 from canal_ha.source.detecting import Detecting, probe
@@ -187,8 +186,7 @@ class Upstreams:
     def open_feed(self, request: FeedRequest) -> Feed:
         """A dump of whatever server is the one to read from."""
         config = self._config
-        tables = effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
-        fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
+        decode = decoding(config, request)
 
         def route() -> Upstream:
             now = self._now
@@ -197,16 +195,7 @@ class Upstreams:
         def decoder(now: Generation, source: Source, start: LogPosition) -> Decoder:
             tables_then = now.chronicle.view(start)
             now.chronicle.follow(dump)
-            return Decoder(
-                source=source,
-                journal=start.journal,
-                position=start.offset,
-                options=config.decode,
-                tables=tables,
-                fields=fields,
-                history=tables_then,
-                gtid_set=start.gtid,
-            )
+            return decode(source, start, tables_then, start.gtid)
 
         first_stream = not request.read and self._slave_id_holder.setdefault(0, request.client_id) == request.client_id
         dump = Dump(
