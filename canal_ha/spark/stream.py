@@ -228,6 +228,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.password,
             filter=options.filter,
             call_timeout_s=CALL_TIMEOUT_S,
+            rollback_on_disconnect=True,  # what a fenced driver had in flight is for the newer one, connected by then
             zk_session_timeout_ms=options.session_timeout_ms,
         )
 
