@@ -29,6 +29,10 @@ from canal_ha.spark.storage import open_storage
 
 POLL_S = 1
 _JAVA = "spark.driver.extraJavaOptions"
+_STACK = "-Xss16m"
+"""A query that is stopped within a sink searches the error's text with a pattern that recurs for every character
+(Spark 4.3, StreamExecution.PROXY_ERROR): 4 MB are too little for the usual text, and the log gets 1,024 lines of it.
+"""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -189,9 +193,13 @@ def session(pipeline: Pipeline) -> SparkSession:
         return active
     builder = builder.master(pipeline.master)
     settings = {**_SETTINGS, **pipeline.spark}
-    if "log4j2.configurationFile" not in settings.get(_JAVA, ""):
+    java = settings.get(_JAVA, "")
+    if "log4j2.configurationFile" not in java:
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-        settings[_JAVA] = f"-Dlog4j2.configurationFile={quiet} {settings.get(_JAVA, '')}".rstrip()
+        java = f"-Dlog4j2.configurationFile={quiet} {java}"
+    if "-Xss" not in java:
+        java = f"{_STACK} {java}"
+    settings[_JAVA] = java.rstrip()
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.real.mysql import cache_directory
 
-SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss1m -Xlog:disable"
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m -Xlog:disable"
 """Starts faster, and leaves the processor to others."""
 
 
