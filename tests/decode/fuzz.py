@@ -1,5 +1,7 @@
 """Damaged dumps for this process's kernel: each must end in entries, or in one of our errors, and nothing else.
 
+With each comes a damaged JSON document, for which the same holds.
+
 Run as a program, deploy/fuzz.sh does so with the compiled kernel under AddressSanitizer. Dumps carry no checksums, so
 that what is damaged is read. Every input follows from the seed and its number. Arguments: seed, first number, count.
 """
@@ -13,8 +15,11 @@ from contextlib import suppress
 
 from canal_ha.decode import kernel
 from canal_ha.decode.filters import FieldFilter
+from canal_ha.decode.kernel.documents import document_text
+from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import MalformedEvent, TableUnknown
 from tests.compat import mutations
+from tests.decode import documents
 from tests.decode.dump import AnyTable, decoder
 from tests.decode.vectors import generated
 
@@ -69,6 +74,8 @@ def run(seed: int, first: int, count: int) -> None:
             data, columns, skipped = generated(source, checksums=0.0)
         chance = random.Random(f"{seed} {number} damage")
         try:
+            with suppress(Broken):
+                document_text(damaged(chance, documents.drawn(chance)))
             if number % RECORDED == 0:
                 case = mutations.draw_case(chance)
                 made = mutations.mutate(chance, case)

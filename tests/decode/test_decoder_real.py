@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -165,6 +168,50 @@ def test_images_without_blobs(own_server: SqlServer) -> None:
     ]
     after = entry.RowChange.FromString(entries[2].storeValue).rowDatas[0].afterColumns
     assert [(column.index, column.updated) for column in after] == [(0, False), (2, False), (3, True)]
+
+
+def test_json_documents(own_server: SqlServer) -> None:
+    """Documents of every kind read as the server itself writes them, those beyond 64 KB too."""
+    chance = random.Random(9)
+    documents = [_document(chance, depth) for depth in (0, 1, 2, 3) for _ in range(60)]
+    documents.append({f"key {number}": ["x" * 300, number, {"é": [number / 4]}] for number in range(500)})
+    documents.append(["long " * 20_000, 1 << 63, -(1 << 63), "\U0001f600" * 9000, {}])
+    texts = [json.dumps(document, ensure_ascii=chance.random() < 0.5) for document in documents]
+    own_server.execute("CREATE TABLE c.j (id int PRIMARY KEY, j json) CHARACTER SET utf8mb4")
+    with own_server.connect() as connection, connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO c.j VALUES (%s, %s)", list(enumerate(texts)))
+        if own_server.flavor == "mysql":
+            cursor.execute(
+                "INSERT INTO c.j VALUES (10000, JSON_OBJECT('decimal', CAST(-1234567.5 AS DECIMAL(9,1)), 'text', 'é"
+                "', 'at', CAST('2024-02-29 23:59:59.012345' AS DATETIME(6)), 'time', CAST('-12:34:56.5' AS TIME(6)),"
+                " 'list', JSON_ARRAY(CAST(4294967296 AS UNSIGNED), CAST(7 AS UNSIGNED), 1e0, TRUE, NULL)))"
+            )
+        connection.commit()
+    written = [str(row["j"]) for row in own_server.query("SELECT j FROM c.j ORDER BY id")]
+    read = [after[1] for _, _, after in rows(of_table(decode(own_server), "j"))]
+    assert read == written
+    assert [json.loads(text) for text in written[: len(documents)]] == documents
+
+
+def _document(chance: random.Random, depth: int) -> Any:
+    """What MySQL and canal write alike: no other controls than those with a letter, numbers without exponents."""
+    if depth == 0:
+        texts = ("", "x" * 130, 'quoted " \\ / \n\t\r', "é中\U0001f600", f"{chance.random()}")
+        numbers = (
+            0,
+            -32768,
+            32768,
+            65536,
+            1 << 31,
+            -(1 << 40),
+            (1 << 64) - 1,
+            2.5,
+            -0.125,
+            chance.randrange(10**6) / 4,
+        )
+        return chance.choice((*texts, *numbers, None, True, False))
+    items = [_document(chance, chance.randrange(depth)) for _ in range(chance.randrange(6))]
+    return items if chance.random() < 0.5 else {f"{chance.choice(('k', 'é', ''))}{i}": v for i, v in enumerate(items)}
 
 
 def test_the_widest_table(own_server: SqlServer) -> None:

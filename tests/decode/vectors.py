@@ -16,6 +16,8 @@ from canal_ha.config.model import DecodeOptions
 from canal_ha.decode import kernel, types
 from canal_ha.decode.filters import FieldFilter
 from canal_ha.decode.kernel import kinds
+from canal_ha.decode.kernel.documents import document_text
+from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.decode.outputs import Output
 from canal_ha.decode.table_map import parse_table_map
 from canal_ha.errors import MalformedEvent, TableUnknown
@@ -23,8 +25,8 @@ from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry, RowChange
 from tests.compat import mutations
-from tests.decode import golden
-from tests.decode.column_kinds import KINDS, json_bytes, squeezed
+from tests.decode import documents, golden
+from tests.decode.column_kinds import KINDS, squeezed
 from tests.decode.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
 
 ROWS_PER_EVENT = 8
@@ -100,7 +102,7 @@ def number(chance: random.Random) -> float:
 def prefixed(chance: random.Random, reading: types.Reading) -> bytes:
     """A value behind its length."""
     if reading.text == kinds.JSON:
-        value = json_bytes(chance.choice((None, 1, -5.5, "text", [1, None, "x"], {"a": [True, {"b": 0.5}], "cc": ""})))
+        value = documents.drawn(chance)
     elif chance.random() < 0.5:
         value = chance.randbytes(chance.choice((0, 1, 5, 16, 60)))
     else:
@@ -176,6 +178,23 @@ def generated_lines(seed: int, count: int) -> Iterator[str]:
         yield f"generated {index} " + digest(output for part in (data[:at], data[at:]) for output in work.feed(part))
 
 
+# ---- JSON
+
+
+def document_lines(seed: int, count: int) -> Iterator[str]:
+    """Texts of documents, every other one damaged."""
+    for index in range(count):
+        chance = random.Random(f"{seed} {index}")
+        raw = bytearray(documents.drawn(chance))
+        for _ in range(index % 2 * chance.choice((1, 2, 4))):
+            raw[chance.randrange(len(raw))] = chance.choice((0, 1, 3, 12, 127, 255, chance.randrange(256)))
+        try:
+            made = repr(document_text(bytes(raw)))
+        except Broken as error:
+            made = f"Broken: {error}"
+        yield f"document {index} {made}"
+
+
 # ---- recorded binlogs
 
 
@@ -200,7 +219,8 @@ def main() -> None:
     """Print the build, then every line."""
     seed, generate, damage = map(int, sys.argv[1:])
     print(kernel.BUILD)
-    for lines in (recorded_lines(), generated_lines(seed, generate), damaged_lines(seed, damage)):
+    damaged = damaged_lines(seed, damage)
+    for lines in (recorded_lines(), generated_lines(seed, generate), document_lines(seed, 10 * generate), damaged):
         for line in lines:
             print(line)
 

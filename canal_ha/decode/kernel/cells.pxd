@@ -17,5 +17,5 @@ cdef class TablePlan:
     cdef public Py_ssize_t width, head_size, json_columns
     cdef public bint drop
 
-@cython.locals(fixed=bytes, length=bytes, made=bytes)
+@cython.locals(text=bytearray, made=bytes)
 cpdef bytes head(Cell cell, Py_ssize_t size, bint wide)

@@ -69,16 +69,14 @@ class Cell:
 
 
 def head(cell: Cell, size: int, wide: bool) -> bytes:
-    """The bytes before a value of `size` bytes."""
-    fixed = cell.wide_fixed if wide else cell.fixed
-    length = p.varint(size)
-    body = len(fixed) + 1 + len(length) + size + cell.suffix_size
-    made = cell.tag + p.varint(body) + fixed + b"\x42" + length
-    if size < k.HEADS:
-        if wide:
-            cell.wide_heads[size] = made
-        else:
-            cell.heads[size] = made
+    """The bytes before a value of `size` bytes, fewer than kinds.HEADS; they are kept."""
+    text = bytearray()
+    p.put_head(text, cell.tag, cell.wide_fixed if wide else cell.fixed, size, cell.suffix_size)
+    made = bytes(text)
+    if wide:
+        cell.wide_heads[size] = made
+    else:
+        cell.heads[size] = made
     return made
 
 

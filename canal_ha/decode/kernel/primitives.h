@@ -9,6 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
 /* memcpy for the few bytes that most pieces are, without a call. The stretches do not overlap. */
 static inline void kernel_copy(char *to, const char *from, Py_ssize_t size)
 {
@@ -175,24 +179,184 @@ static inline int kernel_is_utf8(const unsigned char *at, Py_ssize_t size)
 
 static inline Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t size)
 {
-    Py_ssize_t more = 0;
-    for (Py_ssize_t index = 0; index < size; index++)
-        more += at[index] >> 7;
+    const uint64_t ones = 0x0101010101010101ULL;
+    Py_ssize_t left = size, more = 0;
+    while (left >= 8) {
+        uint64_t sums = 0, word; /* a sum in each byte: of 255 bits at most */
+        Py_ssize_t words = left >> 3 < 255 ? left >> 3 : 255;
+        left -= words << 3;
+        for (; words; words--, at += 8) {
+            memcpy(&word, at, 8);
+            sums += word >> 7 & ones;
+        }
+        sums = (sums & 0x00FF00FF00FF00FFULL) + (sums >> 8 & 0x00FF00FF00FF00FFULL);
+        more += (Py_ssize_t)(sums * 0x0001000100010001ULL >> 48);
+    }
+    for (; left; left--)
+        more += *at++ >> 7;
     return size + more;
 }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+static unsigned char kernel_latin1_places[256][16];
+static int kernel_latin1_shuffles; /* 0: nobody has asked yet, 1: this processor can, -1: it cannot */
+
+/* For each pattern of high bits in eight bytes: which of their eight pairs' bytes are written. */
+static void kernel_latin1_init(void)
+{
+    for (int pattern = 0; pattern < 256; pattern++)
+        for (int index = 0, place = 0; index < 8; index++) {
+            kernel_latin1_places[pattern][place++] = (unsigned char)(2 * index);
+            if (pattern >> index & 1)
+                kernel_latin1_places[pattern][place++] = (unsigned char)(2 * index + 1);
+        }
+    kernel_latin1_shuffles = __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("popcnt") ? 1 : -1;
+}
+
+/* Eight bytes at a time, as long as sixteen are left and so may be written: pairs of lead and trail, then those that
+   count. Return how many bytes were read; *to moves. */
+__attribute__((target("sse4.1,popcnt"))) static Py_ssize_t kernel_latin1_pairs(
+    char **to, const unsigned char *at, Py_ssize_t size)
+{
+    const __m128i one = _mm_set1_epi8(1), lead = _mm_set1_epi8((char)0xC2), trail = _mm_set1_epi8((char)0xBF);
+    const unsigned char *start = at;
+    char *out = *to;
+    for (; size >= 16; at += 8, size -= 8) {
+        __m128i bytes = _mm_loadl_epi64((const __m128i *)at);
+        int pattern = _mm_movemask_epi8(bytes);
+        __m128i first = _mm_or_si128(_mm_and_si128(_mm_srli_epi16(bytes, 6), one), lead);
+        __m128i pairs = _mm_unpacklo_epi8(_mm_blendv_epi8(bytes, first, bytes), _mm_and_si128(bytes, trail));
+        __m128i places = _mm_loadu_si128((const __m128i *)kernel_latin1_places[pattern]);
+        _mm_storeu_si128((__m128i *)out, _mm_shuffle_epi8(pairs, places));
+        out += 8 + __builtin_popcount((unsigned)pattern);
+    }
+    *to = out;
+    return at - start;
+}
+#endif
 
 /* to: kernel_latin1_size bytes. */
 static inline void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t size)
 {
-    for (Py_ssize_t index = 0; index < size; index++) {
-        unsigned char byte = at[index];
-        if (byte < 0x80) {
-            *to++ = (char)byte;
-        } else {
-            *to++ = (char)(0xC0 | byte >> 6);
-            *to++ = (char)(0x80 | (byte & 0x3F));
+    const unsigned char *stop = at + size;
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (!kernel_latin1_shuffles)
+        kernel_latin1_init();
+    if (size >= 16 && kernel_latin1_shuffles > 0)
+        at += kernel_latin1_pairs(&to, at, size);
+#endif
+    while (at < stop) {
+        if (stop - at >= 8 && kernel_is_ascii(at, 8)) {
+            memcpy(to, at, 8);
+            at += 8, to += 8;
+            continue;
+        }
+        unsigned char byte = *at++;
+        unsigned char high = byte >> 7;
+        if (at == stop && !high) {
+            *to = (char)byte;
+        } else { /* the second byte is overwritten unless it counts */
+            to[0] = (char)(high ? 0xC2 | (byte >> 6 & 1) : byte);
+            to[1] = (char)(byte & 0xBF);
+            to += 1 + high;
         }
     }
+}
+
+/* Whether a JSON text shows these bytes as they are: ASCII without controls, quotes and backslashes. */
+static inline int kernel_is_plain(const unsigned char *at, Py_ssize_t size)
+{
+    const uint64_t ones = 0x0101010101010101ULL, high = ones << 7;
+    unsigned char few[8] = "aaaaaaaa";
+    uint64_t word, other, seen = 0;
+    const unsigned char *last = few;
+    if (size < 8) {
+        kernel_copy((char *)few, (const char *)at, size);
+        at = few;
+    } else {
+        last = at + size - 8;
+    }
+    for (;; at += 8) {
+        if (at > last)
+            at = last;
+        memcpy(&word, at, 8);
+        seen |= word | ((word - 0x20 * ones) & ~word);
+        other = word ^ 0x22 * ones;
+        seen |= (other - ones) & ~other;
+        other = word ^ 0x5C * ones;
+        seen |= (other - ones) & ~other;
+        other = word ^ 0x7F * ones;
+        seen |= (other - ones) & ~other;
+        if (seen & high)
+            return 0;
+        if (at == last)
+            return 1;
+    }
+}
+
+/* What a JSON text escapes of well-formed UTF-8: the character at `at`, or -1. */
+static inline int kernel_escaped(const unsigned char *at)
+{
+    if (*at < 0x20 || *at == '"' || *at == '\\' || *at == 0x7F)
+        return *at;
+    return *at == 0xC2 && at[1] <= 0xA0 ? at[1] : -1;
+}
+
+/* The letter behind the backslash, 0 for \u00XX. */
+static inline char kernel_escape_letter(int escaped)
+{
+    switch (escaped) {
+    case '"':
+    case '\\':
+        return (char)escaped;
+    case '\n':
+        return 'n';
+    case '\r':
+        return 'r';
+    case '\t':
+        return 't';
+    }
+    return 0;
+}
+
+/* How many bytes kernel_quoted writes. */
+static inline Py_ssize_t kernel_quoted_size(const unsigned char *at, Py_ssize_t size)
+{
+    const unsigned char *stop = at + size;
+    Py_ssize_t total = 2;
+    while (at < stop) {
+        int escaped = kernel_escaped(at);
+        total += escaped < 0 ? 1 : kernel_escape_letter(escaped) ? 2 : 6;
+        at += escaped > 0x7F ? 2 : 1;
+    }
+    return total;
+}
+
+/* Well-formed UTF-8 between quotes, with canal's escapes. */
+static inline void kernel_quoted(char *to, const unsigned char *at, Py_ssize_t size)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *stop = at + size;
+    *to++ = '"';
+    while (at < stop) {
+        int escaped = kernel_escaped(at);
+        if (escaped < 0) {
+            *to++ = (char)*at++;
+            continue;
+        }
+        at += escaped > 0x7F ? 2 : 1;
+        *to++ = '\\';
+        char letter = kernel_escape_letter(escaped);
+        if (letter) {
+            *to++ = letter;
+        } else {
+            memcpy(to, "u00", 3);
+            to[3] = digits[escaped >> 4];
+            to[4] = digits[escaped & 15];
+            to += 5;
+        }
+    }
+    *to = '"';
 }
 
 /* ---- CRC32 as zlib has it: polynomial 0xEDB88320, bits reflected */
@@ -234,8 +398,6 @@ static inline uint32_t kernel_crc_bytes(uint32_t crc, const unsigned char *at, P
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-
 static int kernel_crc_folds;
 
 static const unsigned char kernel_crc_slide[48] = {

@@ -20,6 +20,9 @@ cdef extern from "primitives.h":
     bint kernel_is_utf8(const unsigned char *at, Py_ssize_t size) noexcept
     Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t size) noexcept
     void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t size) noexcept
+    bint kernel_is_plain(const unsigned char *at, Py_ssize_t size) noexcept
+    Py_ssize_t kernel_quoted_size(const unsigned char *at, Py_ssize_t size) noexcept
+    void kernel_quoted(char *to, const unsigned char *at, Py_ssize_t size) noexcept
     uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size) noexcept
 
 cdef extern from "Python.h":
@@ -110,6 +113,9 @@ cdef inline bytes shortest_single(double value):
         if as_single(PyOS_string_to_double(text, NULL, NULL)) == value:
             return text
     return _formatted(value, b"e", 8)
+
+cdef inline uint64_t magnitude(int64_t value) noexcept:
+    return -<uint64_t>value if value < 0 else <uint64_t>value
 
 cdef inline uint64_t bit(int number) noexcept:
     return <uint64_t>1 << number
@@ -242,6 +248,21 @@ cdef inline int put_text(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t 
         return put_slice(out, src, start, stop)
     return put(out, src[start:stop].decode("utf-8", "canal-utf-8").encode())
 
+cdef inline int put_quoted(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:
+    cdef Py_ssize_t size = stop - start
+    cdef char *to
+    if kernel_is_plain(_at(src, start), size):
+        to = kernel_extend(out, size + 2)
+        to[0] = to[size + 1] = 34
+        kernel_copy(to + 1, <const char *>_at(src, start), size)
+        return 0
+    if not is_utf8(src, start, stop):
+        src = src[start:stop].decode("utf-8", "canal-utf-8").encode()
+        start = 0
+        size = PyBytes_GET_SIZE(src)
+    kernel_quoted(kernel_extend(out, kernel_quoted_size(_at(src, start), size)), _at(src, start), size)
+    return 0
+
 cdef inline int _varint(byte *b, uint64_t value) noexcept:
     cdef int size = 0
     while value > 127:
@@ -283,6 +304,15 @@ cdef inline char *_copied(char *to, bytes data) noexcept:
 cdef inline char *_numbered(char *to, byte tag, uint64_t value) noexcept:
     to[0] = <char>tag
     return to + 1 + _varint(<byte *>to + 1, value)
+
+cdef inline int put_head(bytearray out, bytes tag, bytes fixed, uint64_t size, uint64_t rest) except -1:
+    cdef uint64_t body = <uint64_t>PyBytes_GET_SIZE(fixed) + 1 + varint_size(size) + size + rest
+    cdef char *to = kernel_extend(
+        out, PyBytes_GET_SIZE(tag) + varint_size(body) + PyBytes_GET_SIZE(fixed) + 1 + varint_size(size)
+    )
+    to = _copied(to, tag)
+    _numbered(_copied(to + _varint(<byte *>to, body), fixed), 0x42, size)
+    return 0
 
 cdef inline Py_ssize_t put_frame(
     bytearray out, bytes journal, uint64_t offset, bytes clock, bytes names, uint64_t length, bytes event_type,

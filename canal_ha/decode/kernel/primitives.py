@@ -6,6 +6,7 @@ bytearray. Hot modules say `import ... as p` and call `p.name`, the form that Cy
 
 from __future__ import annotations
 
+import re
 from array import array
 from struct import Struct
 from zlib import crc32
@@ -21,6 +22,8 @@ _I64 = Struct("<q").unpack_from
 _U64 = Struct("<Q").unpack_from
 _F32 = Struct("<f")
 _F64 = Struct("<d")
+_ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\xa0]')
+_NAMED = {'"': '\\"', "\n": "\\n", "\r": "\\r", "\\": "\\\\", "\t": "\\t"}
 _VARINTS = tuple(bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(16384))
 
 
@@ -125,6 +128,11 @@ def shortest_single(value: float) -> bytes:
         if as_single(float(text)) == value:
             return text
     return b"%.8e" % value
+
+
+def magnitude(value: int) -> int:
+    """Without the sign; unsigned."""
+    return abs(value)
 
 
 def bit(number: int) -> int:
@@ -257,6 +265,17 @@ def put_text(out: bytearray, src: bytes, start: int, stop: int) -> None:
     out += data if data.isascii() else data.decode("utf-8", UTF8_ERRORS).encode()
 
 
+def put_quoted(out: bytearray, src: bytes, start: int, stop: int) -> None:
+    """Append UTF-8 text as a string of JSON, escaped as canal does; malformed bytes as U+FFFD."""
+    text = src[start:stop].decode("utf-8", UTF8_ERRORS)
+    out += f'"{_ESCAPED.sub(_escape, text)}"'.encode()
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    return _NAMED.get(char) or f"\\u{ord(char):04x}"
+
+
 def varint(value: int) -> bytes:
     """A protobuf varint; value: 0 or more."""
     if value < 16384:
@@ -292,6 +311,12 @@ def put_tagged(out: bytearray, tag: int, value: int) -> None:
     """Append a field's one-byte tag and a varint."""
     out.append(tag)
     put_varint(out, value)
+
+
+def put_head(out: bytearray, tag: bytes, fixed: bytes, size: int, rest: int) -> None:
+    """Append a Column up to its value of `size` bytes: tag, length, fixed, 0x42, size. rest: how many bytes follow."""
+    length = varint(size)
+    out += tag + varint(len(fixed) + 1 + len(length) + size + rest) + fixed + b"\x42" + length
 
 
 def put_frame(

@@ -1,4 +1,5 @@
 cimport canal_ha.decode.kernel.cells as c
+cimport canal_ha.decode.kernel.documents as documents
 cimport canal_ha.decode.kernel.kinds as k
 cimport canal_ha.decode.kernel.numbers as numbers
 cimport canal_ha.decode.kernel.primitives as p
@@ -6,7 +7,7 @@ cimport canal_ha.decode.kernel.temporal as temporal
 cimport cython
 from libc.stdint cimport int64_t
 
-cdef int _ROW_LENGTH
+cdef Py_ssize_t _ROW_LENGTH, _TEXT_KEPT
 
 cdef class RowWriter:
     cdef public bytearray out, text
@@ -41,6 +42,9 @@ cdef class RowWriter:
     )
     cdef Py_ssize_t _cell(self, c.Cell cell, bytes src, Py_ssize_t stop) except -1
     @cython.locals(index=Py_ssize_t)
+    cdef bint _is_diff(self, c.Cell cell, bytes src) except -1
+    @cython.locals(text=bytearray)
+    cdef Py_ssize_t _document(self, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
     cdef bytes _text(self, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop)
 
 @cython.locals(full=Py_ssize_t, index=Py_ssize_t, rest=int)
@@ -58,5 +62,5 @@ cdef Py_ssize_t _put_text(bytearray out, c.Cell cell, bytearray text) except -1
 cdef Py_ssize_t _put_wide(bytearray out, c.Cell cell, bytearray text) except -1
 @cython.locals(mark=Py_ssize_t)
 cdef Py_ssize_t _put_utf8(bytearray out, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
-@cython.locals(mark=Py_ssize_t, size=Py_ssize_t, before=bytes)
+@cython.locals(size=Py_ssize_t, before=bytes)
 cdef Py_ssize_t _put_latin1(bytearray out, c.Cell cell, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1

@@ -7,6 +7,7 @@ after image is written as true and taken back when the before image holds the sa
 from __future__ import annotations
 
 import canal_ha.decode.kernel.cells as c
+import canal_ha.decode.kernel.documents as documents
 import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.numbers as numbers
 import canal_ha.decode.kernel.primitives as p
@@ -15,6 +16,7 @@ import canal_ha.decode.values as values
 from canal_ha.decode.java_text import UTF8_ERRORS
 
 _ROW_LENGTH = 2  # bytes reserved for a RowData's length: right from 128 to 16383 bytes
+_TEXT_KEPT = 1 << 20  # bytes: memory of a longer document is given back
 
 
 class RowWriter:
@@ -187,6 +189,8 @@ class RowWriter:
                 return _put_utf8(out, cell, src, pos, end)
             if cell.text == k.LATIN1:
                 return _put_latin1(out, cell, src, pos, end)
+            if cell.text == k.JSON and not self._is_diff(cell, src):
+                return self._document(cell, src, pos, end)
             return _put_value(out, cell, self._text(cell, src, pos, end))
         self.pos = pos + size
         text = self.text
@@ -225,14 +229,25 @@ class RowWriter:
             temporal.put_time(text, src, pos)
         return _put_text(out, cell, text)
 
+    def _is_diff(self, cell: c.Cell, src: bytes) -> bool:
+        """Whether a JSON value is an update of the one before."""
+        index = cell.json_index
+        return self.partial and src[self.partial_at + (index >> 3)] >> (index & 7) & 1 != 0
+
+    def _document(self, cell: c.Cell, src: bytes, start: int, stop: int) -> int:
+        """A Column whose value is a JSON document."""
+        text = self.text
+        p.truncate(text, 0)
+        documents.put_document(text, src, start, stop)
+        if len(text) > _TEXT_KEPT:
+            self.text = bytearray()
+        return _put_text(self.out, cell, text)
+
     def _text(self, cell: c.Cell, src: bytes, start: int, stop: int) -> bytes:
         """The rarer texts, which are made in Python."""
         data = src[start:stop]
         if cell.text == k.JSON:
-            index = cell.json_index
-            if self.partial and src[self.partial_at + (index >> 3)] >> (index & 7) & 1:
-                return values.json_diff_text(cell.name, data)
-            return values.json_text(data)
+            return values.json_diff_text(cell.name, data)
         if cell.text == k.CHARSET:
             return values.recoded(data, cell.codec)
         return values.uncompressed(data, cell.text == k.COMPRESSED_UTF8, cell.codec)
@@ -256,7 +271,10 @@ def _present(cells: list[c.Cell], src: bytes, at: int) -> list[c.Cell]:
 def _put_bytes(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -> bool:
     """Write a whole Column with the value src[start:stop]; whether that is ASCII."""
     size = stop - start
-    before = cell.heads[size] if size < k.HEADS else None
+    if size >= k.HEADS:
+        p.put_head(out, cell.tag, cell.fixed, size, cell.suffix_size)
+        return p.put_framed_ascii(out, b"", src, start, stop, cell.suffix)
+    before = cell.heads[size]
     if before is None:
         before = c.head(cell, size, False)
     return p.put_framed_ascii(out, before, src, start, stop, cell.suffix)
@@ -271,7 +289,11 @@ def _put_value(out: bytearray, cell: c.Cell, value: bytes) -> int:
 def _put_text(out: bytearray, cell: c.Cell, text: bytearray) -> int:
     """`_put_value` of a text that was just made."""
     size = len(text)
-    before = cell.heads[size] if size < k.HEADS else None
+    if size >= k.HEADS:
+        p.put_head(out, cell.tag, cell.fixed, size, cell.suffix_size)
+        p.put_around(out, b"", text, cell.suffix)
+        return size
+    before = cell.heads[size]
     if before is None:
         before = c.head(cell, size, False)
     p.put_around(out, before, text, cell.suffix)
@@ -299,15 +321,17 @@ def _put_utf8(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -
 
 def _put_latin1(out: bytearray, cell: c.Cell, src: bytes, start: int, stop: int) -> int:
     """A Column whose bytes are one character each, as canal carries binary values."""
-    mark = len(out)
-    if _put_bytes(out, cell, src, start, stop):
-        return stop - start
-    p.truncate(out, mark)
     size = p.latin1_size(src, start, stop)
-    before = cell.heads[size] if size < k.HEADS else None
-    if before is None:
-        before = c.head(cell, size, False)
-    p.put(out, before)
+    if size == stop - start:
+        _put_bytes(out, cell, src, start, stop)
+        return size
+    if size >= k.HEADS:
+        p.put_head(out, cell.tag, cell.fixed, size, cell.suffix_size)
+    else:
+        before = cell.heads[size]
+        if before is None:
+            before = c.head(cell, size, False)
+        p.put(out, before)
     p.put_latin1(out, src, start, stop)
     p.put(out, cell.suffix)
     return size

@@ -19,8 +19,9 @@ cpdef int put_packed_datetime(bytearray text, int64_t packed) except -1
 cpdef int put_timestamp2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1
 @cython.locals(minute=int64_t, local=int64_t, day=int64_t, rest=int64_t, known=bytes)
 cpdef void put_seconds(bytearray text, int64_t seconds) except *
-@cython.locals(bits=int, value=int64_t, whole=int64_t)
+@cython.locals(bits=int, value=int64_t)
 cpdef int put_time2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1
+cpdef int put_packed_time(bytearray text, int64_t packed) except -1
 @cython.locals(value=uint64_t, day=uint64_t, time=uint64_t)
 cpdef int put_datetime(bytearray text, bytes src, Py_ssize_t at) except -1
 @cython.locals(value=int64_t)

@@ -70,13 +70,6 @@ def put_packed_datetime(text: bytearray, packed: int) -> None:
     _put_clock(text, packed >> 12 & 31, packed >> 6 & 63, packed & 63)
 
 
-def packed_datetime(packed: int) -> bytes:
-    """`put_packed_datetime` alone."""
-    text = bytearray()
-    put_packed_datetime(text, packed)
-    return bytes(text)
-
-
 def put_timestamp2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
     """TIMESTAMP(decimals): four bytes, then the fraction."""
     put_seconds(text, p.big(src, at, 4))
@@ -119,10 +112,14 @@ def put_time2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
     if value < 0:
         p.put_byte(text, 0x2D)
         value = -value
-    whole = value >> bits
-    _put_clock(text, whole >> 12 & 1023, whole >> 6 & 63, whole & 63)
+    put_packed_time(text, value >> bits)
     if decimals:
         _put_fraction(text, value & p.bit(bits) - 1, decimals)
+
+
+def put_packed_time(text: bytearray, packed: int) -> None:
+    """Hours times 2**12, minute times 2**6, second."""
+    _put_clock(text, packed >> 12 & 1023, packed >> 6 & 63, packed & 63)
 
 
 def put_datetime(text: bytearray, src: bytes, at: int) -> None:

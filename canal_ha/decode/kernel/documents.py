@@ -1,0 +1,173 @@
+"""MySQL's binary JSON -> the text that canal shows (specification 7.4.4), appended to a text.
+
+A value is its kind, a byte, and what that says; offsets count from where their container starts. Source for the form:
+MySQL sql-common/json_binary.h. Raises Broken on bytes that are no document.
+"""
+
+from __future__ import annotations
+
+import canal_ha.decode.kernel.numbers as numbers
+import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.temporal as temporal
+
+_DEPTH_MAX = 128  # MySQL allows 100
+
+
+def document_text(data: bytes) -> bytes:
+    """`put_document` alone."""
+    text = bytearray()
+    put_document(text, data, 0, len(data))
+    return bytes(text)
+
+
+def put_document(text: bytearray, src: bytes, start: int, stop: int) -> None:
+    """The document src[start:stop]; no bytes at all are an empty text."""
+    if start < stop:
+        # A text is longer than this only if parts of the document are visited repeatedly.
+        limit = len(text) + 16 * (stop - start) + 64
+        _put_value(text, limit, src[start], src, start + 1, stop, 0)
+
+
+def _put_value(text: bytearray, limit: int, kind: int, src: bytes, pos: int, stop: int, depth: int) -> None:
+    """One value; src[pos:stop] is where it and its children live. limit: of the text's length."""
+    if depth > _DEPTH_MAX:
+        raise p.Broken("JSON nested too deep")
+    if kind == 12:
+        length, pos = _length(src, pos, stop)
+        if pos + length > stop:
+            raise _beyond()
+        p.put_quoted(text, src, pos, pos + length)
+    elif kind < 4:
+        _put_container(text, limit, kind, src, pos, stop, depth)
+    elif kind == 4:
+        if pos >= stop:
+            raise _beyond()
+        _put_literal(text, src[pos])
+    elif kind < 11:
+        _put_integer(text, kind, src, pos, stop)
+    elif kind == 11:
+        if pos + 8 > stop:
+            raise _beyond()
+        numbers.put_double(text, src, pos)
+    elif kind == 15:
+        if pos >= stop:
+            raise _beyond()
+        length, start = _length(src, pos + 1, stop)
+        if start + length > stop:
+            raise _beyond()
+        _put_opaque(text, src[pos], src, start, length)
+    else:
+        raise p.Broken(f"unknown JSON type {kind}")
+    if len(text) > limit:
+        raise p.Broken("JSON that refers to itself")
+
+
+def _put_container(text: bytearray, limit: int, kind: int, src: bytes, pos: int, stop: int, depth: int) -> None:
+    """Objects (0 small, 1 large) and arrays (2, 3): counts, entries, then keys and values at offsets from `pos`."""
+    is_object = kind < 2
+    width = 4 if kind & 1 else 2
+    keys = pos + 2 * width
+    if keys > stop:
+        raise _beyond()
+    count = p.little(src, pos, width)
+    size = p.little(src, pos + width, width)
+    entries = keys + count * (width + 2) if is_object else keys
+    if pos + size > stop or entries + count * (1 + width) > pos + size:
+        raise _beyond()
+    stop = pos + size
+    p.put_byte(text, 0x7B if is_object else 0x5B)
+    for index in range(count):
+        if index:
+            p.put(text, b", ")
+        if is_object:
+            start = pos + p.little(src, keys, width)
+            end = start + p.u16(src, keys + width)
+            if end > stop:
+                raise _beyond()
+            p.put_quoted(text, src, start, end)
+            p.put(text, b": ")
+            keys += width + 2
+        child = src[entries]
+        if child in (4, 5, 6) or (width == 4 and child in (7, 8)):
+            _put_value(text, limit, child, src, entries + 1, entries + 1 + width, depth + 1)
+        else:
+            _put_value(text, limit, child, src, pos + p.little(src, entries + 1, width), stop, depth + 1)
+        entries += 1 + width
+    p.put_byte(text, 0x7D if is_object else 0x5D)
+
+
+def _put_literal(text: bytearray, code: int) -> None:
+    if code == 0:
+        p.put(text, b"null")
+    elif code == 1:
+        p.put(text, b"true")
+    elif code == 2:
+        p.put(text, b"false")
+    else:
+        raise p.Broken(f"unknown JSON literal {code}")
+
+
+def _put_integer(text: bytearray, kind: int, src: bytes, pos: int, stop: int) -> None:
+    """Kinds 5 to 10: two, four and eight bytes, each signed and then unsigned."""
+    size = 2 << ((kind - 5) >> 1)
+    if pos + size > stop:
+        raise _beyond()
+    if kind & 1:
+        p.put_digits(text, p.signed(src, pos, size))
+    else:
+        p.put_unsigned(text, p.little(src, pos, size))
+
+
+def _length(src: bytes, pos: int, stop: int) -> tuple[int, int]:
+    """A length and where it ends: seven bits a byte, at most five bytes."""
+    length = 0
+    shift = 0
+    while shift < 35:
+        if pos >= stop:
+            raise _beyond()
+        byte = src[pos]
+        pos += 1
+        length |= (byte & 127) << shift
+        if byte < 128:
+            return length, pos
+        shift += 7
+    raise p.Broken("a JSON length makes no sense")
+
+
+def _put_opaque(text: bytearray, kind: int, src: bytes, pos: int, length: int) -> None:
+    """A value of a MySQL type that JSON does not have."""
+    if kind == 246:  # DECIMAL
+        if length < 3:
+            raise p.Broken("a JSON decimal without digits")
+        precision = src[pos]
+        decimals = src[pos + 1]
+        if decimals > precision or not precision or length - 2 < numbers.decimal_size(precision, decimals):
+            raise p.Broken("a JSON decimal beyond its bounds")
+        numbers.put_decimal(text, src, pos + 2, precision, decimals)
+    elif kind in (7, 10, 11, 12):  # TIMESTAMP, DATE, TIME, DATETIME
+        if length < 8:
+            raise p.Broken("a JSON time without its eight bytes")
+        _put_time(text, kind == 11, src, pos)
+    else:
+        p.put_quoted(text, src, pos, pos + length)
+
+
+def _put_time(text: bytearray, is_clock: bool, src: bytes, pos: int) -> None:
+    """Eight bytes: what DATETIME or TIME packs, times 2**24, and microseconds; negative ones in two's complement."""
+    value = p.signed(src, pos, 8)
+    magnitude = p.magnitude(value)
+    p.put_byte(text, 0x22)
+    if is_clock:
+        if value < 0:
+            p.put_byte(text, 0x2D)
+        temporal.put_packed_time(text, magnitude >> 24)
+    else:
+        temporal.put_packed_datetime(text, magnitude >> 24)
+    if value:
+        p.put_byte(text, 0x2E)
+        p.put_padded(text, magnitude & 0xFFFFFF, 6)
+    p.put_byte(text, 0x22)
+
+
+def _beyond() -> p.Broken:
+    return p.Broken("JSON beyond its bounds")
