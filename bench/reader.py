@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from bench import kernel
-from canal_ha.client.arrow import table_batches
+from canal_ha.client.arrow import Pages, arrow_message
 from canal_ha.client.message import Message
 from canal_ha.client.rows import rows_of, value_of
 from canal_ha.model.segment import Segment
@@ -29,6 +29,7 @@ from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, RowChange
 from tests.decode.dump import AnyTable, decoder
 
 SHARE = 20  # the slower readers get that many rows less
+PAGES = Pages.kept(None, "UTC")
 BATCH = 4 << 20  # bytes of entries that come at once, about
 
 
@@ -45,14 +46,14 @@ def batches(name: str, rows: int) -> list[bytes]:
 
 
 def arrow(frames: bytes) -> int:
-    """Make record batches; return how many rows they have."""
-    return sum(batch.rows.num_rows for batch in table_batches(frames))
+    """Make record batches as a connector does; return how many rows they have."""
+    return sum(batch.rows.num_rows for batch in arrow_message(Message(Fetched(1, frames)), "UTC", PAGES).batches)
 
 
 def rows(frames: bytes) -> int:
     """Look at every value of every row."""
     count = nulls = 0
-    for row in rows_of(Message(Fetched(1, memoryview(frames)))):
+    for row in rows_of(Message(Fetched(1, frames))):
         for side in (row.before, row.after):
             if side is not None:
                 nulls += sum(value is None for value in side.values())
@@ -63,7 +64,7 @@ def rows(frames: bytes) -> int:
 def protobuf(frames: bytes) -> int:
     """The same from protobuf's objects."""
     count = nulls = 0
-    for entry in Message(Fetched(1, memoryview(frames))).entries:
+    for entry in Message(Fetched(1, frames)).entries:
         if entry.entryType != ROWDATA:
             continue
         for row in RowChange.FromString(entry.storeValue).rowDatas:

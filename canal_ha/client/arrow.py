@@ -12,17 +12,27 @@ A deleted row has its last values, any other one its new values. Types: canal_ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
-from canal_ha.client.arrow_types import UTC, ColumnType, column_type, finished, refusal, strings, target_of, wrapped
+from canal_ha.client.arrow_types import (
+    UTC,
+    ColumnType,
+    column_type,
+    finished,
+    refusal,
+    strings,
+    target_of,
+    texts_of,
+    wrapped,
+)
 from canal_ha.client.message import Message
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.changes import Maps, Marks, Sheet, TableRows
-from canal_ha.decode.kernel.columns import Target
+from canal_ha.decode.kernel.columns import Target, spread, spread_texts
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.layouts import Column, Layout
 from canal_ha.decode.kernel.primitives import Broken
@@ -31,7 +41,8 @@ from canal_ha.model.batch import EMPTY_BATCH_ID
 
 BATCH_ROWS = 20_000  # of a batch: enough to make its overhead small, small enough for whoever keeps several of them
 BATCH_BYTES = 16 << 20  # of entries, likewise
-OPS = strings(["insert", "update", "delete", "ddl"])  # by codes.INSERT and so on
+OPS = texts_of(["insert", "update", "delete", "ddl"])  # by codes.INSERT and so on
+KNOWN_TABLES = 1000  # whose columns are remembered from one message to the next
 POSITION = pa.struct(
     [
         ("entry", pa.int32()),
@@ -72,12 +83,14 @@ class ArrowMessage:
         return self.id != EMPTY_BATCH_ID
 
 
-def arrow_message(message: Message, time_zone: str = "UTC") -> ArrowMessage:
+def arrow_message(message: Message, time_zone: str = "UTC", pages: Pages | None = None) -> ArrowMessage:
     """A batch's rows and statements. time_zone: of the server's process, in which canal writes TIMESTAMP.
 
-    Raises RemoteProtocolError for what is no entry, SinkRefused for a value that its column's type cannot hold.
+    pages: what is kept between messages; they only save time. Raises RemoteProtocolError for what is no entry,
+    SinkRefused for a value that its column's type cannot hold.
     """
-    return ArrowMessage(message.id, tuple(table_batches(message.frames, time_zone)))
+    found = _read(message.walk(), Pages.kept(pages, time_zone))
+    return ArrowMessage(message.id, tuple(TableBatch(schema, table, rows) for schema, table, rows in found))
 
 
 def table_batches(frames: bytes | memoryview, time_zone: str = "UTC") -> Iterator[TableBatch]:
@@ -119,28 +132,39 @@ def read_tables(
 ) -> Iterator[tuple[str, str, pa.RecordBatch]]:
     """Schema, table and rows. seq: for schemas whose `_position` has one. Raises as `arrow_message` does."""
     src = bytes(frames)
-    work = TableRows(src, 0, len(src), BATCH_ROWS, BATCH_BYTES)
+    yield from _read(Entries(src, 0, len(src)), Pages(wanted, time_zone, seq))
+
+
+def _read(entries: Entries, known: Pages) -> Iterator[tuple[str, str, pa.RecordBatch]]:
+    work = TableRows(entries, BATCH_ROWS, BATCH_BYTES)
     pages: list[_Page] = []
-    while (code := _step(work)) != codes.DONE:
-        if code == codes.TABLE:
-            schema, _, table = work.key.decode().partition("\0")
-            if wanted.table(schema, table):
-                pages.append(_Page(schema, table, wanted, time_zone, seq))
-                work.add(pages[-1].sheet)
-            else:
-                work.add(None)
-            continue
-        page: _Page = work.sheet.owner
-        if page.sheet.marks.count:
-            yield page.take()
-        if code == codes.LAYOUT:
-            page.plan(work.layout)
-        elif code == codes.STATEMENT:
-            entry = work.entry
-            yield page.statement(entry, entry.text(entry.sql_start, entry.sql_stop))
-    for page in pages:
-        if page.sheet.marks.count:
-            yield page.take()
+    whole = False
+    try:
+        while (code := _step(work)) != codes.DONE:
+            if code == codes.TABLE:
+                page = known.page(work.key)
+                if page is None:
+                    work.add(None)
+                else:
+                    pages.append(page)
+                    work.add(page.sheet)
+                continue
+            page = work.sheet.owner
+            if page.sheet.marks.count:
+                yield page.take()
+            if code == codes.LAYOUT:
+                page.plan(work.layout)
+            elif code == codes.STATEMENT:
+                entry = work.entry
+                yield page.statement(entry, entry.text(entry.sql_start, entry.sql_stop))
+        for page in pages:
+            if page.sheet.marks.count:
+                yield page.take()
+            page.rest()
+        whole = True
+    finally:
+        if not whole:
+            known.forget()
 
 
 def _step(work: TableRows) -> int:
@@ -150,6 +174,38 @@ def _step(work: TableRows) -> int:
         if work.refused is not None:
             raise work.sheet.owner.refusal(work.place, work.refused) from None
         raise RemoteProtocolError(f"an entry that cannot be read: {error}") from error
+
+
+class Pages:
+    """What was learned of tables and their columns, for one reader after the other."""
+
+    def __init__(self, wanted: Wanted, time_zone: str, seq: int = 0) -> None:
+        self._wanted = wanted
+        self.time_zone = time_zone
+        self._seq = seq
+        self._pages: dict[bytes, _Page | None] = {}
+
+    @classmethod
+    def kept(cls, pages: Pages | None, time_zone: str) -> Pages:
+        """These, if they are of this time zone; else new ones for all tables with all their columns."""
+        return pages if pages is not None and pages.time_zone == time_zone else cls(_Everything(), time_zone)
+
+    def page(self, key: bytes) -> _Page | None:
+        """Of a table as TableRows names it; None when its rows are not wanted."""
+        if key in self._pages:
+            return self._pages[key]
+        if len(self._pages) >= KNOWN_TABLES:
+            self.forget()
+        schema, _, table = key.decode().partition("\0")
+        page = None
+        if self._wanted.table(schema, table):
+            page = _Page(schema, table, self._wanted, self.time_zone, self._seq)
+        self._pages[key] = page
+        return page
+
+    def forget(self) -> None:
+        """Begin anew; pages that are in use stay complete."""
+        self._pages.clear()
 
 
 class _Page:
@@ -164,9 +220,11 @@ class _Page:
         self._seq = seq
         self._identity: object = None
         self._fields: pa.Schema | None = None
+        self._position: list[pa.Field] = []
         self._types: list[ColumnType] = []  # by place
-        self._places: list[int | None] = []  # of the own fields' columns
+        self._own: list[tuple[pa.Field, int | None]] = []  # fields before META, and the places of their columns
         self._targets: list[Target | None] = []  # by place
+        self._begun = False  # something of the present message was taken
 
     def plan(self, layout: Layout) -> None:
         """The rows that follow have these columns."""
@@ -174,55 +232,64 @@ class _Page:
         self._fields = self._wanted.fields(layout.columns)
         self._types = [column_type(column.mysql_type, column.sql_type) for column in layout.columns]
         places = {column.name.lower(): place for place, column in enumerate(layout.columns)}
-        self._places = [places.get(field.name.lower()) for field in self._own]
+        own = list(self._fields)[: -len(META)]
+        self._own = [(field, places.get(field.name.lower())) for field in own]
+        self._position = _parts(self._fields)
         self._renew()
 
     def take(self) -> tuple[str, str, pa.RecordBatch]:
         """What the sheet has; it is empty then."""
         assert self._fields is not None
         marks = self.sheet.marks
+        self._begun = True
         arrays = []
-        for field, place in zip(self._own, self._places, strict=True):
+        for field, place in self._own:
             target = None if place is None else self._targets[place]
             if place is None or target is None:
                 arrays.append(pa.nulls(marks.count, field.type))
             else:
                 arrays.append(finished(target, self._types[place], field.type, self._time_zone))
-        arrays += self._meta(self._fields, marks, pa.nulls(marks.count, pa.string()))
+        arrays += self._meta(self._position, marks, pa.nulls(marks.count, pa.string()))
         self._renew()
         return self._schema, self._table, pa.RecordBatch.from_arrays(arrays, schema=self._fields)
 
     def statement(self, entry: Entries, sql: str) -> tuple[str, str, pa.RecordBatch]:
         """The row of a statement, on its own."""
         self._wanted.statement(sql)
-        schema = self._fields or self._wanted.fields([])
+        schema = self._fields if self._begun and self._fields is not None else self._wanted.fields([])
         marks = Marks()
         marks.put(entry, codes.DDL, 0)
         arrays = [pa.nulls(1, field.type) for field in list(schema)[: -len(META)]]
-        arrays += self._meta(schema, marks, strings([sql]))
+        arrays += self._meta(_parts(schema), marks, strings([sql]))
         return self._schema, self._table, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def refusal(self, place: int, target: Target) -> SinkRefused:
         """What is said of a text that was no value of its column."""
-        field = self._own[self._places.index(place)]
+        field = next(field for field, own in self._own if own == place)
         text = bytes(target.refused or b"").decode(errors="replace")
         return refusal(self._types[place], field.type, f"{text[:80]!r} in {self._schema}.{self._table}.{field.name}")
 
-    @property
-    def _own(self) -> list[pa.Field]:
-        return [] if self._fields is None else list(self._fields)[: -len(META)]
+    def rest(self) -> None:
+        """The message is read: keep nothing of it."""
+        self._begun = False
+        self.sheet.rest()
 
     def _renew(self) -> None:
         self._targets = [None] * len(self._types)
-        for field, place in zip(self._own, self._places, strict=True):
+        for field, place in self._own:
             if place is not None:
                 self._targets[place] = target_of(self._types[place], field.type)
         self.sheet.start(self._identity, self._targets)
 
-    def _meta(self, schema: pa.Schema, marks: Marks, statements: pa.Array) -> list[pa.Array]:
+    def _meta(self, parts: list[pa.Field], marks: Marks, statements: pa.Array) -> list[pa.Array]:
         told = Told(marks)
-        position = told.positions(schema.field(len(schema) - 2).type, self._seq)
+        position = told.positions(parts, self._seq)
         return [told.ops, told.times, position, statements]
+
+
+def _parts(schema: pa.Schema) -> list[pa.Field]:
+    """Of `_position`."""
+    return list(schema.field(len(schema) - 2).type)
 
 
 class Told:
@@ -230,12 +297,12 @@ class Told:
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
-        self._places = None if marks.entries == marks.count else _fixed(marks.places, pa.int32(), marks.count)
+        self._spread = marks.entries != marks.count
 
     @property
     def ops(self) -> pa.Array:
         """By name."""
-        return OPS.take(_fixed(self._marks.ops, pa.int8(), self._marks.count))
+        return wrapped(spread_texts(OPS, 1, self._marks.ops), pa.string())
 
     @property
     def times(self) -> pa.Array:
@@ -257,11 +324,12 @@ class Told:
         """Rows."""
         return self._marks.count
 
-    def positions(self, kind: pa.DataType, seq: int) -> pa.Array:
-        """A struct of POSITION's fields, and of `seq`, in the order of `kind`."""
+    def positions(self, parts: Iterable[pa.Field], seq: int) -> pa.Array:
+        """A struct of POSITION's fields, and of `seq`, in the order of `parts`."""
         marks = self._marks
+        fields = list(parts)
         children = []
-        for field in kind:
+        for field in fields:
             if field.name == "seq":
                 children.append(_fixed(bytearray(seq.to_bytes(8, "little") * marks.count), pa.int64(), marks.count))
             elif field.name == "row":
@@ -271,16 +339,15 @@ class Told:
             else:
                 data = {"entry": marks.numbers, "server": marks.servers, "offset": marks.offsets, "sub": marks.subs}
                 children.append(self._of_entries(data[field.name], field.type))
-        return pa.StructArray.from_arrays(children, fields=list(kind))
+        return pa.StructArray.from_arrays(children, fields=fields)
 
     def _of_entries(self, data: bytearray, kind: pa.DataType) -> pa.Array:
-        return self._spread(_fixed(data, kind, self._marks.entries))
+        if self._spread:
+            data = spread(data, kind.bit_width >> 3, self._marks.places)
+        return _fixed(data, kind, self._marks.count)
 
     def _texts(self, target: Target) -> pa.Array:
-        return self._spread(wrapped(target, pa.string()))
-
-    def _spread(self, values: pa.Array) -> pa.Array:
-        return values if self._places is None else values.take(self._places)
+        return wrapped(spread_texts(target, 4, self._marks.places) if self._spread else target, pa.string())
 
 
 def maps_of(maps: Maps, names: pa.Array, kind: pa.DataType) -> pa.Array:

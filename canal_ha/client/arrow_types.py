@@ -185,11 +185,16 @@ def finished(target: Target, column: ColumnType, wanted: pa.DataType, time_zone:
 
 def strings(texts: Sequence[str]) -> pa.Array:
     """Texts as an array. pa.array() loads pandas, where it is installed, which takes longer than many a batch."""
+    return wrapped(texts_of(texts), pa.string())
+
+
+def texts_of(texts: Sequence[str]) -> Target:
+    """Texts as the kernel keeps them."""
     target = Target(codes.TEXT)
     for text in texts:
         raw = text.encode()
         target.put(raw, 0, len(raw))
-    return wrapped(target, pa.string())
+    return target
 
 
 def wrapped(target: Target, kind: pa.DataType) -> pa.Array:

@@ -19,7 +19,7 @@ from canal_ha.model.place import Place, end_of_read
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 if TYPE_CHECKING:
-    from canal_ha.client.arrow import ArrowMessage
+    from canal_ha.client.arrow import ArrowMessage, Pages
 
 log = logs.get(__name__)
 
@@ -73,6 +73,7 @@ class ClusterConnector:
         self.destination = destination
         self.client_id = client_id
         self._numbering = Numbering()
+        self._pages: Pages | None = None
         self._private = private
         self._reading = Reading()
         self._exchange = Exchange(
@@ -219,9 +220,10 @@ class ClusterConnector:
         self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, time_zone: str = "UTC"
     ) -> ArrowMessage:
         """`get_without_ack` with rows as Arrow record batches, as SimpleConnector's."""
-        from canal_ha.client.arrow import arrow_message
+        from canal_ha.client.arrow import Pages, arrow_message
 
-        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone)
+        self._pages = Pages.kept(self._pages, time_zone)
+        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone, self._pages)
 
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Waits for no connection.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from canal_ha.client.link import Link
 from canal_ha.client.message import Message
+from canal_ha.decode.kernel.entries import only_frames
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.identity import ClientIdentity
@@ -17,7 +18,7 @@ from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 if TYPE_CHECKING:
-    from canal_ha.client.arrow import ArrowMessage
+    from canal_ha.client.arrow import ArrowMessage, Pages
 
 AT_ONCE_MS = -1
 WITHOUT_LIMIT_MS = 0
@@ -65,6 +66,7 @@ class SimpleConnector:
         self._max_frame_bytes = max_frame_bytes
         self._link: Link | None = None
         self._session = ClientSession()
+        self._pages: Pages | None = None
 
     # ---- connection
 
@@ -86,7 +88,7 @@ class SimpleConnector:
         if self._link is not None:
             return
         self._link = Link(self.host, self.port, self._connect_timeout_ms)
-        self._session = ClientSession(max_frame_bytes=self._max_frame_bytes)
+        self._session = ClientSession(max_frame_bytes=self._max_frame_bytes, only_frames=only_frames)
         try:
             self._answer()
             self._ask(self._session.authenticate(self._username, self._password, self._idle_timeout_ms))
@@ -179,9 +181,10 @@ class SimpleConnector:
         time_zone: of the server's process, in which canal writes TIMESTAMP. Raises SinkRefused as well, for a value
         that its column's type cannot hold: the batch is in flight then.
         """
-        from canal_ha.client.arrow import arrow_message
+        from canal_ha.client.arrow import Pages, arrow_message
 
-        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone)
+        self._pages = Pages.kept(self._pages, time_zone)
+        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone, self._pages)
 
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored.
@@ -225,7 +228,7 @@ class SimpleConnector:
         endless = wait_ms == WITHOUT_LIMIT_MS or self._so_timeout_ms <= 0
         deadline = None if endless else time.monotonic() + (self._so_timeout_ms + max(wait_ms, 0)) / 1000
         while (answer := self._session.next()) is None:
-            self._session.receive(link.receive(deadline))
+            self._session.receive(link.receive(deadline, self._session.missing))
         return answer
 
     def _drop(self) -> None:

@@ -31,7 +31,6 @@ class Link:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
-        self._buffer = bytearray(CHUNK_BYTES)
 
     @property
     def local_address(self) -> tuple[str, int]:
@@ -46,8 +45,8 @@ class Link:
         except OSError as error:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
 
-    def receive(self, deadline: float | None) -> memoryview:
-        """What comes next, valid until the next call. deadline: time.monotonic(); None waits without limit."""
+    def receive(self, deadline: float | None, size: int) -> bytes:
+        """What comes next, `size` bytes at most. deadline: time.monotonic(); None waits without limit."""
         left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
         try:
             ready = {fd for fd, _ in self._poll.poll(left_ms)}
@@ -55,12 +54,12 @@ class Link:
                 raise ConnectionLost(f"{self._name} did not answer in time")
             if self._woken.fileno() in ready:
                 raise ConnectionLost("interrupted")
-            size = self._socket.recv_into(self._buffer)
+            data = self._socket.recv(min(size, CHUNK_BYTES))
         except OSError as error:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
-        if not size:
+        if not data:
             raise ConnectionLost(f"connection to {self._name} lost: end of stream")
-        return memoryview(self._buffer)[:size]
+        return data
 
     def interrupt(self) -> None:
         """End the wait under way, or the next one. For signal handlers and other threads."""
@@ -83,7 +82,7 @@ class Link:
                 until = time.monotonic() + LINGER_S
                 self._socket.shutdown(socket.SHUT_WR)
                 self._socket.settimeout(LINGER_S)
-                while self._socket.recv_into(self._buffer) and time.monotonic() < until:
+                while self._socket.recv(CHUNK_BYTES) and time.monotonic() < until:
                     continue
         except OSError:
             return

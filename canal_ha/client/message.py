@@ -6,6 +6,7 @@ from functools import cached_property
 
 from google.protobuf.message import DecodeError
 
+from canal_ha.decode.kernel.entries import Entries
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.wire.messages import Fetched
@@ -23,6 +24,11 @@ class Message:
     def __bool__(self) -> bool:
         """Whether there is a batch to acknowledge."""
         return self.id != EMPTY_BATCH_ID
+
+    def walk(self) -> Entries:
+        """The kernel's reader at the first entry; nothing is copied."""
+        data = self._fetched.data
+        return Entries(data, self._fetched.start, len(data))
 
     @cached_property
     def raw_entries(self) -> tuple[bytes, ...]:

@@ -168,8 +168,7 @@ def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
 
 
 def _frames(message: Message) -> Iterator[Entries]:
-    frames = bytes(message.frames)
-    entry = Entries(frames, 0, len(frames))
+    entry = message.walk()
     while entry.next():
         yield entry
 

@@ -19,7 +19,7 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.wire import messages, scramble
 from canal_ha.wire.framing import FrameReader
-from canal_ha.wire.messages import Fetched
+from canal_ha.wire.messages import Fetched, OnlyFrames
 from canal_ha.wire.packets import client_frame, read_packet, type_name
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
@@ -55,10 +55,13 @@ Answer = Greeting | Accepted | Fetched
 
 
 class ClientSession:
-    """See the module. Every method for a request returns the bytes to send."""
+    """See the module. Every method for a request returns the bytes to send. only_frames: lets batches be uncopied."""
 
-    def __init__(self, *, max_frame_bytes: int = LARGEST_FRAME_BYTES) -> None:
+    def __init__(
+        self, *, max_frame_bytes: int = LARGEST_FRAME_BYTES, only_frames: OnlyFrames = lambda packet, start: False
+    ) -> None:
         self.in_step = True
+        self._only_frames = only_frames
         self._reader = FrameReader(max_frame_bytes)
         self._seed: bytes | None = None
         self._waiting: deque[tuple[Expected, bool]] = deque([(Expected.HANDSHAKE, False)])
@@ -131,6 +134,11 @@ class ClientSession:
 
     # ---- replies
 
+    @property
+    def missing(self) -> int:
+        """How many bytes to receive at most, so that a large reply is copied as little as can be."""
+        return self._reader.missing
+
     def receive(self, data: bytes | memoryview) -> None:
         """Take what the server sent."""
         self._reader.feed(data)
@@ -144,6 +152,11 @@ class ClientSession:
         data = self._reader.next()
         if data is None:
             return None
+        if self._waiting and self._waiting[0][0] is Expected.GET:
+            fetched = messages.in_place(data, self._only_frames)
+            if fetched is not None:
+                self._waiting.popleft()
+                return fetched
         packet = read_packet(data)
         if packet.compression not in (pb.NONE, pb.COMPRESSIONCOMPATIBLEPROTO2):
             raise RemoteProtocolError("compression is not supported in this connector")

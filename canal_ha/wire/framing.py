@@ -23,32 +23,58 @@ def header(length: int) -> bytes:
 class FrameReader:
     """Cuts a byte stream into frames. A length is judged as soon as its four bytes are there, before any of the body.
 
-    max_frame_bytes may be changed between frames.
+    max_frame_bytes may be changed between frames. Who feeds no more than is `missing` has large frames copied at most
+    once.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
-        self._buffer = bytearray()
+        self._pieces: list[bytes] = []
+        self._at = 0  # what comes next in the first piece
+        self._size = 0  # from there on
+        self._length: int | None = None  # of the frame that begins there
 
     def __len__(self) -> int:
         """Bytes received and not handed out yet."""
-        return len(self._buffer)
+        return self._size + (0 if self._length is None else HEADER_BYTES)
+
+    @property
+    def missing(self) -> int:
+        """Bytes up to the end of the length or of the frame that has begun; at least one after `next` said None."""
+        return (HEADER_BYTES if self._length is None else self._length) - self._size
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Append what the peer sent."""
-        self._buffer += data
+        if data:
+            self._pieces.append(bytes(data))
+            self._size += len(data)
 
     def next(self) -> bytes | None:
         """The next whole packet, or None. Raises RemoteProtocolError for a length that is negative or too large."""
-        if len(self._buffer) < HEADER_BYTES:
-            return None
-        (length,) = _LENGTH.unpack_from(self._buffer)
+        if self._length is None:
+            if self._size < HEADER_BYTES:
+                return None
+            (self._length,) = _LENGTH.unpack(self._take(HEADER_BYTES))
+        length: int = self._length
         if not 0 <= length <= self.max_frame_bytes:
             raise RemoteProtocolError(f"a frame of {length} bytes: at most {self.max_frame_bytes} are allowed here")
-        end = HEADER_BYTES + length
-        if len(self._buffer) < end:
+        if self._size < length:
             return None
-        with memoryview(self._buffer) as view:
-            packet = bytes(view[HEADER_BYTES:end])
-        del self._buffer[:end]
-        return packet
+        self._length = None
+        return self._take(length) if length else b""
+
+    def _take(self, size: int) -> bytes:
+        """The next bytes, which are there. A piece that is wanted whole is not copied."""
+        if len(self._pieces[0]) - self._at < size:
+            self._pieces[0] = self._pieces[0][self._at :]
+            self._pieces = [b"".join(self._pieces)]
+            self._at = 0
+        first = self._pieces[0]
+        end = self._at + size
+        taken = first[self._at : end]
+        self._at = end
+        if end == len(first):
+            del self._pieces[0]
+            self._at = 0
+        self._size -= size
+        return taken

@@ -83,7 +83,7 @@ def test_rows_are_protobufs_rows(strange: float) -> None:
     """Whatever order, repetition or gaps its fields have: the same values, of a message and of its entries."""
     for seed in range(40):
         data = reading.frames(f"rows {seed}", 8, strange)
-        message = Message(Fetched(7, memoryview(data)))
+        message = Message(Fetched(7, data))
         expected = []
         for one in message.entries:
             if one.entryType != pb.ROWDATA:
@@ -133,7 +133,7 @@ def test_tables_side_by_side() -> None:
         insert(50, 3),
         end(60),
     ]
-    message = arrow_message(Message(Fetched(3, memoryview(frames(entries)))))
+    message = arrow_message(Message(Fetched(3, frames(entries))))
     assert (message.id, bool(message)) == (3, True)
     assert [(batch.table, batch.rows.num_rows) for batch in message.batches] == [("t", 1), ("t", 1), ("t", 1), ("u", 1)]
     found = sorted(
@@ -145,7 +145,7 @@ def test_tables_side_by_side() -> None:
         (1, "t", "insert", 1, None), (2, "u", "insert", 2, None), (3, "t", "ddl", None, "ALTER TABLE t ADD x INT"),
         (4, "t", "insert", 3, None),
     ]  # fmt: skip
-    assert not arrow_message(Message(Fetched(-1, memoryview(b""))))
+    assert not arrow_message(Message(Fetched(-1, b"")))
 
 
 def test_many_rows_are_several_batches() -> None:

@@ -139,7 +139,7 @@ def test_bytes_that_are_no_entry_are_refused() -> None:
 
 
 def message(batch_id: int, raw: list[bytes]) -> Message:
-    return Message(Fetched(batch_id, memoryview(b"".join(b"\x12" + varint(len(one)) + one for one in raw))))
+    return Message(Fetched(batch_id, b"".join(b"\x12" + varint(len(one)) + one for one in raw)))
 
 
 @pytest.fixture

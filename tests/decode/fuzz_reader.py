@@ -13,6 +13,7 @@ from canal_ha.decode import kernel
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.changes import Sheet, TableRows
 from canal_ha.decode.kernel.columns import Target
+from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.primitives import Broken
 from tests.decode import reading
 from tests.decode.test_reader import agree
@@ -32,7 +33,7 @@ def target(chance: random.Random) -> Target | None:
 
 def typed(chance: random.Random, data: bytes) -> int:
     """Put the rows into columns of any format; return how many fit."""
-    work = TableRows(data, 0, len(data), chance.choice((1, 10, 1000)), 1 << 20)
+    work = TableRows(Entries(data, 0, len(data)), chance.choice((1, 10, 1000)), 1 << 20)
     count = 0
     try:
         while (code := work.step()) != codes.DONE:

@@ -360,7 +360,7 @@ def _plain(side: dict[str, object] | None) -> dict[str, str | None] | None:
 
 def read_rows(data: bytes, rows: int = 50) -> list[Told]:
     """Rows of all tables by TableRows, every column as its text, in the order of the entries. Raises Broken."""
-    work = TableRows(data, 0, len(data), rows, 1 << 20)
+    work = TableRows(Entries(data, 0, len(data)), rows, 1 << 20)
     found: list[tuple[int, int, int, Told]] = []
     sheets: list[Sheet] = []
     while (code := work.step()) != codes.DONE:

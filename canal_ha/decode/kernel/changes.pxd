@@ -25,13 +25,16 @@ cdef class TableRows:
     cdef public Py_ssize_t rows, size, place, _row, _count
     cdef public dict sheets
     cdef public Sheet sheet
-    cdef public bytes key
-    cdef public bint _deleted
+    cdef public Sheet _present
+    cdef public bytes key, _schema, _table
+    cdef public bint _deleted, _table_known
     cdef public ly.Layout layout
     cdef public c.Target refused
 
     @cython.locals(entry=e.Entries, key=bytes, code=int, sheet=Sheet)
     cpdef int step(self) except -1
+    @cython.locals(src=bytes)
+    cdef bint _same_table(self, e.Entries entry) except -1
     @cython.locals(
         src=bytes, marks=Marks, plan=list, event=int, images=ly.Images, row=Py_ssize_t, before=ly.Layout,
         after=ly.Layout, layout=ly.Layout, op=int

@@ -99,14 +99,24 @@ class Sheet:
         self.marks = Marks()
         self.since = -1
 
+    def rest(self) -> None:
+        """Hold on to no entry, until rows of another TableRows are put here."""
+        for images in self.changes:
+            images.src = b""
+        self.since = -1
+
 
 class TableRows:
-    """frames: src[start:stop]; rows, size: of a Sheet, rows and bytes of entries, after which it is FULL."""
+    """entry: a walk; rows, size: of a Sheet, rows and bytes of entries, after which it is FULL."""
 
     __slots__ = (
         "_count",
         "_deleted",
+        "_present",
         "_row",
+        "_schema",
+        "_table",
+        "_table_known",
         "entry",
         "key",
         "layout",
@@ -118,8 +128,8 @@ class TableRows:
         "size",
     )
 
-    def __init__(self, src: bytes, start: int, stop: int, rows: int, size: int) -> None:
-        self.entry = e.Entries(src, start, stop)
+    def __init__(self, entry: e.Entries, rows: int, size: int) -> None:
+        self.entry = entry
         self.rows = rows
         self.size = size
         self.sheets: dict[bytes, Sheet | None] = {}
@@ -131,6 +141,10 @@ class TableRows:
         self._row = -1  # next one of the present entry; -1: none is open
         self._deleted = False  # half of a change of key is done
         self._count = 0
+        self._table_known = False
+        self._schema = b""
+        self._table = b""
+        self._present: Sheet | None = None  # of that table
 
     def add(self, sheet: Sheet | None) -> None:
         """Where the rows of the table `key` go; None: nowhere."""
@@ -148,12 +162,14 @@ class TableRows:
                 self._row = 0
                 self._count = -1
             if self._count < 0:
-                key = entry.src[entry.schema_start : entry.schema_stop] + b"\0"
-                key += entry.src[entry.table_start : entry.table_stop]
-                if key not in self.sheets:
-                    self.key = key
-                    return k.TABLE
-                sheet = self.sheets[key]
+                if not self._same_table(entry):
+                    key = self._schema + b"\0" + self._table
+                    if key not in self.sheets:
+                        self._table_known = False
+                        self.key = key
+                        return k.TABLE
+                    self._present = self.sheets[key]
+                sheet = self._present
                 if sheet is None:
                     self._row = -1
                     continue
@@ -168,6 +184,20 @@ class TableRows:
             if code != k.DONE:
                 return code
             self._row = -1
+
+    def _same_table(self, entry: e.Entries) -> bool:
+        """Whether `_present` is of the present entry's table; else the table is noted."""
+        src = entry.src
+        if (
+            self._table_known
+            and p.same_bytes(src, entry.table_start, entry.table_stop, self._table)
+            and p.same_bytes(src, entry.schema_start, entry.schema_stop, self._schema)
+        ):
+            return True
+        self._schema = src[entry.schema_start : entry.schema_stop]
+        self._table = src[entry.table_start : entry.table_stop]
+        self._table_known = True
+        return False
 
     def _entry_rows(self, entry: e.Entries, sheet: Sheet) -> int:
         """The rows of the present entry from `_row` on."""

@@ -22,6 +22,10 @@ cdef class Groups:
     cpdef int put(self, Py_ssize_t end) except -1
     cpdef int put_null(self, Py_ssize_t end) except -1
 
+cpdef bytearray spread(bytearray data, int width, bytearray places)
+@cython.locals(out=Target, src=bytes, ends=bytes, wanted=bytes, index=Py_ssize_t, place=Py_ssize_t)
+cpdef Target spread_texts(Target texts, Py_ssize_t width, bytearray places)
+
 cdef int _slot(int format, int width) except -1
 cdef int _put_end(bytearray offsets, Py_ssize_t end) except -1
 cdef int _all_valid(bytearray bitmap, Py_ssize_t count) except -1

@@ -127,6 +127,29 @@ class Groups:
         _put_end(self.offsets, end)
 
 
+def spread(data: bytearray, width: int, places: bytearray) -> bytearray:
+    """For every place, 32 bits, the value of 4 or 8 bytes that is there in `data`. Raises IndexError."""
+    out = bytearray()
+    t.put_places(out, data, width, places)
+    return out
+
+
+def spread_texts(texts: Target, width: int, places: bytearray) -> Target:
+    """For every place, so many bytes, the text that is there; none is NULL. Raises IndexError, Broken."""
+    out = Target(k.TEXT)
+    src = bytes(texts.data)
+    ends = bytes(texts.offsets)
+    wanted = bytes(places)
+    for index in range(len(wanted) // width):
+        place = p.signed(wanted, width * index, width)
+        if not 0 <= place < texts.count:
+            raise IndexError
+        p.put_slice(out.data, src, p.signed(ends, 4 * place, 4), p.signed(ends, 4 * place + 4, 4))
+        _put_end(out.offsets, len(out.data))
+        out.count += 1
+    return out
+
+
 def _slot(format: int, width: int) -> int:
     """Bytes of a value in `data`."""
     if format in (k.TEXT, k.BINARY):

@@ -6,8 +6,11 @@ cimport cython
 from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t, uint64_t
 
-cdef int _ENTRY_TYPES, _EVENT_TYPES
+cdef int _ENTRY_TYPES, _EVENT_TYPES, _LENGTH_SHIFT
 cdef int64_t _LARGEST_MS
+
+@cython.locals(stop=Py_ssize_t, pos=Py_ssize_t, size=Py_ssize_t, shift=int, byte=Py_ssize_t)
+cpdef bint only_frames(bytes src, Py_ssize_t start) except -1
 
 cdef class Entries(f.Cursor):
     cdef public Py_ssize_t stop, number, sub, journal_start, journal_stop, schema_start, schema_stop
@@ -23,10 +26,13 @@ cdef class Entries(f.Cursor):
     cpdef int only(self, bytes src) except -1
     @cython.locals(src=bytes, tag=uint64_t, value=int64_t)
     cdef int _entry(self, Py_ssize_t end) except -1
-    @cython.locals(tag=uint64_t)
+    @cython.locals(
+        src=bytes, tag=uint64_t, kind=int, start=Py_ssize_t, stop=Py_ssize_t, value=uint64_t, after=Py_ssize_t
+    )
     cdef int _header(self, Py_ssize_t end) except -1
     @cython.locals(
-        after=Py_ssize_t, end=Py_ssize_t, rows=c_array, tag=uint64_t, value=int64_t, stop=Py_ssize_t
+        after=Py_ssize_t, end=Py_ssize_t, src=bytes, rows=c_array, tag=uint64_t, value=int64_t, start=Py_ssize_t,
+        stop=Py_ssize_t
     )
     cpdef Py_ssize_t change(self) except -1
     cpdef str text(self, Py_ssize_t start, Py_ssize_t stop)

@@ -15,7 +15,33 @@ import canal_ha.decode.kernel.texts as t
 
 _ENTRY_TYPES = 5
 _EVENT_TYPES = 15
+_LENGTH_SHIFT = 28  # a length has at most five bytes
 _LARGEST_MS = (1 << 63) // 1000 - 1
+
+
+def only_frames(src: bytes, start: int) -> bool:
+    """Whether all bytes from `start` on are frames as Entries walks over, whole ones, and nothing else."""
+    stop = len(src)
+    pos = start
+    while pos < stop:
+        if src[pos] != 0x12:
+            return False
+        pos += 1
+        size = 0
+        shift = 0
+        while True:
+            if pos == stop or shift > _LENGTH_SHIFT:
+                return False
+            byte = src[pos]
+            pos += 1
+            size |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+        if size > stop - pos:
+            return False
+        pos += size
+    return True
 
 
 class Entries(f.Cursor):
@@ -102,32 +128,47 @@ class Entries(f.Cursor):
                 self._journal = src[self.journal_start : self.journal_stop]
 
     def _header(self, end: int) -> None:
+        src = self.src
         while self.pos < end:
-            tag = self.tag(end)
-            if tag == 0x12:
-                self.journal_stop = self.end(end)
-                self.journal_start = self.pos
-                self.pos = self.journal_stop
-            elif tag == 0x18:
-                self.offset = self.int64(end)
-            elif tag == 0x20:
-                self.server_id = self.int64(end)
-            elif tag == 0x30:
-                self.time_ms = self.int64(end)
-            elif tag == 0x42:
-                self.schema_stop = self.end(end)
-                self.schema_start = self.pos
-                self.pos = self.schema_stop
-            elif tag == 0x4A:
-                self.table_stop = self.end(end)
-                self.table_start = self.pos
-                self.pos = self.table_stop
-            elif tag == 0x62:
-                self.check(self.end(end))
-            elif tag == 0x6A:
-                self.gtid_stop = self.end(end)
-                self.gtid_start = self.pos
-                self.pos = self.gtid_stop
+            tag = src[self.pos]
+            if 8 <= tag < 128:
+                self.pos += 1
+            else:
+                tag = self.tag(end)
+            kind = tag & 7
+            if kind == 2:
+                start, stop = p.stretch(src, self.pos, end)
+                if start < 0:
+                    stop = self.end(end)
+                    start = self.pos
+                self.pos = stop
+                if tag == 0x12:
+                    self.journal_start = start
+                    self.journal_stop = stop
+                elif tag == 0x42:
+                    self.schema_start = start
+                    self.schema_stop = stop
+                elif tag == 0x4A:
+                    self.table_start = start
+                    self.table_stop = stop
+                elif tag == 0x6A:
+                    self.gtid_start = start
+                    self.gtid_stop = stop
+                elif tag == 0x62:
+                    self.pos = start
+                    self.check(stop)
+            elif kind == 0:
+                value, after = p.number(src, self.pos, end)
+                if after < 0:
+                    value = self.varint(end)
+                else:
+                    self.pos = after
+                if tag == 0x18:
+                    self.offset = t.int64(value)
+                elif tag == 0x20:
+                    self.server_id = t.int64(value)
+                elif tag == 0x30:
+                    self.time_ms = t.int64(value)
             else:
                 self.skip(tag, end)
 
@@ -136,6 +177,7 @@ class Entries(f.Cursor):
         after = self.pos
         self.pos = self.store_start
         end = self.store_stop
+        src = self.src
         rows = self.rows
         p.cut(rows, 0)
         self.event_type = k.EVENT_UPDATE
@@ -144,8 +186,11 @@ class Entries(f.Cursor):
         while self.pos < end:
             tag = self.tag(end)
             if tag == 0x62:
-                stop = self.end(end)
-                p.push(rows, self.pos)
+                start, stop = p.stretch(src, self.pos, end)
+                if start < 0:
+                    stop = self.end(end)
+                    start = self.pos
+                p.push(rows, start)
                 p.push(rows, stop)
                 self.pos = stop
             elif tag == 0x10:

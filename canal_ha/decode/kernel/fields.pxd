@@ -21,6 +21,7 @@ cdef class Cursor:
     @cython.locals(src=bytes, pos=Py_ssize_t, size=uint64_t, left=uint64_t)
     cpdef Py_ssize_t end(self, Py_ssize_t stop) except -1
     cpdef int skip(self, uint64_t tag, Py_ssize_t stop) except -1
+    @cython.locals(src=bytes, tag=uint64_t, start=Py_ssize_t, end=Py_ssize_t)
     cpdef int check(self, Py_ssize_t stop) except -1
     @cython.locals(kind=int, size=Py_ssize_t, inner=uint64_t)
     cdef int _skip(self, uint64_t tag, Py_ssize_t stop, int depth) except -1

@@ -97,8 +97,16 @@ class Cursor:
 
     def check(self, stop: int) -> None:
         """Step over a message of which no field is wanted."""
+        src = self.src
         while self.pos < stop:
-            self._skip(self.tag(stop), stop, _DEPTH)
+            tag = self.tag(stop)
+            start = -1
+            if tag & 7 == 2:
+                start, end = p.stretch(src, self.pos, stop)
+            if start < 0:
+                self._skip(tag, stop, _DEPTH)
+            else:
+                self.pos = end
 
     def _skip(self, tag: int, stop: int, depth: int) -> None:
         kind = tag & 7

@@ -38,7 +38,8 @@ cdef class Images(f.Cursor):
     cpdef bint row(self, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(
         src=bytes, before=list, after=list, befores=Py_ssize_t, afters=Py_ssize_t, before_at=Py_ssize_t,
-        after_at=Py_ssize_t, pos=Py_ssize_t, tag=uint64_t, column=Column, end=Py_ssize_t, variant=Variant
+        after_at=Py_ssize_t, pos=Py_ssize_t, tag=uint64_t, column=Column, start=Py_ssize_t, end=Py_ssize_t,
+        variant=Variant
     )
     cdef bint _match(self, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(src=bytes, start=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t)

@@ -158,9 +158,12 @@ class Images(f.Cursor):
                 self._other(tag, stop)
                 pos = self.pos
                 continue
-            self.pos = pos
-            end = self.end(stop)
-            pos = self.pos
+            start, end = p.stretch(src, pos, stop)
+            if start < 0:
+                self.pos = pos
+                end = self.end(stop)
+                start = self.pos
+            pos = start
             variant = column.last
             if (variant is None or not self._is(variant, column, pos, end)) and not self._find(column, pos, end):
                 return False

@@ -128,6 +128,34 @@ cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t) event_header(
 cdef inline bint checksum_holds(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept:
     return <int64_t>kernel_crc32(_at(src, start), stop - 4 - start) == u32(src, stop - 4)
 
+cdef inline (uint64_t, Py_ssize_t) number(bytes src, Py_ssize_t at, Py_ssize_t stop) noexcept:
+    cdef const byte *b = _at(src, at)
+    cdef Py_ssize_t index = 0, most = stop - at
+    cdef uint64_t value = 0
+    if most > 9:
+        most = 9
+    while index < most:
+        value |= <uint64_t>(b[index] & 127) << 7 * index
+        index += 1
+        if b[index - 1] < 128:
+            return value, at + index
+    return 0, -1
+
+cdef inline (Py_ssize_t, Py_ssize_t) stretch(bytes src, Py_ssize_t at, Py_ssize_t stop) noexcept:
+    cdef const byte *b = _at(src, at)
+    cdef Py_ssize_t index = 0, most = stop - at, size = 0
+    if most > 3:
+        most = 3
+    while index < most:
+        size |= <Py_ssize_t>(b[index] & 127) << 7 * index
+        index += 1
+        if b[index - 1] < 128:
+            at += index
+            if size <= stop - at:
+                return at, at + size
+            break
+    return -1, -1
+
 cdef inline bint same_bytes(bytes src, Py_ssize_t start, Py_ssize_t stop, bytes other) noexcept:
     return PyBytes_GET_SIZE(other) == stop - start and memcmp(_at(src, start), _at(other, 0), stop - start) == 0
 

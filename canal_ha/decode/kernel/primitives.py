@@ -151,6 +151,32 @@ def checksum_holds(src: bytes, start: int, stop: int) -> bool:
     return crc32(memoryview(src)[start : stop - 4]) == u32(src, stop - 4)
 
 
+def number(src: bytes, at: int, stop: int) -> tuple[int, int]:
+    """Protobuf's variable-length number, and what is behind it: -1 when it has not 1 to 9 bytes before `stop`."""
+    value = 0
+    for index in range(min(9, stop - at)):
+        byte = src[at + index]
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            return value, at + index + 1
+    return 0, -1
+
+
+def stretch(src: bytes, at: int, stop: int) -> tuple[int, int]:
+    """Start and stop of what has a length before it; start is -1 where the length, or that, is not before `stop`.
+
+    Also for a length of more than three bytes.
+    """
+    size = 0
+    for index in range(min(3, stop - at)):
+        byte = src[at + index]
+        size |= (byte & 127) << 7 * index
+        if byte < 128:
+            start = at + index + 1
+            return (start, start + size) if size <= stop - start else (-1, -1)
+    return -1, -1
+
+
 def same_bytes(src: bytes, start: int, stop: int, other: bytes) -> bool:
     """src[start:stop] == other."""
     return src[start:stop] == other

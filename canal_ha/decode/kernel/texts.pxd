@@ -147,6 +147,22 @@ cdef inline int put_instant(bytearray out, bytes src, Py_ssize_t start, Py_ssize
         _put(out, &value, 8)
     return found
 
+cdef inline int put_places(bytearray out, bytearray data, int width, bytearray places) except -1:
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(data) // width, count = PyByteArray_GET_SIZE(places) >> 2, index
+    cdef const char *values = PyByteArray_AS_STRING(data)
+    cdef const char *at = PyByteArray_AS_STRING(places)
+    cdef char *to = kernel_extend(out, width * count)
+    cdef int32_t place
+    for index in range(count):
+        memcpy(&place, at + 4 * index, 4)
+        if place < 0 or place >= size:
+            raise IndexError
+        if width == 4:
+            memcpy(to + 4 * index, values + 4 * place, 4)
+        else:
+            memcpy(to + 8 * index, values + 8 * place, 8)
+    return 0
+
 # ---- texts and bytes
 
 cdef inline int put_narrow(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:

@@ -159,6 +159,16 @@ def put_instant(out: bytearray, src: bytes, start: int, stop: int) -> int:
     return True
 
 
+def put_places(out: bytearray, data: bytearray, width: int, places: bytearray) -> None:
+    """For every place, 32 bits, the value of 4 or 8 bytes that is there in `data`. Raises IndexError."""
+    values = memoryview(data).cast("i" if width == 4 else "q")
+    with memoryview(bytearray(width * (len(places) >> 2))) as made:
+        to = made.cast("i" if width == 4 else "q")
+        for index, place in enumerate(memoryview(places).cast("i")):
+            to[index] = values[place]
+        out += made
+
+
 # ---- texts and bytes
 
 
