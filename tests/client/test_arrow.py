@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from canal_ha.client.arrow import BATCH_ROWS, arrow_message, table_batches
+from canal_ha.client.arrow import BATCH_ROWS, Pages, arrow_message, table_batches
 from canal_ha.client.arrow_types import column_type, finished, target_of, to_arrow
 from canal_ha.client.message import Message
 from canal_ha.client.rows import rows_of, value_of
@@ -156,6 +156,31 @@ def test_many_rows_are_several_batches() -> None:
     batches = list(table_batches(frames(entries)))
     assert [len(batches), sum(batch.rows.num_rows for batch in batches)] == [3, 100 * len(entries)]
     assert batches[1].rows["id"].to_pylist()[:3] == [0, 1, 2]
+
+
+def test_what_is_kept_between_messages_changes_none() -> None:
+    """Message by message the same batches, or the same refusal, as each alone."""
+    pages = Pages.kept(None, "UTC")
+    plain = [insert(20, 1), insert(30, 2, table="u"), ddl(40, "ALTER TABLE t ADD x INT"), end(50)]
+    plain += [rows(60, "INSERT", [(None, {"id": str(key), "more": None}) for key in range(3)])]
+    plain += [rows(70, "UPDATE", [({"id": "1", "name": "a"}, {"id": str(key), "name": "b"}) for key in (1, 2)])]
+    kept = refused = 0
+    for seed in range(100):
+        chance = random.Random(seed)
+        data = reading.frames(f"kept {seed}", 3, 0.02) if seed % 4 == 0 else frames(chance.choices(plain, k=4))
+        told: list[object] = []
+        for each in (pages, None):
+            try:
+                told.append(arrow_message(Message(Fetched(1, data)), "UTC", each).batches)
+                kept += 1
+            except SinkRefused as error:
+                told.append(str(error))
+                refused += 1
+        assert told[0] == told[1]
+    assert kept > 50
+    assert refused > 10
+    assert Pages.kept(pages, "UTC") is pages
+    assert Pages.kept(pages, "Asia/Shanghai") is not pages
 
 
 def test_errors_say_where() -> None:

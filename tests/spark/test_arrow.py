@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from canal_ha.client import arrow
 from canal_ha.errors import SchemaChanged, SinkRefused
 from canal_ha.spark.arrow import Reading, entries_to_arrow
 from canal_ha.spark.debezium import value
@@ -18,18 +19,7 @@ from canal_ha.spark.mysql_types import column_type, spark_name, to_arrow
 from canal_ha.spark.options import Evolution, Shape
 from tests.spark.entries import ID, NAME, begin, ddl, end, frames, insert, rows
 
-POSITION = pa.struct(
-    [
-        ("seq", pa.int64()),
-        ("entry", pa.int32()),
-        ("row", pa.int32()),
-        ("server", pa.int64()),
-        ("journal", pa.string()),
-        ("offset", pa.int64()),
-        ("sub", pa.int32()),
-        ("gtid", pa.string()),
-    ]
-)
+POSITION = pa.struct([pa.field("seq", pa.int64()), *arrow.POSITION])
 STAMP = pa.timestamp("us", tz="UTC")
 MAP = pa.map_(pa.string(), pa.string())
 ENVELOPE = pa.schema(

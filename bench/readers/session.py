@@ -1,0 +1,37 @@
+"""What readers through a node share: connect, work off batches until there were rows enough, acknowledge, tell.
+
+python -m bench.readers.NAME HOST:PORT DESTINATION CLIENT_ID ROWS BATCH_SIZE [START]
+
+START: time.monotonic() of the beginning, for readers that begin together. `ended` in the answer is on that clock.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+from canal_ha.client.connector import SimpleConnector
+
+WAIT_MS = 20  # a GET that waits returns when the batch is full or this is over
+
+Take = Callable[[SimpleConnector, int], tuple[int, int]]
+"""Get a batch of a size and work it off -> its id, its rows"""
+
+
+def main(take: Take) -> None:
+    """Read as the command line says; print rows, seconds and the client's processor time."""
+    address, destination, client_id, rows, batch_size, *start = sys.argv[1:]
+    time.sleep(max(0.0, float(start[0]) - time.monotonic()) if start else 0.0)
+    host, _, port = address.rpartition(":")
+    began, cpu_began = time.perf_counter(), time.process_time()
+    with SimpleConnector(host, int(port), destination, int(client_id)) as client:
+        client.subscribe()
+        seen = 0
+        while seen < int(rows):
+            batch_id, count = take(client, int(batch_size))
+            seen += count
+            client.ack(batch_id)
+        seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+    print(json.dumps({"rows": int(rows), "seconds": seconds, "cpu_s": cpu_s, "ended": time.monotonic()}))

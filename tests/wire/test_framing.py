@@ -1,0 +1,69 @@
+"""Frames: the same packets whatever the pieces they arrive in; and MESSAGES packets read where they lie."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.decode.kernel.entries import only_frames
+from canal_ha.errors import RemoteProtocolError
+from canal_ha.wire import messages
+from canal_ha.wire.framing import FrameReader, frame
+from canal_ha.wire.messages import varint
+from canal_ha.wire.packets import read_packet
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+
+PACKETS = st.lists(st.binary(max_size=40), max_size=6)
+
+
+@given(PACKETS, st.lists(st.integers(1, 60)), st.booleans())
+def test_any_pieces(packets: list[bytes], sizes: list[int], exactly: bool) -> None:
+    """Every packet once, in order, as soon as it is whole; also for one who reads no further than it ends."""
+    data = b"".join(map(frame, packets))
+    reader = FrameReader(100)
+    found = []
+    at = 0
+    while True:
+        while (packet := reader.next()) is not None:
+            found.append(packet)
+        assert reader.missing > 0
+        assert len(reader) < 4 + 40
+        if at == len(data):
+            break
+        size = sizes.pop() if sizes else 7
+        piece = data[at : at + (min(size, reader.missing) if exactly else size)]
+        reader.feed(piece)
+        at += len(piece)
+    assert found == packets
+    assert not len(reader)
+
+
+def test_a_length_that_cannot_be() -> None:
+    """It is refused before its packet is there, and again when asked again."""
+    for length in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x65"):
+        reader = FrameReader(100)
+        reader.feed(length)
+        for _ in range(2):
+            with pytest.raises(RemoteProtocolError, match="at most 100"):
+                reader.next()
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.lists(st.binary(max_size=200), max_size=4), st.data())
+def test_a_packet_read_in_place_says_what_protobuf_says(
+    batch_id: int, entries: list[bytes], data: st.DataObject
+) -> None:
+    """As canal writes it, it is read in place; of any other bytes nothing is said, or the same."""
+    body = pb.Messages(batch_id=batch_id, messages=entries).SerializeToString()
+    packet = b"\x18\x07\x2a" + varint(len(body)) + body
+    found = messages.in_place(packet, only_frames)
+    assert (found is not None) == (batch_id != 0)
+    damaged = bytearray(packet)
+    for _ in range(data.draw(st.integers(0, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    packet = bytes(damaged[: data.draw(st.integers(0, len(damaged)))] if data.draw(st.booleans()) else damaged)
+    found = messages.in_place(packet, only_frames)
+    if found is not None:
+        envelope = read_packet(packet)
+        assert envelope.type == pb.MESSAGES
+        assert not envelope.HasField("compression")
+        expected = messages.decode(envelope.body)
+        assert (found.batch_id, bytes(found.frames)) == (expected.batch_id, bytes(expected.frames))
