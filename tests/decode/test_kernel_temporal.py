@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from canal_ha.decode.kernel import temporal
 from tests.decode.conftest import zone
@@ -41,6 +42,35 @@ def test_timestamps_follow_the_zone_of_the_process() -> None:
         assert text(temporal.put_seconds, change) == b"2025-03-30 03:00:00"
     assert text(temporal.put_seconds, change) == b"2025-03-30 01:00:00"
     assert text(temporal.put_seconds, 0xFFFFFFFF) == b"2106-02-07 06:28:15"
+
+
+def test_every_day() -> None:
+    """The calendar is Python's, from the first day of a TIMESTAMP to its last, and before it west of Greenwich."""
+    begin = datetime(1970, 1, 1)
+    for day in range((1 << 32) // 86400 + 1):
+        seconds = min(day * 86400 + day * 7919 % 86400 + 1, (1 << 32) - 1)
+        expected = (begin + timedelta(seconds=seconds)).isoformat(" ")
+        assert text(temporal.put_seconds, seconds).decode() == expected
+    with zone("America/Los_Angeles"):
+        assert text(temporal.put_seconds, 1) == b"1969-12-31 16:00:01"
+
+
+def test_minutes_whose_offsets_share_a_place() -> None:
+    """Offsets of distant minutes are not mistaken for each other's, and a new zone forgets them."""
+    winter = 1_700_000_000
+    summer = winter + 16384 * 60 * 20
+    with zone("Europe/Berlin"):
+        for seconds, expected in ((winter, "2023-11-14 23:13:20"), (summer, "2024-06-29 13:33:20")) * 2:
+            assert text(temporal.put_seconds, seconds).decode() == expected
+    assert text(temporal.put_seconds, winter) == b"2023-11-14 22:13:20"
+
+
+def test_numbers_that_no_clock_shows() -> None:
+    """Digit by digit, however many there are."""
+    assert text(temporal.put_date, b"\xff\xff\xff", 0) == b"32767-15-31"
+    assert text(temporal.put_datetime, ((1 << 64) - 1).to_bytes(8, "little"), 0) == b"1844674407-37-09 55:16:15"
+    assert text(temporal.put_time, (8388607).to_bytes(3, "little"), 0) == b"838:86:07"
+    assert text(temporal.put_packed_datetime, (12345 * 13 + 12) << 22 | 31 << 17) == b"12345-12-31 00:00:00"
 
 
 def test_formats_before_5_6() -> None:

@@ -95,6 +95,12 @@ static inline char *kernel_digits(char *end, uint64_t value)
     return end;
 }
 
+/* value: below 100. */
+static inline void kernel_two_digits(char *to, uint64_t value)
+{
+    memcpy(to, kernel_pairs + value * 2, 2);
+}
+
 /* How many digits that are. */
 static inline Py_ssize_t kernel_digits_size(uint64_t value)
 {

@@ -14,6 +14,7 @@ cdef extern from "primitives.h":
     void kernel_truncate(bytearray out, Py_ssize_t size) noexcept
     char *kernel_digits(char *end, uint64_t value) noexcept
     void kernel_copy(char *to, const char *start, Py_ssize_t size) noexcept
+    void kernel_two_digits(char *to, uint64_t value) noexcept
     Py_ssize_t kernel_digits_size(uint64_t value) noexcept
     bint kernel_copy_ascii(char *to, const char *start, Py_ssize_t size) noexcept
     bint kernel_is_ascii(const unsigned char *at, Py_ssize_t size) noexcept
@@ -263,6 +264,38 @@ cdef inline int put_padded(bytearray out, uint64_t value, int width) except -1:
     kernel_copy(kernel_extend(out, b + 24 - at), at, b + 24 - at)
     return 0
 
+cdef inline int put_date(bytearray out, uint64_t year, uint64_t month, uint64_t day) except -1:
+    cdef char *to
+    if year > 9999 or month > 99 or day > 99:
+        return _put_padded(out, year, 4, 45, month, day)
+    to = kernel_extend(out, 10)
+    kernel_two_digits(to, year // 100)
+    kernel_two_digits(to + 2, year % 100)
+    to[4] = to[7] = 45
+    kernel_two_digits(to + 5, month)
+    kernel_two_digits(to + 8, day)
+    return 0
+
+cdef inline int put_clock(bytearray out, uint64_t hours, uint64_t minutes, uint64_t seconds) except -1:
+    cdef char *to
+    if hours > 99 or minutes > 99 or seconds > 99:
+        return _put_padded(out, hours, 2, 58, minutes, seconds)
+    to = kernel_extend(out, 8)
+    kernel_two_digits(to, hours)
+    kernel_two_digits(to + 3, minutes)
+    kernel_two_digits(to + 6, seconds)
+    to[2] = to[5] = 58
+    return 0
+
+cdef inline int _put_padded(
+    bytearray out, uint64_t first, int width, int between, uint64_t second, uint64_t third
+) except -1:
+    put_padded(out, first, width)
+    put_byte(out, between)
+    put_padded(out, second, 2)
+    put_byte(out, between)
+    return put_padded(out, third, 2)
+
 cdef inline int put_upper_half(bytearray out, int64_t value, Py_ssize_t size) except -1:
     cdef uint64_t mask = <uint64_t>-1 if size == 8 else (<uint64_t>1 << (8 * size)) - 1
     return put_unsigned(out, <uint64_t>value & mask)
@@ -429,6 +462,10 @@ cdef inline int push_small(c_array column, int value) except -1:
 cdef inline int cut(c_array column, Py_ssize_t size) except -1:
     if size < Py_SIZE(column):
         resize_smart(column, size)
+    return 0
+
+cdef inline int set_item(c_array column, Py_ssize_t index, int64_t value) noexcept:
+    column.data.as_longlongs[index] = value
     return 0
 
 cdef inline int64_t item(c_array column, Py_ssize_t index) noexcept:

@@ -270,6 +270,16 @@ def put_padded(out: bytearray, value: int, width: int) -> None:
     out += b"%0*d" % (width, value)
 
 
+def put_date(out: bytearray, year: int, month: int, day: int) -> None:
+    """Append yyyy-mm-dd; no number is negative."""
+    out += b"%04d-%02d-%02d" % (year, month, day)
+
+
+def put_clock(out: bytearray, hours: int, minutes: int, seconds: int) -> None:
+    """Append hh:mm:ss; no number is negative."""
+    out += b"%02d:%02d:%02d" % (hours, minutes, seconds)
+
+
 def put_upper_half(out: bytearray, value: int, size: int) -> None:
     """Append the decimal digits of a negative number of `size` bytes, read as unsigned."""
     out += b"%d" % (value + (1 << (size << 3)))
@@ -428,6 +438,11 @@ def push_small(column: array[int], value: int) -> None:
 def cut(column: array[int], size: int) -> None:
     """Forget the elements from `size` on."""
     del column[size:]
+
+
+def set_item(column: array[int], index: int, value: int) -> None:
+    """Replace an element of an array of type 'q'."""
+    column[index] = value
 
 
 def item(column: array[int], index: int) -> int:

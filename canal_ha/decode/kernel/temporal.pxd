@@ -1,15 +1,15 @@
 cimport canal_ha.decode.kernel.primitives as p
 cimport cython
+from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t, uint64_t
 
-cdef dict _offsets, _days
+cdef c_array _offsets
+cdef int64_t _MINUTES
 cdef bytes _ZERO
 
 cpdef int fraction_size(int decimals) noexcept
 @cython.locals(size=Py_ssize_t)
 cdef int _put_fraction(bytearray text, int64_t stored, int decimals) except -1
-cdef int _put_date(bytearray text, int64_t year, int64_t month, int64_t day) except -1
-cdef int _put_clock(bytearray text, int64_t hours, int64_t minutes, int64_t seconds) except -1
 @cython.locals(value=int64_t)
 cpdef int put_date(bytearray text, bytes src, Py_ssize_t at) except -1
 @cython.locals(packed=int64_t)
@@ -17,8 +17,10 @@ cpdef int put_datetime2(bytearray text, bytes src, Py_ssize_t at, int decimals) 
 @cython.locals(month=int64_t)
 cpdef int put_packed_datetime(bytearray text, int64_t packed) except -1
 cpdef int put_timestamp2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1
-@cython.locals(minute=int64_t, local=int64_t, day=int64_t, rest=int64_t, known=bytes)
+@cython.locals(minute=int64_t, known=int64_t, local=int64_t, day=int64_t, rest=uint64_t)
 cpdef void put_seconds(bytearray text, int64_t seconds) except *
+@cython.locals(era=uint64_t, years=uint64_t, month=uint64_t, day=uint64_t)
+cdef int _put_day(bytearray text, uint64_t days) except -1
 @cython.locals(bits=int, value=int64_t)
 cpdef int put_time2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1
 cpdef int put_packed_time(bytearray text, int64_t packed) except -1

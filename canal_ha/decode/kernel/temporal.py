@@ -5,18 +5,17 @@ TIMESTAMP follows the time zone of this process.
 
 from __future__ import annotations
 
-from datetime import date
+from array import array
 from time import localtime
 
 import canal_ha.decode.kernel.primitives as p
 
-_EPOCH = date(1970, 1, 1).toordinal()
 _FRACTION_SCALE = (1, 10000, 10000, 100, 100, 1, 1)  # stored fraction -> microseconds, by declared digits
-_CACHE_LIMIT = 65536
+_MINUTES = 16384  # whose offsets from UTC are kept, a power of two
 _ZERO = b"0000-00-00 00:00:00"
 
-_offsets: dict[int, int] = {}  # minute since 1970 -> seconds east of UTC
-_days: dict[int, bytes] = {}  # day since 1970 -> text with a blank behind it
+# A minute since 1970, plus one, times 2**20, and its seconds east of UTC plus 2**19, at the place of its last bits.
+_offsets = array("q", bytes(8 * _MINUTES))
 
 
 def fraction_size(decimals: int) -> int:
@@ -32,26 +31,10 @@ def _put_fraction(text: bytearray, stored: int, decimals: int) -> None:
     p.truncate(text, size)
 
 
-def _put_date(text: bytearray, year: int, month: int, day: int) -> None:
-    p.put_padded(text, year, 4)
-    p.put_byte(text, 0x2D)
-    p.put_padded(text, month, 2)
-    p.put_byte(text, 0x2D)
-    p.put_padded(text, day, 2)
-
-
-def _put_clock(text: bytearray, hours: int, minutes: int, seconds: int) -> None:
-    p.put_padded(text, hours, 2)
-    p.put_byte(text, 0x3A)
-    p.put_padded(text, minutes, 2)
-    p.put_byte(text, 0x3A)
-    p.put_padded(text, seconds, 2)
-
-
 def put_date(text: bytearray, src: bytes, at: int) -> None:
     """DATE: three bytes."""
     value = p.u24(src, at)
-    _put_date(text, value >> 9, value >> 5 & 15, value & 31)
+    p.put_date(text, value >> 9, value >> 5 & 15, value & 31)
 
 
 def put_datetime2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
@@ -65,9 +48,9 @@ def put_datetime2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
 def put_packed_datetime(text: bytearray, packed: int) -> None:
     """Year and month times 2**22, day times 2**17, hour times 2**12, minute times 2**6, second."""
     month = packed >> 22
-    _put_date(text, month // 13, month % 13, packed >> 17 & 31)
+    p.put_date(text, month // 13, month % 13, packed >> 17 & 31)
     p.put_byte(text, 0x20)
-    _put_clock(text, packed >> 12 & 31, packed >> 6 & 63, packed & 63)
+    p.put_clock(text, packed >> 12 & 31, packed >> 6 & 63, packed & 63)
 
 
 def put_timestamp2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
@@ -83,26 +66,37 @@ def put_seconds(text: bytearray, seconds: int) -> None:
         p.put(text, _ZERO)
         return
     minute = seconds // 60
-    offset = _offsets.get(minute)
-    if offset is None:
-        if len(_offsets) >= _CACHE_LIMIT:
-            _offsets.clear()
-        offset = _offsets[minute] = localtime(seconds).tm_gmtoff
-    local = seconds + offset
+    known = p.item(_offsets, minute & _MINUTES - 1)
+    if known >> 20 != minute + 1:
+        known = (minute + 1 << 20) + localtime(seconds).tm_gmtoff + (1 << 19)
+        p.set_item(_offsets, minute & _MINUTES - 1, known)
+    local = seconds + (known & (1 << 20) - 1) - (1 << 19)
     day = local // 86400
     rest = local - day * 86400
-    known = _days.get(day)
-    if known is None:
-        if len(_days) >= _CACHE_LIMIT:
-            _days.clear()
-        known = _days[day] = date.fromordinal(_EPOCH + day).isoformat().encode("ascii") + b" "
-    p.put(text, known)
-    _put_clock(text, rest // 3600, rest // 60 % 60, rest % 60)
+    _put_day(text, day)
+    p.put_byte(text, 0x20)
+    p.put_clock(text, rest // 3600, rest // 60 % 60, rest % 60)
+
+
+def _put_day(text: bytearray, days: int) -> None:
+    """The date so many days after 1970 began. Years here begin in March, so that a leap day ends them."""
+    days += 719468  # since March of the year 0
+    era = days // 146097  # 400 years
+    days -= era * 146097
+    years = (days - days // 1460 + days // 36524 - days // 146096) // 365
+    days -= 365 * years + years // 4 - years // 100
+    month = (5 * days + 2) // 153
+    day = days - (153 * month + 2) // 5 + 1
+    if month < 10:
+        p.put_date(text, era * 400 + years, month + 3, day)
+    else:
+        p.put_date(text, era * 400 + years + 1, month - 9, day)
 
 
 def forget_zone() -> None:
     """The time zone of the process has changed."""
-    _offsets.clear()
+    for index in range(_MINUTES):
+        p.set_item(_offsets, index, 0)
 
 
 def put_time2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
@@ -119,7 +113,7 @@ def put_time2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
 
 def put_packed_time(text: bytearray, packed: int) -> None:
     """Hours times 2**12, minute times 2**6, second."""
-    _put_clock(text, packed >> 12 & 1023, packed >> 6 & 63, packed & 63)
+    p.put_clock(text, packed >> 12 & 1023, packed >> 6 & 63, packed & 63)
 
 
 def put_datetime(text: bytearray, src: bytes, at: int) -> None:
@@ -127,9 +121,9 @@ def put_datetime(text: bytearray, src: bytes, at: int) -> None:
     value = p.u64(src, at)
     day = value // 1000000
     time = value % 1000000
-    _put_date(text, day // 10000, day // 100 % 100, day % 100)
+    p.put_date(text, day // 10000, day // 100 % 100, day % 100)
     p.put_byte(text, 0x20)
-    _put_clock(text, time // 10000, time // 100 % 100, time % 100)
+    p.put_clock(text, time // 10000, time // 100 % 100, time % 100)
 
 
 def put_time(text: bytearray, src: bytes, at: int) -> None:
@@ -138,7 +132,7 @@ def put_time(text: bytearray, src: bytes, at: int) -> None:
     if value < 0:
         p.put_byte(text, 0x2D)
         value = -value
-    _put_clock(text, value // 10000, value // 100 % 100, value % 100)
+    p.put_clock(text, value // 10000, value // 100 % 100, value % 100)
 
 
 def put_year(text: bytearray, value: int) -> None:
