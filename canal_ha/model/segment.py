@@ -125,8 +125,8 @@ class Segment:
         """Index of the first entry behind the one at (offset, sub) of this journal; len(self) when there is none."""
         return bisect_right(range(len(self)), (offset, sub), key=lambda at: (self.offsets[at], self.subs[at]))
 
-    def position(self, index: int) -> LogPosition:
-        """Where entry `index` came from."""
+    def position(self, index: int, *, consumed: bool = False) -> LogPosition:
+        """Where entry `index` came from; consumed: see LogPosition."""
         run = self.run_of(index)
         return LogPosition(
             journal=self.journal,
@@ -136,6 +136,7 @@ class Segment:
             gtid=self.run_gtids[run],
             address=self.source.address,
             port=self.source.port,
+            consumed=consumed,
             sub_index=self.subs[index],
             server=self.source.server,
             part=self.part,

@@ -96,9 +96,9 @@ def relocated(
     return Relocation(start, "time", (), again, reason, lags)
 
 
-def _behind(unit: Unit) -> LogPosition:
+def _behind(unit: Unit[Segment]) -> LogPosition:
     """Behind the entry that ends a unit. Its GTID set is to be asked for: the decoder began in the midst."""
-    segment, index = unit.segment, unit.index
+    segment, index = unit.entries, unit.index
     following = index + 1
     whole = following == len(segment) or segment.offsets[following] != segment.offsets[index]
     return replace(segment.position(index), consumed=whole, gtid="")
@@ -114,10 +114,10 @@ class _Counted:
         self.newest = 0
         self._at = at
 
-    def see(self, unit: Unit) -> None:
-        origin = unit.segment.run_server_ids[unit.segment.run_of(unit.index)]
+    def see(self, unit: Unit[Segment]) -> None:
+        origin = unit.entries.run_server_ids[unit.entries.run_of(unit.index)]
         self.newest = unit.second if origin == self._at.server_id else 0
-        if self._at.server_id in (None, origin) and unit.segment.timestamps[unit.index] <= self._at.timestamp_ms:
+        if self._at.server_id in (None, origin) and unit.entries.timestamps[unit.index] <= self._at.timestamp_ms:
             self.again += 1
 
 
@@ -206,7 +206,7 @@ def _look(
     scanner: Scanner,
     start: LogPosition,
     decoder_at: Callable[[LogPosition], Decoding],
-    shown: Sequence[Callable[[Unit], None]],
+    shown: Sequence[Callable[[Unit[Segment]], None]],
 ) -> None:
     """Show everything from a boundary to the end of the binlog as it is now."""
     units = Units()

@@ -3,11 +3,12 @@
 Journals, offsets, table ids and XIDs are a server's own. A replica keeps of a transaction its times, its origin and its
 rows, so a transaction is known by the second of its end and a hash of how many rows it had and what the last of them
 were. Equal transactions in one second exist; a run of several is what counts. Nothing is parsed or hashed until it is
-asked for: `Recent` copies the last entries of each piece, since frames go back to where their memory came from.
+asked for: `Recent` copies the last entries of each piece, and keeps no segment, whose memory is to be used again.
 """
 
 from __future__ import annotations
 
+from array import array
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from bisect import bisect_left
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from canal_ha.model.segment import Kind, Segment
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -48,11 +49,16 @@ class Entries(Protocol):
         """The serialized Entry. Raises LookupError where it was not kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """Entries first..last of a segment (last exclusive), of which those from `kept` on are copied."""
+class Copied(NamedTuple):
+    """Entries first..last of a segment (last exclusive), of which those from `kept` on are copied. The arrays are the
+    segment's.
+    """
 
-    segment: Segment
+    kinds: bytes | bytearray
+    row_counts: array[int]
+    timestamps: array[int]
+    ends: array[int]
+    entry_ends: array[int]
     first: int
     last: int
     kept: int
@@ -62,27 +68,34 @@ class Copied:
     def of(cls, segment: Segment, first: int, last: int) -> Copied:
         """While the frames are still the segment's."""
         ends = segment.ends
-        kept = max(last - _COPIED_ENTRIES, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, first, last))
-        kept = max(first, min(kept, last - _COPIED_ALWAYS))
-        return cls(segment, first, last, kept, bytes(segment.frames_view(kept, last)))
+        kept = first
+        if last - first > _COPIED_ALWAYS:
+            kept = max(last - _COPIED_ENTRIES, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, first, last))
+            kept = max(first, min(kept, last - _COPIED_ALWAYS))
+        frames = bytes(segment.frames_view(kept, last))
+        return cls(
+            segment.kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames
+        )
 
     def entry(self, index: int) -> bytes:
         """See Entries."""
         if not self.kept <= index < self.last:
             raise LookupError(index)
-        segment = self.segment
-        end = segment.ends[index] - segment.frame_start(self.kept)
-        return self.frames[end - segment.entry_size(index) : end]
+        end = self.ends[index] - (self.ends[self.kept - 1] if self.kept else 0)
+        size = self.entry_ends[index] - (self.entry_ends[index - 1] if index else 0)
+        return self.frames[end - size : end]
+
+
+Held = TypeVar("Held", Segment, Copied)
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """A transaction or DDL statement, ended by entry `index` of `segment`, which is held by `entries`. tail: who holds
-    row entries, and their indexes, the last one first.
+class Unit(Generic[Held]):
+    """A transaction or DDL statement, ended by entry `index` of `entries`. tail: who holds row entries, and their
+    indexes, the last one first.
     """
 
-    segment: Segment
-    entries: Entries
+    entries: Held
     index: int
     rows: int
     tail: tuple[tuple[Entries, int], ...]
@@ -90,7 +103,7 @@ class Unit:
     @property
     def second(self) -> int:
         """When it ended."""
-        return self.segment.timestamps[self.index] // 1000
+        return self.entries.timestamps[self.index] // 1000
 
     def mark(self) -> Mark:
         """By what it is known."""
@@ -104,33 +117,33 @@ class Units:
     _rows: int = 0
     _tail: deque[tuple[Entries, int]] = field(default_factory=lambda: deque(maxlen=ROWS))
 
-    def feed(self, segment: Segment, copied: Copied | None = None) -> Iterator[Unit]:
+    def feed(self, entries: Held) -> Iterator[Unit[Held]]:
         """The units that end in a segment, or among those of its entries that were copied."""
-        first, last = (copied.first, copied.last) if copied else (0, len(segment))
-        entries = copied or segment
-        counts = segment.row_counts
+        first, last = (entries.first, entries.last) if isinstance(entries, Copied) else (0, len(entries))
+        counts, kinds = entries.row_counts, entries.kinds
         for index in range(first, last):
-            kind = segment.kinds[index]
+            kind = kinds[index]
             if kind == Kind.ROWS:
                 self._rows += counts[index]
                 self._tail.append((entries, index))
             elif kind == Kind.BEGIN:
                 self._forget()
             elif kind == Kind.DDL:
-                yield Unit(segment, entries, index, 0, ())
+                yield Unit(entries, index, 0, ())
             elif kind == Kind.END:
                 if self._rows:
-                    yield Unit(segment, entries, index, self._rows, tuple(reversed(self._tail)))
+                    yield Unit(entries, index, self._rows, tuple(reversed(self._tail)))
                 self._forget()
 
-    def skip(self, segment: Segment, first: int, last: int) -> None:
+    def skip(self, copied: Copied) -> None:
         """These entries come next, and nobody asks for what ends among them."""
-        kinds = segment.kinds
-        begin, end = kinds.rfind(Kind.BEGIN, first, last), kinds.rfind(Kind.END, first, last)
-        if max(begin, end) >= 0:
+        kinds, first, last = copied.kinds, copied.first, copied.last
+        outside = max(kinds.rfind(Kind.BEGIN, first, last), kinds.rfind(Kind.END, first, last))
+        if outside >= 0:
             self._forget()
-            first = max(begin, end)
-        self._rows += sum(segment.row_counts[first:last])
+            first = outside + 1
+        if first < last:
+            self._rows += sum(copied.row_counts[first:last])
 
     def _forget(self) -> None:
         self._rows = 0
@@ -161,14 +174,14 @@ class Recent:
             dropped = self._pieces.popleft()
             self._entries -= dropped.last - dropped.first
             self._bytes -= len(dropped.frames)
-            self._units.skip(dropped.segment, dropped.first, dropped.last)
+            self._units.skip(dropped)
             self._marks.clear()  # they are of transactions before a gap
 
     def marks(self) -> tuple[Mark, ...]:
         """Of the last transactions that ended, oldest first."""
-        units: deque[Unit] = deque(maxlen=self._kept)
-        for piece in self._pieces:
-            units.extend(self._units.feed(piece.segment, piece))
+        units: deque[Unit[Copied]] = deque(maxlen=self._kept)
+        for piece in self._newest():
+            units.extend(self._units.feed(piece))
         self._pieces.clear()
         self._entries = self._bytes = 0
         for unit in units:
@@ -177,6 +190,18 @@ class Recent:
             except LookupError:
                 self._marks.clear()  # a gap
         return tuple(self._marks)
+
+    def _newest(self) -> list[Copied]:
+        """The pieces in which the last `kept` units end, and one more, whose begin may be missing; or all of them."""
+        found = 0
+        newest: list[Copied] = []
+        for piece in reversed(self._pieces):
+            newest.append(piece)
+            found += sum(1 for _ in Units().feed(piece))  # or more: of one that began before, some rows are not seen
+            if found > self._kept:
+                break
+        newest.reverse()
+        return newest
 
     def trail(self) -> str:
         """The marks as a cursor carries them."""
@@ -201,7 +226,7 @@ def marks(trail: str) -> tuple[Mark, ...]:
     return tuple(Mark(int.from_bytes(piece[:_TIME_BYTES], "big"), piece[_TIME_BYTES:]) for piece in pieces)
 
 
-def _digest(unit: Unit) -> bytes:
+def _digest(unit: Unit[Held]) -> bytes:
     """Over what every server writes alike: not over types and names of columns, which follow the table's history."""
     hashed = blake2b(digest_size=_HASH_BYTES)
     if not unit.rows:
@@ -246,14 +271,14 @@ class Matching:
             self._places.setdefault(mark, []).append(place)
         self._runs: dict[int, int] = {}
         self._best = (-1, 0)
-        self.found: Unit | None = None
+        self.found: Unit[Segment] | None = None
 
     @property
     def missing(self) -> int:
         """How many transactions of the trail come behind the one that was found."""
         return len(self._trail) - 1 - self._best[0]
 
-    def see(self, unit: Unit) -> None:
+    def see(self, unit: Unit[Segment]) -> None:
         """The next unit of the binlog."""
         mark = unit.mark() if unit.second in self._seconds else None
         places = self._places.get(mark, ()) if mark else ()

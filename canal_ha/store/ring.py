@@ -27,7 +27,6 @@ from canal_ha.store.take import (
     batch_of,
     before_ddl,
     canal_text,
-    entry_bytes,
     take_bytes,
 )
 
@@ -56,13 +55,13 @@ class Ring:
     def _reset(self) -> None:
         self._segments: list[Segment] = []
         self._firsts: list[int] = []  # sequence of each segment's first entry
+        self._before: list[tuple[int, int, int]] = []  # put_bytes, _put_size and put_rows before each segment
         self.put_seq = self.get_seq = self.ack_seq = -1
         self.put_bytes = self.get_bytes = self.ack_bytes = 0
         self._put_size = self._get_size = self._ack_size = 0  # bytes of entries alone, as MEMSIZE counts them
         self.put_rows = self.get_rows = self.ack_rows = 0
         self.put_time_ms = self.get_time_ms = self.ack_time_ms = 0
         self._acked: LogPosition | None = None
-        self._latest: LogPosition | None = None
 
     # ---- the source thread
 
@@ -81,12 +80,12 @@ class Ring:
                 return self.put_seq
             self._segments.append(segment)
             self._firsts.append(self.put_seq + 1)
+            self._before.append((self.put_bytes, self._put_size, self.put_rows))
             self.put_seq = last = self.put_seq + len(segment)
             self.put_bytes += segment.ends[-1]
-            self._put_size += segment.entry_bytes(0, len(segment))
-            self.put_rows += segment.rows(0, len(segment))
+            self._put_size += segment.entry_ends[-1]
+            self.put_rows += segment.row_ends[-1]
             self.put_time_ms = segment.timestamps[-1]
-            self._latest = segment.position(len(segment) - 1)
             tell = self.armed and self._available(self.wanted)
         if tell and self.on_data:
             self.on_data()
@@ -116,8 +115,7 @@ class Ring:
             pieces = list(self._pieces(first, last))
             batch = batch_of(pieces, last)
             self.get_seq = last
-            self.get_bytes += batch.size_bytes
-            self._get_size += sum(map(entry_bytes, pieces))
+            self.get_bytes, self._get_size, _ = self._through(last)
             self.get_rows += batch.rows
             self.get_time_ms = batch.range.end.timestamp_ms
             return batch
@@ -133,17 +131,14 @@ class Ring:
             if found is None:
                 raise AckUnmatched(canal_text(position))
             at, piece = found
-            freed = list(self._pieces(self.ack_seq + 1, at))
-            self.ack_bytes += sum(p.segment.frame_start(p.last) - p.segment.frame_start(p.first) for p in freed)
-            self.ack_rows += sum(p.segment.rows(p.first, p.last) for p in freed)
-            self._ack_size += sum(map(entry_bytes, freed))
+            self.ack_bytes, self._ack_size, self.ack_rows = self._through(at)
             self.ack_seq = at
             self.ack_time_ms = piece.segment.timestamps[piece.first]
             self._acked = piece.segment.position(piece.first)
             keep = bisect_right(self._firsts, at + 1) - 1 if at < self.put_seq else len(self._firsts)
             for segment in self._segments[:keep]:
                 segment.recycle()
-            del self._segments[:keep], self._firsts[:keep]
+            del self._segments[:keep], self._firsts[:keep], self._before[:keep]
             self._room.notify_all()
 
     def rollback(self) -> None:
@@ -177,7 +172,7 @@ class Ring:
     def latest_position(self) -> LogPosition | None:
         """Position of the newest entry ever put; None before there was one."""
         with self._lock:
-            return self._latest
+            return self._segments[-1].position(len(self._segments[-1]) - 1) if self._segments else self._acked
 
     # ---- under the lock
 
@@ -196,6 +191,13 @@ class Ring:
             self.put_seq - self.ack_seq >= self._buffer_size
             or self.put_bytes - self.ack_bytes >= self._buffer_size * self._mem_unit
         )
+
+    def _through(self, seq: int) -> tuple[int, int, int]:
+        """Bytes of frames, bytes of entries and rows ever put, up to and including the stored entry `seq`."""
+        at = bisect_right(self._firsts, seq) - 1
+        segment, index = self._segments[at], seq - self._firsts[at]
+        frames, size, rows = self._before[at]
+        return frames + segment.ends[index], size + segment.entry_ends[index], rows + segment.row_ends[index]
 
     def _pieces(self, first: int, last: int) -> Iterator[Piece]:
         """Entries first..last (sequences, last inclusive), segment by segment."""

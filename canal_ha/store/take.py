@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from canal_ha.model.batch import Batch, PositionRange
@@ -21,12 +20,6 @@ class Piece(NamedTuple):
     segment: Segment
     first: int
     last: int
-
-
-def entry_bytes(piece: Piece) -> int:
-    """Sum of the serialized Entry lengths, as canal counts memory: without the frames' tags and lengths."""
-    segment, first, last = piece
-    return segment.entry_bytes(first, last)
 
 
 def take_bytes(piece: Piece, left: int) -> tuple[int, int]:
@@ -71,7 +64,7 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
         if done >= 0:
             following = done + 1
             whole = following == len(segment) or segment.offsets[following] != segment.offsets[done]
-            return replace(segment.position(done), consumed=whole)
+            return segment.position(done, consumed=whole)
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Kind, Segment
 from canal_ha.source import switch
@@ -97,6 +98,32 @@ def test_copies_outlive_the_frames() -> None:
     assert recent.marks() == wanted
 
 
+def test_memory_of_what_is_remembered_is_free() -> None:
+    """Copies keep no segment: its frames, once acknowledged, are the next ones'."""
+    buffers = Buffers()
+    recent = Recent()
+    frames = bytearray(Server(1).transactions(ONE).frames)
+    recent.add(replace(Server(1).transactions(ONE), frames=frames))
+    buffers.give(frames)
+    known = id(frames)
+    del frames
+    assert id(buffers.take()) == known
+
+
+def test_only_the_newest_are_looked_at() -> None:
+    """However many came since the last look, whole and in pieces: the marks are those of looking at every one."""
+    server = Server(1)
+    many = [server.transactions([[str(number)], ["x"]]) for number in range(100)]
+    kept = Recent(kept=1000)
+    cut = Recent()
+    for each in many:
+        kept.add(each)
+        cut.add(each, 0, 2)
+        cut.add(each, 2)
+    assert cut.marks() == trail_of(*many) == kept.marks()[-KEPT:]
+    assert cut.marks() == trail_of(*many)
+
+
 def test_much_is_forgotten_and_nothing_mistaken() -> None:
     """A large transaction keeps its mark over pieces that are not looked back on; trails of nonsense find nothing."""
     server = Server(1)
@@ -116,7 +143,7 @@ def found(trail: tuple[Mark, ...], *there: Segment) -> tuple[int | None, int]:
         for unit in units.feed(each):
             matching.see(unit)
     best = matching.found
-    return best.segment.offsets[best.index] if best else None, matching.missing
+    return best.entries.offsets[best.index] if best else None, matching.missing
 
 
 def test_the_newest_that_is_there_counts() -> None:
