@@ -218,6 +218,8 @@ def steps_back(cursor: LogPosition, position: LogPosition) -> bool:
 
 
 def _steps_back(cursor: LogPosition, position: LogPosition) -> bool:
+    if position.offset > cursor.offset and position.journal == cursor.journal:
+        return False  # as nearly always
     if (cursor.address, cursor.port) != (position.address, position.port):
         return False
     if cursor.server and position.server and cursor.server != position.server:

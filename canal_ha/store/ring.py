@@ -204,7 +204,7 @@ class Ring:
         index = bisect_right(self._firsts, first) - 1
         while first <= last:
             segment, base = self._segments[index], self._firsts[index]
-            end = min(last + 1, base + len(segment))
+            end = min(last + 1, base + len(segment.ends))
             yield Piece(segment, first - base, end - base)
             first = end
             index += 1

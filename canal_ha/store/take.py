@@ -71,7 +71,14 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
 def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
     """The batch made of these consecutive pieces. end_seq: ring sequence of their last entry."""
     head, tail = pieces[0], pieces[-1]
-    views = tuple(piece.segment.frames_view(piece.first, piece.last) for piece in pieces)
+    views = []
+    entries = rows = size = 0
+    for segment, first, last in pieces:
+        view = segment.frames_view(first, last)
+        views.append(view)
+        size += len(view)
+        entries += last - first
+        rows += segment.rows(first, last)
     return Batch(
         range=PositionRange(
             start=head.segment.position(head.first),
@@ -79,10 +86,10 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
             ack=ack_point(pieces),
             end_seq=end_seq,
         ),
-        views=views,
-        entries=sum(piece.last - piece.first for piece in pieces),
-        rows=sum(piece.segment.rows(piece.first, piece.last) for piece in pieces),
-        size_bytes=sum(view.nbytes for view in views),
+        views=tuple(views),
+        entries=entries,
+        rows=rows,
+        size_bytes=size,
         pieces=tuple(pieces),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from google.protobuf import text_format
@@ -140,6 +141,7 @@ def type_name(number: int) -> str:
     return pb.PacketType.Name(number) if number in pb.PacketType.values() else "UNRECOGNIZED"  # type: ignore[arg-type]
 
 
+@lru_cache(256)  # the same few in every request
 def client_id_of(text: str) -> int:
     """Short.valueOf. Raises JavaError."""
     if not _NUMBER.fullmatch(text):

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from canal_ha.model.segment import Segment
-from canal_ha.store.take import Piece, entry_bytes, take_bytes
+from canal_ha.store.take import Piece, take_bytes
 from canal_ha.wire.proto import canal_protocol_pb2
 from tests.segments import Item, segment
 
@@ -38,7 +38,7 @@ def test_slices(sizes: list[int], data: st.DataObject) -> None:
     piece = of_sizes(sizes)
     parsed = canal_protocol_pb2.Messages.FromString(bytes(piece.frames_view(first, last)))
     assert list(parsed.messages) == list(piece.entries())[first:last]
-    assert entry_bytes(Piece(piece, first, last)) == sum(sizes[first:last])
+    assert piece.entry_bytes(first, last) == sum(sizes[first:last])
 
 
 @given(st.lists(SIZES, min_size=1, max_size=40), st.data())
