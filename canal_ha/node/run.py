@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -24,6 +25,8 @@ def serve(config: CanalConfig) -> int:
     reactor: Any = installed
     node = Node(config, reactor)
     codes: list[int] = []
+    gc.collect()
+    gc.freeze()  # code and configuration stay: to look through them for garbage would stop everyone for 50 ms each time
 
     async def start() -> None:
         try:
