@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
 from random import Random
 
 import pytest
 
-from canal_ha.client.cluster import ClusterConnector
-from tests.positions.group import Reader, Writer, following
-from tests.positions.test_group import PROPERTIES, caught_up, grown, owner, subscribed, verdict, zookeeper_root
-from tests.real import MariaDB, MySQL, Node, SqlServer, ZooKeeper
-from tests.waiting import until
+from tests.positions.group import Writer, following
+from tests.positions.test_group import caught_up, grown, owner, three_nodes, verdict
+from tests.real import MariaDB, MySQL, SqlServer, ZooKeeper
 
 pytestmark = pytest.mark.long
 
@@ -26,17 +23,8 @@ def test_for_minutes(zookeeper: ZooKeeper, database: str, sources_die: bool) -> 
     with MySQL(server_id=1) as one, MariaDB(server_id=2) as two, MariaDB(server_id=3) as three:
         servers: dict[int, SqlServer] = {1: one, 2: two, 3: three}
         writers = [Writer(source, server, database) for source, server in servers.items()]
-        properties = {**PROPERTIES, "canal.zookeeper.session.timeout": "2000"}
-        chroot = f"{zookeeper.hosts}/{database}"
-        zookeeper_root(zookeeper, database)
-        with ExitStack() as stack:
-            destinations = {"both": following(servers, group_wait="3" if sources_die else "30")}
-            nodes = [Node(destinations, zk_servers=chroot, properties=properties, name=f"node{n}") for n in range(3)]
-            for node in nodes:
-                stack.push(node)
-                node.launch()
-            reader = stack.enter_context(Reader(lambda: ClusterConnector(chroot, "both"), database))
-            until(lambda: subscribed(*nodes), seconds=60, what="a subscription")
+        destinations = {"both": following(servers, group_wait="3" if sources_die else "30")}
+        with three_nodes(zookeeper, database, destinations) as (nodes, reader):
             for writer in writers:
                 writer.start()
             for round_ in range(16):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from click.testing import CliRunner
@@ -53,13 +53,11 @@ def connect_to(node: Node) -> SimpleConnector:
     return SimpleConnector(LOOPBACK, node.port, "both")
 
 
-def test_restart_crash_and_fail_over(mysql: MySQL, mariadb: MariaDB, database: str, zookeeper: ZooKeeper) -> None:
-    """MySQL and MariaDB in one stream, large transactions in pieces: through an orderly hand-over to another node, and
-    through the crash of that one, nothing is lost, transactions are whole and come in the order of each source and of
-    time; what comes again was delivered within the last flush period or not acknowledged.
-    """
-    writers = [Writer(1, mysql, database), Writer(2, mariadb, database)]
-    destinations = {"both": following({1: mysql, 2: mariadb})}
+@contextmanager
+def three_nodes(
+    zookeeper: ZooKeeper, database: str, destinations: dict[str, dict[str, str]]
+) -> Iterator[tuple[list[Node], Reader]]:
+    """A cluster in a part of ZooKeeper's tree of its own, and a subscribed client of its destination."""
     properties = {**PROPERTIES, "canal.zookeeper.session.timeout": "2000"}
     chroot = f"{zookeeper.hosts}/{database}"
     zookeeper_root(zookeeper, database)
@@ -70,6 +68,17 @@ def test_restart_crash_and_fail_over(mysql: MySQL, mariadb: MariaDB, database: s
             node.launch()
         reader = stack.enter_context(Reader(lambda: ClusterConnector(chroot, "both"), database))
         until(lambda: subscribed(*nodes), seconds=60, what="a subscription")
+        yield nodes, reader
+
+
+def test_restart_crash_and_fail_over(mysql: MySQL, mariadb: MariaDB, database: str, zookeeper: ZooKeeper) -> None:
+    """MySQL and MariaDB in one stream, large transactions in pieces: through an orderly hand-over to another node, and
+    through the crash of that one, nothing is lost, transactions are whole and come in the order of each source and of
+    time; what comes again was delivered within the last flush period or not acknowledged.
+    """
+    writers = [Writer(1, mysql, database), Writer(2, mariadb, database)]
+    destinations = {"both": following({1: mysql, 2: mariadb})}
+    with three_nodes(zookeeper, database, destinations) as (nodes, reader):
         for writer in writers:
             writer.start()
         grown(reader, 25)
