@@ -161,7 +161,7 @@ class Decoder:
                 if code == kinds.NEED:
                     break
                 if code == kinds.SEGMENT:
-                    yield from self._segment()
+                    yield self._taken()
                 elif code == kinds.SAID:
                     yield from self._segment()
                     yield from self._passed()
@@ -188,12 +188,15 @@ class Decoder:
 
     def _segment(self) -> Iterator[Segment]:
         """What is visible by now."""
-        if not self._stream.group.visible:
-            return
+        if self._stream.group.visible:
+            yield self._taken()
+
+    def _taken(self) -> Segment:
+        """What is visible by now, which is something."""
         group = self._stream.group
         cut = bool(self._stream.open) and group.kinds[group.visible - 1] not in (Kind.END, Kind.DDL)
         group = group.take()
-        yield Segment(
+        return Segment(
             source=self._source,
             journal=self._journal,
             frames=group.out,

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from canal_ha.model.immutable import immutable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 
 EMPTY_BATCH_ID = -1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PositionRange:
-    """The stretch of one batch. ack: the last position a cursor may take (specification 5.4 step 6), None without one;
-    end_seq: ring sequence of the last entry.
+    """How far a batch reaches. end: of its last entry; ack: the last position a cursor may take (specification 5.4 step
+    6), None without one; end_seq: ring sequence of the last entry.
     """
 
-    start: LogPosition
     end: LogPosition
     ack: LogPosition | None
     end_seq: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Batch:
     """Entries taken from the ring: `views` are consecutive pieces of wire-ready frames, not copied; `pieces` says where
     they are from: segment, first, last (exclusive).
@@ -36,7 +34,7 @@ class Batch:
     pieces: tuple[tuple[Segment, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Message:
     """The answer to a GET. batch_id is EMPTY_BATCH_ID exactly when there is no batch."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
+
+from canal_ha.model.immutable import immutable
 
 TYPE_NAME = "com.alibaba.otter.canal.protocol.position.LogPosition"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LogPosition:
     """A place in the binlog of one source.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from canal_ha.model.buffers import Buffers
+from canal_ha.model.immutable import immutable
 from canal_ha.model.position import LogPosition
 
 
@@ -44,7 +45,7 @@ class Source:
         return self.uuid or (str(self.server_id) if self.server_id else "")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Segment:
     """Whole entries of one journal, in binlog order, ending where a transaction (or a piece of a large one) ends.
 
@@ -128,17 +129,18 @@ class Segment:
     def position(self, index: int, *, consumed: bool = False) -> LogPosition:
         """Where entry `index` came from; consumed: see LogPosition."""
         run = self.run_of(index)
+        source = self.source
         return LogPosition(
-            journal=self.journal,
-            offset=self.offsets[index],
-            timestamp_ms=self.timestamps[index],
-            server_id=self.run_server_ids[run],
-            gtid=self.run_gtids[run],
-            address=self.source.address,
-            port=self.source.port,
-            consumed=consumed,
-            sub_index=self.subs[index],
-            server=self.source.server,
+            self.journal,
+            self.offsets[index],
+            self.timestamps[index],
+            self.run_server_ids[run],
+            self.run_gtids[run],
+            source.address,
+            source.port,
+            consumed,
+            self.subs[index],
+            source.server,
             part=self.part,
             others=self.others,
         )

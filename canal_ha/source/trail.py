@@ -28,8 +28,7 @@ _TIME_BYTES = 4
 _HASH_BYTES = 6
 _MARK_BYTES = _TIME_BYTES + _HASH_BYTES
 _COPIED_ENTRIES = 256  # of a piece, the last ones, and at most
-_COPIED_BYTES = 1 << 17  # bytes of frames, but always
-_COPIED_ALWAYS = 8  # entries
+_COPIED_BYTES = 1 << 17  # bytes of frames, but always what holds the last ROWS rows
 _ENTRIES_MOST = 4096  # looked back over, at least one piece
 _BYTES_MOST = 1 << 20  # copied
 
@@ -66,12 +65,12 @@ class Copied(NamedTuple):
 
     @classmethod
     def of(cls, segment: Segment, first: int, last: int) -> Copied:
-        """While the frames are still the segment's."""
+        """While the frames are still the segment's. Of one large transaction only what is looked at is copied."""
         ends = segment.ends
-        kept = first
-        if last - first > _COPIED_ALWAYS:
-            kept = max(last - _COPIED_ENTRIES, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, first, last))
-            kept = max(first, min(kept, last - _COPIED_ALWAYS))
+        kept = _rows_before(segment.row_counts, first, last)
+        if segment.kinds.rfind(Kind.END, first, last - 1) >= 0:
+            most = max(first, last - _COPIED_ENTRIES)
+            kept = min(kept, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, most, last))
         frames = bytes(segment.frames_view(kept, last))
         return cls(
             segment.kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames
@@ -84,6 +83,15 @@ class Copied(NamedTuple):
         end = self.ends[index] - (self.ends[self.kept - 1] if self.kept else 0)
         size = self.entry_ends[index] - (self.entry_ends[index - 1] if index else 0)
         return self.frames[end - size : end]
+
+
+def _rows_before(row_counts: array[int], first: int, last: int) -> int:
+    """Where, in first..last, the last ROWS rows before `last` begin."""
+    rows = 0
+    while last > first and rows < ROWS:
+        last -= 1
+        rows += row_counts[last]
+    return last
 
 
 Held = TypeVar("Held", Segment, Copied)

@@ -31,7 +31,7 @@ class Whereabouts:
         self._origin = start.server_id
         self._recent = Recent(start.trail, KEPT)
         self._known: Known | None = None
-        self._delivered: LogPosition | None = None  # the last end of a transaction, or statement
+        self._delivered: LogPosition | None = None  # the last end of a transaction, or statement, where it has a GTID
 
     def elsewhere(self, server: Flavor, source: SourceConfig) -> bool:
         """Whether the positions of the stream are of another server than this one.
@@ -87,9 +87,10 @@ class Whereabouts:
         """These entries were accepted."""
         self._recent.add(segment)
         self._origin = segment.run_server_ids[-1]
-        last = max(segment.kinds.rfind(Kind.END), segment.kinds.rfind(Kind.DDL))
-        if last >= 0:
-            self._delivered = segment.position(last)
+        if segment.run_gtids[-1]:
+            last = max(segment.kinds.rfind(Kind.END), segment.kinds.rfind(Kind.DDL))
+            if last >= 0:
+                self._delivered = segment.position(last)
 
 
 def _one_host(one: str, other: str) -> bool:

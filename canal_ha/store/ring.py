@@ -71,7 +71,7 @@ class Ring:
         timeout_s: None waits without limit. Raises StoreFull after it, RingClosed once closed; nothing is stored then.
         """
         with self._lock:
-            if not self._room.wait_for(lambda: self._closed or not self._full(), timeout_s):
+            if self._full() and not self._room.wait_for(lambda: self._closed or not self._full(), timeout_s):
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
             if self._closed:
@@ -134,7 +134,7 @@ class Ring:
             self.ack_bytes, self._ack_size, self.ack_rows = self._through(at)
             self.ack_seq = at
             self.ack_time_ms = piece.segment.timestamps[piece.first]
-            self._acked = piece.segment.position(piece.first)
+            self._acked = piece.segment.position(piece.first) if end_seq < 0 else position
             keep = bisect_right(self._firsts, at + 1) - 1 if at < self.put_seq else len(self._firsts)
             for segment in self._segments[:keep]:
                 segment.recycle()

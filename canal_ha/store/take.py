@@ -70,7 +70,7 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
 
 def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
     """The batch made of these consecutive pieces. end_seq: ring sequence of their last entry."""
-    head, tail = pieces[0], pieces[-1]
+    tail = pieces[-1]
     views = []
     entries = rows = size = 0
     for segment, first, last in pieces:
@@ -81,7 +81,6 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
         rows += segment.rows(first, last)
     return Batch(
         range=PositionRange(
-            start=head.segment.position(head.first),
             end=tail.segment.position(tail.last - 1),
             ack=ack_point(pieces),
             end_seq=end_seq,

@@ -15,7 +15,7 @@ from canal_ha.model.position import LogPosition
 
 def stretch(number: int) -> PositionRange:
     position = LogPosition("mysql-bin.000001", number)
-    return PositionRange(start=position, end=position, ack=None, end_seq=number)
+    return PositionRange(end=position, ack=None, end_seq=number)
 
 
 class BatchesMachine(RuleBasedStateMachine):

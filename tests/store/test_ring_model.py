@@ -133,7 +133,8 @@ class RingMachine(RuleBasedStateMachine):
         assert frames == b"".join(entry.frame for entry in taken)
         assert batch.size_bytes == len(frames)
         self.got_rows += batch.rows
-        assert (batch.range.start, batch.range.end) == (taken[0].position, taken[-1].position)
+        begin, first, _ = batch.pieces[0]
+        assert (begin.position(first), batch.range.end) == (taken[0].position, taken[-1].position)
         assert batch.range.end_seq == self.get_next - 1
         assert batch.range.ack == ack_of(taken)
         self.open.append(batch)

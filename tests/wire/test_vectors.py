@@ -63,7 +63,7 @@ def test_messages_keep_the_frames_as_they_are() -> None:
     """Type and body only, batch id first, then the views untouched; reading gives the same entries back."""
     views = (memoryview(b"\x12\x03abc"), memoryview(b"\x12\x01d\x12\x00"))
     here = LogPosition("b.1", 4)
-    batch = Batch(PositionRange(here, here, None, 0), views, entries=3, rows=0, size_bytes=10)
+    batch = Batch(PositionRange(here, None, 0), views, entries=3, rows=0, size_bytes=10)
     head, *rest = messages.encode(Message(300, batch))
     assert rest == list(views)
     body = "08ac02" + "1203616263" + "120164" + "1200"
