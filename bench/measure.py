@@ -71,13 +71,24 @@ Take = Callable[[], Sample]
 Say = Callable[[str], None]
 
 
-def in_turns(readers: Mapping[str, Take], rounds: int, samples: Samples, say: Say) -> None:
-    """Take a sample of each reader, `rounds` times. A reader that fails is left out from then on, with its reason."""
+def in_turns(
+    readers: Mapping[str, Take],
+    rounds: int,
+    samples: Samples,
+    say: Say,
+    *,
+    before: Callable[[], None] = lambda: None,
+) -> None:
+    """Take a sample of each reader, `rounds` times. A reader that fails is left out from then on, with its reason.
+
+    before: called ahead of each.
+    """
     began = time.monotonic()
     left = dict(readers)
     for _ in range(rounds):
         for name, take in list(left.items()):
             try:
+                before()
                 samples.taken.append(take())
             except (ReaderFailed, StartFailed, OSError) as error:
                 samples.failed[name] = str(error).strip()

@@ -7,8 +7,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pymysql
 
 from bench import measure, peers
 from bench.measure import Sample, Samples
@@ -47,7 +50,7 @@ class Suite:
             takes["go-mysql"] = self._reader("go-mysql", written, peers.go("count", self.server, written, written.rows))
         if "mysqlbinlog" in self.peers:
             takes["mysqlbinlog"] = lambda: self._mysqlbinlog(written)
-        measure.in_turns(takes, self.rounds, self.samples, self.say)
+        measure.in_turns(takes, self.rounds, self.samples, self.say, before=self._silence)
         if written.workload not in SLOW["rows"]:
             return
         size = self._best("canal-ha", written, lambda size, rows: self.through_node(COUNT, written, rows, size))
@@ -58,12 +61,22 @@ class Suite:
         if "java" in self.peers and self.database == "mariadb":
             best = self._best("java", written, lambda size, rows: self._java(written, rows, size))
             takes["java"] = lambda: self._java(written, written.rows, best)
-        measure.in_turns(takes, self.rounds, self.samples, self.say)
+        measure.in_turns(takes, self.rounds, self.samples, self.say, before=self._silence)
         rows = self._few("rows", written)
         takes = {"rows": lambda: self.through_node(ROWS, written, rows, size)}
         if "mysql-replication" in self.peers:
             takes["mysql-replication"] = self.mysql_replication(written, self._few("mysql-replication", written))
-        measure.in_turns(takes, self.rounds, self.samples, self.say)
+        measure.in_turns(takes, self.rounds, self.samples, self.say, before=self._silence)
+
+    def _silence(self) -> None:
+        """End what dumps to nobody. A server notices late that a reader has gone, and MariaDB lets who comes next with
+        the same server id wait for that.
+        """
+        while dumps := [row["Id"] for row in self.server.query("SHOW PROCESSLIST") if "Binlog Dump" in row["Command"]]:
+            for thread in dumps:
+                with suppress(pymysql.MySQLError):  # it has gone by itself
+                    self.server.execute(f"KILL {thread}")
+            time.sleep(0.05)
 
     def _few(self, reader: str, written: Written) -> int:
         return max(int(written.rows * SLOW[reader][written.workload]), 1)

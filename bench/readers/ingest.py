@@ -1,4 +1,6 @@
-"""Ingest: a source's dump through kernel and sink into a ring, in one process, no client. What is put is acknowledged.
+"""Ingest: a source's dump through kernel and sink into a ring, in one process, no client.
+
+What is put is acknowledged, a batch of BATCH_BYTES at a time.
 
 python -m bench.readers.ingest PORT JOURNAL OFFSET ROWS FILTER
 """
@@ -25,11 +27,12 @@ from canal_ha.store.ring import Ring
 from tests.real.mysql import CANAL
 from tests.real.ports import LOOPBACK
 
+BATCH_BYTES = 1 << 20  # about what a client asks for at a time
 EVERYTHING = 1 << 20  # what a GET asks for: all that is there
 
 
 def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
-    """Seconds from connecting until so many rows were in the ring, and out of it again."""
+    """Seconds from connecting until so many rows were put into the ring."""
     config = InstanceConfig(
         destination="bench", master=SourceConfig(host=LOOPBACK, port=port), username=CANAL, password=CANAL
     )
@@ -46,11 +49,12 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
 
     def accept(segment: Segment) -> None:
         sink.accept(segment)
-        batch = ring.get(EVERYTHING)
-        if batch is not None:
-            ring.ack(batch.range.end, batch.range.end_seq)
-        if ring.ack_rows >= rows:
+        if ring.put_rows >= rows:
             done.set()
+        elif ring.put_bytes - ring.ack_bytes >= BATCH_BYTES:
+            batch = ring.get(EVERYTHING)
+            assert batch is not None
+            ring.ack(batch.range.end, batch.range.end_seq)
 
     def make_decoder(source: Source, begin: LogPosition) -> Decoder:
         known = chronicle.view(begin)
