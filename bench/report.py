@@ -14,6 +14,7 @@ from bench.workloads import WORKLOADS
 
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 READERS = {
+    "discard": "what the database sends, thrown away",
     "ingest": "canal-ha: MySQL to store",
     "go-mysql": "go-mysql's syncer, rows parsed",
     "mysqlbinlog": "`mysqlbinlog --raw` to memory",

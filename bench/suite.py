@@ -45,7 +45,11 @@ class Suite:
 
     def run(self, written: Written) -> None:
         """Ingest; and for A and B everything that has a client."""
-        takes = {"ingest": self.ingest(written)}
+        place = (self.server.port, written.journal, written.offset, written.rows)
+        takes = {
+            "ingest": self.ingest(written),
+            "discard": self._reader("discard", written, measure.python("bench.readers.discard", *place)),
+        }
         if "go" in self.peers:
             takes["go-mysql"] = self._reader("go-mysql", written, peers.go("count", self.server, written, written.rows))
         if "mysqlbinlog" in self.peers:

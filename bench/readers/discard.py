@@ -1,0 +1,65 @@
+"""What a database can send: a dump is received as canal-ha receives it, and thrown away.
+
+python -m bench.readers.discard PORT JOURNAL OFFSET ROWS
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.source import flavor
+from canal_ha.source.identity import replica
+from canal_ha.source.reader import DumpRequest, run
+from canal_ha.source.session import Session
+from tests.real.mysql import CANAL
+from tests.real.ports import LOOPBACK
+
+SERVER_ID = 4005
+_EOF = b"\x05\x00\x00"  # length of the packet that ends a dump which does not wait
+_EOF_BYTES = 9
+
+
+class _Ended(Exception):
+    """The server said that this is all."""
+
+
+def discard(port: int, journal: str, offset: int) -> float:
+    """Seconds from connecting until the end of the binlog."""
+    config = InstanceConfig(
+        destination="bench", master=SourceConfig(host=LOOPBACK, port=port), username=CANAL, password=CANAL
+    )
+    began = time.perf_counter()
+    session = Session(config, config.master)
+    request = DumpRequest(
+        server_id=SERVER_ID,
+        replica=replica("discard", 1001),
+        mariadb=flavor.examine(session).mariadb,
+        journal=journal,
+        offset=offset,
+        blocking=False,
+    )
+
+    def eat(data: memoryview) -> list[bytes]:
+        end = data[-_EOF_BYTES:]
+        if end[:3] == _EOF and end[4] == 0xFE:
+            raise _Ended
+        return []
+
+    try:
+        run(request, session, config, config.master, eat)
+    except _Ended:
+        return time.perf_counter() - began
+    raise SystemExit("the dump ended without saying so")
+
+
+def main() -> None:
+    """Read the command line, print the figures."""
+    port, journal, offset, rows = sys.argv[1:]
+    print(json.dumps({"rows": int(rows), "seconds": discard(int(port), journal, int(offset))}))
+
+
+if __name__ == "__main__":
+    main()
