@@ -88,8 +88,8 @@ step format 1 ruff format --check .
 step lint 1 ruff check .
 step imports 1 lint-imports
 step types 3 mypy
-step unit 3 env CANAL_HA_KERNEL=off pytest
-step compiled 1 env CANAL_HA_KERNEL=require pytest tests/decode
+step unit 3 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
+step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 suite parts 2 tests/real
 suite node 8 tests/decode tests/source tests/node
 suite cluster 6 tests/cluster tests/cluster_real tests/cluster_faults
