@@ -436,8 +436,7 @@ class Decoder:
         results = ddl.classify(statement.sql, statement.schema, sql_parser=self._options.ddl_parser)
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         if not changes_rows:
-            for plan in self._stream.plans.values():
-                plan.body = b""  # the next table map asks the history again
+            self._stream.doubt_plans()
             # also what is filtered out, or yields no entry: the filters of another stream may want its tables
             self._history.apply(self._here(), statement.schema, statement.sql)
         if not any(self._passes(result) for result in results):

@@ -1,14 +1,13 @@
 """Plans, as the kernel executes them: per column the constant protobuf bytes around a value (specification 1.4).
 
 A Column message is `tag length fixed 0x42 n value suffix`: `fixed` holds index, sqlType, name, isKey, updated and
-isNull, `suffix` mysqlType. All of it but the value depends only on the value's length, so the bytes before a value are
-kept in a list by that length. A column has one Cell for the before image and one for the after image.
+isNull, `suffix` mysqlType. A column has one Cell for the before image and one for the after image. A compiled build
+makes views of cells and plans, which it reads without the interpreter's lock: see views.
 """
 
 from __future__ import annotations
 
-import canal_ha.decode.kernel.kinds as k
-import canal_ha.decode.kernel.primitives as p
+from collections.abc import Sequence
 
 
 class Cell:
@@ -16,9 +15,10 @@ class Cell:
 
     __slots__ = (
         "codec",
+        "column_start",
+        "column_stop",
         "decimals",
         "fixed",
-        "heads",
         "index",
         "json_index",
         "kind",
@@ -28,6 +28,8 @@ class Cell:
         "precision",
         "size",
         "skip",
+        "source_size",
+        "source_start",
         "start",
         "stop",
         "suffix",
@@ -37,20 +39,19 @@ class Cell:
         "twin",
         "unsigned",
         "wide_fixed",
-        "wide_heads",
     )
+
+    twin: Cell  # of an after image's cell, as soon as it is in a plan: that of the before image
 
     def __init__(self, index: int, kind: int, tag: bytes, fixed: bytes, wide_fixed: bytes, suffix: bytes) -> None:
         """tag: of RowData's field; wide_fixed: `fixed` with the sqlType of an unsigned value whose top bit is set."""
         self.index = index
         self.kind = kind
-        self.tag = tag
+        self.tag = tag[0]
         self.fixed = fixed
         self.wide_fixed = wide_fixed
         self.suffix = suffix
         self.suffix_size = len(suffix)
-        self.heads: list[bytes | None] = [None] * k.HEADS
-        self.wide_heads: list[bytes | None] = [None] * k.HEADS if wide_fixed else []
         self.null = b""  # the whole Column of a NULL
         self.null_same = b""  # the same with updated = false
         self.name = b""
@@ -62,22 +63,14 @@ class Cell:
         self.json_index = -1  # among the table's JSON columns, for partial updates
         self.unsigned = False
         self.skip = False  # filtered out: read, not written
-        self.twin: Cell | None = None  # of an after image's cell: that of the before image
-        # Where a before image's value is in the output; the start may be k.NULL or k.ABSENT.
+        # Where a before image's value is in the output; the start may be k.NULL or k.ABSENT. Then, when it is a value,
+        # where its whole Column is, and what it was made of in the event.
         self.start = 0
         self.stop = 0
-
-
-def head(cell: Cell, size: int, wide: bool) -> bytes:
-    """The bytes before a value of `size` bytes, fewer than kinds.HEADS; they are kept."""
-    text = bytearray()
-    p.put_head(text, cell.tag, cell.wide_fixed if wide else cell.fixed, size, cell.suffix_size)
-    made = bytes(text)
-    if wide:
-        cell.wide_heads[size] = made
-    else:
-        cell.heads[size] = made
-    return made
+        self.column_start = 0
+        self.column_stop = 0
+        self.source_start = 0
+        self.source_size = 0
 
 
 class TablePlan:
@@ -97,16 +90,18 @@ class TablePlan:
         "head_size",
         "json_columns",
         "names",
+        "table_id",
         "width",
     )
 
-    def __init__(self, body: bytes, names: bytes, change: bytes, before: list[Cell], after: list[Cell]) -> None:
+    def __init__(self, body: bytes, names: bytes, change: bytes, before: Sequence[Cell], after: Sequence[Cell]) -> None:
         self.body = body
         self.names = names
         self.change = change
-        self.before = before
-        self.after = after
+        self.before: Sequence[Cell] = tuple(before)
+        self.after: Sequence[Cell] = tuple(after)
         self.width = len(before)
+        self.table_id = -1  # under which it was set
         self.drop = False
         self.head_size = 128
         self.json_columns = 0

@@ -6,6 +6,8 @@ MySQL sql-common/json_binary.h. Raises Broken on bytes that are no document.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import canal_ha.decode.kernel.numbers as numbers
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.temporal as temporal
@@ -24,42 +26,42 @@ def put_document(text: bytearray, src: bytes, start: int, stop: int) -> None:
     """The document src[start:stop]; no bytes at all are an empty text."""
     if start < stop:
         # A text is longer than this only if parts of the document are visited repeatedly.
-        limit = len(text) + 16 * (stop - start) + 64
-        _put_value(text, limit, src[start], src, start + 1, stop, 0)
+        limit = p.size(text) + 16 * (stop - start) + 64
+        _put_value(text, limit, p.u8(src, start), src, start + 1, stop, 0)
 
 
 def _put_value(text: bytearray, limit: int, kind: int, src: bytes, pos: int, stop: int, depth: int) -> None:
     """One value; src[pos:stop] is where it and its children live. limit: of the text's length."""
     if depth > _DEPTH_MAX:
-        raise p.Broken("JSON nested too deep")
+        p.broken("JSON nested too deep")
     if kind == 12:
         length, pos = _length(src, pos, stop)
-        if pos + length > stop:
-            raise _beyond()
+        if pos < 0 or pos + length > stop:
+            _beyond()
         p.put_quoted(text, src, pos, pos + length)
     elif kind < 4:
         _put_container(text, limit, kind, src, pos, stop, depth)
     elif kind == 4:
         if pos >= stop:
-            raise _beyond()
-        _put_literal(text, src[pos])
+            _beyond()
+        _put_literal(text, p.u8(src, pos))
     elif kind < 11:
         _put_integer(text, kind, src, pos, stop)
     elif kind == 11:
         if pos + 8 > stop:
-            raise _beyond()
+            _beyond()
         numbers.put_double(text, src, pos)
     elif kind == 15:
         if pos >= stop:
-            raise _beyond()
+            _beyond()
         length, start = _length(src, pos + 1, stop)
-        if start + length > stop:
-            raise _beyond()
-        _put_opaque(text, src[pos], src, start, length)
+        if start < 0 or start + length > stop:
+            _beyond()
+        _put_opaque(text, p.u8(src, pos), src, start, length)
     else:
-        raise p.Broken(f"unknown JSON type {kind}")
-    if len(text) > limit:
-        raise p.Broken("JSON that refers to itself")
+        p.broken("unknown JSON type %d", kind)
+    if p.size(text) > limit:
+        p.broken("JSON that refers to itself")
 
 
 def _put_container(text: bytearray, limit: int, kind: int, src: bytes, pos: int, stop: int, depth: int) -> None:
@@ -68,12 +70,12 @@ def _put_container(text: bytearray, limit: int, kind: int, src: bytes, pos: int,
     width = 4 if kind & 1 else 2
     keys = pos + 2 * width
     if keys > stop:
-        raise _beyond()
+        _beyond()
     count = p.little(src, pos, width)
     size = p.little(src, pos + width, width)
     entries = keys + count * (width + 2) if is_object else keys
     if pos + size > stop or entries + count * (1 + width) > pos + size:
-        raise _beyond()
+        _beyond()
     stop = pos + size
     p.put_byte(text, 0x7B if is_object else 0x5B)
     for index in range(count):
@@ -83,11 +85,11 @@ def _put_container(text: bytearray, limit: int, kind: int, src: bytes, pos: int,
             start = pos + p.little(src, keys, width)
             end = start + p.u16(src, keys + width)
             if end > stop:
-                raise _beyond()
+                _beyond()
             p.put_quoted(text, src, start, end)
             p.put(text, b": ")
             keys += width + 2
-        child = src[entries]
+        child = p.u8(src, entries)
         if child in (4, 5, 6) or (width == 4 and child in (7, 8)):
             _put_value(text, limit, child, src, entries + 1, entries + 1 + width, depth + 1)
         else:
@@ -104,14 +106,14 @@ def _put_literal(text: bytearray, code: int) -> None:
     elif code == 2:
         p.put(text, b"false")
     else:
-        raise p.Broken(f"unknown JSON literal {code}")
+        p.broken("unknown JSON literal %d", code)
 
 
 def _put_integer(text: bytearray, kind: int, src: bytes, pos: int, stop: int) -> None:
     """Kinds 5 to 10: two, four and eight bytes, each signed and then unsigned."""
     size = 2 << ((kind - 5) >> 1)
     if pos + size > stop:
-        raise _beyond()
+        _beyond()
     if kind & 1:
         p.put_digits(text, p.signed(src, pos, size))
     else:
@@ -119,34 +121,32 @@ def _put_integer(text: bytearray, kind: int, src: bytes, pos: int, stop: int) ->
 
 
 def _length(src: bytes, pos: int, stop: int) -> tuple[int, int]:
-    """A length and where it ends: seven bits a byte, at most five bytes."""
+    """A length and where it ends, -1 if it does not: seven bits a byte, at most five bytes."""
     length = 0
     shift = 0
-    while shift < 35:
-        if pos >= stop:
-            raise _beyond()
-        byte = src[pos]
+    while shift < 35 and pos < stop:
+        byte = p.u8(src, pos)
         pos += 1
         length |= (byte & 127) << shift
         if byte < 128:
             return length, pos
         shift += 7
-    raise p.Broken("a JSON length makes no sense")
+    return 0, -1
 
 
 def _put_opaque(text: bytearray, kind: int, src: bytes, pos: int, length: int) -> None:
     """A value of a MySQL type that JSON does not have."""
     if kind == 246:  # DECIMAL
         if length < 3:
-            raise p.Broken("a JSON decimal without digits")
-        precision = src[pos]
-        decimals = src[pos + 1]
+            p.broken("a JSON decimal without digits")
+        precision = p.u8(src, pos)
+        decimals = p.u8(src, pos + 1)
         if decimals > precision or not precision or length - 2 < numbers.decimal_size(precision, decimals):
-            raise p.Broken("a JSON decimal beyond its bounds")
+            p.broken("a JSON decimal beyond its bounds")
         numbers.put_decimal(text, src, pos + 2, precision, decimals)
     elif kind in (7, 10, 11, 12):  # TIMESTAMP, DATE, TIME, DATETIME
         if length < 8:
-            raise p.Broken("a JSON time without its eight bytes")
+            p.broken("a JSON time without its eight bytes")
         _put_time(text, kind == 11, src, pos)
     else:
         p.put_quoted(text, src, pos, pos + length)
@@ -169,5 +169,5 @@ def _put_time(text: bytearray, is_clock: bool, src: bytes, pos: int) -> None:
     p.put_byte(text, 0x22)
 
 
-def _beyond() -> p.Broken:
-    return p.Broken("JSON beyond its bounds")
+def _beyond() -> NoReturn:
+    p.broken("JSON beyond its bounds")

@@ -27,16 +27,17 @@ class Grouping:
         "ends",
         "entry_ends",
         "event_lengths",
-        "gtid",
+        "executed",
         "has_rows",
         "kinds",
         "offsets",
         "out",
         "row_counts",
         "row_ends",
-        "run_gtids",
         "run_server_ids",
         "run_starts",
+        "run_text_ends",
+        "run_texts",
         "subs",
         "timestamps",
         "transaction_size",
@@ -46,7 +47,7 @@ class Grouping:
 
     def __init__(self, transaction_size: int) -> None:
         self.transaction_size = transaction_size
-        self.gtid = ""  # of the run that entries are added to
+        self.executed = bytearray()  # the GTID set of the run that entries are added to
         self.has_rows = False  # the open group holds an entry that is not BEGIN or END
         self.cut = False  # the open group continues a transaction of which pieces are visible
         self.empty_ms = 0  # time of the last empty transaction that was let through
@@ -67,15 +68,31 @@ class Grouping:
         self.kinds = bytearray()
         self.run_starts = array("q")
         self.run_server_ids = array("q")
-        self.run_gtids: list[str] = []
+        self.run_texts = bytearray()  # their GTID sets, one behind the other
+        self.run_text_ends = array("q")
         self.visible = 0
         self.visible_bytes = 0
+
+    @property
+    def gtid(self) -> str:
+        """The set executed where the next entry stands."""
+        return self.executed.decode()
+
+    @gtid.setter
+    def gtid(self, text: str) -> None:
+        self.executed[:] = text.encode()
+
+    @property
+    def run_gtids(self) -> list[str]:
+        """Of each run, the set executed there."""
+        texts, ends = self.run_texts, self.run_text_ends
+        return [texts[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
 
     def room(self) -> None:
         """Called before an entry is added: a transaction that grew too large is shown as far as it came."""
         if (
             p.length(self.ends) - self.visible >= self.transaction_size
-            or len(self.out) - self.visible_bytes >= k.PIECE_BYTES
+            or p.size(self.out) - self.visible_bytes >= k.PIECE_BYTES
         ):
             self.flush()
             self.cut = True
@@ -94,11 +111,12 @@ class Grouping:
         """An entry's frame was appended to `out`; note what belongs to it."""
         entries = p.length(self.ends)
         runs = p.length(self.run_starts)
-        if runs == 0 or p.item(self.run_server_ids, runs - 1) != server_id or self.run_gtids[runs - 1] != self.gtid:
+        if runs == 0 or p.item(self.run_server_ids, runs - 1) != server_id or not self._is_executed(runs - 1):
             p.push(self.run_starts, entries)
             p.push(self.run_server_ids, server_id)
-            self.run_gtids.append(self.gtid)
-        p.push(self.ends, len(self.out))
+            p.put(self.run_texts, self.executed)
+            p.push(self.run_text_ends, p.size(self.run_texts))
+        p.push(self.ends, p.size(self.out))
         p.push(self.offsets, offset)
         p.push_small(self.subs, sub)
         p.push(self.timestamps, timestamp_ms)
@@ -108,13 +126,18 @@ class Grouping:
         p.push(self.entry_ends, entry_size + (p.item(self.entry_ends, entries - 1) if entries else 0))
         p.push(self.row_ends, rows + (p.item(self.row_ends, entries - 1) if entries else 0))
 
+    def _is_executed(self, run: int) -> bool:
+        """Whether a run has the GTID set that entries are added with; it is the last one."""
+        start = p.item(self.run_text_ends, run - 1) if run else 0
+        return p.ends_in(self.run_texts, start, self.executed)
+
     def flush(self) -> None:
         """Make the open group visible; an empty transaction only now and then."""
         first = self.visible
         if p.length(self.ends) > first:
             if self.has_rows or self.cut or self._shows_empty(p.item(self.timestamps, first)):
                 self.visible = p.length(self.ends)
-                self.visible_bytes = len(self.out)
+                self.visible_bytes = p.size(self.out)
                 self.has_rows = False
                 self.cut = False
             else:
@@ -146,9 +169,10 @@ class Grouping:
         runs = p.length(self.run_starts)
         while runs and p.item(self.run_starts, runs - 1) >= first:
             runs -= 1
-            self.run_gtids.pop()
         p.cut(self.run_starts, runs)
         p.cut(self.run_server_ids, runs)
+        p.cut(self.run_text_ends, runs)
+        p.truncate(self.run_texts, p.item(self.run_text_ends, runs - 1) if runs else 0)
         self.has_rows = False
         self.cut = False
 
@@ -160,7 +184,8 @@ class Grouping:
         taken.ends, taken.offsets, taken.subs, taken.timestamps = self.ends, self.offsets, self.subs, self.timestamps
         taken.event_lengths, taken.row_counts = self.event_lengths, self.row_counts
         taken.entry_ends, taken.row_ends = self.entry_ends, self.row_ends
-        taken.run_starts, taken.run_server_ids, taken.run_gtids = self.run_starts, self.run_server_ids, self.run_gtids
+        taken.run_starts, taken.run_server_ids = self.run_starts, self.run_server_ids
+        taken.run_texts, taken.run_text_ends = self.run_texts, self.run_text_ends
         taken.visible, taken.visible_bytes = self.visible, self.visible_bytes
         self._renew()
         if len(taken.ends) > taken.visible:
@@ -214,4 +239,6 @@ class Grouping:
             if last or taken.run_starts[run + 1] > first:
                 self.run_starts.append(max(taken.run_starts[run] - first, 0))
                 self.run_server_ids.append(taken.run_server_ids[run])
-                self.run_gtids.append(taken.run_gtids[run])
+                start = taken.run_text_ends[run - 1] if run else 0
+                self.run_texts += taken.run_texts[start : taken.run_text_ends[run]]
+                self.run_text_ends.append(len(self.run_texts))

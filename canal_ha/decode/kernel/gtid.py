@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from canal_ha.decode.kernel.primitives import Broken, varint
+import canal_ha.decode.kernel.primitives as p
 
 
 @lru_cache(maxsize=1024)
@@ -15,11 +15,6 @@ def uuid_text(raw: bytes) -> str:
 
 
 _LAST = "\0"  # stands for the last number of the set that moves
-
-
-def _pair(key: bytes, value: bytes) -> bytes:
-    """One element of Header.props; together well below 128 bytes."""
-    return b"\x62%c\x0a%c%b\x12%c%b" % (4 + len(key) + len(value), len(key), key, len(value), value)
 
 
 class _Intervals:
@@ -50,29 +45,57 @@ class _Intervals:
 
 
 class Gtids:
-    """A set that starts as text and grows; `text`, `field` (Header.gtid) and `props` (curtGtid*) are ready to use.
+    """A set that starts as text and grows; `executed`, `field` (Header.gtid) and `props` (curtGtid*) are ready to use.
 
     MySQL: `uuid:1-5:tag:1-3,uuid:7`, sources in the order of their appearance. MariaDB: `domain-server-sequence`, one
-    per domain. From one transaction to the next usually a single number changes: the text before and after it is kept.
+    per domain. From one transaction to the next usually a single number changes: the text before and after it is kept,
+    and where that number belongs is told it only when something else changes.
     """
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_domain",
+        "_domains",
+        "_item",
+        "_moves",
+        "_moving",
+        "_number",
+        "_source",
+        "_sources",
+        "_uuid",
+        "executed",
+        "field",
+        "props",
+    )
 
     def __init__(self, text: str) -> None:
         """Raises ValueError when the text is no GTID set."""
         self._sources: dict[str, dict[str, _Intervals]] = {}
         self._domains: dict[int, str] = {}
-        self._moving: _Intervals | None = None  # whose last span ends in the number that moves
+        self._moving: _Intervals | None = None  # whose last span ends in the number that moves, and has others
         self._moves = ("", "")  # it is of this source and tag
-        self._before = self._after = ""
+        self._source = b""  # as events have it, without a tag; nothing while no number moves
+        self._uuid = b""  # as texts have it
+        self._number = 0
+        self._domain = -1  # whose item moves
+        self._item = bytearray()
+        self._before = self._after = b""
+        self.executed = bytearray()
+        self.field = bytearray()
+        self.props = bytearray()
         for item in text.replace("\n", "").split(","):
             item = item.strip()
             if item.count("-") == 2 and ":" not in item:
                 self._domains[int(item.split("-")[0])] = item
             elif item:
                 self._parse_source(item)
-        self.text = ""
-        self.field = b""
-        self.props = b""
         self._render()
+
+    @property
+    def text(self) -> str:
+        """The set."""
+        return self.executed.decode()
 
     def _parse_source(self, item: str) -> None:
         uuid, *parts = item.split(":")
@@ -89,29 +112,77 @@ class Gtids:
         if not tags:
             raise ValueError(f"{item!r} is not a GTID set")
 
-    def mysql(self, uuid: str, tag: str, number: int, last_committed: int, sequence: int) -> None:
-        """A MySQL transaction begins; it counts as executed from here on."""
-        moving = self._moving if (uuid, tag) == self._moves else None
-        if moving is not None and moving.spans[-1][1] + 1 == number:
-            moving.spans[-1][1] = number
-            self._set_text(f"{self._before}{number}{self._after}")
+    def transaction(self, src: bytes, body: int, stop: int) -> None:
+        """A MySQL transaction begins with this GTID event; it counts as executed from here on. Raises Broken."""
+        if stop - body < 25:
+            p.broken("a GTID event without its number")
+        number = p.u64(src, body + 17)
+        committed = sequence = 0
+        if stop - body >= 42 and p.u8(src, body + 25) == 2:
+            committed = p.u64(src, body + 26)
+            sequence = p.u64(src, body + 34)
+        if number == self._number + 1 and p.same_bytes(src, body + 1, body + 17, self._source):
+            self._number = number
+            self._write(number)
         else:
-            intervals = self._sources.setdefault(uuid, {}).setdefault(tag, _Intervals())
-            intervals.add(number, number)
-            self._moves = (uuid, tag)
-            self._moving = intervals if intervals.spans[-1][0] < intervals.spans[-1][1] else None
-            self._render()
-        current = f"{uuid}:{tag}:{number}" if tag else f"{uuid}:{number}"
-        self.props = (
-            _pair(b"curtGtid", current.encode())
-            + _pair(b"curtGtidSn", b"%d" % sequence)
-            + _pair(b"curtGtidLct", b"%d" % last_committed)
-        )
+            self._odd(src, body, number)
+        self._tell(self._uuid, number, committed, sequence)
+
+    def _odd(self, src: bytes, body: int, number: int) -> None:
+        """Not the number that was expected."""
+        source = src[body + 1 : body + 17]
+        uuid = uuid_text(source)
+        self._add(uuid, "", number)
+        self._uuid = uuid.encode()
+        if self._moving is not None:
+            self._source = source
+
+    def mysql(self, uuid: str, tag: str, number: int, last_committed: int, sequence: int) -> None:
+        """A MySQL transaction begins."""
+        if self._moving is not None and self._moves == (uuid, tag) and number == self._number + 1:
+            self._number = number
+            self._write(number)
+        else:
+            self._add(uuid, tag, number)
+        self._tell((f"{uuid}:{tag}" if tag else uuid).encode(), number, last_committed, sequence)
+
+    def _add(self, uuid: str, tag: str, number: int) -> None:
+        self._settle()
+        intervals = self._sources.setdefault(uuid, {}).setdefault(tag, _Intervals())
+        intervals.add(number, number)
+        self._moves = (uuid, tag)
+        self._moving = intervals if intervals.spans[-1][0] < intervals.spans[-1][1] else None
+        self._number = intervals.spans[-1][1]
+        self._render()
+
+    def _settle(self) -> None:
+        """Tell the number that moved to where it belongs; from here on none moves."""
+        if self._moving is not None:
+            self._moving.spans[-1][1] = self._number
+        if self._domain >= 0:
+            self._domains[self._domain] = self._item.decode()
+        self._moving = None
+        self._source = b""
+        self._domain = -1
 
     def mariadb(self, domain: int, server_id: int, sequence: int) -> None:
         """A MariaDB transaction begins."""
-        self._domains[domain] = f"{domain}-{server_id}-{sequence}"
+        if domain != self._domain:
+            self._enter(domain)
+        p.truncate(self._item, 0)
+        p.put_unsigned(self._item, domain)
+        p.put_byte(self._item, 0x2D)
+        p.put_unsigned(self._item, server_id)
+        p.put_byte(self._item, 0x2D)
+        p.put_unsigned(self._item, sequence)
+        self._show(self._item)
+
+    def _enter(self, domain: int) -> None:
+        """Its item is the one that moves."""
+        self._settle()
+        self._domains[domain] = _LAST
         self._render()
+        self._domain = domain
 
     def _render(self) -> None:
         """The whole text anew, and what stands around the number that moves."""
@@ -121,20 +192,55 @@ class Gtids:
             for uuid, tags in self._sources.items()
         ]
         parts.extend(self._domains.values())
-        text = ",".join(parts)
+        before, _, after = ",".join(parts).partition(_LAST)
+        self._before = before.encode()
+        self._after = after.encode()
         if self._moving is not None:
-            self._before, _, self._after = text.partition(_LAST)
-            text = f"{self._before}{self._moving.spans[-1][1]}{self._after}"
-        self._set_text(text)
+            self._write(self._number)
+        else:
+            self._show(bytearray())
 
     def _text(self, intervals: _Intervals) -> str:
         text = intervals.text()
         return f"{text.rpartition('-')[0]}-{_LAST}" if intervals is self._moving else text
 
-    def _set_text(self, text: str) -> None:
-        self.text = text
-        raw = text.encode()
-        self.field = b"\x6a" + varint(len(raw)) + raw
+    def _write(self, number: int) -> None:
+        p.truncate(self._item, 0)
+        p.put_unsigned(self._item, number)
+        self._show(self._item)
+
+    def _show(self, moved: bytearray) -> None:
+        """The text of the set, with this between what does not move."""
+        p.truncate(self.executed, 0)
+        p.put(self.executed, self._before)
+        p.put(self.executed, moved)
+        p.put(self.executed, self._after)
+        p.truncate(self.field, 0)
+        p.put_byte(self.field, 0x6A)
+        p.put_varint(self.field, p.size(self.executed))
+        p.put(self.field, self.executed)
+
+    def _tell(self, source: bytes, number: int, last_committed: int, sequence: int) -> None:
+        """The props of a transaction: its GTID, its number among those of its group, whom it waits for."""
+        p.truncate(self.props, 0)
+        size = p.held(source) + 1 + p.digits_size(number)
+        _put_key(self.props, b"\x0a\x08curtGtid", 10, size)
+        p.put(self.props, source)
+        p.put_byte(self.props, 0x3A)
+        p.put_unsigned(self.props, number)
+        _put_key(self.props, b"\x0a\x0acurtGtidSn", 12, p.digits_size(sequence))
+        p.put_unsigned(self.props, sequence)
+        _put_key(self.props, b"\x0a\x0bcurtGtidLct", 13, p.digits_size(last_committed))
+        p.put_unsigned(self.props, last_committed)
+
+
+def _put_key(props: bytearray, key: bytes, length: int, size: int) -> None:
+    """One element of Header.props up to its value of `size` bytes, well below 128. key: of `length` bytes, encoded."""
+    p.put_byte(props, 0x62)
+    p.put_byte(props, length + 2 + size)
+    p.put(props, key)
+    p.put_byte(props, 0x12)
+    p.put_byte(props, size)
 
 
 def parse_tagged(body: bytes) -> tuple[str, str, int, int, int]:
@@ -163,7 +269,7 @@ def parse_tagged(body: bytes) -> tuple[str, str, int, int, int]:
         else:
             break
     if not uuid:
-        raise Broken("a GTID event without its source")
+        raise p.Broken("a GTID event without its source")
     return uuid_text(uuid), tag, numbers[_NUMBER], numbers[_LAST_COMMITTED], numbers[_SEQUENCE]
 
 
@@ -179,7 +285,7 @@ class _Serialized:
 
     def take(self, size: int) -> bytes:
         if self.pos + size > len(self.data):
-            raise Broken("a GTID event that ends early")
+            raise p.Broken("a GTID event that ends early")
         self.pos += size
         return self.data[self.pos - size : self.pos]
 

@@ -89,6 +89,7 @@ KIND_QUERY = 5
 TYPE_BEGIN = 1
 TYPE_ROWS = 2
 TYPE_END = 3
+QUERY_TYPE = 7  # Header.eventType of a statement that accompanies others
 
 # Empty transactions and pieces of large ones (specification 5.2, 5.3).
 EMPTY_INTERVAL_MS = 5000

@@ -6,7 +6,7 @@ from math import floor
 
 import canal_ha.decode.kernel.primitives as p
 
-_POWERS = tuple(10**n for n in range(10))
+p.prepare()
 _DOUBLE_FRACTION = (1 << 52) - 1
 _SHORT_DECIMALS = 8  # digits behind the point of numbers that are written without looking for their shortest form
 
@@ -45,8 +45,8 @@ def put_decimal(text: bytearray, src: bytes, at: int, precision: int, decimals: 
     The caller has checked that decimals <= precision > 0 and that `decimal_size` bytes are there. Raises Broken on a
     group beyond its digits.
     """
-    negative = src[at] < 0x80
-    sign_at = len(text)
+    negative = p.u8(src, at) < 0x80
+    sign_at = p.size(text)
     if negative:
         p.put_byte(text, 0x2D)
     zero = True  # no digit but 0 so far
@@ -66,7 +66,7 @@ def put_decimal(text: bytearray, src: bytes, at: int, precision: int, decimals: 
         p.put_byte(text, 0x30)
     if decimals:
         p.put_byte(text, 0x2E)
-        fraction_at = len(text)
+        fraction_at = p.size(text)
         left = decimals
         while left:
             digits = 9 if left > 9 else left
@@ -77,10 +77,10 @@ def put_decimal(text: bytearray, src: bytes, at: int, precision: int, decimals: 
                 p.put_padded(text, value, digits)
             if value:
                 zero = False
-        if len(text) == fraction_at:
+        if p.size(text) == fraction_at:
             p.put_byte(text, 0x30)
     if negative and zero:
-        del text[sign_at]
+        p.remove(text, sign_at)
 
 
 def _group(src: bytes, at: int, pos: int, digits: int, negative: bool) -> int:
@@ -91,8 +91,8 @@ def _group(src: bytes, at: int, pos: int, digits: int, negative: bool) -> int:
         value ^= p.bit(bits - 1)
     if negative:
         value ^= p.bit(bits) - 1
-    if value >= _POWERS[digits]:
-        raise p.Broken(f"a group of {digits} DECIMAL digits holds {value}")
+    if value >= p.power(digits):
+        p.broken("a group of DECIMAL digits holds %d", value)
     return value
 
 
@@ -112,8 +112,8 @@ def float_text(src: bytes, at: int) -> bytes:
 
 def put_double(text: bytearray, src: bytes, at: int) -> None:
     """Eight bytes, little-endian, as Java 17's Double.toString. Raises Broken when they are not there."""
-    if at + 8 > len(src):
-        raise p.Broken("a DOUBLE beyond its bytes")
+    if at + 8 > p.held(src):
+        p.broken("a DOUBLE beyond its bytes")
     bits = p.u64(src, at)
     exponent = bits >> 52 & 0x7FF
     fraction = bits & _DOUBLE_FRACTION
@@ -122,24 +122,26 @@ def put_double(text: bytearray, src: bytes, at: int) -> None:
         # Java's digits are the shortest ones, as Python's, unless the value is a power of two (its two neighbours are
         # not equally far) or lies so high or low that a short number falls right between two doubles.
         if fraction and 0x010 < exponent < 0x3FF + 50:
-            _put_layout(text, p.shortest(value))
+            digits, tens = p.shortest(value if bits >> 63 == 0 else -value)
+            _put_layout(text, bits >> 63 != 0, digits, tens)
         else:
-            p.put(text, java_text(bits >> 63 != 0, exponent, fraction, 1023, 52))
+            _put_exact(text, bits >> 63 != 0, exponent, fraction, 1023, 52)
 
 
 def put_float(text: bytearray, src: bytes, at: int) -> None:
     """Four bytes, little-endian, as Java 17's Float.toString. Raises Broken when they are not there."""
-    if at + 4 > len(src):
-        raise p.Broken("a FLOAT beyond its bytes")
+    if at + 4 > p.held(src):
+        p.broken("a FLOAT beyond its bytes")
     bits = p.u32(src, at)
     exponent = bits >> 23 & 0xFF
     fraction = bits & 0x7FFFFF
     value = p.f32(src, at)
     if not _put_short(text, value, bits >> 31 != 0, True):
         if fraction and 0x08 < exponent < 0x7F + 20:
-            _put_layout(text, p.shortest_single(value))
+            digits, tens = p.shortest_single(value if bits >> 31 == 0 else -value)
+            _put_layout(text, bits >> 31 != 0, digits, tens)
         else:
-            p.put(text, java_text(bits >> 31 != 0, exponent, fraction, 127, 23))
+            _put_exact(text, bits >> 31 != 0, exponent, fraction, 127, 23)
 
 
 def _put_short(text: bytearray, value: float, negative: bool, is_single: bool) -> bool:
@@ -169,52 +171,37 @@ def _put_short(text: bytearray, value: float, negative: bool, is_single: bool) -
     return False
 
 
-def _put_layout(text: bytearray, raw: bytes) -> None:
-    """Python's shortest digits in Java's layout. raw: not zero, as repr or %e write it."""
-    stop = len(raw)
-    dot = first = last = -1
-    point = 0  # where it stands among the digits from `first` to `last`, those of weight
-    for index in range(stop):
-        byte = raw[index]
-        if byte == 0x2D:
-            p.put_byte(text, byte)
-        elif byte == 0x2E:
-            dot = index
-        elif byte == 0x65:
-            point = int(raw[index + 1 :])
-            stop = index
-            break
-        elif byte != 0x30:
-            last = index
-            if first < 0:
-                first = index
-    if dot < 0:
-        dot = stop
-    point += dot - first if first < dot else dot - first + 1
-    count = last - first if first < dot < last else last - first + 1
-    if -3 < point < 8:
-        _put_some(text, raw, first, dot, 0, point, count)
-        p.put_byte(text, 0x2E)
-        for _ in range(point, 0):
-            p.put_byte(text, 0x30)
-        _put_some(text, raw, first, dot, point if point > 0 else 0, count, count)
+def _put_layout(text: bytearray, negative: bool, digits: int, tens: int) -> None:
+    """`digits` times ten to the `tens` in Java's layout. digits: not zero, fewer than 20."""
+    while digits % 10 == 0:
+        digits //= 10
+        tens += 1
+    count = p.digits_size(digits)
+    point = count + tens  # where it stands among the digits
+    if negative:
+        p.put_byte(text, 0x2D)
+    after = 0  # digits behind the point
+    if 0 < point < 8:
+        if tens < 0:
+            after = -tens
+        else:
+            digits *= p.power(tens)
+    elif -3 < point <= 0:
+        after = -tens
     else:
-        _put_some(text, raw, first, dot, 0, 1, count)
-        p.put_byte(text, 0x2E)
-        _put_some(text, raw, first, dot, 1, count, count)
+        after = count - 1
+    unit = p.power(count if after > count else after)
+    p.put_unsigned(text, digits // unit)
+    p.put_byte(text, 0x2E)
+    p.put_padded(text, digits % unit, after or 1)
+    if point <= -3 or point >= 8:
         p.put_byte(text, 0x45)
         p.put_digits(text, point - 1)
 
 
-def _put_some(text: bytearray, raw: bytes, first: int, dot: int, start: int, stop: int, count: int) -> None:
-    """Digits from start to stop, counted from `first`; zeros for those beyond `count`; at least a zero."""
-    if start >= stop:
-        p.put_byte(text, 0x30)
-    for index in range(start, stop):
-        at = first + index
-        if first < dot <= at:
-            at += 1
-        p.put_byte(text, raw[at] if index < count else 0x30)
+def _put_exact(text: bytearray, negative: bool, exponent: int, fraction: int, bias: int, width: int) -> None:
+    """`java_text`, appended."""
+    p.put(text, java_text(negative, exponent, fraction, bias, width))
 
 
 def _layout(negative: bool, digits: str, point: int) -> bytes:

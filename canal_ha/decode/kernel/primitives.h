@@ -16,8 +16,11 @@
 /* memcpy for the few bytes that most pieces are, without a call. The stretches do not overlap. */
 static inline void kernel_copy(char *to, const char *from, Py_ssize_t size)
 {
-    if (size > 32) {
+    if (size > 64) {
         memcpy(to, from, size);
+    } else if (size >= 32) {
+        memcpy(to, from, 32);
+        memcpy(to + size - 32, from + size - 32, 32);
     } else if (size >= 16) {
         memcpy(to, from, 16);
         memcpy(to + size - 16, from + size - 16, 16);
@@ -36,18 +39,22 @@ static inline void kernel_copy(char *to, const char *from, Py_ssize_t size)
 
 /* ---- bytearrays */
 
+/* With the interpreter's lock, whether the caller has it or not. */
 static char *kernel_grow(PyObject *out, Py_ssize_t size)
 {
-    Py_ssize_t old = PyByteArray_GET_SIZE(out);
+    Py_ssize_t old = Py_SIZE(out);
+    PyGILState_STATE lock = PyGILState_Ensure();
+    char *at = NULL;
     if (size > (PY_SSIZE_T_MAX >> 2) - old) {
         PyErr_NoMemory();
-        return NULL;
+    } else {
+        Py_ssize_t wanted = old + size;
+        /* Half as much again: the second call only sets the length, as long as it is more than half of the memory. */
+        if (PyByteArray_Resize(out, wanted + (wanted >> 1) + 64) == 0 && PyByteArray_Resize(out, wanted) == 0)
+            at = PyByteArray_AS_STRING(out) + old;
     }
-    Py_ssize_t wanted = old + size;
-    /* Half as much again: the second call only sets the length, as long as it is more than half of the memory. */
-    if (PyByteArray_Resize(out, wanted + (wanted >> 1) + 64) < 0 || PyByteArray_Resize(out, wanted) < 0)
-        return NULL;
-    return PyByteArray_AS_STRING(out) + old;
+    PyGILState_Release(lock);
+    return at;
 }
 
 /* Append `size` bytes of any content; return where they are. */
@@ -482,6 +489,89 @@ static inline uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size)
         return ~kernel_crc_fold(crc, at, size);
 #endif
     return ~kernel_crc_bytes(crc, at, size);
+}
+
+/* ---- shortest digits */
+
+static uint64_t kernel_powers[325][2];
+
+/* 10 to the `index`, the 128 bits that weigh most, rounded up. */
+static inline void kernel_power(int index, uint64_t high, uint64_t low)
+{
+    kernel_powers[index][0] = high;
+    kernel_powers[index][1] = low;
+}
+
+static inline uint64_t kernel_rounded_to_odd(const uint64_t *power, uint64_t value)
+{
+    unsigned __int128 low = (unsigned __int128)power[1] * value, high = (unsigned __int128)power[0] * value;
+    high += (uint64_t)(low >> 64);
+    return (uint64_t)(high >> 64) | ((uint64_t)high > 1);
+}
+
+/* The shortest digits, and of these the nearest, that mean significand * 2**exponent among its neighbours, which are
+   equally far; times 10**tens. exponent: -1074 to -1. (Giulietti, "The Schubfach way to render doubles", 2020.) */
+static inline uint64_t kernel_shortest(uint64_t significand, int exponent, int *tens)
+{
+    int zeros = __builtin_ctzll(significand);
+    if (-exponent <= zeros) {
+        *tens = 0;
+        return significand >> -exponent;
+    }
+    int odd = significand & 1;
+    int k = (exponent * 1262611) >> 22;
+    int shift = exponent + ((-k * 1741647) >> 19) + 1;
+    const uint64_t *power = kernel_powers[-k];
+    uint64_t lower = kernel_rounded_to_odd(power, (4 * significand - 2) << shift) + odd;
+    uint64_t value = kernel_rounded_to_odd(power, (4 * significand) << shift);
+    uint64_t upper = kernel_rounded_to_odd(power, (4 * significand + 2) << shift) - odd;
+    uint64_t digits = value / 4;
+    *tens = k;
+    if (digits >= 10) {
+        uint64_t fewer = digits / 10;
+        int down = lower <= 40 * fewer, up = 40 * fewer + 40 <= upper;
+        if (down != up) {
+            *tens = k + 1;
+            return fewer + up;
+        }
+    }
+    int down = lower <= 4 * digits, up = 4 * digits + 4 <= upper;
+    if (down != up)
+        return digits + up;
+    uint64_t middle = 4 * digits + 2;
+    return digits + (value > middle || (value == middle && (digits & 1)));
+}
+
+static inline int kernel_ones(unsigned bits)
+{
+    return __builtin_popcount(bits);
+}
+
+/* memcmp for few bytes, without a call. */
+static inline int kernel_same(const unsigned char *one, const unsigned char *other, Py_ssize_t size)
+{
+    uint64_t a, b, c, d;
+    if (size > 16)
+        return memcmp(one, other, size) == 0;
+    if (size >= 8) {
+        memcpy(&a, one, 8), memcpy(&b, other, 8);
+        memcpy(&c, one + size - 8, 8), memcpy(&d, other + size - 8, 8);
+        return a == b && c == d;
+    }
+    for (; size; one++, other++, size--)
+        if (*one != *other)
+            return 0;
+    return 1;
+}
+
+/* Fill the tables, once, before anything runs without the interpreter's lock. */
+static inline void kernel_prepare(void)
+{
+    kernel_crc32((const unsigned char *)"", 0);
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (!kernel_latin1_shuffles)
+        kernel_latin1_init();
+#endif
 }
 
 #endif

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from struct import Struct
+from typing import NoReturn
 from zlib import crc32
 
 from canal_ha.decode.java_text import UTF8_ERRORS
@@ -31,7 +32,42 @@ class Broken(Exception):
     """Bytes of an event that make no sense; the stream adds journal and offset."""
 
 
+def broken(text: str, number: int = 0) -> NoReturn:
+    """Raise Broken. text: may hold one %d, for the number."""
+    raise Broken(text % number if "%" in text else text)
+
+
+def prepare() -> None:
+    """A compiled module calls this once, when it is imported: it fills tables of its own."""
+
+
+def powers_of_ten() -> list[tuple[int, int]]:
+    """From 10**0 to 10**324, the 128 bits that weigh most, rounded up, in halves."""
+    found = []
+    for exponent in range(325):
+        power = 10**exponent
+        shift = power.bit_length() - 128
+        power = -(-power >> shift) if shift > 0 else power << -shift
+        found.append((power >> 64, power & 0xFFFFFFFFFFFFFFFF))
+    return found
+
+
 # ---- reading
+
+
+def u8(src: bytes, at: int) -> int:
+    """One byte."""
+    return src[at]
+
+
+def held(src: bytes) -> int:
+    """How many bytes there are."""
+    return len(src)
+
+
+def is_set(src: bytes, at: int, index: int) -> bool:
+    """A bit of a bitmap."""
+    return src[at + (index >> 3)] >> (index & 7) & 1 != 0
 
 
 def u16(src: bytes, at: int) -> int:
@@ -116,18 +152,34 @@ def nearest(value: float) -> int:
     return int(value + 0.5)
 
 
-def shortest(value: float) -> bytes:
-    """The shortest decimal digits that mean this number."""
-    return repr(value).encode("ascii")
+def shortest(value: float) -> tuple[int, int]:
+    """The shortest decimal digits that mean this number, and the power of ten they are multiplied with.
+
+    value: more than 0, normal, no power of two, below 2**52.
+    """
+    return _significant(repr(value))
 
 
-def shortest_single(value: float) -> bytes:
-    """The least digits, but at least six, that mean a number that four bytes hold."""
-    for precision in (b"%.5e", b"%.6e", b"%.7e"):
-        text = precision % value
+def shortest_single(value: float) -> tuple[int, int]:
+    """`shortest` for a number that four bytes hold."""
+    for precision in range(5, 8):
+        text = f"{value:.{precision}e}"
         if as_single(float(text)) == value:
-            return text
-    return b"%.8e" % value
+            return _significant(text)
+    return _significant(f"{value:.8e}")
+
+
+def _significant(text: str) -> tuple[int, int]:
+    """What repr or %e write."""
+    mantissa, _, exponent = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    return int(whole + fraction), int(exponent or 0) - len(fraction)
+
+
+def power(exponent: int) -> int:
+    """Of ten; 0 to 19."""
+    value: int = 10 ** max(exponent, 0)
+    return value
 
 
 def magnitude(value: int) -> int:
@@ -187,6 +239,36 @@ def has_null(src: bytes, at: int, count: int) -> bool:
     return int.from_bytes(src[at : at + ((count + 7) >> 3)], "little") & ((1 << count) - 1) != 0
 
 
+def ones(src: bytes, at: int, count: int) -> int:
+    """How many of the first `count` bits of a bitmap are set."""
+    return (int.from_bytes(src[at : at + ((count + 7) >> 3)], "little") & ((1 << count) - 1)).bit_count()
+
+
+def ends_in(out: bytearray, start: int, text: bytearray) -> bool:
+    """Whether what was written from `start` on is this text."""
+    return out[start:] == text
+
+
+def same_piece(src: bytes, start: int, stop: int, other: bytes) -> bool:
+    """`same_bytes` with what a plan keeps."""
+    return src[start:stop] == other
+
+
+def piece_size(data: bytes) -> int:
+    """How many bytes a plan keeps there."""
+    return len(data)
+
+
+def byte_at(out: bytearray, index: int) -> int:
+    """One byte of what was written."""
+    return out[index]
+
+
+def same_source(src: bytes, start: int, other: int, size: int) -> bool:
+    """Whether two stretches of an event agree."""
+    return src[start : start + size] == src[other : other + size]
+
+
 def is_ascii(src: bytes, start: int, stop: int) -> bool:
     """Whether src[start:stop] has no byte above 0x7f."""
     return src[start:stop].isascii()
@@ -212,6 +294,21 @@ def put(out: bytearray, data: bytes | bytearray) -> None:
     out += data
 
 
+def size(out: bytearray) -> int:
+    """How many bytes were written."""
+    return len(out)
+
+
+def piece(data: bytes) -> bytes:
+    """Bytes that somebody keeps, as the functions below want them."""
+    return data
+
+
+def put_piece(out: bytearray, data: bytes) -> None:
+    """Append what a plan keeps."""
+    out += data
+
+
 def put_byte(out: bytearray, value: int) -> None:
     """Append one byte."""
     out.append(value)
@@ -222,37 +319,53 @@ def put_slice(out: bytearray, src: bytes, start: int, stop: int) -> None:
     out += src[start:stop]
 
 
-def put_framed(out: bytearray, before: bytes, src: bytes, start: int, stop: int, after: bytes) -> None:
-    """Append src[start:stop] with something before and after it."""
-    out += before
-    out += src[start:stop]
+def put_column(out: bytearray, tag: int, fixed: bytes, src: bytes, start: int, stop: int, after: bytes) -> bool:
+    """Append a Column with the value src[start:stop]; whether that is ASCII.
+
+    Column: tag, length, fixed, 0x42, the value's length, the value, after.
+    """
+    value = src[start:stop]
+    _put_around(out, tag, fixed, value, after)
+    return value.isascii()
+
+
+def put_text_column(out: bytearray, tag: int, fixed: bytes, text: bytearray, after: bytes) -> int:
+    """`put_column` of a text that was just made; return its length."""
+    _put_around(out, tag, fixed, text, after)
+    return len(text)
+
+
+def put_latin1_column(out: bytearray, tag: int, fixed: bytes, src: bytes, start: int, stop: int, after: bytes) -> int:
+    """`put_column` of bytes as UTF-8, one character each; return how many bytes that makes."""
+    value = src[start:stop].decode("latin-1").encode()
+    _put_around(out, tag, fixed, value, after)
+    return len(value)
+
+
+def put_number_column(out: bytearray, tag: int, fixed: bytes, value: int, after: bytes) -> int:
+    """`put_column` of the decimal digits of a signed 64-bit number; return how many bytes that makes."""
+    text = b"%d" % value
+    _put_around(out, tag, fixed, text, after)
+    return len(text)
+
+
+def _put_around(out: bytearray, tag: int, fixed: bytes, value: bytes | bytearray, after: bytes) -> None:
+    length = varint(len(value))
+    body = len(fixed) + 1 + len(length) + len(value) + len(after)
+    out += b"%c%b%b\x42%b" % (tag, varint(body), fixed, length)
+    out += value
     out += after
 
 
-def put_framed_ascii(out: bytearray, before: bytes, src: bytes, start: int, stop: int, after: bytes) -> bool:
-    """`put_framed`; whether src[start:stop] has no byte above 0x7f."""
-    data = src[start:stop]
-    out += before
-    out += data
-    out += after
-    return data.isascii()
-
-
-def put_around(out: bytearray, before: bytes, text: bytearray, after: bytes) -> None:
-    """Append a text with something before and after it."""
-    out += before
-    out += text
-    out += after
+def repeat_column(out: bytearray, tag: int, start: int, stop: int) -> None:
+    """Append what was written from start to stop once more, with another tag."""
+    out.append(tag)
+    out += out[start + 1 : stop]
 
 
 def digits_size(value: int) -> int:
-    """How many bytes `put_digits` appends."""
+    """How many decimal digits an unsigned number has."""
     return len(b"%d" % value)
-
-
-def put_number(out: bytearray, before: bytes, value: int, size: int, after: bytes) -> None:
-    """Append the decimal digits of a signed 64-bit number with something around them. size: `digits_size` of it."""
-    out += b"%b%d%b" % (before, value, after)
 
 
 def put_digits(out: bytearray, value: int) -> None:
@@ -283,16 +396,6 @@ def put_clock(out: bytearray, hours: int, minutes: int, seconds: int) -> None:
 def put_upper_half(out: bytearray, value: int, size: int) -> None:
     """Append the decimal digits of a negative number of `size` bytes, read as unsigned."""
     out += b"%d" % (value + (1 << (size << 3)))
-
-
-def latin1_size(src: bytes, start: int, stop: int) -> int:
-    """How many bytes `put_latin1` appends."""
-    return len(src[start:stop].decode("latin-1").encode())
-
-
-def put_latin1(out: bytearray, src: bytes, start: int, stop: int) -> None:
-    """Append bytes as UTF-8, one character each."""
-    out += src[start:stop].decode("latin-1").encode()
 
 
 def put_text(out: bytearray, src: bytes, start: int, stop: int) -> None:
@@ -349,12 +452,6 @@ def put_tagged(out: bytearray, tag: int, value: int) -> None:
     put_varint(out, value)
 
 
-def put_head(out: bytearray, tag: bytes, fixed: bytes, size: int, rest: int) -> None:
-    """Append a Column up to its value of `size` bytes: tag, length, fixed, 0x42, size. rest: how many bytes follow."""
-    length = varint(size)
-    out += tag + varint(len(fixed) + 1 + len(length) + size + rest) + fixed + b"\x42" + length
-
-
 def put_frame(
     out: bytearray,
     journal: bytes,
@@ -362,22 +459,29 @@ def put_frame(
     clock: bytes,
     names: bytes,
     length: int,
-    event_type: bytes,
-    props: bytes,
-    count: bytes,
-    gtid: bytes,
-    entry_type: bytes,
+    change: int,
+    props: bytes | bytearray,
+    rows: int,
+    gtid: bytes | bytearray,
+    entry_type: int,
     store: int,
 ) -> int:
     """Append what precedes a storeValue of `store` bytes: a Messages field's tag and length, then Entry and Header.
 
     Return the length of the Entry.
 
-    The Header's fields in their order, encoded, but for the numbers of logfileOffset and the whole of eventLength.
-    entry_type: what stands between the Header and the length of the storeValue.
+    The Header's fields in their order, encoded, but for numbers: logfileOffset, eventLength, the eventType (change, 0
+    for none), the rowsCount among the props (0 for none).
     """
-    header = journal + varint(offset) + clock + names + b"\x50" + varint(length) + event_type + props + count + gtid
-    entry = b"\x0a" + varint(len(header)) + header + entry_type + varint(store)
+    header = b"%b%b%b%b\x50%b" % (journal, varint(offset), clock, names, varint(length))
+    if change:
+        header += bytes([0x58, change])
+    header += props
+    if rows:
+        number = b"%d" % rows
+        header += b"\x62%c\x0a\x09rowsCount\x12%c%b" % (13 + len(number), len(number), number)
+    header += gtid
+    entry = b"\x0a%b%b\x10%c\x1a%b" % (varint(len(header)), header, entry_type, varint(store))
     out += b"\x12" + varint(len(entry) + store) + entry
     return len(entry) + store
 
@@ -405,6 +509,11 @@ def set_byte(out: bytearray, at: int, value: int) -> None:
 def truncate(out: bytearray, size: int) -> None:
     """Forget what was written from `size` on."""
     del out[size:]
+
+
+def remove(out: bytearray, at: int) -> None:
+    """Take one byte out."""
+    del out[at]
 
 
 def forget(out: bytearray, size: int) -> None:

@@ -3,35 +3,43 @@
 `feed` takes bytes, `step` works until there is something that Python has to know: more bytes are needed, a segment is
 full, an event came that the kernel leaves to the decoder, the server said something that is no event. What is frequent
 (table maps already known, rows, transaction begins and ends) never leaves here. Raises Broken.
+
+While it works on more than a few bytes the interpreter's lock is free, so that other threads run. What must not happen
+then is done before and after, in `step`; what needs the lock and is rare takes it. Its owner's thread alone uses a
+Stream, and the bytes fed belong to it until `step` returns.
 """
 
 from __future__ import annotations
 
 import canal_ha.decode.kernel.cells as c
 import canal_ha.decode.kernel.grouping as g
+import canal_ha.decode.kernel.gtid as gtid
 import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.rows as r
-from canal_ha.decode.kernel.gtid import Gtids, uuid_text
+import canal_ha.decode.kernel.views as views
+
+try:
+    import cython  # type: ignore[import-untyped]
+except ImportError:  # a compiled build knows what it means; an interpreted one has nothing to free
+    import canal_ha.decode.kernel.no_cython as cython
+
+p.prepare()
 
 NO_TABLE = b"\x42\x00\x4a\x00"  # schemaName and tableName, both present and empty
-_EVENT_TYPES = (b"", b"\x58\x01", b"\x58\x02", b"\x58\x03")  # Header.eventType INSERT, UPDATE, DELETE
-QUERY_TYPE = b"\x58\x07"
-_CHANGE_TYPES = (b"", b"\x10\x01\x50\x00", b"\x10\x02\x50\x00", b"\x10\x03\x50\x00")  # eventType, isDdl = false
-_ENTRY_TYPES = (b"", b"\x10\x01\x1a", b"\x10\x02\x1a", b"\x10\x03\x1a")  # entryType, tag of storeValue
+_NO_TABLE = NO_TABLE
+_PLANS_SEEN = 64  # that are found without asking `plans`, a power of two
+_ALONE = 8192  # bytes: with fewer to work on the interpreter's lock is kept
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
 _HALF = 0x80000000  # of what a position in an event header can say
 
 
-def _rows_count(rows: int) -> bytes:
-    """Header.props: the number of rows in the event."""
-    number = b"%d" % rows
-    return b"\x62" + p.varint(13 + len(number)) + b"\x0a\x09rowsCount\x12" + p.varint(len(number)) + number
-
-
-_ROWS_KNOWN = 1024
-_ROWS_COUNT = tuple(_rows_count(rows) for rows in range(_ROWS_KNOWN))
+# What `_work` returns besides the kinds' numbers.
+_GO_ON = -1
+_STARVED = -2  # `need` bytes are wanted from `pos` on
+_LEFT = -3  # the payload is read
+_LARGE = -4  # a large packet begins at `pos`
 
 
 class Stream:
@@ -64,9 +72,11 @@ class Stream:
         "frame",
         "group",
         "gtids",
+        "has_gtids",
         "joined",
         "journal_field",
         "known_format",
+        "known_gtids",
         "length",
         "limit",
         "need",
@@ -76,14 +86,14 @@ class Stream:
         "outer_limit",
         "outer_pos",
         "packets",
-        "passed_gtid",
+        "passed_executed",
         "passed_position",
         "passed_timestamp",
         "payload",
         "pending",
-        "plan",
-        "plan_id",
+        "places",
         "plans",
+        "plans_seen",
         "pos",
         "position",
         "segment_bytes",
@@ -91,12 +101,13 @@ class Stream:
         "src",
         "store",
         "sub",
+        "text",
         "timestamp",
         "writer",
     )
 
     def __init__(
-        self, journal: str, position: int, transaction_size: int, segment_bytes: int, gtids: Gtids | None
+        self, journal: str, position: int, transaction_size: int, segment_bytes: int, gtids: gtid.Gtids | None
     ) -> None:
         """gtids: the executed set that headers carry; None outside GTID mode."""
         self.packets = True
@@ -128,28 +139,32 @@ class Stream:
         self.event_at = 0
         self.event_stop = 0
         self.plans: dict[int, c.TablePlan] = {}
-        self.plan: c.TablePlan | None = None  # the one that was last asked for, of `plan_id`
-        self.plan_id = -1
-        self.drop = [False, False, False, False]  # by rows.INSERT, UPDATE, DELETE
+        self.places = bytearray()
+        self.plans_seen = views.places(self.places, _PLANS_SEEN)  # views of plans, by the last bits of their table ids
+        self.drop = bytearray(4)  # by kinds.INSERT, UPDATE, DELETE: 1 when nobody wants such changes
         self.drop_statements = False  # no entries for what accompanies rows or statements
+        self.has_gtids = gtids is not None
         self.gtids = gtids
+        self.known_gtids = gtid.Gtids("") if gtids is None else gtids
         self.open = False  # inside a transaction, or between its GTID and its first event
         self.begun = False
         self.passed_position = -1
         self.passed_timestamp = 0
-        self.passed_gtid = "" if gtids is None else gtids.text
+        self.passed_executed = bytearray()
         self.segment_bytes = segment_bytes
         self.group = g.Grouping(transaction_size)
         self.writer = r.RowWriter()
         self.frame = bytearray()
         self.store = bytearray()
+        self.text = bytearray()
         self.clock = b""
         self.clock_timestamp = -1
         self.clock_server_id = -1
         self.journal_field = b""
         self.set_journal(journal, position)
         if gtids is not None:
-            self.group.gtid = gtids.text
+            self.take_gtids()
+            p.put(self.passed_executed, gtids.executed)
 
     def set_journal(self, journal: str, position: int) -> None:
         """Events come from this file and offset on; table ids start anew."""
@@ -162,19 +177,46 @@ class Stream:
 
     def set_plan(self, table_id: int, plan: c.TablePlan) -> None:
         """What to do with the rows of this table id."""
+        plan.table_id = table_id
         self.plans[table_id] = plan
-        self.plan_id = -1
+        self.plans_seen[table_id & (_PLANS_SEEN - 1)] = views.view(plan)
 
     def forget_plans(self) -> None:
         """Table ids start anew."""
         self.plans.clear()
-        self.plan_id = -1
+        for index in range(_PLANS_SEEN):
+            self.plans_seen[index] = views.nothing()
 
-    def _plan(self, table_id: int) -> c.TablePlan | None:
-        if table_id != self.plan_id:
-            self.plan = self.plans.get(table_id)
-            self.plan_id = table_id
-        return self.plan
+    def doubt_plans(self) -> None:
+        """Tables may have changed: the next table map of each is for the decoder."""
+        for plan in self.plans.values():
+            plan.body = b""
+        for index in range(_PLANS_SEEN):
+            self.plans_seen[index] = views.nothing()
+
+    def _plan(self, table_id: int) -> c.TablePlan:
+        """The view of a table's plan, or of none, whose table id is another one."""
+        plan = self.plans_seen[table_id & (_PLANS_SEEN - 1)]
+        if plan.table_id != table_id:
+            plan = self._find_plan(table_id)
+        return plan
+
+    def _find_plan(self, table_id: int) -> c.TablePlan:
+        plan = self.plans.get(table_id)
+        if plan is None:
+            return views.nothing()
+        self.plans_seen[table_id & (_PLANS_SEEN - 1)] = views.view(plan)
+        return self.plans_seen[table_id & (_PLANS_SEEN - 1)]
+
+    @property
+    def passed_gtid(self) -> str:
+        """The set executed at passed_position."""
+        return self.passed_executed.decode()
+
+    def take_gtids(self) -> None:
+        """The set has grown: entries tell it from here on."""
+        p.truncate(self.group.executed, 0)
+        p.put(self.group.executed, self.known_gtids.executed)
 
     # ---- bytes
 
@@ -244,65 +286,98 @@ class Stream:
     def step(self) -> int:
         """Work until the decoder is needed; say for what."""
         while True:
-            code = self._next()
+            src = self.src
+            if self.limit - self.pos < _ALONE:
+                code = self._work(src)
+            else:
+                with cython.nogil:
+                    code = self._work(src)
+            if code == _LARGE:
+                code = _STARVED
+                whole = self._joined_packets(src)
+                if whole is not None:
+                    src = whole
+                    with cython.nogil:
+                        code = self._event(src, 1, p.held(src))
+            if code == k.EVENT or code == k.SAID:
+                self.event_src = src
+            elif code == _STARVED:
+                code = self._starve(self.need)
+            elif code == _LEFT:
+                self._leave_payload()
             if code >= 0:
                 return code
             if self.group.visible_bytes >= self.segment_bytes:
                 return k.SEGMENT
 
-    def _next(self) -> int:
-        """Frame one event and handle it. -1: go on."""
-        src = self.src
+    def _leave_payload(self) -> None:
+        self.src = self.outer
+        self.pos = self.outer_pos
+        self.limit = self.outer_limit
+        self.payload = False
+        self.outer = b""
+        self.sub = 0
+
+    def _work(self, src: bytes) -> int:
+        """Handle events of what is in `src` until something else has to be done, or a segment is full."""
+        while True:
+            code = self._next(src)
+            if code != _GO_ON or self.group.visible_bytes >= self.segment_bytes:
+                return code
+
+    def _next(self, src: bytes) -> int:
+        """Frame one event and handle it."""
         pos = self.pos
         left = self.limit - pos
         if self.payload:
             if left == 0:
-                self.src = self.outer
-                self.pos = self.outer_pos
-                self.limit = self.outer_limit
-                self.payload = False
-                self.outer = b""
-                self.sub = 0
-                return -1
+                return _LEFT
             if left < 19 or p.u32(src, pos + 9) > left or p.u32(src, pos + 9) < 19:
-                raise p.Broken("an event beyond its compressed payload")
+                p.broken("an event beyond its compressed payload")
             self.pos = pos + p.u32(src, pos + 9)
             return self._event(src, pos, self.pos)
         if not self.packets:
+            self.need = 19
             if left < 19:
-                return self._starve(19)
+                return _STARVED
             size = p.u32(src, pos + 9)
             if size < 19 or size > k.EVENT_MAX:
                 self.offset = self.position
-                raise p.Broken(f"an event of {size} bytes")
+                p.broken("an event of %d bytes", size)
+            self.need = size
             if size > left:
-                return self._starve(size)
+                return _STARVED
             self.pos = pos + size
             return self._event(src, pos, self.pos)
+        self.need = 5
         if left < 5:
-            return self._starve(5)
+            return _STARVED
         self.offset = self.position
         size = p.u24(src, pos)
         if size == _FULL_PACKET:
-            return self._large(left)
+            return _LARGE
         if size == 0:
-            raise p.Broken("an empty packet")
+            p.broken("an empty packet")
+        self.need = size + 4
         if size + 4 > left:
-            return self._starve(size + 4)
+            return _STARVED
         self.pos = pos + 4 + size
-        if src[pos + 4]:
-            self.event_src = src
+        if p.u8(src, pos + 4):
             self.event_at = pos + 4
             self.event_stop = self.pos
             return k.SAID
         return self._event(src, pos + 5, self.pos)
 
-    def _large(self, left: int) -> int:
-        """An event in several packets: the event header says how many bytes there are in all."""
-        src = self.src
+    def _joined_packets(self, src: bytes) -> bytes | None:
+        """An event in several packets, behind a zero: its header says how many bytes there are in all.
+
+        None, and what they `need`, when they are not there.
+        """
         pos = self.pos
+        left = self.limit - pos
+        self.need = 24
         if left < 24:
-            return self._starve(24)
+            return None
         if src[pos + 4]:
             raise p.Broken("a large packet that is no event")
         size = p.u32(src, pos + 14) + 1
@@ -311,8 +386,9 @@ class Stream:
             raise p.Broken(f"an event of {size - 1} bytes in a larger packet")
         if size > k.EVENT_MAX:
             raise p.Broken(f"an event of {size - 1} bytes")
-        if left < size + 4 * packets:
-            return self._starve(size + 4 * packets)
+        self.need = size + 4 * packets
+        if left < self.need:
+            return None
         whole = bytearray()
         for index in range(packets):
             part = _FULL_PACKET if index + 1 < packets else size % _FULL_PACKET
@@ -321,14 +397,14 @@ class Stream:
             p.put_slice(whole, src, pos + 4, pos + 4 + part)
             pos += 4 + part
         self.pos = pos
-        return self._event(bytes(whole), 1, size)
+        return bytes(whole)
 
     # ---- events
 
     def _event(self, src: bytes, start: int, stop: int) -> int:
         """Handle src[start:stop], an event with header and checksum. -1: done; EVENT: the decoder's turn."""
         if stop - start < 19:
-            raise p.Broken("an event shorter than its header")
+            p.broken("an event shorter than its header")
         timestamp, kind, server_id, length, log_pos, flags = p.event_header(src, start)
         self.timestamp = timestamp
         self.server_id = server_id
@@ -337,11 +413,11 @@ class Stream:
         if not self.payload:
             self.offset = self.position
             if length != stop - start:
-                raise p.Broken(f"an event of {length} bytes in a packet for {stop - start}")
+                p.broken("an event of %d bytes in a packet of another length", length)
             self.length = length
             if self.checksum and kind != k.FORMAT_DESCRIPTION and kind != k.ROTATE:
                 if stop - body < 4 or not p.checksum_holds(src, start, stop):
-                    raise p.Broken(f"the checksum of an event of type {kind} does not hold")
+                    p.broken("the checksum of an event of type %d does not hold", kind)
                 stop -= 4
             # A heartbeat names the last event's end; a dump from within a journal begins with the format description
             # of its start.
@@ -371,7 +447,6 @@ class Stream:
             code = -1
         if code == k.EVENT:
             self.event_kind = kind
-            self.event_src = src
             self.event_start = start
             self.event_at = body
             self.event_stop = stop
@@ -386,7 +461,7 @@ class Stream:
             self.base += 2 * _HALF
             end += 2 * _HALF
         if end < length:
-            raise p.Broken(f"an event of {length} bytes that ends at {end}")
+            p.broken("an event that ends at %d, which is less than its length", end)
         self.position = end
         self.offset = end - length
 
@@ -395,7 +470,8 @@ class Stream:
         if p.length(self.group.ends) == self.group.visible:
             self.passed_position = self.position
             self.passed_timestamp = self.timestamp
-            self.passed_gtid = self.group.gtid
+            p.truncate(self.passed_executed, 0)
+            p.put(self.passed_executed, self.group.executed)
 
     def close(self) -> None:
         """A transaction is over, with whatever event ends it."""
@@ -404,123 +480,116 @@ class Stream:
 
     def _table_map(self, src: bytes, body: int, stop: int) -> int:
         if stop - body < 8:
-            raise p.Broken("a table map without an id")
-        plan = self._plan(p.u48(src, body))
-        if plan is not None and p.same_bytes(src, body, stop, plan.body):
-            return -1
+            p.broken("a table map without an id")
+        table_id = p.u48(src, body)
+        plan = self._plan(table_id)
+        if plan.table_id == table_id and p.same_piece(src, body, stop, plan.body):
+            return _GO_ON
         return k.EVENT
 
     def rows_event(self, kind: int, src: bytes, body: int, stop: int) -> None:
         """One entry of all the rows of an event."""
         if stop - body < 10:
-            raise p.Broken("a rows event without a header")
+            p.broken("a rows event without a header")
         table_id = p.u48(src, body)
         pos = body + 8
         if kind >= 30:
             extra = p.u16(src, pos)
             if extra < 2 or pos + extra > stop:
-                raise p.Broken("a rows event whose extra data makes no sense")
+                p.broken("a rows event whose extra data makes no sense")
             pos += extra
         plan = self._plan(table_id)
-        if plan is not None:
+        if plan.table_id == table_id:
             change = k.UPDATE
             if kind == 23 or kind == 30:
                 change = k.INSERT
             elif kind == 25 or kind == 32:
                 change = k.DELETE
-            if not plan.drop and not self.drop[change]:
+            if not plan.drop and not p.byte_at(self.drop, change):
                 self._put_rows(plan, change, kind == k.PARTIAL_UPDATE_ROWS, src, pos, stop)
         elif table_id != _DUMMY_TABLE:
-            raise p.Broken(f"rows of table id {table_id}, which no table map has announced")
+            p.broken("rows of table id %d, which no table map has announced", table_id)
 
     def _put_rows(self, plan: c.TablePlan, change: int, partial: bool, src: bytes, pos: int, stop: int) -> None:
-        group = self.group
-        group.room()
-        out = group.out
-        mark = len(out)
+        self.group.room()
+        mark = p.size(self.group.out)
         size = plan.head_size
-        p.reserve(out, size)
-        count = self.writer.rows(plan, change, partial, src, pos, stop, out)
-        frame = self.frame
-        p.truncate(frame, 0)
-        store = len(plan.change) + 4 + len(out) - mark - size
-        entry = self._put_frame(frame, k.TYPE_ROWS, plan.names, _EVENT_TYPES[change], count, True, store)
-        p.put(frame, plan.change)
-        p.put(frame, _CHANGE_TYPES[change])
-        plan.head_size = len(frame)
-        p.fill(out, mark, size, frame)
+        p.reserve(self.group.out, size)
+        count = self.writer.rows(plan, change, partial, src, pos, stop, self.group.out)
+        p.truncate(self.frame, 0)
+        store = p.piece_size(plan.change) + 4 + p.size(self.group.out) - mark - size
+        entry = self._put_frame(self.frame, k.TYPE_ROWS, plan.names, change, count, True, store)
+        p.put_piece(self.frame, plan.change)
+        p.put(self.frame, b"\x10\x00\x50\x00")  # eventType, isDdl = false
+        p.set_byte(self.frame, p.size(self.frame) - 3, change)
+        plan.head_size = p.size(self.frame)
+        p.fill(self.group.out, mark, size, self.frame)
         self._added(k.KIND_ROWS, count, entry)
-        group.has_rows = True
+        self.group.has_rows = True
 
     def _xid(self, src: bytes, body: int, stop: int) -> None:
         if stop - body < 8:
-            raise p.Broken("an XID event without its number")
-        store = self.store
-        p.truncate(store, 0)
-        p.put(store, b"\x12\0")
-        p.put_unsigned(store, p.u64(src, body))
-        p.set_byte(store, 1, len(store) - 2)
-        self.put_entry(k.KIND_END, k.TYPE_END, NO_TABLE, b"", store, True, True)
+            p.broken("an XID event without its number")
+        p.truncate(self.store, 0)
+        p.put(self.store, b"\x12\0")
+        p.put_unsigned(self.store, p.u64(src, body))
+        p.set_byte(self.store, 1, p.size(self.store) - 2)
+        self._put_store(k.KIND_END, k.TYPE_END, p.piece(_NO_TABLE), 0, True, True)
         self.close()
 
     def _query(self, src: bytes, body: int, stop: int) -> int:
         """BEGIN, the one statement that is frequent in a binlog of rows."""
         if stop - body < 14:
-            raise p.Broken("a query event without a header")
-        at = body + 14 + p.u16(src, body + 11) + src[body + 8]
+            p.broken("a query event without a header")
+        at = body + 14 + p.u16(src, body + 11) + p.u8(src, body + 8)
         if at > stop:
-            raise p.Broken("a query event whose statement lies beyond it")
+            p.broken("a query event whose statement lies beyond it")
         if stop - at != 5 or not p.same_bytes(src, at, stop, b"BEGIN"):
             return k.EVENT
-        store = self.store
-        p.truncate(store, 0)
-        p.put_byte(store, 0x20)
-        p.put_varint(store, p.u32(src, body))
-        self.begin(store)
-        return -1
+        p.truncate(self.store, 0)
+        p.put_byte(self.store, 0x20)
+        p.put_varint(self.store, p.u32(src, body))
+        self._begin()
+        return _GO_ON
 
     def begin(self, store: bytes | bytearray) -> None:
         """A transaction begins with this TransactionBegin."""
+        p.truncate(self.store, 0)
+        p.put(self.store, store)
+        self._begin()
+
+    def _begin(self) -> None:
+        """... with what is in `store`."""
         self.group.flush()
-        self.put_entry(k.KIND_BEGIN, k.TYPE_BEGIN, NO_TABLE, b"", store, True, False)
+        self._put_store(k.KIND_BEGIN, k.TYPE_BEGIN, p.piece(_NO_TABLE), 0, True, False)
         self.open = True
         self.begun = True
 
     def _gtid(self, kind: int, src: bytes, body: int, stop: int) -> None:
         self.open = True
         self.begun = False
-        if self.gtids is not None and kind != k.ANONYMOUS_GTID:
-            self._executed(self.gtids, src, body, stop)
-
-    def _executed(self, gtids: Gtids, src: bytes, body: int, stop: int) -> None:
-        """A transaction of MySQL with this GTID event counts as executed."""
-        if stop - body < 25:
-            raise p.Broken("a GTID event without its number")
-        committed = sequence = 0
-        if stop - body >= 42 and src[body + 25] == 2:
-            committed = p.u64(src, body + 26)
-            sequence = p.u64(src, body + 34)
-        gtids.mysql(uuid_text(src[body + 1 : body + 17]), "", p.u64(src, body + 17), committed, sequence)
-        self.group.gtid = gtids.text
+        if self.has_gtids and kind != k.ANONYMOUS_GTID:
+            self.known_gtids.transaction(src, body, stop)
+            self.take_gtids()
 
     def _mariadb_gtid(self, src: bytes, body: int, stop: int) -> None:
         if stop - body < 13:
-            raise p.Broken("a GTID event without its number")
+            p.broken("a GTID event without its number")
         self.group.flush()
         self.open = True
-        self.begun = src[body + 12] & 1 == 0  # FL_STANDALONE: one statement follows, else this stands for BEGIN
-        gtids = self.gtids
-        if gtids is not None:
-            gtids.mariadb(p.u32(src, body + 8), self.server_id, p.u64(src, body))
-            self.group.gtid = gtids.text
+        self.begun = p.u8(src, body + 12) & 1 == 0  # FL_STANDALONE: one statement follows, else this stands for BEGIN
+        if self.has_gtids:
+            self.known_gtids.mariadb(p.u32(src, body + 8), self.server_id, p.u64(src, body))
+            self.take_gtids()
 
     def _annotate(self, src: bytes, body: int, stop: int) -> None:
-        text = bytearray()
-        p.put_text(text, src, body, stop)
-        store = bytearray(b"\x10\x07\x5a")
-        p.put_varint(store, len(text))
-        p.put(store, text)
-        self.put_entry(k.KIND_QUERY, k.TYPE_ROWS, NO_TABLE, QUERY_TYPE, store, True, True)
+        p.truncate(self.text, 0)
+        p.put_text(self.text, src, body, stop)
+        p.truncate(self.store, 0)
+        p.put(self.store, b"\x10\x07\x5a")
+        p.put_varint(self.store, p.size(self.text))
+        p.put(self.store, self.text)
+        self._put_store(k.KIND_QUERY, k.TYPE_ROWS, p.piece(_NO_TABLE), k.QUERY_TYPE, True, True)
 
     # ---- entries
 
@@ -538,55 +607,64 @@ class Stream:
 
         with_gtid: the header tells the GTID, in GTID mode; shows: the group ends with this entry and becomes visible.
         """
-        group = self.group
-        group.room()
-        size = self._put_frame(group.out, entry_type, names, event_type, 0, with_gtid, len(store))
-        p.put(group.out, store)
+        p.truncate(self.store, 0)
+        p.put(self.store, store)
+        self._put_store(kind, entry_type, p.piece(names), event_type[1] if event_type else 0, with_gtid, shows)
+
+    def _put_store(
+        self, kind: int, entry_type: int, names: bytes, event_type: int, with_gtid: bool, shows: bool
+    ) -> None:
+        """`put_entry` of what is in `store`. event_type: 0 for none."""
+        self.group.room()
+        size = self._put_frame(self.group.out, entry_type, names, event_type, 0, with_gtid, p.size(self.store))
+        p.put(self.group.out, self.store)
         self._added(kind, 0, size)
         if entry_type == k.TYPE_ROWS:
-            group.has_rows = True
+            self.group.has_rows = True
         if shows:
-            group.flush()
+            self.group.flush()
 
-    def _clock(self) -> bytes:
+    def _set_clock(self) -> None:
         """The header's fields from serverId to sourceType, of the current event."""
-        if self.timestamp != self.clock_timestamp or self.server_id != self.clock_server_id:
-            self.clock_timestamp = self.timestamp
-            self.clock_server_id = self.server_id
-            self.clock = (  # serverId, serverenCode, executeTime, sourceType = MYSQL
-                b"\x20"
-                + p.varint(self.server_id)
-                + b"\x2a\x05UTF-8\x30"
-                + p.varint(self.timestamp * 1000)
-                + b"\x38\x02"
-            )
-        return self.clock
+        self.clock_timestamp = self.timestamp
+        self.clock_server_id = self.server_id
+        self.clock = (  # serverId, serverenCode, executeTime, sourceType = MYSQL
+            b"\x20" + p.varint(self.server_id) + b"\x2a\x05UTF-8\x30" + p.varint(self.timestamp * 1000) + b"\x38\x02"
+        )
 
     def _put_frame(
-        self, out: bytearray, entry_type: int, names: bytes, event_type: bytes, rows: int, with_gtid: bool, store: int
+        self, out: bytearray, entry_type: int, names: bytes, event_type: int, rows: int, with_gtid: bool, store: int
     ) -> int:
         """What precedes a storeValue of `store` bytes: the frame, the Entry, its Header. Return the Entry's length."""
-        clock = self._clock()
-        count = b""
-        if rows:
-            count = _ROWS_COUNT[rows] if rows < _ROWS_KNOWN else _rows_count(rows)
-        props = field = b""
-        gtids = self.gtids
-        if gtids is not None and with_gtid:
-            props = gtids.props
-            field = gtids.field
+        if self.timestamp != self.clock_timestamp or self.server_id != self.clock_server_id:
+            self._set_clock()
+        if self.has_gtids and with_gtid:
+            return p.put_frame(
+                out,
+                self.journal_field,
+                self.offset,
+                self.clock,
+                names,
+                self.length,
+                event_type,
+                self.known_gtids.props,
+                rows,
+                self.known_gtids.field,
+                entry_type,
+                store,
+            )
         return p.put_frame(
             out,
             self.journal_field,
             self.offset,
-            clock,
+            self.clock,
             names,
             self.length,
             event_type,
-            props,
-            count,
-            field,
-            _ENTRY_TYPES[entry_type],
+            b"",
+            rows,
+            b"",
+            entry_type,
             store,
         )
 

@@ -10,9 +10,7 @@ from time import localtime
 
 import canal_ha.decode.kernel.primitives as p
 
-_FRACTION_SCALE = (1, 10000, 10000, 100, 100, 1, 1)  # stored fraction -> microseconds, by declared digits
 _MINUTES = 16384  # whose offsets from UTC are kept, a power of two
-_ZERO = b"0000-00-00 00:00:00"
 
 # A minute since 1970, plus one, times 2**20, and its seconds east of UTC plus 2**19, at the place of its last bits.
 _offsets = array("q", bytes(8 * _MINUTES))
@@ -23,11 +21,16 @@ def fraction_size(decimals: int) -> int:
     return (decimals + 1) >> 1
 
 
+def _scale(decimals: int) -> int:
+    """Microseconds of one of the stored fraction."""
+    return 10000 if decimals < 3 else 100 if decimals < 5 else 1
+
+
 def _put_fraction(text: bytearray, stored: int, decimals: int) -> None:
     """The first digits of the microseconds."""
     p.put_byte(text, 0x2E)
-    size = len(text) + decimals
-    p.put_padded(text, stored * _FRACTION_SCALE[decimals], 6)
+    size = p.size(text) + decimals
+    p.put_padded(text, stored * _scale(decimals), 6)
     p.truncate(text, size)
 
 
@@ -39,7 +42,7 @@ def put_date(text: bytearray, src: bytes, at: int) -> None:
 
 def put_datetime2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
     """DATETIME(decimals): five bytes, then the fraction."""
-    packed = p.big(src, at, 5) - 0x8000000000
+    packed = p.big(src, at, 5) - p.bit(39)
     put_packed_datetime(text, -packed if packed < 0 else packed)
     if decimals:
         _put_fraction(text, p.big(src, at + 5, fraction_size(decimals)), decimals)
@@ -62,13 +65,18 @@ def put_timestamp2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
 
 def put_seconds(text: bytearray, seconds: int) -> None:
     """Seconds since 1970 in local time; 0 is MySQL's zero date."""
-    if seconds == 0:
-        p.put(text, _ZERO)
-        return
+    if seconds:
+        _put_local(text, seconds)
+    else:
+        p.put(text, b"0000-00-00 00:00:00")
+
+
+def _put_local(text: bytearray, seconds: int) -> None:
+    """Seconds since 1970 in local time."""
     minute = seconds // 60
     known = p.item(_offsets, minute & _MINUTES - 1)
     if known >> 20 != minute + 1:
-        known = (minute + 1 << 20) + localtime(seconds).tm_gmtoff + (1 << 19)
+        known = (minute + 1 << 20) + _east(seconds) + (1 << 19)
         p.set_item(_offsets, minute & _MINUTES - 1, known)
     local = seconds + (known & (1 << 20) - 1) - (1 << 19)
     day = local // 86400
@@ -76,6 +84,11 @@ def put_seconds(text: bytearray, seconds: int) -> None:
     _put_day(text, day)
     p.put_byte(text, 0x20)
     p.put_clock(text, rest // 3600, rest // 60 % 60, rest % 60)
+
+
+def _east(seconds: int) -> int:
+    """Seconds that local time is ahead of UTC."""
+    return localtime(seconds).tm_gmtoff
 
 
 def _put_day(text: bytearray, days: int) -> None:
