@@ -72,3 +72,33 @@ def test_checksums_of_every_length(size: int) -> None:
     wrong[-4 - (size + 1) // 2] ^= 1
     with pytest.raises(MalformedEvent, match="the checksum of an event of type 35 does not hold"):
         list(decoder().feed(wrong))
+
+
+_WAITING = """
+import sys, threading
+from tests.decode.dump import AnyTable, Dump, decoder
+
+dump = Dump().format().begin().table()
+for number in range(20_000):
+    dump.insert(number)
+data = bytes(dump.xid().data)
+sys.setswitchinterval(1000)
+turn, ran = threading.Lock(), []
+turn.acquire()
+waiting = threading.Thread(target=lambda: (turn.acquire(), ran.append(True)))
+waiting.start()
+turn.release()
+for _ in range(500):
+    for _ in decoder(AnyTable()).feed(data):
+        pass
+    if ran:
+        break
+print(bool(ran))
+"""
+
+
+def test_other_threads_run_while_the_compiled_kernel_decodes() -> None:
+    """Python hands the lock on practically never here: who waits for it gets it from the kernel alone."""
+    environment = {**os.environ, "CANAL_HA_KERNEL": "require", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _WAITING], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
