@@ -12,43 +12,60 @@ is logged with old times.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import deque
 from dataclasses import dataclass, field
 
-from canal_ha.client.message import parse
-from canal_ha.client.rows import row_change
-from canal_ha.model.entry import DDL_TYPES, EventType
+import canal_ha.decode.kernel.codes as k
+from canal_ha.decode.kernel.entries import Entries
+from canal_ha.decode.kernel.primitives import Broken
+from canal_ha.errors import RemoteProtocolError
+from canal_ha.model.entry import DDL_TYPES, EntryType, EventType
 from canal_ha.model.position import LogPosition, split_journal
-from canal_ha.wire.messages import varint
-from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, TRANSACTIONBEGIN, TRANSACTIONEND, Entry, Header
 
-_FRAME_TAG = b"\x12"  # field 2 of Messages, length-delimited
-_ROWS = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
-_XA = frozenset({EventType.XACOMMIT, EventType.XAROLLBACK})
-_ROWS_COUNT = "rowsCount"
+_KEPT = frozenset({EntryType.TRANSACTIONBEGIN, EntryType.ROWDATA, EntryType.TRANSACTIONEND})
+_ALONE = DDL_TYPES | {EventType.XACOMMIT, EventType.XAROLLBACK}
 
 
 @dataclass(slots=True)
 class Piece:
-    """What becomes one segment. first: how many entries of the connection came before it."""
+    """What becomes one segment.
 
-    frames: list[bytes] = field(default_factory=list)
+    stretches: where its frames are, neighbours in one: bytes, start, stop; rows: by `schema.table`, a statement is one;
+    first: how many entries of the connection came before it.
+    """
+
+    stretches: list[tuple[bytes, int, int]] = field(default_factory=list)
     size_bytes: int = 0
-    rows: Counter[str] = field(default_factory=Counter)
+    rows: dict[str, int] = field(default_factory=dict)
     ddl: dict[str, str] = field(default_factory=dict)
     last: LogPosition | None = None
     newest_ms: int = 0
     first: int = 0
     closed: bool = False
 
+    @property
+    def frames(self) -> bytes:
+        """Field 2 of Messages, once for each entry; copied."""
+        return b"".join([memoryview(data)[start:stop] for data, start, stop in self.stretches])
+
+    def put(self, data: bytes, start: int, stop: int) -> None:
+        """Append frames."""
+        self.size_bytes += stop - start
+        if self.stretches:
+            before, begun, end = self.stretches[-1]
+            if before is data and end == start:
+                self.stretches[-1] = (data, begun, stop)
+                return
+        self.stretches.append((data, start, stop))
+
     def join(self, later: Piece) -> None:
         """Append another piece."""
-        if not self.frames:
+        if not self.stretches:
             self.first = later.first
-        self.frames += later.frames
-        self.size_bytes += later.size_bytes
-        self.rows += later.rows
+        for data, start, stop in later.stretches:
+            self.put(data, start, stop)
+        for name, count in later.rows.items():
+            self.rows[name] = self.rows.get(name, 0) + count
         self.ddl |= later.ddl
         self.last = later.last or self.last
         self.newest_ms = later.newest_ms
@@ -86,13 +103,19 @@ class Intake:
     @property
     def unfinished(self) -> bool:
         """Whether a transaction's end is awaited."""
-        return bool(self._open.frames or self._run.frames)
+        return bool(self._open.stretches or self._run.stretches)
 
-    def add(self, batch_id: int, entries: Iterable[bytes]) -> None:
-        """A batch as it came. Raises RemoteProtocolError for what is no entry."""
-        for raw in entries:
-            self._count += 1
-            self._entry(raw)
+    def add(self, batch_id: int, entries: Entries) -> None:
+        """A batch as it came, from its first entry. Raises RemoteProtocolError for what is no entry."""
+        try:
+            start = entries.pos
+            while entries.next():
+                self._count += 1
+                if entries.kind in _KEPT:  # heartbeats are nowhere in the binlog
+                    self._entry(entries, start)
+                start = entries.pos
+        except Broken as error:
+            raise RemoteProtocolError(f"an entry that cannot be read: {error}") from error
         self._batches.append((batch_id, self._count))
 
     def quiet(self) -> None:
@@ -102,11 +125,11 @@ class Intake:
 
     def take(self) -> Piece | None:
         """What is to be made durable now."""
-        if self._whole.frames:
+        if self._whole.stretches:
             piece, self._whole = self._whole, Piece()
             piece.closed = True
             return piece
-        if self._open.frames and self._open.size_bytes + self._run.size_bytes >= self._segment_bytes:
+        if self._open.stretches and self._open.size_bytes + self._run.size_bytes >= self._segment_bytes:
             piece, self._open = self._open, Piece()
             return piece
         return None
@@ -127,29 +150,26 @@ class Intake:
     @property
     def _durable_count(self) -> int:
         """How many entries of this connection came before the first that is held."""
-        firsts = [piece.first for piece in (self._whole, self._open, self._run) if piece.frames]
+        firsts = [piece.first for piece in (self._whole, self._open, self._run) if piece.stretches]
         return min(firsts, default=self._count)
 
-    def _entry(self, raw: bytes) -> None:
-        entry = parse(raw)
-        kind, header = entry.entryType, entry.header
-        if kind not in (TRANSACTIONBEGIN, ROWDATA, TRANSACTIONEND):
-            return  # heartbeats are nowhere in the binlog
-        place = (header.logfileName, header.logfileOffset)
+    def _entry(self, entry: Entries, start: int) -> None:
+        place = (entry.text(entry.journal_start, entry.journal_stop), entry.offset)
         self._sub = self._sub + 1 if place == self._place else 0
         self._place = place
         position = LogPosition(
             journal=place[0],
             offset=place[1],
             sub_index=self._sub,
-            timestamp_ms=header.executeTime,
-            server_id=header.serverId,
-            gtid=header.gtid,
+            timestamp_ms=entry.time_ms,
+            server_id=entry.server_id,
+            gtid=entry.text(entry.gtid_start, entry.gtid_stop),
         )
+        rows = entry.change() if entry.kind == k.ROWDATA else 0
         if not self._trimming or self._is_new(position):
             self._trimming = False
-            self._keep(raw, entry, position)
-        self._follow_transaction(entry)
+            self._keep(entry, start, rows, position)
+        self._follow_transaction(entry, rows)
 
     def _is_new(self, position: LogPosition) -> bool:
         last = self._durable
@@ -157,49 +177,39 @@ class Intake:
         same_source = position.server_id == last.server_id and base(position) == base(last)
         return not same_source or position.order > last.order or position.timestamp_ms > self._newest_ms
 
-    def _keep(self, raw: bytes, entry: Entry, position: LogPosition) -> None:
+    def _keep(self, entry: Entries, start: int, rows: int, position: LogPosition) -> None:
         before = self._run.last
-        if before is not None and (before.journal, before.offset) != (position.journal, position.offset):
+        if before is not None and (before.offset, before.journal) != (position.offset, position.journal):
             self._open.join(self._run)
             self._run = Piece()
         run = self._run
         same_source = position.server_id == self._seen_server
         self._seen_ms = max(self._seen_ms, position.timestamp_ms) if same_source else position.timestamp_ms
         self._seen_server = position.server_id
-        frame = _FRAME_TAG + varint(len(raw)) + raw
-        if not run.frames:
+        if not run.stretches:
             run.first = self._count - 1
-        run.frames.append(frame)
-        run.size_bytes += len(frame)
+        run.put(entry.src, start, entry.pos)
         run.last = position
         run.newest_ms = self._seen_ms
-        if entry.entryType == ROWDATA:
-            header = entry.header
-            name = f"{header.schemaName}.{header.tableName}"
-            run.rows[name] += rows_count(header)
-            if EventType(header.eventType) in DDL_TYPES:
-                run.ddl[name] = row_change(entry).sql
+        if entry.kind == k.ROWDATA:
+            schema = entry.text(entry.schema_start, entry.schema_stop)
+            name = f"{schema}.{entry.text(entry.table_start, entry.table_stop)}"
+            run.rows[name] = run.rows.get(name, 0) + max(rows, 1)
+            if entry.event_type in DDL_TYPES:
+                run.ddl[name] = entry.text(entry.sql_start, entry.sql_stop)
 
-    def _follow_transaction(self, entry: Entry) -> None:
-        kind = entry.entryType
-        if kind == TRANSACTIONBEGIN:
+    def _follow_transaction(self, entry: Entries, rows: int) -> None:
+        if entry.kind == EntryType.TRANSACTIONBEGIN:
             self._in_transaction = True
-        elif kind == TRANSACTIONEND:
+        elif entry.kind == EntryType.TRANSACTIONEND:
             self._in_transaction, self._ends_seen = False, True
             self._close()
-        elif not self._in_transaction and self._stands_alone(entry):
-            self._close()
-
-    @staticmethod
-    def _stands_alone(entry: Entry) -> bool:
-        event = EventType(entry.header.eventType)
-        if event in DDL_TYPES or event in _XA:
-            return True
-        return event not in _ROWS and row_change(entry).isDdl  # a row's own statement is QUERY as well, but no DDL
+        elif not self._in_transaction and not rows and (entry.is_ddl or entry.event_type in _ALONE):
+            self._close()  # a row's own statement is QUERY as well, but no DDL
 
     def _close(self) -> None:
         for piece in (self._open, self._run):
-            if piece.frames:
+            if piece.stretches:
                 self._whole.join(piece)
         self._open, self._run = Piece(), Piece()
 
@@ -207,11 +217,3 @@ class Intake:
 def base(position: LogPosition) -> str:
     """The journal's name without its number."""
     return split_journal(position.journal)[0]
-
-
-def rows_count(header: Header) -> int:
-    """Rows of an entry as its header tells them; a statement is one."""
-    for prop in header.props:
-        if prop.key == _ROWS_COUNT and prop.value.isdigit():
-            return int(prop.value)
-    return 1

@@ -223,7 +223,7 @@ class Tailer:
                 held_since = time.monotonic()
             if message:
                 silent_since = time.monotonic()
-                intake.add(message.id, message.raw_entries)
+                intake.add(message.id, message.walk())
             elif intake.unfinished and time.monotonic() - silent_since > UNFINISHED_S:
                 intake.quiet()
             if intake.held_bytes >= HELD_MOST_BYTES or time.monotonic() - held_since >= self._hold_s(writer.manifest):
@@ -272,8 +272,8 @@ class Tailer:
         while True:
             try:
                 writer.append(
-                    b"".join(piece.frames),
-                    dict(piece.rows),
+                    piece.frames,
+                    piece.rows,
                     piece.last,
                     closed=piece.closed,
                     newest_ms=piece.newest_ms,
