@@ -19,6 +19,8 @@ from canal_ha.spark.manifest import Manifest, SegmentInfo
 
 VERSION = 1
 BEFORE_ALL = -1
+TASK_BYTES = 4 << 20  # raw entries that are worth a task: what it costs beside them is some 20,000 small rows
+TASK_BYTES_MOST = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +197,17 @@ def plan(
             continue
         planned[name] = manifest.between(after, last)
     return planned
+
+
+def tasks(files: tuple[SegmentInfo, ...], processors: int) -> list[tuple[SegmentInfo, ...]]:
+    """Neighbouring segments in groups of about one size, as many as keep these processors busy to the end."""
+    size = sum(file.raw_bytes for file in files)
+    rounds = -(-size // (processors * TASK_BYTES_MOST))
+    count = max(min(processors * rounds, size // TASK_BYTES), 1)
+    groups: list[list[SegmentInfo]] = [[] for _ in range(count)]
+    before = 0
+    for file in files:
+        middle = before + file.raw_bytes // 2
+        groups[min(middle * count // max(size, 1), count - 1)].append(file)
+        before += file.raw_bytes
+    return [tuple(group) for group in groups if group]

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from canal_ha.errors import ConnectorStopped, DataLoss, SourceUnavailable
 from canal_ha.spark import offsets as o
 from canal_ha.spark import segments
-from canal_ha.spark.manifest import Manifest, SegmentInfo
+from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import Shape, SourceOptions
 from canal_ha.spark.plainly import plainly
 from canal_ha.spark.steps import Steps
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from canal_ha.spark.tailer import Connector, Tailer
 
 IDLE_WAIT_S = 0.2  # before Spark hears that there is nothing; it asks again at once
-TASK_BYTES = 4 << 20  # raw entries per task: smaller segments share one
 CALL_TIMEOUT_S = 10.0
 STANDSTILL_S = 120.0  # of a destination that is to be caught up with
 
@@ -140,7 +139,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Segments, a few small ones or one large one to a task. Raises DataLoss."""
+        """Segments, shared out to tasks. Raises DataLoss."""
         manifests = self._known_manifests(o.from_json(end))
         planned = o.plan(
             o.from_json(start), o.from_json(end), manifests, fail_on_data_loss=self._options.fail_on_data_loss
@@ -151,7 +150,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             statement = manifests[name].ddl.get(self._options.table, "")
             partitions += [
                 CanalPartition(name, uri, tuple((file.seq, file.name) for file in group), statement)
-                for group in tasks(files)
+                for group in o.tasks(files, os.cpu_count() or 1)
             ]
         return partitions
 
@@ -274,17 +273,3 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         manifest = tailer.manifest
         if manifest is not None and manifest.spool == offset.spool:
             tailer.done_up_to(offset.seq)
-
-
-def tasks(files: tuple[SegmentInfo, ...]) -> list[tuple[SegmentInfo, ...]]:
-    """Neighbouring segments in groups of about TASK_BYTES."""
-    groups: list[tuple[SegmentInfo, ...]] = []
-    group: list[SegmentInfo] = []
-    size = 0
-    for file in files:
-        if group and size + file.raw_bytes > TASK_BYTES:
-            groups.append(tuple(group))
-            group, size = [], 0
-        group.append(file)
-        size += file.raw_bytes
-    return [*groups, tuple(group)] if group else groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -106,3 +107,25 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
     for body in ({}, {"v": 2, "destinations": {}}, {"v": 1, "destinations": {"d": {"seq": "x"}}}):
         with pytest.raises(DataLoss):
             o.from_json(body)
+
+
+@given(st.lists(st.integers(0, 9 << 20), max_size=60), st.integers(1, 8))
+def test_tasks_share_out_every_segment_in_order(sizes: list[int], processors: int) -> None:
+    """Each once, in order; none of several tasks is much larger than another one, or than a task may be."""
+    files = tuple(
+        SegmentInfo(seq, f"s{seq}", 50, size, 1, True, 0, LogPosition("bin.000001", seq, 1000, 1))
+        for seq, size in enumerate(sizes)
+    )
+    shared = o.tasks(files, processors)
+    assert [file for task in shared for file in task] == list(files)
+    assert all(sum(file.raw_bytes for file in task) <= o.TASK_BYTES_MOST + (9 << 20) for task in shared)
+
+
+def test_a_backlog_keeps_all_processors_busy_to_the_end() -> None:
+    """Tasks are as many as processors, or a multiple; what is small stays one task."""
+
+    def shared(count: int) -> list[int]:
+        files = manifest(*[True] * count).segments
+        return [len(task) for task in o.tasks(tuple(replace(file, raw_bytes=5 << 20) for file in files), 2)]
+
+    assert [shared(count) for count in (1, 2, 12, 13, 30)] == [[1], [1, 1], [6, 6], [3, 3, 4, 3], [5] * 6]
