@@ -24,7 +24,6 @@ CHECKOUT = Path(__file__).parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 QUICK = 5  # that many times fewer rows
 SCALING_SHARE = 0.15  # of the rows of A, for each of up to eight readers
-SPARK_SHARE = 0.25
 
 
 def main() -> int:
@@ -60,7 +59,7 @@ def main() -> int:
                 if name == "A" and server is servers[-1]:
                     scalings += scale(suite, written, max(int(rows * SCALING_SHARE), 1))
                 workloads.forget(server)
-    spark = _spark(int(rows * SPARK_SHARE), rounds // 2 + 1, say) if options.spark else None
+    spark = _spark(rows, rounds // 2 + 1, say) if options.spark else None
     names = [str(server.flavor) for server in servers]
     run = report.Run(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -101,7 +100,7 @@ def _options() -> argparse.Namespace:
 
 def _spark(rows: int, rounds: int, say: measure.Say) -> float | None:
     """The ratio of bench/spark_rates.py in the shape `table`."""
-    command = measure.python("bench.spark_rates", rows, "--rounds", rounds)
+    command = measure.python("bench.spark_rates", rows, "--rounds", rounds, "--shapes", "table")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         if line.startswith("table "):
