@@ -31,6 +31,7 @@ from canal_ha.client.arrow_types import (
 )
 from canal_ha.client.message import Message
 from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import Maps, Marks, Sheet, TableRows
 from canal_ha.decode.kernel.columns import Target, spread, spread_texts
 from canal_ha.decode.kernel.entries import Entries
@@ -147,11 +148,13 @@ def _read(entries: Entries, known: Pages) -> Iterator[tuple[str, str, pa.RecordB
                     work.add(None)
                 else:
                     pages.append(page)
+                    page.renew()
                     work.add(page.sheet)
                 continue
             page = work.sheet.owner
             if page.sheet.marks.count:
                 yield page.take()
+                page.renew()
             if code == codes.LAYOUT:
                 page.plan(work.layout)
             elif code == codes.STATEMENT:
@@ -183,6 +186,7 @@ class Pages:
         self._wanted = wanted
         self.time_zone = time_zone
         self._seq = seq
+        self._spares = Spares()
         self._pages: dict[bytes, _Page | None] = {}
 
     @classmethod
@@ -199,7 +203,7 @@ class Pages:
         schema, _, table = key.decode().partition("\0")
         page = None
         if self._wanted.table(schema, table):
-            page = _Page(schema, table, self._wanted, self.time_zone, self._seq)
+            page = _Page(schema, table, self._wanted, self.time_zone, self._seq, self._spares)
         self._pages[key] = page
         return page
 
@@ -211,13 +215,14 @@ class Pages:
 class _Page:
     """A Sheet with the types of its columns."""
 
-    def __init__(self, schema: str, table: str, wanted: Wanted, time_zone: str, seq: int) -> None:
+    def __init__(self, schema: str, table: str, wanted: Wanted, time_zone: str, seq: int, spares: Spares) -> None:
         self.sheet = Sheet(self)
         self._schema = schema
         self._table = table
         self._wanted = wanted
         self._time_zone = time_zone
         self._seq = seq
+        self._spares = spares
         self._identity: object = None
         self._fields: pa.Schema | None = None
         self._position: list[pa.Field] = []
@@ -235,10 +240,19 @@ class _Page:
         own = list(self._fields)[: -len(META)]
         self._own = [(field, places.get(field.name.lower())) for field in own]
         self._position = _parts(self._fields)
-        self._renew()
+        self._targets = [None] * len(self._types)
+        for field, place in self._own:
+            if place is not None:
+                self._targets[place] = target_of(self._types[place], field.type)
+        self.sheet.start(self._identity, self._targets)
+
+    def renew(self) -> None:
+        """Begin anew behind what was taken, or with a new message."""
+        self._targets = [None if target is None else target.renewed(self._spares) for target in self._targets]
+        self.sheet.start(self._identity, self._targets, self.sheet.marks.renewed(self._spares))
 
     def take(self) -> tuple[str, str, pa.RecordBatch]:
-        """What the sheet has; it is empty then."""
+        """What the sheet has; `renew` it then."""
         assert self._fields is not None
         marks = self.sheet.marks
         self._begun = True
@@ -250,7 +264,6 @@ class _Page:
             else:
                 arrays.append(finished(target, self._types[place], field.type, self._time_zone))
         arrays += self._meta(self._position, marks, pa.nulls(marks.count, pa.string()))
-        self._renew()
         return self._schema, self._table, pa.RecordBatch.from_arrays(arrays, schema=self._fields)
 
     def statement(self, entry: Entries, sql: str) -> tuple[str, str, pa.RecordBatch]:
@@ -274,15 +287,8 @@ class _Page:
         self._begun = False
         self.sheet.rest()
 
-    def _renew(self) -> None:
-        self._targets = [None] * len(self._types)
-        for field, place in self._own:
-            if place is not None:
-                self._targets[place] = target_of(self._types[place], field.type)
-        self.sheet.start(self._identity, self._targets)
-
     def _meta(self, parts: list[pa.Field], marks: Marks, statements: pa.Array) -> list[pa.Array]:
-        told = Told(marks)
+        told = Told(marks, self._spares)
         position = told.positions(parts, self._seq)
         return [told.ops, told.times, position, statements]
 
@@ -293,16 +299,17 @@ def _parts(schema: pa.Schema) -> list[pa.Field]:
 
 
 class Told:
-    """What every row tells of its entry, as arrays."""
+    """What every row tells of its entry, as arrays. spares: memory for them."""
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: Marks, spares: Spares) -> None:
         self._marks = marks
+        self._spares = spares
         self._spread = marks.entries != marks.count
 
     @property
     def ops(self) -> pa.Array:
         """By name."""
-        return wrapped(spread_texts(OPS, 1, self._marks.ops), pa.string())
+        return wrapped(spread_texts(OPS, 1, self._marks.ops, self._spares), pa.string())
 
     @property
     def times(self) -> pa.Array:
@@ -343,11 +350,13 @@ class Told:
 
     def _of_entries(self, data: bytearray, kind: pa.DataType) -> pa.Array:
         if self._spread:
-            data = spread(data, kind.bit_width >> 3, self._marks.places)
+            data = spread(data, kind.bit_width >> 3, self._marks.places, self._spares)
         return _fixed(data, kind, self._marks.count)
 
     def _texts(self, target: Target) -> pa.Array:
-        return wrapped(spread_texts(target, 4, self._marks.places) if self._spread else target, pa.string())
+        if self._spread:
+            target = spread_texts(target, 4, self._marks.places, self._spares)
+        return wrapped(target, pa.string())
 
 
 def maps_of(maps: Maps, names: pa.Array, kind: pa.DataType) -> pa.Array:

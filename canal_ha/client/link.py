@@ -6,6 +6,7 @@ import select
 import socket
 import time
 
+from canal_ha.decode.kernel.buffers import Landing
 from canal_ha.errors import ConnectionLost
 
 CHUNK_BYTES = 256 * 1024
@@ -31,6 +32,7 @@ class Link:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
+        self._landing = Landing()
 
     @property
     def local_address(self) -> tuple[str, int]:
@@ -46,7 +48,15 @@ class Link:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
 
     def receive(self, deadline: float | None, size: int) -> bytes:
-        """What comes next, `size` bytes at most. deadline: time.monotonic(); None waits without limit."""
+        """The next `size` bytes, all of them. deadline: time.monotonic(); None waits without limit."""
+        with self._landing.begin(size) as room:
+            done = 0
+            while done < size:
+                done += self._receive_into(room[done:] if done else room, deadline)
+        return self._landing.finish()
+
+    def _receive_into(self, room: memoryview, deadline: float | None) -> int:
+        """What there is, as soon as there is something."""
         left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
         try:
             ready = {fd for fd, _ in self._poll.poll(left_ms)}
@@ -54,12 +64,12 @@ class Link:
                 raise ConnectionLost(f"{self._name} did not answer in time")
             if self._woken.fileno() in ready:
                 raise ConnectionLost("interrupted")
-            data = self._socket.recv(min(size, CHUNK_BYTES))
+            size = self._socket.recv_into(room)
         except OSError as error:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
-        if not data:
+        if not size:
             raise ConnectionLost(f"connection to {self._name} lost: end of stream")
-        return data
+        return size
 
     def interrupt(self) -> None:
         """End the wait under way, or the next one. For signal handlers and other threads."""

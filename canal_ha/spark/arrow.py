@@ -11,6 +11,7 @@ import pyarrow as pa
 from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, Told, maps_of, read_tables, repeated
 from canal_ha.client.arrow_types import strings, wrapped
 from canal_ha.decode.kernel import codes
+from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import MapRows
 from canal_ha.decode.kernel.layouts import Column
 from canal_ha.decode.kernel.primitives import Broken
@@ -121,6 +122,7 @@ _ADDERS: dict[Shape, Callable[[list[list[Any]], Changes, str, int], None]] = {
 
 def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     work = MapRows(frames, 0, len(frames), BATCH_ROWS, BATCH_BYTES)
+    spares = Spares()
     while True:
         try:
             code = work.step()
@@ -128,7 +130,7 @@ def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> I
             raise RemoteProtocolError(str(error)) from error
         count = work.marks.count
         if count:
-            told = Told(work.marks)
+            told = Told(work.marks, spares)
             names = strings(work.names)
             arrays = {
                 "op": told.ops,

@@ -183,6 +183,23 @@ def test_what_is_kept_between_messages_changes_none() -> None:
     assert Pages.kept(pages, "Asia/Shanghai") is not pages
 
 
+def test_batches_that_are_kept_stay_what_they_were() -> None:
+    """Memory of batches that nobody holds any more is used again, that of others is not."""
+    pages = Pages.kept(None, "UTC")
+    kept: list[tuple[pa.RecordBatch, pa.RecordBatch]] = []
+    for number in range(12):
+        count = 3000 + 100 * (number % 3)
+        images = [(None, {"id": str(row + number), "name": f"{number} {row} " * 10}) for row in range(count)]
+        body = frames([rows(10, "INSERT", images[: count // 2]), rows(20, "INSERT", images[count // 2 :])])
+        (alone,), (found,) = table_batches(body), arrow_message(Message(Fetched(1, body)), "UTC", pages).batches
+        if number % 4 < 2:
+            kept.append((found.rows, alone.rows))
+        assert found.rows.equals(alone.rows)
+    for again, alone in kept:
+        again.validate(full=True)
+        assert again.equals(alone)
+
+
 def test_errors_say_where() -> None:
     """A value that does not fit, and bytes that are no entry."""
     wrong = rows(10, "INSERT", [(None, {"id": "abc", "name": None})])

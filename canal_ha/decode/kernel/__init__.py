@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 DECODER = ("cells", "numbers", "temporal", "documents", "rows", "gtid", "grouping", "stream")
-READER = ("fields", "layouts", "entries", "columns", "changes")
+READER = ("buffers", "fields", "layouts", "entries", "columns", "changes")
 HOT = DECODER + READER  # what a build compiles, primitives go inline
 _HERE = Path(__file__).parent
 

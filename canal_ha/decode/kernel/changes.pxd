@@ -1,3 +1,4 @@
+cimport canal_ha.decode.kernel.buffers as b
 cimport canal_ha.decode.kernel.codes as k
 cimport canal_ha.decode.kernel.columns as c
 cimport canal_ha.decode.kernel.entries as e
@@ -8,10 +9,14 @@ cimport cython
 from libc.stdint cimport int64_t
 
 cdef class Marks:
-    cdef public Py_ssize_t count, entries, _last
+    cdef public Py_ssize_t count, entries, expected, _last
     cdef public bytearray ops, rows, places, numbers, subs, times, servers, offsets
     cdef public c.Target journals, gtids, schemas, tables
 
+    @cython.locals(again=Marks)
+    cpdef Marks left(self)
+    @cython.locals(again=Marks)
+    cpdef Marks renewed(self, b.Spares spares)
     cpdef int put(self, e.Entries entry, int op, Py_ssize_t row) except -1
 
 cdef class Sheet:
@@ -19,6 +24,9 @@ cdef class Sheet:
     cdef public list changes, plan
     cdef public Marks marks
     cdef public Py_ssize_t since
+
+    @cython.locals(images=ly.Images, target=c.Target)
+    cpdef int rest(self) except -1
 
 cdef class TableRows:
     cdef public e.Entries entry

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import canal_ha.decode.kernel.buffers as b
 import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.columns as c
 import canal_ha.decode.kernel.entries as e
@@ -36,12 +37,13 @@ class Marks:
     """
 
     __slots__ = (
-        "_last", "count", "entries", "gtids", "journals", "numbers", "offsets", "ops", "places", "rows", "schemas",
-        "servers", "subs", "tables", "times",
+        "_last", "count", "entries", "expected", "gtids", "journals", "numbers", "offsets", "ops", "places", "rows",
+        "schemas", "servers", "subs", "tables", "times",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.count = 0  # rows
+        self.expected = 0  # likewise
         self.entries = 0
         self._last = -1
         self.ops = bytearray()
@@ -56,6 +58,20 @@ class Marks:
         self.gtids = c.Target(k.TEXT)
         self.schemas = c.Target(k.TEXT)
         self.tables = c.Target(k.TEXT)
+
+    def left(self) -> Marks:
+        """Empty ones that expect as many rows."""
+        again = Marks()
+        again.expected = self.count if self.count else self.expected
+        return again
+
+    def renewed(self, spares: b.Spares) -> Marks:
+        """Empty ones with memory for what is expected."""
+        again = self.left()
+        again.ops = spares.take(again.expected)
+        again.rows = spares.take(4 * again.expected)
+        again.places = spares.take(4 * again.expected)
+        return again
 
     def put(self, entry: e.Entries, op: int, row: int) -> None:
         """One more row, of the present entry."""
@@ -92,17 +108,21 @@ class Sheet:
         self.marks = Marks()
         self.since = -1  # where the entries of its rows begin
 
-    def start(self, identity: object, plan: list[c.Target | None]) -> None:
-        """Begin anew, for rows of these columns."""
+    def start(self, identity: object, plan: list[c.Target | None], marks: Marks | None = None) -> None:
+        """Begin anew, for rows of these columns. marks: empty ones."""
         self.identity = identity
         self.plan = plan
-        self.marks = Marks()
+        self.marks = Marks() if marks is None else marks
         self.since = -1
 
     def rest(self) -> None:
-        """Hold on to no entry, until rows of another TableRows are put here."""
+        """Hold on to no entry and to no memory, until rows of another TableRows are to be put here."""
         for images in self.changes:
             images.src = b""
+        for target in self.plan:
+            if target is not None:
+                target.leave()
+        self.marks = self.marks.left()
         self.since = -1
 
 

@@ -9,6 +9,7 @@ Whoever takes the buffers gives the column away: nothing is appended to it any m
 
 from __future__ import annotations
 
+import canal_ha.decode.kernel.buffers as b
 import canal_ha.decode.kernel.codes as k
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.texts as t
@@ -22,7 +23,8 @@ class Target:
     """
 
     __slots__ = (
-        "count", "data", "format", "nulls", "offsets", "precision", "refused", "scale", "size", "validity", "width",
+        "count", "data", "format", "nulls", "offsets", "precision", "refused", "room", "rows", "scale", "size",
+        "validity", "width",
     )  # fmt: skip
 
     def __init__(self, format: int, width: int = 0, precision: int = 0, scale: int = 0) -> None:
@@ -37,6 +39,28 @@ class Target:
         self.offsets = bytearray(4 if self.size == 0 else 0)
         self.data = bytearray()
         self.refused: bytes | None = None
+        self.rows = 0  # expected, as is `room`, their bytes in `data`
+        self.room = 0
+
+    def leave(self) -> None:
+        """Hold on to no memory; how much there was is expected again."""
+        if self.count:
+            self.rows = self.count
+            self.room = len(self.data)
+        self.count = 0
+        self.validity = self.offsets = self.data = bytearray()
+
+    def renewed(self, spares: b.Spares) -> Target:
+        """An empty one of the same format, with memory for what is expected; this one has left."""
+        self.leave()
+        again = Target(self.format, self.width, self.precision, self.scale)
+        again.rows = self.rows
+        again.room = self.room
+        again.data = spares.take(self.room)
+        if self.size == 0:
+            again.offsets = spares.take(4 * self.rows + 4)
+            t.put_zeros(again.offsets, 4)
+        return again
 
     def put(self, src: bytes, start: int, stop: int) -> bool:
         """Append the value whose text is src[start:stop]; codes.NULL as `start` appends NULL.
@@ -127,26 +151,24 @@ class Groups:
         _put_end(self.offsets, end)
 
 
-def spread(data: bytearray, width: int, places: bytearray) -> bytearray:
+def spread(data: bytearray, width: int, places: bytearray, spares: b.Spares) -> bytearray:
     """For every place, 32 bits, the value of 4 or 8 bytes that is there in `data`. Raises IndexError."""
-    out = bytearray()
+    out = spares.take(width * len(places) >> 2)
     t.put_places(out, data, width, places)
     return out
 
 
-def spread_texts(texts: Target, width: int, places: bytearray) -> Target:
+def spread_texts(texts: Target, width: int, places: bytearray, spares: b.Spares) -> Target:
     """For every place, so many bytes, the text that is there; none is NULL. Raises IndexError, Broken."""
     out = Target(k.TEXT)
-    src = bytes(texts.data)
-    ends = bytes(texts.offsets)
-    wanted = bytes(places)
-    for index in range(len(wanted) // width):
-        place = p.signed(wanted, width * index, width)
-        if not 0 <= place < texts.count:
-            raise IndexError
-        p.put_slice(out.data, src, p.signed(ends, 4 * place, 4), p.signed(ends, 4 * place + 4, 4))
-        _put_end(out.offsets, len(out.data))
-        out.count += 1
+    size = t.places_size(texts.offsets, places, width)
+    if size > _LARGEST_OFFSET:
+        raise p.Broken("more than 2 GiB in one column")
+    out.count = len(places) // width
+    out.data = spares.take(size)
+    out.offsets = spares.take(4 * out.count + 4)
+    t.put_zeros(out.offsets, 4)
+    t.put_text_places(out.data, out.offsets, texts.data, texts.offsets, places, width)
     return out
 
 

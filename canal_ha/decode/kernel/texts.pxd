@@ -163,6 +163,45 @@ cdef inline int put_places(bytearray out, bytearray data, int width, bytearray p
             memcpy(to + 8 * index, values + 8 * place, 8)
     return 0
 
+cdef inline Py_ssize_t places_size(bytearray offsets, bytearray places, int width) except -1:
+    cdef Py_ssize_t size = (PyByteArray_GET_SIZE(offsets) >> 2) - 1, index, total = 0
+    cdef const char *ends = PyByteArray_AS_STRING(offsets)
+    cdef const char *at = PyByteArray_AS_STRING(places)
+    cdef int32_t place
+    cdef int32_t[2] around
+    for index in range(PyByteArray_GET_SIZE(places) // width):
+        place = at[index]
+        if width == 4:
+            memcpy(&place, at + 4 * index, 4)
+        if place < 0 or place >= size:
+            raise IndexError
+        memcpy(around, ends + 4 * place, 8)
+        total += around[1] - around[0]
+    return total
+
+cdef inline int put_text_places(
+    bytearray out, bytearray ends, bytearray data, bytearray offsets, bytearray places, int width
+) except -1:
+    cdef Py_ssize_t count = PyByteArray_GET_SIZE(places) // width, index
+    cdef char *to = kernel_extend(out, places_size(offsets, places, width))
+    cdef char *start = PyByteArray_AS_STRING(out)
+    cdef char *to_ends = kernel_extend(ends, 4 * count)
+    cdef const char *texts = PyByteArray_AS_STRING(data)
+    cdef const char *known = PyByteArray_AS_STRING(offsets)
+    cdef const char *at = PyByteArray_AS_STRING(places)
+    cdef int32_t place, end
+    cdef int32_t[2] around
+    for index in range(count):
+        place = at[index]
+        if width == 4:
+            memcpy(&place, at + 4 * index, 4)
+        memcpy(around, known + 4 * place, 8)
+        kernel_copy(to, texts + around[0], around[1] - around[0])
+        to += around[1] - around[0]
+        end = <int32_t>(to - start)
+        memcpy(to_ends + 4 * index, &end, 4)
+    return 0
+
 # ---- texts and bytes
 
 cdef inline int put_narrow(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1:

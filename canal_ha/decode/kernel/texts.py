@@ -169,6 +169,22 @@ def put_places(out: bytearray, data: bytearray, width: int, places: bytearray) -
         out += made
 
 
+def places_size(offsets: bytearray, places: bytearray, width: int) -> int:
+    """Bytes of the texts that are at these places, each of so many bytes: 1 or 4. Raises IndexError."""
+    ends = memoryview(offsets).cast("i")
+    return sum(ends[place + 1] - ends[place] for place in memoryview(places).cast("i" if width == 4 else "b"))
+
+
+def put_text_places(
+    out: bytearray, ends: bytearray, data: bytearray, offsets: bytearray, places: bytearray, width: int
+) -> None:
+    """For every place the text that is there, and where it ends in `out`. Raises IndexError."""
+    known = memoryview(offsets).cast("i")
+    for place in memoryview(places).cast("i" if width == 4 else "b"):
+        out += data[known[place] : known[place + 1]]
+        ends += _I32(len(out))
+
+
 # ---- texts and bytes
 
 
