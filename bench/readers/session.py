@@ -26,7 +26,7 @@ def main(take: Take) -> None:
     time.sleep(max(0.0, float(start[0]) - time.monotonic()) if start else 0.0)
     host, _, port = address.rpartition(":")
     began, cpu_began = time.perf_counter(), time.process_time()
-    with SimpleConnector(host, int(port), destination, int(client_id)) as client:
+    with SimpleConnector(host, int(port), destination, int(client_id), read_ahead=True) as client:
         client.subscribe()
         seen = 0
         while seen < int(rows):

@@ -31,6 +31,10 @@ class SimpleConnector:
     may take beyond what a GET was told to wait, 0 for ever; connect_timeout_ms: how long the network may take to
     connect, None for so_timeout_ms; idle_timeout_ms: after which silence the server may close.
 
+    read_ahead: when a batch has come, the next one is asked for at once, with the same size and time-out, and is on its
+    way while the first is worked on. The server then has one batch more in flight, and hears an acknowledgement when it
+    has sent that one. A GET without a limit of time is not sent ahead: it could wait for that acknowledgement.
+
     A connection that fails is closed: connect() starts again. So is one whose replies are out of step, after an error
     that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them back.
     """
@@ -51,6 +55,7 @@ class SimpleConnector:
         rollback_on_connect: bool = True,
         rollback_on_disconnect: bool = False,
         max_frame_bytes: int = LARGEST_FRAME_BYTES,
+        read_ahead: bool = False,
     ) -> None:
         self.host = host
         self.port = port
@@ -67,6 +72,9 @@ class SimpleConnector:
         self._link: Link | None = None
         self._session = ClientSession()
         self._pages: Pages | None = None
+        self._read_ahead = read_ahead
+        self._asked: int | None = None  # time-out of a GET that nobody has waited for yet
+        self._ahead: Fetched | None = None  # what one brought that nobody has been given yet
 
     # ---- connection
 
@@ -135,6 +143,7 @@ class SimpleConnector:
 
     def subscribe(self, filter: str | None = None) -> None:
         """Become a client of the destination. filter: None or "" keeps the server's."""
+        self._settle()
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter or "")
         self._ask(self._session.subscribe(identity))
         self.identity = identity
@@ -148,11 +157,15 @@ class SimpleConnector:
         """
         place, end = Place.parse(start), end_of_read(until)
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
+        self._settle()
         self._ask(self._session.read_from(identity, place, end))
+        self._ahead = None
 
     def unsubscribe(self) -> None:
         """Stop being one: the server forgets the cursor as well."""
+        self._settle()
         self._ask(self._session.unsubscribe(self.identity))
+        self._ahead = None
 
     def get(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
         """`get_without_ack`, acknowledged before it is returned: what is not worked off is lost."""
@@ -168,9 +181,13 @@ class SimpleConnector:
         """
         size = batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE
         timeout_ms = max(timeout_ms, AT_ONCE_MS)
-        fetched = self._ask(self._session.get(self.identity, size, timeout_ms), timeout_ms)
-        if not isinstance(fetched, Fetched):
-            raise RemoteProtocolError(f"a GET answered by {type(fetched).__name__}")
+        self._settle()
+        fetched, self._ahead = self._ahead, None
+        if fetched is None:
+            fetched = self._fetched(self._ask(self._session.get(self.identity, size, timeout_ms), timeout_ms))
+        if self._read_ahead and timeout_ms != WITHOUT_LIMIT_MS and fetched.batch_id != EMPTY_BATCH_ID:
+            self._send(self._session.get(self.identity, size, timeout_ms))
+            self._asked = timeout_ms
         return Message(fetched)
 
     def get_arrow(
@@ -196,6 +213,8 @@ class SimpleConnector:
 
     def rollback(self, batch_id: int = 0) -> None:
         """Have batches in flight handed out again. batch_id: 0 for all, else the oldest. Nothing comes back."""
+        self._settle()
+        self._ahead = None  # later batches go with the oldest one
         self._linked().send(self._session.rollback(self.identity, batch_id))
 
     def check_valid(self) -> bool:
@@ -209,11 +228,36 @@ class SimpleConnector:
             raise LocalProtocolError("should connect first")
         return self._link
 
+    def _settle(self) -> None:
+        """Wait for the GET that was sent ahead, if there is one, so that the next reply is the next request's.
+
+        Where it brought nothing, nothing is known of what has come since.
+        """
+        if self._asked is not None:
+            wait_ms, self._asked = self._asked, None
+            fetched = self._fetched(self._reply(wait_ms))
+            self._ahead = fetched if fetched.batch_id != EMPTY_BATCH_ID else None
+
+    def _fetched(self, answer: Answer) -> Fetched:
+        if not isinstance(answer, Fetched):
+            raise RemoteProtocolError(f"a GET answered by {type(answer).__name__}")
+        return answer
+
     def _ask(self, request: bytes, wait_ms: int = AT_ONCE_MS) -> Answer:
         """Send a request and wait for its reply. wait_ms: what the server was told to wait, as in GET."""
+        self._send(request)
+        return self._reply(wait_ms)
+
+    def _send(self, request: bytes) -> None:
         link = self._linked()
         try:
             link.send(request)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _reply(self, wait_ms: int) -> Answer:
+        try:
             return self._answer(wait_ms)
         except ServerRefused:
             if not self._session.in_step:
@@ -233,5 +277,6 @@ class SimpleConnector:
 
     def _drop(self) -> None:
         link, self._link = self._link, None
+        self._asked = self._ahead = None
         if link is not None:
             link.close(linger=self._session.unconfirmed)

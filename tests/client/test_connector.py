@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.config.model import BatchMode
 from canal_ha.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.wire import packets, scramble
 from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
@@ -22,6 +23,13 @@ OFFSETS = [1000, 1100, 1900]  # of a transaction's entries
 @pytest.fixture
 def served() -> Iterator[Served]:
     with Served() as running:
+        yield running
+
+
+@pytest.fixture
+def by_entries() -> Iterator[Served]:
+    """Sizes of batches are entries: three are a transaction."""
+    with Served(config={"batch_mode": BatchMode.ITEMSIZE}) as running:
         yield running
 
 
@@ -63,6 +71,65 @@ def test_connecting_takes_back_what_the_last_connection_left(served: Served) -> 
         assert not client.get_without_ack(100)
         served.push(entries_segment(transaction(1)))
         assert client.get_without_ack(100).entries[0].header.logfileOffset == 2000
+
+
+def test_reading_ahead_hands_out_the_same_batches(by_entries: Served) -> None:
+    """In order, each once; nothing is acknowledged that was not handed out, and a roll-back takes back all of them."""
+    with client_of(by_entries, read_ahead=True) as client:
+        client.subscribe()
+        assert not client.get_without_ack(3)
+        for number in range(4):
+            by_entries.push(entries_segment(transaction(number)))
+        first = client.get_without_ack(3)
+        assert client.get_without_ack(3).id == first.id + 1
+        client.rollback(first.id)
+        assert client.get_without_ack(3).raw_entries == first.raw_entries
+        client.rollback()
+        again = client.get_without_ack(3)
+        assert again.raw_entries == first.raw_entries
+        client.ack(again.id)
+        client.subscribe()
+        assert str(by_entries.meta.cursor(1001)) == "mysql-bin.000001:1900"
+        offsets = [entry.header.logfileOffset for _ in range(3) for entry in client.get(3).entries]
+        assert offsets == [1000 * number + offset for number in (1, 2, 3) for offset in OFFSETS]
+        assert not client.get(3)
+        by_entries.push(entries_segment(transaction(4)))
+        assert client.get(3, 10_000).entries[0].header.logfileOffset == 5000
+
+
+def test_what_was_read_ahead_comes_again_to_the_next_connection(by_entries: Served) -> None:
+    """It was never handed out."""
+    with client_of(by_entries, read_ahead=True) as client:
+        client.subscribe()
+        for number in range(3):
+            by_entries.push(entries_segment(transaction(number)))
+        client.get(3)
+    until(lambda: str(by_entries.meta.cursor(1001)) == "mysql-bin.000001:1900", what="the cursor")
+    with client_of(by_entries, read_ahead=True) as client:
+        client.subscribe()
+        assert client.get_without_ack(100).entries[0].header.logfileOffset == 2000
+
+
+def test_reading_ahead_waits_for_no_acknowledgement_without_limit(by_entries: Served) -> None:
+    """A GET that waits until its size is filled is not sent ahead: the ACK would wait behind it."""
+    with client_of(by_entries, read_ahead=True) as client:
+        client.subscribe()
+        by_entries.push(entries_segment(transaction(0)))
+        client.ack(client.get_without_ack(3, 0).id)
+        assert not client.get_without_ack(3)
+        assert str(by_entries.meta.cursor(1001)) == "mysql-bin.000001:1900"
+
+
+def test_unsubscribing_forgets_what_was_read_ahead(by_entries: Served) -> None:
+    """And a GET that was sent ahead is refused to whom waits for it."""
+    with client_of(by_entries, read_ahead=True) as client:
+        client.subscribe()
+        for number in range(3):
+            by_entries.push(entries_segment(transaction(number)))
+        client.get(3)
+        client.unsubscribe()
+        with pytest.raises(ServerRefused, match="should subscribe first"):
+            client.get_without_ack(3)
 
 
 def test_a_preset_filter_subscribes_on_connecting(served: Served) -> None:
