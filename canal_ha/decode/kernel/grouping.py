@@ -85,8 +85,13 @@ class Grouping:
     @property
     def run_gtids(self) -> list[str]:
         """Of each run, the set executed there."""
-        texts, ends = self.run_texts, self.run_text_ends
-        return [texts[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+        found = []
+        start = 0
+        for run in range(p.length(self.run_text_ends)):
+            stop = p.item(self.run_text_ends, run)
+            found.append(p.as_text(self.run_texts, start, stop))
+            start = stop
+        return found
 
     def room(self) -> None:
         """Called before an entry is added: a transaction that grew too large is shown as far as it came."""

@@ -34,6 +34,7 @@ cdef extern from "Python.h":
     char *PyBytes_AS_STRING(bytes data) noexcept nogil
     Py_ssize_t PyBytes_GET_SIZE(bytes data) noexcept nogil
     Py_ssize_t Py_SIZE(c_array column) noexcept nogil
+    str PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
     bint PyBytes_CheckExact(object data) noexcept nogil
     bint PyByteArray_CheckExact(object data) noexcept nogil
 
@@ -536,6 +537,9 @@ cdef inline int fill(bytearray out, Py_ssize_t at, Py_ssize_t size, bytearray da
 cdef inline int fill_varint(bytearray out, Py_ssize_t at, Py_ssize_t size, uint64_t value) except -1 nogil:
     _varint(_gap(out, at, size, varint_size(value)), value)
     return 0
+
+cdef inline str as_text(bytearray out, Py_ssize_t start, Py_ssize_t stop):
+    return PyUnicode_DecodeUTF8(PyByteArray_AS_STRING(out) + start, stop - start, NULL)
 
 cdef inline int set_byte(bytearray out, Py_ssize_t at, int value) noexcept nogil:
     PyByteArray_AS_STRING(out)[at] = <char>value

@@ -501,6 +501,11 @@ def fill_varint(out: bytearray, at: int, size: int, value: int) -> None:
     out[at : at + size] = _VARINTS[value] if value < 16384 else varint(value)
 
 
+def as_text(out: bytearray, start: int, stop: int) -> str:
+    """Of what was written, UTF-8."""
+    return out[start:stop].decode()
+
+
 def set_byte(out: bytearray, at: int, value: int) -> None:
     """Replace one byte."""
     out[at] = value
