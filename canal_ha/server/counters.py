@@ -45,7 +45,10 @@ class RequestCounters:
             return
         label = reply.destination or peer
         self.bytes[label] += reply.size_bytes
-        self.latency.setdefault(label, Latency()).note(latency_ms)
+        latency = self.latency.get(label)
+        if latency is None:
+            latency = self.latency[label] = Latency()
+        latency.note(latency_ms)
         if reply.error_code:
             self.errors[label, reply.error_code] += 1
         if reply.empty:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.tcp import Connection
 
 SLICE_BYTES = 128 * 1024
@@ -48,14 +48,14 @@ class Outbox:
             self._socket = transport.getHandle()
             self._when_room: Callable[[], object] = transport.startWriting  # has the reactor call resumeProducing
 
-    def send(self, pieces: tuple[bytes | memoryview, ...]) -> Deferred[None]:
-        """Write a reply; fires when the transport has passed it on whole, or never will."""
+    def send(self, pieces: tuple[bytes | memoryview, ...]) -> Deferred[None] | None:
+        """Write a reply. None: it is passed on whole, or never will be; as a Deferred it fires when that is so."""
         if not pieces or self.gone:
-            return succeed(None)
+            return None
         self._pieces.extend(memoryview(piece) for piece in pieces if len(piece))
         if self._socket and self._push(self._socket):
             self._wrote()
-            return succeed(None)
+            return None
         self._sent = sent = Deferred[None]()
         self._transport.registerProducer(self, False)
         return sent

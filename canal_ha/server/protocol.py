@@ -1,13 +1,16 @@
 """One client's connection: moves bytes between a transport and a wire session. Reactor thread.
 
-`_converse` is the connection's whole life, one request after the other; Twisted's callbacks only feed and wake it. When
-the client goes, a waiting GET is cancelled; acknowledgements and rollbacks it sent before are still carried out.
+`_converse` is the connection's whole life, one request after the other; Twisted's callbacks only feed and wake it.
+`_go_on` drives it, and not a Deferred of its own: most steps wait for nothing, and one that does costs one callback.
+When the client goes, a waiting GET is cancelled; acknowledgements and rollbacks it sent before are still carried out.
 """
 
 from __future__ import annotations
 
 import socket
+import types
 import typing
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -16,7 +19,6 @@ from twisted.python.failure import Failure
 
 from canal_ha import logs
 from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
-from canal_ha.model.batch import Message
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
 from canal_ha.server.idle import Clock, IdleLimits
@@ -66,8 +68,10 @@ class CanalConnection(Protocol):
         self._lost = False
         self._ending = False
         self._unacked: set[int] = set()  # batches that left on this connection
-        self._wake: Deferred[None] | None = None
-        self._get: Deferred[Message] | None = None
+        self._conversation: Coroutine[Deferred[typing.Any] | None, None, None] = self._converse()
+        self._listening = False  # the conversation waits for something to happen,
+        self._awaited: Deferred[typing.Any] | None = None  # or for this, which is
+        self._fetching = False  # what a GET waits for
         self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
 
     def connectionMade(self) -> None:
@@ -79,7 +83,7 @@ class CanalConnection(Protocol):
         self._outbox = Outbox(self._transport, self._idle.wrote)
         self._shared.open.add(self)
         self._shared.counters.connections += 1
-        Deferred.fromCoroutine(self._converse()).addErrback(self._broke)
+        self._go_on()
 
     def dataReceived(self, data: bytes) -> None:
         """Take bytes and acknowledge them at once.
@@ -123,14 +127,16 @@ class CanalConnection(Protocol):
 
     async def _converse(self) -> None:
         silent = 0
-        await self._outbox.send(self._session.handshake().pieces)
+        sent = self._outbox.send(self._session.handshake().pieces)
+        if sent:
+            await sent
         while not self._ending:
             try:
                 step = self._session.next()
                 if step is None:
                     if self._gone:
                         return
-                    await self._more()
+                    await _more()
                     continue
                 began = self._shared.clock.seconds()
                 reply = step if isinstance(step, Reply) else await self._carry_out(step)
@@ -141,7 +147,9 @@ class CanalConnection(Protocol):
                 continue
             if reply.error:
                 LOG.warning("request.refused", channel=self._session.channel, error=reply.error)
-            await self._outbox.send(reply.pieces)
+            sent = self._outbox.send(reply.pieces)
+            if sent:
+                await sent
             self._shared.counters.note(reply, self._peer, (self._shared.clock.seconds() - began) * 1000)
             if not reply.packet_type and not self._gone:
                 self._idle.limit(self._session.idle_ms)
@@ -174,7 +182,7 @@ class CanalConnection(Protocol):
                 elif self._gone:
                     return
                 else:
-                    await self._more()
+                    await _more()
         except RemoteProtocolError:
             return
         finally:
@@ -222,21 +230,20 @@ class CanalConnection(Protocol):
         return self._session.done()
 
     async def _fetch(self, request: Get) -> Reply | None:
-        if self._read:
-            get = self._read.get(request.fetch_size, request.wait_ms)
-        else:
-            get = self._shared.destinations.get(request.identity, request.fetch_size, request.wait_ms)
-        self._get = Deferred.fromCoroutine(get)
+        self._fetching = True
         try:
-            message = await self._get
-            if message.batch is not None:
-                self._unacked.add(message.batch_id)
-            return self._session.fetched(message)
+            if self._read:
+                message = await self._read.get(request.fetch_size, request.wait_ms)
+            else:
+                message = await self._shared.destinations.get(request.identity, request.fetch_size, request.wait_ms)
         except CancelledError:
             self._session.done()
             return None
         finally:
-            self._get = None
+            self._fetching = False
+        if message.batch is not None:
+            self._unacked.add(message.batch_id)
+        return self._session.fetched(message)
 
     def _end_read(self) -> None:
         if self._read:
@@ -248,28 +255,47 @@ class CanalConnection(Protocol):
         self._shared.clock.callLater(0, lambda: turn.callback(None))
         await turn
 
-    async def _more(self) -> None:
-        """Wait for something to happen."""
-        self._wake = Deferred()
-        await self._wake
+    # ---- driving it
 
-    # ---- waking, dropping
+    def _go_on(self, result: object = None) -> None:
+        """Let the conversation run until it waits again. result: of the Deferred that it waited for."""
+        self._awaited = None
+        self._listening = False
+        try:
+            if isinstance(result, Failure):
+                awaited = result.throwExceptionIntoGenerator(self._conversation)
+            else:
+                awaited = self._conversation.send(None)
+        except StopIteration:
+            return
+        except Exception as error:
+            self._broke(error)
+            return
+        self._awaited = awaited
+        self._listening = awaited is None
+        if awaited is not None:
+            awaited.addBoth(self._go_on)
 
     def _awaken(self) -> None:
-        wake, self._wake = self._wake, None
-        if wake:
-            wake.callback(None)
+        if self._listening:
+            self._go_on()
 
     def _let_go(self) -> None:
-        if self._get:
-            self._get.cancel()
+        if self._fetching and self._awaited:
+            self._awaited.cancel()
         self._awaken()
 
     def _drop(self, reason: str) -> None:
         LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
         self.abort()
 
-    def _broke(self, failure: Failure) -> None:
+    def _broke(self, error: Exception) -> None:
         """Something nobody foresaw: this connection ends, the others go on."""
-        LOG.error("connection.broke", channel=self._session.channel, error=failure.getTraceback())
+        LOG.error("connection.broke", channel=self._session.channel, error=Failure(error).getTraceback())
         self.abort()
+
+
+@types.coroutine
+def _more() -> Generator[None, None, None]:
+    """Wait for something to happen: `CanalConnection._awaken`."""
+    yield

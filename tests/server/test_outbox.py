@@ -33,7 +33,9 @@ class Sender(Protocol):
 
     async def _send(self) -> None:
         for reply in self.factory.replies:
-            await self.outbox.send(reply)
+            sent = self.outbox.send(reply)
+            if sent:
+                await sent
         self.factory.done.append(self.outbox.gone)
         cast(Any, self.transport).loseConnection()
 
