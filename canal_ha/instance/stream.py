@@ -58,10 +58,11 @@ class State(Enum):
 
 
 class _Waiting:
-    """One GET that waits for data: woken at most once, by data, time or the end of the stream."""
+    """One GET that waits for data: woken at most once, by data, time or the end of the stream. until: reactor time."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, until: float | None) -> None:
         self.size = size
+        self.until = until
         self.done: Deferred[None] = Deferred()
 
     def wake(self) -> None:
@@ -134,6 +135,8 @@ class Stream:
         self._ring_behind: LogPosition | None = None  # what the ring left out, because it was handed out before
         self._opened_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
+        self._ringing: Timer | None = None  # for the first GET whose time is over, or for one that was answered
+        self._rings_at = 0.0
         self._asked_at = reactor.seconds()
         self._failing_since = 0.0  # while there is an error
         self._filter = filter_text
@@ -376,25 +379,45 @@ class Stream:
         return self.state is State.FAILED or (self._ring is not None and self._ring.available(size))
 
     async def _wait(self, size: int, wait_ms: float | None) -> None:
-        waiting = _Waiting(size)
+        until = None if wait_ms is None else self._reactor.seconds() + wait_ms / 1000
+        waiting = _Waiting(size, until)
         self._waiting.append(waiting)
         self._arm()
-        timer = self._reactor.callLater(wait_ms / 1000, waiting.wake) if wait_ms is not None else None
         try:
             if self._filled(size):  # a put between the first look and arming told nobody
                 return
+            if until is not None:
+                self._ring_by(until)
             await waiting.done
         finally:
-            if timer and timer.active():
-                timer.cancel()
             self._waiting.remove(waiting)
             self._arm()
+
+    def _ring_by(self, until: float) -> None:
+        """Have a timer ring by then. There is one, set anew only when it rings, so that most GETs touch none."""
+        if self._ringing:
+            if self._rings_at <= until:
+                return
+            self._ringing.cancel()
+        self._rings_at = until
+        self._ringing = self._reactor.callLater(until - self._reactor.seconds(), self._rang)
+
+    def _rang(self) -> None:
+        self._ringing = None
+        over = max(self._reactor.seconds(), self._rings_at)  # which rounding keeps apart
+        for waiting in list(self._waiting):
+            if waiting.until is not None and waiting.until <= over:
+                waiting.wake()
+        left = [waiting.until for waiting in self._waiting if waiting.until is not None]
+        if left:
+            self._ring_by(min(left))
 
     def _arm(self) -> None:
         """Have the ring tell when the most modest GET that waits can be answered."""
         if self._ring:
-            self._ring.wanted = min((waiting.size for waiting in self._waiting), default=0)
-            self._ring.armed = bool(self._waiting)
+            sizes = [waiting.size for waiting in self._waiting]
+            self._ring.wanted = min(sizes, default=0)
+            self._ring.armed = bool(sizes)
 
     def _holds_something(self) -> bool:
         return self._ring is not None and self._ring.put_seq > self._ring.get_seq
