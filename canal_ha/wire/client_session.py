@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -96,15 +97,7 @@ class ClientSession:
 
     def get(self, identity: ClientIdentity, fetch_size: int, timeout_ms: int) -> bytes:
         """GET. timeout_ms: -1 takes what is there, 0 waits without limit for `fetch_size`."""
-        body = pb.Get(
-            destination=identity.destination,
-            client_id=str(identity.client_id),
-            fetch_size=fetch_size,
-            timeout=timeout_ms,
-            unit=_MILLISECONDS,
-            auto_ack=False,
-        )
-        return self._answered(Expected.GET, client_frame(pb.GET, body))
+        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms))
 
     def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> bytes:
         """DUMP with our own fields: this connection reads privately from now on. canal refuses it."""
@@ -233,6 +226,19 @@ class ClientSession:
     def _check_in_step(self) -> None:
         if not self.in_step:
             raise LocalProtocolError("replies are out of step since an error: connect again")
+
+
+@lru_cache(64)  # the same few again and again
+def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int) -> bytes:
+    body = pb.Get(
+        destination=identity.destination,
+        client_id=str(identity.client_id),
+        fetch_size=fetch_size,
+        timeout=timeout_ms,
+        unit=_MILLISECONDS,
+        auto_ack=False,
+    )
+    return client_frame(pb.GET, body)
 
 
 _READERS: Mapping[Expected, Callable[[ClientSession, pb.Packet], Answer]] = {

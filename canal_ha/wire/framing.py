@@ -46,6 +46,9 @@ class FrameReader:
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Append what the peer sent."""
         if data:
+            if not self._size:
+                self._pieces.clear()  # one may be left whose bytes are all handed out
+                self._at = 0
             self._pieces.append(bytes(data))
             self._size += len(data)
 
@@ -54,27 +57,33 @@ class FrameReader:
         if self._length is None:
             if self._size < HEADER_BYTES:
                 return None
-            (self._length,) = _LENGTH.unpack(self._take(HEADER_BYTES))
+            if len(self._pieces[0]) - self._at < HEADER_BYTES:
+                self._join()
+            (self._length,) = _LENGTH.unpack_from(self._pieces[0], self._at)
+            self._at += HEADER_BYTES
+            self._size -= HEADER_BYTES
         length: int = self._length
         if not 0 <= length <= self.max_frame_bytes:
             raise RemoteProtocolError(f"a frame of {length} bytes: at most {self.max_frame_bytes} are allowed here")
         if self._size < length:
             return None
         self._length = None
-        return self._take(length) if length else b""
-
-    def _take(self, size: int) -> bytes:
-        """The next bytes, which are there. A piece that is wanted whole is not copied."""
-        if len(self._pieces[0]) - self._at < size:
-            self._pieces[0] = self._pieces[0][self._at :]
-            self._pieces = [b"".join(self._pieces)]
-            self._at = 0
+        if not length:
+            return b""
+        if len(self._pieces[0]) - self._at < length:
+            self._join()
         first = self._pieces[0]
-        end = self._at + size
+        end = self._at + length
         taken = first[self._at : end]
         self._at = end
         if end == len(first):
             del self._pieces[0]
             self._at = 0
-        self._size -= size
+        self._size -= length
         return taken
+
+    def _join(self) -> None:
+        """Make one piece of all, which begins with what comes next."""
+        self._pieces[0] = self._pieces[0][self._at :]
+        self._pieces = [b"".join(self._pieces)]
+        self._at = 0

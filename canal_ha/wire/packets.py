@@ -141,7 +141,6 @@ def type_name(number: int) -> str:
     return pb.PacketType.Name(number) if number in pb.PacketType.values() else "UNRECOGNIZED"  # type: ignore[arg-type]
 
 
-@lru_cache(256)  # the same few in every request
 def client_id_of(text: str) -> int:
     """Short.valueOf. Raises JavaError."""
     if not _NUMBER.fullmatch(text):
@@ -216,6 +215,11 @@ _READERS: Mapping[int, Callable[[bytes], Request]] = {
 def _identity(name: str, body: Message, destination: str, client_id: str, filter_text: str = "") -> ClientIdentity:
     if not destination or not client_id:
         raise Refusal(MISSING, f"destination or clientId is null. {name}: {_dump(body)}")
+    return _named(destination, client_id, filter_text)
+
+
+@lru_cache(256)  # the same few in every request
+def _named(destination: str, client_id: str, filter_text: str) -> ClientIdentity:
     return ClientIdentity(destination, client_id_of(client_id), filter_text)
 
 
