@@ -64,9 +64,8 @@ def latency(suite: Suite, rows: int) -> list[Latency]:
 
 
 def _node(suite: Suite, written: Written) -> Latency:
-    instance = {**settings(suite.server, written), "canal.instance.memory.batch.mode": "ITEMSIZE"}
-    with Node({DESTINATION: instance}) as node:
-        return _paced(suite, "canal-ha", suite.database, node.address, written.rows)
+    with Node({DESTINATION: settings(suite.server, written)}) as node:
+        return _paced(suite, "canal-ha", "canal", node.address, written.rows)
 
 
 def _go(suite: Suite, written: Written) -> Latency:

@@ -1,8 +1,7 @@
 """Notes when each row of bench/paced.py arrives: monotonic nanoseconds by id, as an array in a file.
 
-python -m bench.readers.arrivals mysql HOST:PORT ROWS FILE    a client of the destination `bench`, entries parsed
-python -m bench.readers.arrivals mariadb HOST:PORT ROWS FILE  the same
-python -m bench.readers.arrivals lines HOST:PORT ROWS FILE    a TCP connection on which each line is a row as JSON
+python -m bench.readers.arrivals canal HOST:PORT ROWS FILE  a client of the destination `bench`, entries parsed
+python -m bench.readers.arrivals lines HOST:PORT ROWS FILE  a TCP connection on which each line is a row as JSON
 """
 
 from __future__ import annotations
@@ -13,32 +12,21 @@ import sys
 import time
 from array import array
 from collections.abc import Iterator
-from itertools import count
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
 
-TRANSACTION = {"mysql": 3, "mariadb": 2}  # entries: begin, which MariaDB's have not, the row, end
-ALL = 1000
-AT_ONCE_S = 0.0005  # an answer so quick was there before it was asked for
-LOOK_EVERY = 8  # and where nothing is so quick, backlog is looked for
+ALL = 1000  # kilobytes
 WAIT_MS = 1000
 
 
-def canal(address: str, transaction: int) -> Iterator[int]:
-    """Ids in the order of arrival; the destination counts a GET in entries (canal.instance.memory.batch.mode).
-
-    transaction: how many entries one has. With more, each would wait for the next one.
-    """
+def canal(address: str) -> Iterator[int]:
+    """Ids in the order of arrival."""
     host, _, port = address.rpartition(":")
     with SimpleConnector(host, int(port), "bench") as client:
         client.subscribe()
-        behind = False
-        for turn in count(1):
-            behind = behind or turn % LOOK_EVERY == 0
-            asked = time.monotonic()
-            message = client.get_without_ack(ALL) if behind else client.get_without_ack(transaction, WAIT_MS)
-            behind = bool(message) and time.monotonic() - asked < AT_ONCE_S
+        while True:
+            message = client.get_without_ack(ALL, WAIT_MS, eager=True)
             for row in rows_of(message):
                 if row.after is not None:
                     yield int(str(row.after["id"]))
@@ -68,7 +56,7 @@ def main() -> None:
     """Read the command line; end with the last row."""
     kind, address, rows, file = sys.argv[1:]
     arrived = array("q", bytes(8 * (int(rows) + 1)))
-    for number in lines(address) if kind == "lines" else canal(address, TRANSACTION[kind]):
+    for number in lines(address) if kind == "lines" else canal(address):
         arrived[number] = time.monotonic_ns()
         if number == int(rows):
             break

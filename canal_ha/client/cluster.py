@@ -203,13 +203,17 @@ class ClusterConnector:
         self.ack(message.id)
         return message
 
-    def get_without_ack(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
+    def get_without_ack(
+        self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, eager: bool = False
+    ) -> Message:
         """The next batch behind the last one handed out; empty, when nothing came in time.
 
         After a fail-over: behind the last one acknowledged. Arguments as for SimpleConnector.
         """
         with self._exchange.calling:
-            message = self._exchange.call("fetch the data", lambda link: link.get_without_ack(batch_size, timeout_ms))
+            message = self._exchange.call(
+                "fetch the data", lambda link: link.get_without_ack(batch_size, timeout_ms, eager=eager)
+            )
             if message.id != EMPTY_BATCH_ID:
                 message.id = self._numbering.handed_out(message.id)
                 if self._private:
@@ -217,13 +221,18 @@ class ClusterConnector:
             return message
 
     def get_arrow(
-        self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, time_zone: str = "UTC"
+        self,
+        batch_size: int = DEFAULT_FETCH_SIZE,
+        timeout_ms: int = AT_ONCE_MS,
+        *,
+        time_zone: str = "UTC",
+        eager: bool = False,
     ) -> ArrowMessage:
         """`get_without_ack` with rows as Arrow record batches, as SimpleConnector's."""
         from canal_ha.client.arrow import Pages, arrow_message
 
         self._pages = Pages.kept(self._pages, time_zone)
-        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone, self._pages)
+        return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
 
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Waits for no connection.

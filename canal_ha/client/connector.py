@@ -174,25 +174,34 @@ class SimpleConnector:
         self.ack(message.id)
         return message
 
-    def get_without_ack(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
+    def get_without_ack(
+        self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, eager: bool = False
+    ) -> Message:
         """The next batch behind the last one handed out; empty, when nothing came in time.
 
         batch_size: what the server counts, entries or KiB; timeout_ms: -1 takes what is there, 0 waits without limit
-        until `batch_size` is filled.
+        until `batch_size` is filled; eager: a wait is over as soon as there is anything, which canal's own servers do
+        not know of.
         """
         size = batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE
         timeout_ms = max(timeout_ms, AT_ONCE_MS)
         self._settle()
         fetched, self._ahead = self._ahead, None
         if fetched is None:
-            fetched = self._fetched(self._ask(self._session.get(self.identity, size, timeout_ms), timeout_ms))
+            request = self._session.get(self.identity, size, timeout_ms, eager=eager)
+            fetched = self._fetched(self._ask(request, timeout_ms))
         if self._read_ahead and timeout_ms != WITHOUT_LIMIT_MS and fetched.batch_id != EMPTY_BATCH_ID:
-            self._send(self._session.get(self.identity, size, timeout_ms))
+            self._send(self._session.get(self.identity, size, timeout_ms, eager=eager))
             self._asked = timeout_ms
         return Message(fetched)
 
     def get_arrow(
-        self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, time_zone: str = "UTC"
+        self,
+        batch_size: int = DEFAULT_FETCH_SIZE,
+        timeout_ms: int = AT_ONCE_MS,
+        *,
+        time_zone: str = "UTC",
+        eager: bool = False,
     ) -> ArrowMessage:
         """`get_without_ack` with rows as Arrow record batches, a table each; needs pyarrow. ack(message.id) when done.
 
@@ -202,7 +211,7 @@ class SimpleConnector:
         from canal_ha.client.arrow import Pages, arrow_message
 
         self._pages = Pages.kept(self._pages, time_zone)
-        return arrow_message(self.get_without_ack(batch_size, timeout_ms), time_zone, self._pages)
+        return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
 
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored.
@@ -210,7 +219,8 @@ class SimpleConnector:
         Nothing comes back: an error shows up in the next request, with which it travels, or alone 0.2 s later.
         """
         if batch_id != EMPTY_BATCH_ID:
-            self._linked().send(self._session.ack(self.identity, batch_id), more=True)
+            request = self._session.ack(self.identity, batch_id)
+            self._linked().send(request, more=self._asked is None)  # a GET that was sent ahead may wait for its room
 
     def rollback(self, batch_id: int = 0) -> None:
         """Have batches in flight handed out again. batch_id: 0 for all, else the oldest. Nothing comes back."""

@@ -73,9 +73,11 @@ class Embedded:
         """See Instance.unsubscribe. Raises NotRunningHere."""
         await (await self._instance(identity)).unsubscribe(identity)
 
-    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
+    async def get(
+        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
+    ) -> Message:
         """See Instance.get. Raises NotRunningHere."""
-        return await (await self._instance(identity)).get(identity, fetch_size, wait_ms)
+        return await (await self._instance(identity)).get(identity, fetch_size, wait_ms, eager=eager)
 
     async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> Read:
         """See Instance.read_from. Raises NotRunningHere."""

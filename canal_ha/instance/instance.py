@@ -226,9 +226,11 @@ class Instance:
             stream.close(NotSubscribed(self.config.destination, identity.client_id))
         await self.meta.unsubscribe(identity.client_id)
 
-    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
+    async def get(
+        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
+    ) -> Message:
         """The next batch of this client. Raises NotSubscribed, NotRunningHere, and what ended its stream."""
-        message = await self._subscribed(identity).get(fetch_size, wait_ms)
+        message = await self._subscribed(identity).get(fetch_size, wait_ms, eager=eager)
         self._guard()  # the node may have lost the destination while the GET waited
         return message
 

@@ -32,14 +32,15 @@ class Read:
         stream.subscribed(filter_text)
         self._stream = stream
 
-    async def get(self, fetch_size: int, wait_ms: float | None) -> Message:
+    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> Message:
         """The next batch. Raises EndOfRange when everything before the end was handed out."""
         stream = self._opened()
         left_ms = wait_ms
         while True:
             ended = self._ended(stream)
             look_ms = LOOK_MS if left_ms is None else min(LOOK_MS, left_ms)
-            message = await stream.get(fetch_size, left_ms if self._until is None else 0.0 if ended else look_ms)
+            turn_ms = left_ms if self._until is None else 0.0 if ended else look_ms
+            message = await stream.get(fetch_size, turn_ms, eager=eager)
             self._guard()
             if message.batch is not None or self._until is None:
                 return message

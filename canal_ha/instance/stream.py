@@ -166,15 +166,16 @@ class Stream:
             self._handed_out = self._acked = None
         self._open()
 
-    async def get(self, fetch_size: int, wait_ms: float | None) -> Message:
+    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> Message:
         """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit for `fetch_size`.
 
-        Raises TooManyStreams, or what ended the feed for good.
+        eager: a wait is over as soon as there is anything. Raises TooManyStreams, or what ended the feed for good.
         """
         self._asked_at = self._reactor.seconds()
         self._ensure_open()
-        if wait_ms != 0.0 and not self._filled(fetch_size):
-            await self._wait(fetch_size, wait_ms)
+        enough = 0 if eager else fetch_size
+        if wait_ms != 0.0 and not self._filled(enough):
+            await self._wait(enough, wait_ms)
             self._asked_at = self._reactor.seconds()
             self._ensure_open()
         batch = self._ring.get(fetch_size) if self._ring else None

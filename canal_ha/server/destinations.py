@@ -12,7 +12,7 @@ from canal_ha.model.place import Place
 class PrivateRead(Protocol):
     """What one connection reads from a position, without a cursor."""
 
-    async def get(self, fetch_size: int, wait_ms: float | None) -> Message:
+    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> Message:
         """See Destinations.get. Raises EndOfRange."""
 
     def ack(self, batch_id: int) -> None:
@@ -36,8 +36,12 @@ class Destinations(Protocol):
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Forget this client."""
 
-    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
-        """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit. May be cancelled."""
+    async def get(
+        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
+    ) -> Message:
+        """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit for `fetch_size`; eager: a
+        wait is over as soon as there is anything. May be cancelled.
+        """
 
     async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> PrivateRead:
         """Begin a private read at a place. until: its end, None for none; identity: its filter, and who asks."""

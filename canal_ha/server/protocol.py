@@ -233,9 +233,11 @@ class CanalConnection(Protocol):
         self._fetching = True
         try:
             if self._read:
-                message = await self._read.get(request.fetch_size, request.wait_ms)
+                message = await self._read.get(request.fetch_size, request.wait_ms, eager=request.eager)
             else:
-                message = await self._shared.destinations.get(request.identity, request.fetch_size, request.wait_ms)
+                message = await self._shared.destinations.get(
+                    request.identity, request.fetch_size, request.wait_ms, eager=request.eager
+                )
         except CancelledError:
             self._session.done()
             return None

@@ -95,9 +95,12 @@ class ClientSession:
         body = pb.Unsub(destination=identity.destination, client_id=str(identity.client_id))
         return self._answered(Expected.UNSUBSCRIPTION, client_frame(pb.UNSUBSCRIPTION, body))
 
-    def get(self, identity: ClientIdentity, fetch_size: int, timeout_ms: int) -> bytes:
-        """GET. timeout_ms: -1 takes what is there, 0 waits without limit for `fetch_size`."""
-        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms))
+    def get(self, identity: ClientIdentity, fetch_size: int, timeout_ms: int, *, eager: bool = False) -> bytes:
+        """GET. timeout_ms: -1 takes what is there, 0 waits without limit for `fetch_size`, or if eager for anything.
+
+        A canal server does not know of `eager` and waits for `fetch_size`.
+        """
+        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager))
 
     def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> bytes:
         """DUMP with our own fields: this connection reads privately from now on. canal refuses it."""
@@ -229,7 +232,7 @@ class ClientSession:
 
 
 @lru_cache(64)  # the same few again and again
-def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int) -> bytes:
+def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int, eager: bool) -> bytes:
     body = pb.Get(
         destination=identity.destination,
         client_id=str(identity.client_id),
@@ -237,6 +240,7 @@ def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int) -> by
         timeout=timeout_ms,
         unit=_MILLISECONDS,
         auto_ack=False,
+        eager=eager,
     )
     return client_frame(pb.GET, body)
 

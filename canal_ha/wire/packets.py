@@ -52,11 +52,12 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """GET. wait_ms: 0.0 takes what is there now, None waits without limit."""
+    """GET. wait_ms: 0.0 takes what is there now, None waits without limit; eager: see Destinations.get."""
 
     identity: ClientIdentity
     fetch_size: int
     wait_ms: float | None
+    eager: bool = False
     packet_type: ClassVar[str] = "GET"
 
 
@@ -163,7 +164,8 @@ def _unsubscribe(body: bytes) -> Unsubscribe:
 def _get(body: bytes) -> Get:
     get = pb.Get.FromString(body)
     identity = _identity("Get", get, get.destination, get.client_id)
-    return Get(identity, get.fetch_size if get.fetch_size > 0 else DEFAULT_FETCH_SIZE, _wait_ms(get.timeout, get.unit))
+    size = get.fetch_size if get.fetch_size > 0 else DEFAULT_FETCH_SIZE
+    return Get(identity, size, _wait_ms(get.timeout, get.unit), get.eager)
 
 
 def _read_from(body: bytes) -> ReadFrom:

@@ -178,6 +178,17 @@ def test_an_error_that_may_be_an_acks_closes_the_connection(served: Served) -> N
     client.disconnect()
 
 
+def test_an_eager_get_waits_for_anything(served: Served) -> None:
+    """Much less than asked for is there: a GET waits for more until its time is over, an eager one does not."""
+    with client_of(served) as client:
+        client.subscribe()
+        served.push(entries_segment(transaction(1)))
+        began = time.monotonic()
+        assert client.get_without_ack(1000, timeout_ms=30_000, eager=True).id == 1
+        assert time.monotonic() - began < 10
+        assert not client.get_without_ack(1000, timeout_ms=50, eager=True)
+
+
 def test_a_waiting_get_is_interrupted_from_another_thread(served: Served) -> None:
     """It raises at once; an ACK written before it still reaches the server."""
     with client_of(served) as client:

@@ -98,9 +98,8 @@ class Bench:
         self.segments = [transactions(1), transactions(2, first=1)]
         self.room = room
         self.meta = Meta("example", MemoryBackend(), turn=asyncio.Lock())
-        self.config = InstanceConfig(
-            "example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE, stream_idle_s=300, **(config or {})
-        )
+        settings = {"batch_mode": BatchMode.ITEMSIZE, "stream_idle_s": 300, **(config or {})}
+        self.config = InstanceConfig("example", SourceConfig("127.0.0.1"), **settings)
         start = LogPosition(JOURNAL, 100)
         now(self.meta.load())
         now(self.meta.subscribe(ClientIdentity("example", 1001), start))
@@ -236,6 +235,48 @@ def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
     bench.requests[-1].accept(transactions(1))
     bench.reactor.hop()
     assert bench.bodies(answers[0]) == ["begin 0", "rows 0"]
+
+
+@pytest.mark.parametrize("mode", BatchMode)
+def test_an_eager_get_is_answered_by_whatever_comes(mode: BatchMode) -> None:
+    """Less than asked for is enough, in both modes of counting; without anything it waits its time."""
+    bench = Bench(config={"batch_mode": mode})
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    answers: list[Message] = []
+    Deferred.fromCoroutine(bench.stream.get(1000, 500.0, eager=True)).addCallback(answers.append)
+    bench.requests[-1].accept(transactions(1))
+    bench.reactor.hop()
+    assert bench.bodies(answers[0]) == ["begin 0", "rows 0", "end 0"]
+    Deferred.fromCoroutine(bench.stream.get(1000, 500.0, eager=True)).addCallback(answers.append)
+    bench.reactor.advance(0.4)
+    assert len(answers) == 1
+    bench.reactor.advance(0.1)
+    assert answers[1].batch_id == EMPTY_BATCH_ID
+
+
+def test_each_waiting_get_has_its_own_time() -> None:
+    """The one whose time is up first ends first, whichever came first; an answered one's time disturbs nobody."""
+    bench = Bench()
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    over: list[str] = []
+    for name, wait_ms in (("long", 3000.0), ("short", 1000.0), ("endless", None), ("middle", 2000.0)):
+        Deferred.fromCoroutine(bench.stream.get(1000, wait_ms)).addCallback(lambda _, name=name: over.append(name))
+    for expected in (["short"], ["short", "middle"], ["short", "middle", "long"], ["short", "middle", "long"]):
+        bench.reactor.advance(1)
+        assert over == expected
+    Deferred.fromCoroutine(bench.stream.get(1, 1000.0)).addCallback(lambda _: over.append("answered"))
+    bench.requests[-1].accept(transactions(1))
+    bench.reactor.hop()
+    bench.reactor.advance(0.5)
+    Deferred.fromCoroutine(bench.stream.get(1000, 1000.0)).addCallback(lambda _: over.append("later"))
+    bench.reactor.advance(0.5)
+    assert over[3:] == ["answered"]
+    bench.reactor.advance(0.5)
+    assert over[3:] == ["answered", "later"]
 
 
 def test_a_get_takes_what_is_there_when_its_time_is_up() -> None:

@@ -109,8 +109,10 @@ class Hurried:
         self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
 
-    async def get(self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None) -> Message:
-        return await self._inner.get(identity, fetch_size, wait_ms and wait_ms / 100)
+    async def get(
+        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
+    ) -> Message:
+        return await self._inner.get(identity, fetch_size, wait_ms and wait_ms / 100, eager=eager)
 
 
 class Served:

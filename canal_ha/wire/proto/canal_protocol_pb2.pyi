@@ -328,6 +328,7 @@ class Get(_message.Message):
     TIMEOUT_FIELD_NUMBER: _builtins.int
     UNIT_FIELD_NUMBER: _builtins.int
     AUTO_ACK_FIELD_NUMBER: _builtins.int
+    EAGER_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     fetch_size: _builtins.int
@@ -336,6 +337,8 @@ class Get(_message.Message):
     unit: _builtins.int
     """0 ns, 1 us, 2 ms, 3 s, 4 min, 5 h, 6 d"""
     auto_ack: _builtins.bool
+    eager: _builtins.bool
+    """not canal's: as soon as there is anything, whatever fetch_size says"""
     def __init__(
         self,
         *,
@@ -345,10 +348,11 @@ class Get(_message.Message):
         timeout: _builtins.int | None = ...,
         unit: _builtins.int | None = ...,
         auto_ack: _builtins.bool | None = ...,
+        eager: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack", "_timeout", b"_timeout", "_unit", b"_unit", "auto_ack", b"auto_ack", "timeout", b"timeout", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack", "_timeout", b"_timeout", "_unit", b"_unit", "auto_ack", b"auto_ack", "client_id", b"client_id", "destination", b"destination", "fetch_size", b"fetch_size", "timeout", b"timeout", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack", "_timeout", b"_timeout", "_unit", b"_unit", "auto_ack", b"auto_ack", "client_id", b"client_id", "destination", b"destination", "eager", b"eager", "fetch_size", b"fetch_size", "timeout", b"timeout", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__auto_ack: _TypeAlias = _typing.Literal["auto_ack"]  # noqa: Y015
     _WhichOneofArgType__auto_ack: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack"]  # noqa: Y015
