@@ -58,7 +58,8 @@ class FeedRequest:
     start: a transaction boundary; accept: blocks while the ring is full, raises RingClosed when it is gone;
     failed(error, retry_in_s): called from the feed's thread; None means that the feed has ended for good;
     moved: called from there, too, before anything of the other server is accepted; behind: what was accepted by an
-    earlier feed of the same stream, and is dropped when it comes again.
+    earlier feed of the same stream, and is dropped when it comes again; busy(True): called from the feed's thread when
+    it has a little to decode before it waits for its source again, busy(False) when it is done, whatever happened.
     """
 
     client_id: int
@@ -70,6 +71,7 @@ class FeedRequest:
     failed: Callable[[CanalError, float | None], None]
     moved: Callable[[Move], None] = lambda move: None
     behind: LogPosition | None = None
+    busy: Callable[[bool], None] = lambda busy: None
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

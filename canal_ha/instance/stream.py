@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, NotSubscribed, PositionLost, TooManyStreams
+from canal_ha.instance.bell import Bell
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged import Merged
 from canal_ha.instance.skip import after
@@ -300,7 +301,8 @@ class Stream:
             batch_mode=self._config.batch_mode,
             ddl_isolation=self._config.ddl_isolation,
         )
-        ring.on_data = lambda: self._reactor.callFromThread(self._data_arrived, ring)
+        bell = Bell(lambda: self._reactor.callFromThread(self._data_arrived, ring), urgent=lambda: ring.full)
+        ring.on_data = bell.ring
         sink = Sink(ring.put, self._config.decode)
         feed = self._open_feed(
             FeedRequest(
@@ -313,6 +315,7 @@ class Stream:
                 failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
                 moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
                 behind=self._handed_out,
+                busy=bell.busy,
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed

@@ -209,6 +209,7 @@ class Upstreams:
             ),
             start=request.start,
             accept=request.accept,
+            busy=request.busy,
             report=lambda event: _report(request, event),
             make_decoder=lambda source, at: decoder(self._now, source, at),
             route=route,

@@ -29,6 +29,8 @@ from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Interruptible, Session, Where
 from canal_ha.source.whereabouts import Whereabouts
 
+SMALL_BYTES = 16 * 1024  # of a chunk that is decoded before anybody else would get to work
+
 
 @dataclass(frozen=True, slots=True)
 class Connected:
@@ -98,7 +100,8 @@ class Dump:
     """One stream's dump, from `start` (a transaction's boundary; inclusive unless consumed) until stopped.
 
     accept: takes segments in order, none twice; blocks while there is no room; raises RingClosed to end the dump;
-    report: told of every connection and failure. Both are called from the dump's thread.
+    report: told of every connection and failure; busy: told True before a small chunk is decoded, False when that is
+    done. All are called from the dump's thread.
     make_decoder: a fresh decoder for each connection, to begin at the position given. route: asked before each
     connection instead of `config`, `source` and `make_decoder`, where the server may change; may_move: go on in
     another server's binlog, else end.
@@ -117,6 +120,7 @@ class Dump:
         make_decoder: Callable[[Source, LogPosition], DumpDecoder],
         accept: Callable[[Segment], None],
         report: Callable[[DumpEvent], None],
+        busy: Callable[[bool], None] = lambda busy: None,
         route: Callable[[], Upstream] | None = None,
         may_move: bool = True,
         rng: Random | None = None,
@@ -137,6 +141,7 @@ class Dump:
         self._whereabouts = Whereabouts(start)
         self._accept = accept
         self._report = report
+        self._busy = busy
         self._clock = clock
         self._resume = Resume(start)
         self._start = start
@@ -327,6 +332,13 @@ class Dump:
 
     def _eat(self, data: memoryview) -> list[bytes]:
         """Decode what was received; return what the library must see."""
+        self._busy(len(data) < SMALL_BYTES)
+        try:
+            return self._decode(data)
+        finally:
+            self._busy(False)
+
+    def _decode(self, data: memoryview) -> list[bytes]:
         assert self._decoder is not None
         if self._session:  # nobody asks it anything any more, and each connection counts on a server
             self._session.close()

@@ -161,6 +161,12 @@ class Ring:
             self._room.notify_all()
 
     @property
+    def full(self) -> bool:
+        """Whether the next put waits for an ACK. For either thread, as of this moment."""
+        with self._lock:
+            return self._full()
+
+    @property
     def first_position(self) -> LogPosition | None:
         """Position of the last acknowledged entry, before the first ACK of the oldest one; None when empty."""
         with self._lock:

@@ -256,6 +256,33 @@ def test_an_eager_get_is_answered_by_whatever_comes(mode: BatchMode) -> None:
     assert answers[1].batch_id == EMPTY_BATCH_ID
 
 
+def test_a_busy_feed_wakes_the_reactor_when_it_is_done() -> None:
+    """What comes while the feed is busy is told at the end, once; a full ring, for which the feed waits, at once."""
+    bench = Bench(config={"buffer_size": 16})
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    request, answers = bench.requests[-1], list[Message]()
+
+    def ask() -> None:
+        Deferred.fromCoroutine(bench.stream.get(100, 900_000.0, eager=True)).addCallback(answers.append)
+
+    ask()
+    request.busy(True)
+    for number in range(2):
+        request.accept(transactions(1, first=number))
+        bench.reactor.hop()
+        assert answers == []
+    request.busy(False)
+    bench.reactor.hop()
+    assert [answer.batch.entries for answer in answers if answer.batch] == [6]
+    ask()
+    request.busy(True)
+    request.accept(transactions(4, first=2))
+    bench.reactor.hop()
+    assert [answer.batch.entries for answer in answers if answer.batch] == [6, 12]
+
+
 def test_each_waiting_get_has_its_own_time() -> None:
     """The one whose time is up first ends first, whichever came first; an answered one's time disturbs nobody."""
     bench = Bench()
@@ -263,16 +290,21 @@ def test_each_waiting_get_has_its_own_time() -> None:
     bench.subscribe()
     bench.feeds[-1].join()
     over: list[str] = []
+
+    async def ask(name: str, size: int, wait_ms: float | None) -> None:
+        await bench.stream.get(size, wait_ms)
+        over.append(name)
+
     for name, wait_ms in (("long", 3000.0), ("short", 1000.0), ("endless", None), ("middle", 2000.0)):
-        Deferred.fromCoroutine(bench.stream.get(1000, wait_ms)).addCallback(lambda _, name=name: over.append(name))
+        Deferred.fromCoroutine(ask(name, 1000, wait_ms))
     for expected in (["short"], ["short", "middle"], ["short", "middle", "long"], ["short", "middle", "long"]):
         bench.reactor.advance(1)
         assert over == expected
-    Deferred.fromCoroutine(bench.stream.get(1, 1000.0)).addCallback(lambda _: over.append("answered"))
+    Deferred.fromCoroutine(ask("answered", 1, 1000.0))
     bench.requests[-1].accept(transactions(1))
     bench.reactor.hop()
     bench.reactor.advance(0.5)
-    Deferred.fromCoroutine(bench.stream.get(1000, 1000.0)).addCallback(lambda _: over.append("later"))
+    Deferred.fromCoroutine(ask("later", 1000, 1000.0))
     bench.reactor.advance(0.5)
     assert over[3:] == ["answered"]
     bench.reactor.advance(0.5)
