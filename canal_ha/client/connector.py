@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 AT_ONCE_MS = -1
 WITHOUT_LIMIT_MS = 0
-READ_AHEAD_BYTES = 16 * 1024  # a small reply comes whole, its length with it; a large one is copied once in any case
 
 
 class SimpleConnector:
@@ -283,7 +282,7 @@ class SimpleConnector:
         endless = wait_ms == WITHOUT_LIMIT_MS or self._so_timeout_ms <= 0
         deadline = None if endless else time.monotonic() + (self._so_timeout_ms + max(wait_ms, 0)) / 1000
         while (answer := self._session.next()) is None:
-            self._session.receive(link.receive(deadline, max(self._session.missing, READ_AHEAD_BYTES)))
+            self._session.receive(link.receive(deadline, self._session.missing))
         return answer
 
     def _drop(self) -> None:
