@@ -11,6 +11,7 @@ from canal_ha.decode.kernel.changes import MapRows, Maps, Marks, Sheet, TableRow
 from canal_ha.decode.kernel.columns import Target
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.layouts import Images
+from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
@@ -232,6 +233,16 @@ def expected_maps(data: bytes) -> list[Told]:
             head = _head(index, sub, one, row, OPS[event - 1])
             found.append((head, key, None if event == 1 else before, None if event == 3 else after, None))
     return found
+
+
+def has_rows_of_no_change(data: bytes) -> bool:
+    """Whether an entry holds rows under an event type that has none."""
+    entry = Entries(data, 0, len(data))
+    with suppress(Broken):
+        while entry.next():
+            if entry.kind == codes.ROWDATA and entry.change() and entry.event_type > codes.EVENT_DELETE:
+                return True
+    return False
 
 
 def expected_values(data: bytes) -> list[Told]:
