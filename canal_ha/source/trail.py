@@ -68,13 +68,12 @@ class Copied(NamedTuple):
         """While the frames are still the segment's. Of one large transaction only what is looked at is copied."""
         ends = segment.ends
         kept = _rows_before(segment.row_counts, first, last)
-        if segment.kinds.rfind(Kind.END, first, last - 1) >= 0:
+        kinds = segment.kinds
+        if kinds.rfind(Kind.END, first, last - 1) >= 0 or kinds.rfind(Kind.DDL, first, last - 1) >= 0:
             most = max(first, last - _COPIED_ENTRIES)
             kept = min(kept, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, most, last))
         frames = bytes(segment.frames_view(kept, last))
-        return cls(
-            segment.kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames
-        )
+        return cls(kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames)
 
     def entry(self, index: int) -> bytes:
         """See Entries."""

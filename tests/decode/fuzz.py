@@ -22,7 +22,7 @@ from canal_ha.errors import MalformedEvent, TableUnknown
 from tests.compat import mutations
 from tests.decode import documents
 from tests.decode.dump import AnyTable, decoder
-from tests.decode.vectors import generated
+from tests.decode.vectors import generated, with_gtids
 
 FROM_ONE_DUMP = 50  # inputs; making a dump takes longer than reading it
 RECORDED = 200  # one in so many is a damaged recording of a real server
@@ -85,7 +85,8 @@ def run(seed: int, first: int, count: int) -> None:
             else:
                 raw = damaged(chance, data)
                 at = chance.randrange(len(raw) + 1)
-                work = decoder(AnyTable(*columns), fields=FieldFilter("", skipped))
+                fields = FieldFilter("", skipped)
+                work = decoder(AnyTable(*columns), fields=fields, **with_gtids(number % 2 == 1))
                 work._columns = tables  # of the same table, whose cells take longer to make than the dump to read
                 with suppress(MalformedEvent, TableUnknown):
                     for part in (raw[:at], raw[at:]):

@@ -11,6 +11,7 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from typing import Any
 
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode import kernel, types
@@ -138,6 +139,23 @@ def image(chance: random.Random, readings: list[types.Reading], before: bytes = 
     return nulls.to_bytes((len(readings) + 7) // 8, "little") + stored
 
 
+def mysql_gtid(dump: Dump, chance: random.Random, number: int) -> None:
+    """The next transaction of one of two sources, as a rule."""
+    source = bytes([chance.randrange(2)]) * 16
+    number = chance.choice((number, number, number, chance.randrange(1 << 63)))
+    dump.add(kinds.GTID, b"\0" + source + struct.pack("<Q", number) + b"\2" + struct.pack("<QQ", number - 1, number))
+
+
+def mariadb_gtid(dump: Dump, chance: random.Random, number: int) -> None:
+    """The next transaction of one of two domains."""
+    dump.add(kinds.MARIADB_GTID, struct.pack("<QIB", number, chance.randrange(2), 0))
+
+
+def with_gtids(wanted: bool) -> dict[str, Any]:
+    """Options of a decoder that tells GTIDs, or does not."""
+    return {"options": DecodeOptions(gtid_on=True), "gtid_set": ""} if wanted else {}
+
+
 def generated(chance: random.Random, checksums: float = 0.8) -> tuple[bytes, list[Column], str]:
     """A dump of a few transactions on one table; the columns of the table; one that is filtered out, or none.
 
@@ -153,7 +171,10 @@ def generated(chance: random.Random, checksums: float = 0.8) -> tuple[bytes, lis
         Column(f"c{index}", text, key=index == 0, unsigned="unsigned" in text) for index, (_, text) in enumerate(chosen)
     ]
     dump = Dump(checksum=chance.random() < checksums, server_id=chance.randrange(1, 1 << 32)).format()
-    for _ in range(3):
+    gtid = chance.choice((None, mysql_gtid, mariadb_gtid))
+    for number in range(1, 4):
+        if gtid is not None:
+            gtid(dump, chance, number)
         dump.begin().add(kinds.TABLE_MAP, body)
         kind = chance.choice((23, 24, 25, 30, 31, 32))
         images = b""
@@ -173,7 +194,7 @@ def generated_lines(seed: int, count: int) -> Iterator[str]:
     for index in range(count):
         chance = random.Random(f"{seed} {index}")
         data, columns, skipped = generated(chance)
-        work = decoder(AnyTable(*columns), fields=FieldFilter("", skipped))
+        work = decoder(AnyTable(*columns), fields=FieldFilter("", skipped), **with_gtids(index % 2 == 1))
         at = chance.randrange(len(data))
         yield f"generated {index} " + digest(output for part in (data[:at], data[at:]) for output in work.feed(part))
 

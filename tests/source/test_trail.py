@@ -87,6 +87,18 @@ def test_pieces_and_restarts_do_not_show() -> None:
     assert len(marks(text(trail_of(*(server.transactions(ONE) for _ in range(50)))))) == KEPT
 
 
+def test_a_statement_before_a_large_transaction_is_remembered() -> None:
+    """CREATE TABLE, then an insert of many rows, in one piece."""
+    rows = Server(1).transactions([["1", "2", "3", "4", "5"]])
+    statement = pb.RowChange(eventType=pb.CREATE, isDdl=True, sql="CREATE TABLE t (id INT)").SerializeToString()
+    items = [Item(4, Kind.DDL, pb.Entry(storeValue=statement).SerializeToString(), timestamp_ms=SECOND_MS, rows=0)]
+    items += [
+        Item(100 + rows.offsets[index], Kind(rows.kinds[index]), rows.entry(index), 0, 100 * SECOND_MS, count)
+        for index, count in enumerate(rows.row_counts)
+    ]
+    assert [mark.second for mark in trail_of(segment(items))] == [1, 100]
+
+
 def test_copies_outlive_the_frames() -> None:
     """Frames are used again once they were acknowledged; what is remembered of them is not changed by that."""
     whole = Server(1).transactions(ONE, TWO)

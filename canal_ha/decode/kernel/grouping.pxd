@@ -4,6 +4,8 @@ cimport cython
 from cpython.array cimport array as c_array
 from libc.stdint cimport int64_t
 
+cdef Py_ssize_t _ENTRIES_HELD
+
 @cython.final
 cdef class Grouping:
     cdef public bytearray out, kinds, executed, run_texts
@@ -14,7 +16,8 @@ cdef class Grouping:
     cdef public int64_t empty_ms
     cdef public bint has_rows, cut
 
-    cdef int _renew(self) except -1
+    @cython.locals(column=c_array)
+    cdef int _renew(self, Py_ssize_t entries) except -1
     cpdef int room(self) except -1 nogil
     @cython.locals(entries=Py_ssize_t, runs=Py_ssize_t)
     cpdef int added(

@@ -12,6 +12,8 @@ import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.model.buffers import LARGEST, Buffers
 
+_ENTRIES_HELD = 4096  # at most, for which a segment has room before it has them
+
 
 class Grouping:
     """Frames and arrays of one stream. The first `visible` entries are decided, those behind form the open group.
@@ -54,9 +56,10 @@ class Grouping:
         self.empty_count = 0
         self.buffers: Buffers | None = Buffers()
         self.out = bytearray()
-        self._renew()
+        self._renew(0)
 
-    def _renew(self) -> None:
+    def _renew(self, entries: int) -> None:
+        """entries: for how many there is to be room; to grow takes the interpreter's lock each time."""
         self.ends = array("q")
         self.offsets = array("q")
         self.subs = array("i")
@@ -70,6 +73,12 @@ class Grouping:
         self.run_server_ids = array("q")
         self.run_texts = bytearray()  # their GTID sets, one behind the other
         self.run_text_ends = array("q")
+        for column in (self.ends, self.offsets, self.timestamps, self.event_lengths, self.entry_ends, self.row_ends):
+            p.hold(column, entries)
+        p.hold(self.subs, entries)
+        p.hold(self.row_counts, entries)
+        p.reserve(self.kinds, entries)
+        p.truncate(self.kinds, 0)
         self.visible = 0
         self.visible_bytes = 0
 
@@ -192,7 +201,7 @@ class Grouping:
         taken.run_starts, taken.run_server_ids = self.run_starts, self.run_server_ids
         taken.run_texts, taken.run_text_ends = self.run_texts, self.run_text_ends
         taken.visible, taken.visible_bytes = self.visible, self.visible_bytes
-        self._renew()
+        self._renew(min(p.length(taken.ends), _ENTRIES_HELD))
         if len(taken.ends) > taken.visible:
             self._adopt(taken)
             has_rows, cut = self.has_rows, self.cut

@@ -270,10 +270,14 @@ def parse_tagged(body: bytes) -> tuple[str, str, int, int, int]:
             break
     if not uuid:
         raise p.Broken("a GTID event without its source")
+    if len(tag) > _TAG_CHARACTERS or not all(0 <= value <= _NUMBER_MOST for value in numbers.values()):
+        raise p.Broken("a GTID event whose tag or numbers no server writes")
     return uuid_text(uuid), tag, numbers[_NUMBER], numbers[_LAST_COMMITTED], numbers[_SEQUENCE]
 
 
 _FLAGS, _UUID, _NUMBER, _TAG, _LAST_COMMITTED, _SEQUENCE = range(6)
+_TAG_CHARACTERS = 32  # MySQL libs/mysql/gtid/tag.h
+_NUMBER_MOST = (1 << 63) - 1
 
 
 class _Serialized:

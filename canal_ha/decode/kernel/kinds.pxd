@@ -24,7 +24,6 @@ cdef enum:
     JSON = 4
     COMPRESSED_UTF8 = 5
     COMPRESSED = 6
-    HEADS = 128
     INSERT = 1
     UPDATE = 2
     DELETE = 3

@@ -29,7 +29,6 @@ JSON = 4
 COMPRESSED_UTF8 = 5  # MariaDB's column compression
 COMPRESSED = 6
 
-HEADS = 128  # values shorter than this find the bytes before them ready
 
 # What a rows event does.
 INSERT = 1

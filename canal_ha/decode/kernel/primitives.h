@@ -49,9 +49,13 @@ static char *kernel_grow(PyObject *out, Py_ssize_t size)
         PyErr_NoMemory();
     } else {
         Py_ssize_t wanted = old + size;
-        /* Half as much again: the second call only sets the length, as long as it is more than half of the memory. */
-        if (PyByteArray_Resize(out, wanted + (wanted >> 1) + 64) == 0 && PyByteArray_Resize(out, wanted) == 0)
-            at = PyByteArray_AS_STRING(out) + old;
+        /* Half as much again. To be resized a second time would give it back where it is little. */
+        if (PyByteArray_Resize(out, wanted + (wanted >> 1) + 64) == 0) {
+            Py_SET_SIZE(out, wanted);
+            at = PyByteArray_AS_STRING(out);
+            at[wanted] = 0;
+            at += old;
+        }
     }
     PyGILState_Release(lock);
     return at;

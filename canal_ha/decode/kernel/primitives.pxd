@@ -241,9 +241,6 @@ cdef inline int byte_at(bytearray out, Py_ssize_t index) noexcept nogil:
 cdef inline bint same_source(bytes src, Py_ssize_t start, Py_ssize_t other, Py_ssize_t size) noexcept nogil:
     return kernel_same(_at(src, start), _at(src, other), size)
 
-cdef inline bint is_ascii(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    return kernel_is_ascii(_at(src, start), stop - start)
-
 cdef inline bint is_utf8(bytes src, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     return kernel_is_ascii(_at(src, start), stop - start) or kernel_is_utf8(_at(src, start), stop - start)
 
@@ -441,13 +438,6 @@ cdef inline int put_varint(bytearray out, uint64_t value) except -1 nogil:
     kernel_truncate(out, start + _varint(b, value))
     return 0
 
-cdef inline int put_tagged(bytearray out, int tag, uint64_t value) except -1 nogil:
-    cdef Py_ssize_t start = PyByteArray_GET_SIZE(out)
-    cdef byte *b = <byte *>kernel_extend(out, 11)
-    b[0] = <byte>tag
-    kernel_truncate(out, start + 1 + _varint(b + 1, value))
-    return 0
-
 cdef inline int varint_size(uint64_t value) noexcept nogil:
     cdef int size = 1
     while value > 127:
@@ -574,6 +564,11 @@ cdef inline Py_ssize_t length(c_array column) noexcept nogil:
 
 cdef inline int _resize(c_array column, Py_ssize_t size) except -1 with gil:
     return resize_smart(column, size)
+
+cdef inline int hold(c_array column, Py_ssize_t size) except -1:
+    resize_smart(column, size)
+    kernel_sized(column, 0)
+    return 0
 
 cdef inline int push(c_array column, int64_t value) except -1 nogil:
     cdef Py_ssize_t size = Py_SIZE(column)

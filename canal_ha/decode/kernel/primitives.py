@@ -269,11 +269,6 @@ def same_source(src: bytes, start: int, other: int, size: int) -> bool:
     return src[start : start + size] == src[other : other + size]
 
 
-def is_ascii(src: bytes, start: int, stop: int) -> bool:
-    """Whether src[start:stop] has no byte above 0x7f."""
-    return src[start:stop].isascii()
-
-
 def is_utf8(src: bytes, start: int, stop: int) -> bool:
     """Whether src[start:stop] is well-formed UTF-8."""
     data = src[start:stop]
@@ -446,12 +441,6 @@ def put_varint(out: bytearray, value: int) -> None:
     out += _VARINTS[value] if value < 16384 else varint(value)
 
 
-def put_tagged(out: bytearray, tag: int, value: int) -> None:
-    """Append a field's one-byte tag and a varint."""
-    out.append(tag)
-    put_varint(out, value)
-
-
 def put_frame(
     out: bytearray,
     journal: bytes,
@@ -547,6 +536,10 @@ def push(column: array[int], value: int) -> None:
 def push_small(column: array[int], value: int) -> None:
     """Append to an array of type 'i'."""
     column.append(value)
+
+
+def hold(column: array[int], size: int) -> None:
+    """Give an empty array memory for so many elements, where it has a say in that."""
 
 
 def cut(column: array[int], size: int) -> None:

@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t
 
 cdef bytes _NO_TABLE
 cdef int64_t _DUMMY_TABLE, _FULL_PACKET, _HALF, _PLANS_SEEN
+cdef Py_ssize_t _STATEMENT_KEPT
 cdef Py_ssize_t _ALONE
 cdef int _GO_ON, _STARVED, _LEFT, _LARGE
 
@@ -75,6 +76,7 @@ cdef class Stream:
     cdef int _begin(self) except -1 nogil
     cdef int _gtid(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1 nogil
     cdef int _mariadb_gtid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1 nogil
+    cdef int _forget_statement(self) except -1 with gil
     cdef int _annotate(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1 nogil
     cpdef int put_entry(
         self, int kind, int entry_type, bytes names, bytes event_type, object store, bint with_gtid, bint shows

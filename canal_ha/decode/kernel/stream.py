@@ -20,7 +20,7 @@ import canal_ha.decode.kernel.rows as r
 import canal_ha.decode.kernel.views as views
 
 try:
-    import cython  # type: ignore[import-untyped]
+    import cython
 except ImportError:  # a compiled build knows what it means; an interpreted one has nothing to free
     import canal_ha.decode.kernel.no_cython as cython
 
@@ -28,8 +28,9 @@ p.prepare()
 
 NO_TABLE = b"\x42\x00\x4a\x00"  # schemaName and tableName, both present and empty
 _NO_TABLE = NO_TABLE
-_PLANS_SEEN = 64  # that are found without asking `plans`, a power of two
+_PLANS_SEEN = 1024  # that are found without asking `plans`, a power of two
 _ALONE = 8192  # bytes: with fewer to work on the interpreter's lock is kept
+_STATEMENT_KEPT = 1 << 20  # bytes: memory of a longer one is given back
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
 _HALF = 0x80000000  # of what a position in an event header can say
@@ -623,6 +624,12 @@ class Stream:
             self.group.has_rows = True
         if shows:
             self.group.flush()
+        if p.size(self.store) > _STATEMENT_KEPT:
+            self._forget_statement()
+
+    def _forget_statement(self) -> None:
+        self.store = bytearray()
+        self.text = bytearray()
 
     def _set_clock(self) -> None:
         """The header's fields from serverId to sourceType, of the current event."""
