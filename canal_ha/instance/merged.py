@@ -137,6 +137,7 @@ class Merged:
                 self._request,
                 start=replace(start, others=()),
                 behind=None,
+                busy=lambda busy: None,  # it is the merging thread that puts
                 accept=accept,
                 connected=lambda version: self._connected(reader, version),
                 failed=lambda error, retry_in_s: self._failed(reader, error, retry_in_s),

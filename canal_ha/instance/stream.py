@@ -257,6 +257,9 @@ class Stream:
         """End for good; waiting GETs are answered with `error`."""
         self._abandon_ring()
         self._fail_waiting(error)
+        if self._ringing:
+            self._ringing.cancel()
+            self._ringing = None
 
     def with_trail(self, cursor: LogPosition) -> LogPosition:
         """The cursor, with what it takes to find its place in another server's binlog."""
@@ -404,7 +407,7 @@ class Stream:
                 return
             self._ringing.cancel()
         self._rings_at = until
-        self._ringing = self._reactor.callLater(until - self._reactor.seconds(), self._rang)
+        self._ringing = self._reactor.callLater(max(0.0, until - self._reactor.seconds()), self._rang)
 
     def _rang(self) -> None:
         self._ringing = None

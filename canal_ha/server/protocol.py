@@ -68,7 +68,7 @@ class CanalConnection(Protocol):
         self._lost = False
         self._ending = False
         self._unacked: set[int] = set()  # batches that left on this connection
-        self._conversation: Coroutine[Deferred[typing.Any] | None, None, None] = self._converse()
+        self._conversation: Coroutine[Deferred[typing.Any] | None, None, None]
         self._listening = False  # the conversation waits for something to happen,
         self._awaited: Deferred[typing.Any] | None = None  # or for this, which is
         self._fetching = False  # what a GET waits for
@@ -83,6 +83,7 @@ class CanalConnection(Protocol):
         self._outbox = Outbox(self._transport, self._idle.wrote)
         self._shared.open.add(self)
         self._shared.counters.connections += 1
+        self._conversation = self._converse()
         self._go_on()
 
     def dataReceived(self, data: bytes) -> None:

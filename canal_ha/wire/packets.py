@@ -217,12 +217,16 @@ _READERS: Mapping[int, Callable[[bytes], Request]] = {
 def _identity(name: str, body: Message, destination: str, client_id: str, filter_text: str = "") -> ClientIdentity:
     if not destination or not client_id:
         raise Refusal(MISSING, f"destination or clientId is null. {name}: {_dump(body)}")
-    return _named(destination, client_id, filter_text)
+    known = _known if len(destination) + len(client_id) + len(filter_text) <= _KEPT_CHARACTERS else _named
+    return known(destination, client_id, filter_text)
 
 
-@lru_cache(256)  # the same few in every request
 def _named(destination: str, client_id: str, filter_text: str) -> ClientIdentity:
     return ClientIdentity(destination, client_id_of(client_id), filter_text)
+
+
+_known = lru_cache(256)(_named)  # the same few in every request
+_KEPT_CHARACTERS = 1024  # of names: whoever asks chooses them
 
 
 def _wait_ms(timeout: int, unit: int) -> float | None:

@@ -30,14 +30,23 @@ JOURNAL = "mysql-bin.000001"
 
 
 class TestReactor(Clock):
-    """Virtual time; calls from threads are made when `hop` is called."""
+    """Virtual time; calls from threads are made when `hop` is called. drift: seconds that pass with a look at it."""
 
     __test__ = False
 
     def __init__(self) -> None:
         super().__init__()
+        self.drift = 0.0
         self._calls: list[Callable[[], object]] = []
         self._lock = threading.Lock()
+
+    def seconds(self) -> float:
+        self.rightNow += self.drift
+        return self.rightNow
+
+    def callLater(self, delay: float, callable: Callable[..., object], *args: object, **kw: object) -> Any:
+        assert delay >= 0  # as Twisted's reactors do
+        return super().callLater(delay, callable, *args, **kw)
 
     def callFromThread(self, call: Callable[..., object], /, *args: object) -> None:
         with self._lock:
@@ -309,6 +318,27 @@ def test_each_waiting_get_has_its_own_time() -> None:
     assert over[3:] == ["answered"]
     bench.reactor.advance(0.5)
     assert over[3:] == ["answered", "later"]
+
+
+def test_a_wait_that_is_over_at_once_disturbs_no_other() -> None:
+    """A microsecond passes while the GET is taken down; the longer wait still ends in time."""
+    bench = Bench()
+    bench.segments = []
+    bench.subscribe()
+    bench.feeds[-1].join()
+    bench.reactor.drift = 2e-6
+    over: list[str] = []
+
+    async def ask(name: str, wait_ms: float) -> None:
+        await bench.stream.get(1000, wait_ms)
+        over.append(name)
+
+    for name, wait_ms in (("long", 1000.0), ("short", 0.001)):
+        Deferred.fromCoroutine(ask(name, wait_ms))
+    bench.reactor.advance(0.1)
+    assert over == ["short"]
+    bench.reactor.advance(1)
+    assert over == ["short", "long"]
 
 
 def test_a_get_takes_what_is_there_when_its_time_is_up() -> None:
