@@ -87,8 +87,8 @@ def in_turns(
     left = dict(readers)
     for _ in range(rounds):
         for name, take in list(left.items()):
+            before()
             try:
-                before()
                 samples.taken.append(take())
             except (ReaderFailed, StartFailed, OSError) as error:
                 samples.failed[name] = str(error).strip()

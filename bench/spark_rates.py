@@ -3,7 +3,7 @@
 Beside each Spark's own JSON file source, schema given, reads the same rows from local disk into the same Parquet.
 
 Workload A; rounds are interleaved, a first round of each warms the session up and does not count, figures are medians.
-The clock runs from the start of a query to Spark's report of the micro-batch that completes the rows, for both, with
+The clock runs from the load of a source to Spark's report of the micro-batch that completes the rows, for both, with
 the same trigger. Ours includes the node that decodes the binlog, the network, the spool, and the start of the Python
 process that Spark gives each query's source; it takes a micro-batch whenever rows are there. Theirs finds its files
 complete, cut so that both processors have work to the end, and reads them in one micro-batch.
@@ -17,6 +17,7 @@ import shutil
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,19 +46,19 @@ def ours(spark: SparkSession, settings: dict[str, str], shape: str, rows: int, d
         reader = reader.option("spoolDir", str(directory / "spool")).option("maxRowsPerTrigger", str(rows))
         for name, value in SHAPES[shape].items():
             reader = reader.option(name, value)
-        return _seconds(reader.load(), rows, directory)
+        return _seconds(reader.load, rows, directory)
 
 
 def theirs(spark: SparkSession, json: Path, schema: Any, rows: int, directory: Path) -> float:
     """Read JSON files into Parquet; return seconds."""
-    return _seconds(spark.readStream.schema(schema).json(str(json)), rows, directory)
+    return _seconds(lambda: spark.readStream.schema(schema).json(str(json)), rows, directory)
 
 
-def _seconds(frame: Any, rows: int, directory: Path) -> float:
+def _seconds(load: Callable[[], Any], rows: int, directory: Path) -> float:
     for name in ("out", "checkpoint", "spool"):
         shutil.rmtree(directory / name, ignore_errors=True)
-    writer = frame.writeStream.format("parquet").option("path", str(directory / "out"))
     began = time.monotonic()
+    writer = load().writeStream.format("parquet").option("path", str(directory / "out"))
     query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
     while sum(report["numInputRows"] for report in query.recentProgress) < rows:
         if not query.isActive or time.monotonic() - began > TIMEOUT_S:

@@ -76,7 +76,11 @@ class Suite:
         """End what dumps to nobody. A server notices late that a reader has gone, and MariaDB lets who comes next with
         the same server id wait for that.
         """
-        while dumps := [row["Id"] for row in self.server.query("SHOW PROCESSLIST") if "Binlog Dump" in row["Command"]]:
+        for _ in range(100):
+            threads = self.server.query("SHOW PROCESSLIST")
+            dumps = [row["Id"] for row in threads if "Binlog Dump" in row["Command"]]
+            if not dumps:
+                return
             for thread in dumps:
                 with suppress(pymysql.MySQLError):  # it has gone by itself
                     self.server.execute(f"KILL {thread}")

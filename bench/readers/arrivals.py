@@ -23,7 +23,7 @@ WAIT_MS = 1000
 def canal(address: str) -> Iterator[int]:
     """Ids in the order of arrival."""
     host, _, port = address.rpartition(":")
-    with SimpleConnector(host, int(port), "bench") as client:
+    with SimpleConnector(host, int(port), "bench", lazy_acks=True) as client:
         client.subscribe()
         while True:
             message = client.get_without_ack(ALL, WAIT_MS, eager=True)

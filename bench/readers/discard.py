@@ -42,9 +42,12 @@ def discard(port: int, journal: str, offset: int) -> float:
         blocking=False,
     )
 
+    last = b""
+
     def eat(data: memoryview) -> list[bytes]:
-        end = data[-_EOF_BYTES:]
-        if end[:3] == _EOF and end[4] == 0xFE:
+        nonlocal last
+        last = (last + bytes(data[-_EOF_BYTES:]))[-_EOF_BYTES:]
+        if last[:3] == _EOF and last[4] == 0xFE:
             raise _Ended
         return []
 
