@@ -231,8 +231,9 @@ class ClusterConnector:
         """`get_without_ack` with rows as Arrow record batches, as SimpleConnector's."""
         from canal_ha.client.arrow import Pages, arrow_message
 
-        self._pages = Pages.kept(self._pages, time_zone)
-        return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
+        with self._exchange.calling:  # for the pages too, which batches are built in
+            self._pages = Pages.kept(self._pages, time_zone)
+            return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
 
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Waits for no connection.

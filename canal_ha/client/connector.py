@@ -33,7 +33,13 @@ class SimpleConnector:
 
     read_ahead: when a batch has come, the next one is asked for at once, with the same size and time-out, and is on its
     way while the first is worked on. The server then has one batch more in flight, and hears an acknowledgement when it
-    has sent that one. A GET without a limit of time is not sent ahead: it could wait for that acknowledgement.
+    has sent that one. A GET without a limit of time is not sent ahead: it could wait for that acknowledgement, as one
+    with a limit does, for as long, behind a batch that filled the server's store. Other requests wait for the GET that
+    was sent ahead, and what it brought is handed out even after subscribe() with another filter. Not possible without
+    rollback_on_connect: a batch that was on its way when a connection broke would stay in flight, unseen.
+
+    lazy_acks: an acknowledgement travels with the request behind it, in one packet, or alone some 0.2 s later. For who
+    asks again at once.
 
     A connection that fails is closed: connect() starts again. So is one whose replies are out of step, after an error
     that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them back.
@@ -56,6 +62,7 @@ class SimpleConnector:
         rollback_on_disconnect: bool = False,
         max_frame_bytes: int = LARGEST_FRAME_BYTES,
         read_ahead: bool = False,
+        lazy_acks: bool = False,
     ) -> None:
         self.host = host
         self.port = port
@@ -72,7 +79,10 @@ class SimpleConnector:
         self._link: Link | None = None
         self._session = ClientSession()
         self._pages: Pages | None = None
+        if read_ahead and not rollback_on_connect:
+            raise ValueError("read_ahead needs rollback_on_connect")
         self._read_ahead = read_ahead
+        self._lazy_acks = lazy_acks
         self._asked: int | None = None  # time-out of a GET that nobody has waited for yet
         self._ahead: Fetched | None = None  # what one brought that nobody has been given yet
 
@@ -113,8 +123,8 @@ class SimpleConnector:
         if self._link is None:
             return
         try:
-            if self._rollback_on_disconnect and self._session.in_step:
-                self.rollback()
+            if self._rollback_on_disconnect and self._session.in_step:  # not behind a GET that was sent ahead
+                self._linked().send(self._session.rollback(self.identity, 0))
         finally:
             self._drop()
 
@@ -179,8 +189,8 @@ class SimpleConnector:
         """The next batch behind the last one handed out; empty, when nothing came in time.
 
         batch_size: what the server counts, entries or KiB; timeout_ms: -1 takes what is there, 0 waits without limit
-        until `batch_size` is filled; eager: a wait is over as soon as there is anything, which canal's own servers do
-        not know of.
+        until `batch_size` is filled; eager: a wait is over as soon as there is anything, which canal's own servers, and
+        older nodes, do not know of.
         """
         size = batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE
         timeout_ms = max(timeout_ms, AT_ONCE_MS)
@@ -215,11 +225,12 @@ class SimpleConnector:
     def ack(self, batch_id: int) -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored.
 
-        Nothing comes back: an error shows up in the next request, with which it travels, or alone 0.2 s later.
+        Nothing comes back: an error shows up in the next request.
         """
         if batch_id != EMPTY_BATCH_ID:
             request = self._session.ack(self.identity, batch_id)
-            self._linked().send(request, more=self._asked is None)  # a GET that was sent ahead may wait for its room
+            lazy = self._lazy_acks and self._asked is None  # a GET that was sent ahead may wait for its room
+            self._linked().send(request, more=lazy)
 
     def rollback(self, batch_id: int = 0) -> None:
         """Have batches in flight handed out again. batch_id: 0 for all, else the oldest. Nothing comes back."""

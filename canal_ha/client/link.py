@@ -11,7 +11,8 @@ from canal_ha.errors import ConnectionLost
 
 CHUNK_BYTES = 256 * 1024
 LINGER_S = 1.0
-MORE: int = getattr(socket, "MSG_MORE", 0)  # Linux: hold back for 0.2 s what may travel with the next bytes
+# Linux: hold back what may travel with the next bytes, 0.2 s, longer where the network is slow
+MORE: int = getattr(socket, "MSG_MORE", 0)
 
 
 class Link:
@@ -42,7 +43,7 @@ class Link:
         return str(host), int(port)
 
     def send(self, data: bytes, *, more: bool = False) -> None:
-        """Write all of it. more: more follows soon as a rule; what does not follow within 0.2 s is not waited for."""
+        """Write all of it. more: more follows soon as a rule; see MORE."""
         try:
             self._socket.sendall(data, MORE if more else 0)
         except OSError as error:

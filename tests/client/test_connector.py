@@ -120,6 +120,27 @@ def test_reading_ahead_waits_for_no_acknowledgement_without_limit(by_entries: Se
         assert str(by_entries.meta.cursor(1001)) == "mysql-bin.000001:1900"
 
 
+def test_leaving_does_not_wait_for_what_was_asked_for_ahead(by_entries: Served) -> None:
+    """The roll-back goes out behind a GET that waits, and counts."""
+    with client_of(by_entries) as other:
+        other.subscribe()
+    began = time.monotonic()
+    with client_of(by_entries, read_ahead=True, rollback_on_disconnect=True) as client:
+        client.subscribe()
+        by_entries.push(entries_segment(transaction(0)))
+        first = client.get_without_ack(3, 30_000)
+    assert time.monotonic() - began < 15
+    with client_of(by_entries, rollback_on_connect=False) as client:
+        client.subscribe()
+        assert client.get_without_ack(3, 10_000).raw_entries == first.raw_entries
+
+
+def test_reading_ahead_needs_a_roll_back_on_connecting(by_entries: Served) -> None:
+    """A batch that was on its way when a connection broke would be in flight for ever, unseen."""
+    with pytest.raises(ValueError, match="rollback_on_connect"):
+        client_of(by_entries, read_ahead=True, rollback_on_connect=False)
+
+
 def test_unsubscribing_forgets_what_was_read_ahead(by_entries: Served) -> None:
     """And a GET that was sent ahead is refused to whom waits for it."""
     with client_of(by_entries, read_ahead=True) as client:
