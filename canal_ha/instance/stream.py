@@ -185,6 +185,8 @@ class Stream:
         batch_id = self._batches.open(batch.range)
         self._opened_at[batch_id] = self._reactor.seconds()
         if self._remember:
+            if self._ring and not self._ring.can_roll_back:
+                self._pieces.clear()  # they would keep the memory that the ring let go
             self._pieces[batch_id] = batch.pieces
         self._handed_out = batch.range.end
         return Message(batch_id, batch)
@@ -216,9 +218,10 @@ class Stream:
         self._handed_out = self._acked
         if self._ring is None:
             return
-        if self._ring_behind is None or (self._acked and _reaches(self._acked, self._ring_behind)):
+        reaches = self._ring_behind is None or (self._acked is not None and _reaches(self._acked, self._ring_behind))
+        if reaches and self._ring.can_roll_back:
             self._ring.rollback()
-        else:  # this ring begins behind what is rolled back
+        else:  # this ring begins behind what is rolled back, or has let go of some of it
             self._abandon_ring()
             self._open()
 

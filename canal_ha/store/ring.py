@@ -9,19 +9,26 @@ are unacknowledged *before* it, in both batch modes. So a segment of any size is
 drained, and the ring holds at most one segment more than its budgets. Not so in canal, where a group of more than
 buffer_size entries is never admitted, ITEMSIZE has no bound in bytes, and the product is taken in 32 bits, so that
 4 GiB become 0. The budget counts bytes held: frames, not just the entries in them.
+
+Progress. A client may wait with its acknowledgements until a transaction ends, and that end may still wait for room. So
+a full ring admits the rest of a transaction, one segment at a time, as long as everything it holds is handed out and no
+batch in flight ends with a transaction. It drops what it holds to make that room, because the source can send it again:
+acknowledgements of these entries still count, but a roll-back reads them from the source (`can_roll_back`).
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import AckUnmatched, RingClosed, StoreFull
 from canal_ha.model.batch import Batch
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Segment
+from canal_ha.model.segment import Kind, Segment
 from canal_ha.store.take import (
     Piece,
     batch_of,
@@ -29,6 +36,16 @@ from canal_ha.store.take import (
     canal_text,
     take_bytes,
 )
+
+
+class _InFlight(NamedTuple):
+    """A batch that was got: its end, and what was put up to it: bytes of frames, bytes of entries, rows."""
+
+    end_seq: int
+    end: LogPosition
+    frames: int
+    size: int
+    rows: int
 
 
 class Ring:
@@ -50,9 +67,6 @@ class Ring:
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._closed = False
-        self._reset()
-
-    def _reset(self) -> None:
         self._segments: list[Segment] = []
         self._firsts: list[int] = []  # sequence of each segment's first entry
         self._before: list[tuple[int, int, int]] = []  # put_bytes, _put_size and put_rows before each segment
@@ -61,7 +75,10 @@ class Ring:
         self._put_size = self._get_size = self._ack_size = 0  # bytes of entries alone, as MEMSIZE counts them
         self.put_rows = self.get_rows = self.ack_rows = 0
         self.put_time_ms = self.get_time_ms = self.ack_time_ms = 0
-        self._acked: LogPosition | None = None
+        self._in_flight: deque[_InFlight] = deque()  # oldest first
+        self._ended_seq = -1  # the last entry put that ends a transaction
+        self._whole_seq = -1  # the end of the last batch that was got and ended with a transaction
+        self._let_go_seq = -1  # entries up to it were handed out, and are not held any more
 
     # ---- the source thread
 
@@ -71,13 +88,15 @@ class Ring:
         timeout_s: None waits without limit. Raises StoreFull after it, RingClosed once closed; nothing is stored then.
         """
         with self._lock:
-            if self._full() and not self._room.wait_for(lambda: self._closed or not self._full(), timeout_s):
+            if not self._room.wait_for(lambda: self._closed or self._admits(), timeout_s):
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
             if self._closed:
                 raise RingClosed("ring is closed: its stream was parked or stopped")
             if not len(segment):
                 return self.put_seq
+            if self._full():
+                self._let_go()
             self._segments.append(segment)
             self._firsts.append(self.put_seq + 1)
             self._before.append((self.put_bytes, self._put_size, self.put_rows))
@@ -86,6 +105,7 @@ class Ring:
             self._put_size += segment.entry_ends[-1]
             self.put_rows += segment.row_ends[-1]
             self.put_time_ms = segment.timestamps[-1]
+            self._ended_seq = self._last_end(segment)
             tell = self.armed and self._available(self.wanted)
         if tell and self.on_data:
             self.on_data()
@@ -102,57 +122,69 @@ class Ring:
         """Take the next entries, at least one; None when nothing waits. Move the get sequence behind them.
 
         size: entries in ITEMSIZE. In MEMSIZE units of mem_unit bytes of entries, counted before each entry, so that the
-        last one may pass the limit. Under DDL isolation a DDL comes alone.
+        last one may pass the limit. Under DDL isolation a DDL comes alone. A batch that could take everything leaves
+        out the begin of a transaction whose end is not there yet, unless there is nothing else.
         """
         with self._lock:
             first = self.get_seq + 1
             if first > self.put_seq:
                 return None
             count = self._count_items(size) if self._batch_mode is BatchMode.ITEMSIZE else self._count_bytes(size)
+            if self.get_seq + count == self.put_seq and self._ended_seq >= first:
+                count = self._ended_seq - self.get_seq
             if self._ddl_isolation:
                 count = before_ddl(list(self._pieces(first, self.get_seq + count)))
             last = self.get_seq + count
             pieces = list(self._pieces(first, last))
             batch = batch_of(pieces, last)
+            through = self._through(last)
+            self._in_flight.append(_InFlight(last, batch.range.end, *through))
+            if _ends_whole(pieces[-1]):
+                self._whole_seq = last
             self.get_seq = last
-            self.get_bytes, self._get_size, _ = self._through(last)
+            self.get_bytes, self._get_size, _ = through
             self.get_rows += batch.rows
             self.get_time_ms = batch.range.end.timestamp_ms
+            if self._full() and self._admits():
+                self._room.notify_all()
             return batch
 
     def ack(self, position: LogPosition, end_seq: int) -> None:
-        """Free everything up to the entry at `position`, the end of a batch that was got.
+        """Free everything up to the end of a batch that was got.
 
-        end_seq: that entry's sequence; negative: the first entry at `position` (canal's cleanUntil).
-        Raises AckUnmatched when the ring holds no such entry between the ack and the get sequence.
+        position, end_seq: of the batch's last entry.
+        Raises AckUnmatched when no batch in flight ends there.
         """
         with self._lock:
-            found = self._find(position, end_seq)
-            if found is None:
+            at = next((at for at, each in enumerate(self._in_flight) if each.end_seq == end_seq), -1)
+            if at < 0 or self._in_flight[at].end != position:
                 raise AckUnmatched(canal_text(position))
-            at, piece = found
-            self.ack_bytes, self._ack_size, self.ack_rows = self._through(at)
-            self.ack_seq = at
-            self.ack_time_ms = piece.segment.timestamps[piece.first]
-            self._acked = piece.segment.position(piece.first) if end_seq < 0 else position
-            keep = bisect_right(self._firsts, at + 1) - 1 if at < self.put_seq else len(self._firsts)
-            for segment in self._segments[:keep]:
-                segment.recycle()
-            del self._segments[:keep], self._firsts[:keep], self._before[:keep]
+            done = self._in_flight[at]
+            for _ in range(at + 1):
+                self._in_flight.popleft()
+            self.ack_seq, self.ack_bytes, self._ack_size, self.ack_rows = (
+                done.end_seq,
+                done.frames,
+                done.size,
+                done.rows,
+            )
+            self.ack_time_ms = position.timestamp_ms
+            through = bisect_right(self._firsts, end_seq + 1) - 1 if end_seq < self.put_seq else len(self._firsts)
+            self._free(max(through, 0))  # nothing of a batch that was let go is held
             self._room.notify_all()
+
+    @property
+    def can_roll_back(self) -> bool:
+        """Whether the ring still holds everything that is not acknowledged."""
+        return self._let_go_seq <= self.ack_seq
 
     def rollback(self) -> None:
-        """Go back to the ack sequence: everything unacknowledged is handed out again."""
+        """Go back to the ack sequence: everything unacknowledged is handed out again. Only if `can_roll_back`."""
         with self._lock:
-            self.get_seq = self.ack_seq
+            self._in_flight.clear()
+            self.get_seq = self._whole_seq = self.ack_seq
             self.get_bytes = self.ack_bytes
             self._get_size = self._ack_size
-
-    def clear(self) -> None:
-        """Forget everything and start at -1 again. Meant for a ring whose source thread has stopped."""
-        with self._lock:
-            self._reset()
-            self._room.notify_all()
 
     def close(self) -> None:
         """Refuse every put from now on, the waiting one included. What is stored can still be got and acknowledged."""
@@ -165,20 +197,6 @@ class Ring:
         """Whether the next put waits for an ACK. For either thread, as of this moment."""
         with self._lock:
             return self._full()
-
-    @property
-    def first_position(self) -> LogPosition | None:
-        """Position of the last acknowledged entry, before the first ACK of the oldest one; None when empty."""
-        with self._lock:
-            if self._acked is None and self._segments:
-                return self._segments[0].position(0)
-            return self._acked
-
-    @property
-    def latest_position(self) -> LogPosition | None:
-        """Position of the newest entry ever put; None before there was one."""
-        with self._lock:
-            return self._segments[-1].position(len(self._segments[-1]) - 1) if self._segments else self._acked
 
     # ---- under the lock
 
@@ -197,6 +215,30 @@ class Ring:
             self.put_seq - self.ack_seq >= self._buffer_size
             or self.put_bytes - self.ack_bytes >= self._buffer_size * self._mem_unit
         )
+
+    def _admits(self) -> bool:
+        """Whether a put need not wait: there is room, or the client may wait for the rest of a transaction."""
+        if not self._full():
+            return True
+        return self.get_seq == self.put_seq and self._whole_seq <= self.ack_seq
+
+    def _let_go(self) -> None:
+        """Drop what is held, all of which is handed out; the batches in flight stay known."""
+        self._let_go_seq = self.get_seq
+        self._free(len(self._segments))
+
+    def _free(self, count: int) -> None:
+        """Drop the oldest segments."""
+        for segment in self._segments[:count]:
+            segment.recycle()
+        del self._segments[:count], self._firsts[:count], self._before[:count]
+
+    def _last_end(self, segment: Segment) -> int:
+        """The last entry that ends a transaction, as far as this segment, which was just put, tells."""
+        if not segment.cut:
+            return self.put_seq
+        index = max(segment.kinds.rfind(Kind.END), segment.kinds.rfind(Kind.DDL))
+        return self._ended_seq if index < 0 else self._firsts[-1] + index
 
     def _through(self, seq: int) -> tuple[int, int, int]:
         """Bytes of frames, bytes of entries and rows ever put, up to and including the stored entry `seq`."""
@@ -227,20 +269,8 @@ class Ring:
                 break
         return count
 
-    def _find(self, position: LogPosition, end_seq: int) -> tuple[int, Piece] | None:
-        """The entry to acknowledge, as its sequence and a piece of it alone."""
-        if end_seq > self.get_seq:
-            return None
-        first = end_seq if end_seq >= 0 else self.ack_seq + 1
-        last = end_seq if end_seq >= 0 else self.get_seq
-        if first <= self.ack_seq:
-            return None
-        wanted = (position.offset, position.sub_index, position.timestamp_ms)
-        at = first
-        for segment, start, end in self._pieces(first, last):
-            if segment.journal == position.journal:
-                for index in range(start, end):
-                    if (segment.offsets[index], segment.subs[index], segment.timestamps[index]) == wanted:
-                        return at + index - start, Piece(segment, index, index + 1)
-            at += end - start
-        return None
+
+def _ends_whole(piece: Piece) -> bool:
+    """Whether no transaction goes on behind the last entry of a piece."""
+    segment, _, last = piece
+    return segment.kinds[last - 1] in (Kind.END, Kind.DDL) or (last == len(segment) and not segment.cut)

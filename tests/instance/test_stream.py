@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -144,6 +146,15 @@ class Bench:
         if not answers:
             asked.addErrback(lambda failure: failure.raiseException())
         return answers[0]
+
+    def get_slowly(self) -> Message:
+        """The next batch, while the feed waits for room now and then."""
+        for _ in range(5000):
+            message = now(self.stream.get(100, 0.0))
+            if message.batch is not None:
+                return message
+            time.sleep(0.001)
+        raise AssertionError(f"nothing comes: {self.stream.status(None)}")
 
     def subscribe(self, filter_text: str = "") -> None:
         self.stream.subscribed(filter_text)
@@ -510,3 +521,32 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
 
     assert moved() == there
     assert moved(whole=False) == moved(get=True) == LogPosition(JOURNAL, 100)
+
+
+def test_a_transaction_larger_than_the_ring_comes_again_after_a_roll_back() -> None:
+    """The client acknowledges nothing before the end, so the ring let go of the begin: it is read again."""
+    bench = Bench(config={"buffer_size": 4})
+    items = [Item(100, Kind.BEGIN, b"begin"), *(Item(101 + n, body=b"row %d" % n) for n in range(30))]
+    items.append(Item(200, Kind.END, b"end"))
+    cuts = range(0, len(items), 3)
+    bench.segments = [replace(segment(items[at : at + 3], journal=JOURNAL), cut=at + 3 < len(items)) for at in cuts]
+    expected = [item.body.decode() for item in items]
+    bench.subscribe()
+
+    def everything() -> list[str]:
+        got: list[str] = []
+        while not got or got[-1] != "end":
+            message = bench.get_slowly()
+            got += bench.bodies(message)
+        return got
+
+    assert everything() == expected
+    assert len(bench.stream.status(None).batches) > 4
+    bench.stream.rollback(0)
+    assert everything() == expected
+    for batch_id in bench.stream.status(None).batches:
+        bench.stream.ack(batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert (cursor.offset, cursor.consumed) == (200, True)
+    assert len(bench.feeds) == 2

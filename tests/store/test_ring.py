@@ -42,7 +42,6 @@ def test_empty() -> None:
     store = ring()
     assert store.get(10) is None
     assert not store.available(0)
-    assert (store.first_position, store.latest_position) == (None, None)
     assert (store.put_seq, store.get_seq, store.ack_seq) == (-1, -1, -1)
     assert store.put(segment([])) == -1
 
@@ -214,7 +213,6 @@ def test_ack_frees_whole_segments() -> None:
         store.ack(batch.range.end, batch.range.end_seq)
         held = [index for index, piece in enumerate(pieces) if any(piece is kept for kept in store._segments)]
         assert held == expected_held
-    assert store.first_position == store.latest_position == pieces[1].position(1)
 
 
 def test_ack_text() -> None:
@@ -348,18 +346,6 @@ def test_close_wakes_a_waiting_put() -> None:
     batch = store.get(10)
     assert batch is not None
     store.ack(batch.range.end, batch.range.end_seq)
-
-
-def test_clear_makes_room() -> None:
-    """Clearing starts at -1 again and lets a waiting put in."""
-    store = ring(size=2)
-    store.put(rows(2))
-    source, done = in_thread(lambda: store.put(rows(1)))
-    assert not done.wait(0.05)
-    store.clear()
-    assert done.wait(5)
-    source.join()
-    assert (store.put_seq, store.get_seq, store.ack_seq) == (0, -1, -1)
 
 
 def test_told_from_the_putting_thread_while_armed() -> None:

@@ -25,7 +25,7 @@ GTIDS = st.sampled_from(["", "", "0-1-7"])
 
 @dataclass(frozen=True)
 class Stored:
-    """One entry as the model keeps it. whole: no entry of the same event follows it."""
+    """One entry as the model keeps it. whole: no entry of the same event follows it; closes: it ends a transaction."""
 
     position: LogPosition
     kind: Kind
@@ -33,6 +33,7 @@ class Stored:
     frame: bytes
     rows: int
     whole: bool
+    closes: bool
 
 
 class RingMachine(RuleBasedStateMachine):
@@ -40,6 +41,7 @@ class RingMachine(RuleBasedStateMachine):
 
     @initialize(mode=st.sampled_from(BatchMode), isolation=st.booleans(), size=st.integers(1, 40))
     def start(self, mode: BatchMode, isolation: bool, size: int) -> None:
+        self.ended = self.let_go = 0
         self.mode, self.isolation, self.size, self.unit = mode, isolation, size, 64
         self.ring = Ring(buffer_size=size, mem_unit=self.unit, batch_mode=mode, ddl_isolation=isolation)
         self.told = 0
@@ -59,8 +61,25 @@ class RingMachine(RuleBasedStateMachine):
         held = self.stored[self.ack_next :]
         return len(held) >= self.size or sum(len(entry.frame) for entry in held) >= self.size * self.unit
 
+    def admits(self) -> bool:
+        """A full ring takes in the rest of a transaction if no batch in flight ends with one."""
+        drained = self.get_next == len(self.stored)
+        return not self.full() or (drained and not any(self.stored[each.range.end_seq].closes for each in self.open))
+
     def expected(self, size: int) -> list[Stored]:
-        """canal's doGet: one entry after the other."""
+        """canal's doGet, one entry after the other; without a transaction that only began, if it took everything."""
+        taken = self.asked(size)
+        ended = self.ended - self.get_next
+        whole = taken[:ended] if ended > 0 and len(taken) == len(self.stored) - self.get_next else taken
+        return self.isolated(whole)
+
+    def isolated(self, taken: list[Stored]) -> list[Stored]:
+        """Up to the first DDL, or that DDL alone."""
+        first = next((at for at, entry in enumerate(taken) if self.isolation and entry.kind is Kind.DDL), len(taken))
+        return taken[: max(first, 1)]
+
+    def asked(self, size: int) -> list[Stored]:
+        """As many as were asked for."""
         taken: list[Stored] = []
         used = 0
         for entry in self.stored[self.get_next :]:
@@ -68,18 +87,19 @@ class RingMachine(RuleBasedStateMachine):
                 break
             if self.mode is BatchMode.MEMSIZE and used > max(size, 0) * self.unit:
                 break
-            if self.isolation and entry.kind is Kind.DDL:
-                if not taken:
-                    taken.append(entry)
-                break
             taken.append(entry)
             used += len(entry.body)
         return taken
 
     # ---- what happens
 
-    @rule(data=st.data(), kinds=st.lists(st.tuples(KINDS, SIZES, st.booleans()), min_size=1, max_size=12), gtid=GTIDS)
-    def put(self, data: st.DataObject, kinds: list[tuple[Kind, int, bool]], gtid: str) -> None:
+    @rule(
+        data=st.data(),
+        kinds=st.lists(st.tuples(KINDS, SIZES, st.booleans()), min_size=1, max_size=12),
+        gtid=GTIDS,
+        cut=st.booleans(),
+    )
+    def put(self, data: st.DataObject, kinds: list[tuple[Kind, int, bool]], gtid: str, cut: bool) -> None:
         if data.draw(st.integers(0, 9)) == 0:
             self.journal, self.offset = self.journal + 1, 4
         items: list[Item] = []
@@ -97,14 +117,19 @@ class RingMachine(RuleBasedStateMachine):
                     rows=size % 7,
                 )
             )
-        piece = two_runs(segment(items, journal=f"mysql-bin.{self.journal:06}"), gtid)
+        piece = replace(two_runs(segment(items, journal=f"mysql-bin.{self.journal:06}"), gtid), cut=cut)
         told = self.told
-        if self.full():
+        if not self.admits():
             with pytest.raises(StoreFull):
                 self.ring.put(piece, timeout_s=0.0)
             assert self.told == told
             return
+        if self.full():
+            self.let_go = self.get_next
         assert self.ring.put(piece) == len(self.stored) + len(items) - 1
+        closing = [at for at, (kind, _, _) in enumerate(kinds) if not cut or kind in (Kind.END, Kind.DDL)]
+        if closing:
+            self.ended = len(self.stored) + closing[-1] + 1
         assert self.told == told + self.ring.armed
         for index, item in enumerate(items):
             last = index + 1 == len(items)
@@ -116,6 +141,7 @@ class RingMachine(RuleBasedStateMachine):
                     frame=bytes(piece.frames_view(index, index + 1)),
                     rows=piece.row_counts[index],
                     whole=last or items[index + 1].offset != item.offset,
+                    closes=item.kind in (Kind.END, Kind.DDL) or (last and not cut),
                 )
             )
 
@@ -140,10 +166,11 @@ class RingMachine(RuleBasedStateMachine):
         self.open.append(batch)
 
     @precondition(lambda self: self.open)
-    @rule(by_sequence=st.booleans())
-    def ack(self, by_sequence: bool) -> None:
-        batch = self.open.pop(0)
-        self.ring.ack(batch.range.end, batch.range.end_seq if by_sequence else -1)
+    @rule(data=st.data())
+    def ack(self, data: st.DataObject) -> None:
+        for _ in range(data.draw(st.integers(1, len(self.open)), label="batches")):  # an ACK covers those before it
+            batch = self.open.pop(0)
+        self.ring.ack(batch.range.end, batch.range.end_seq)
         self.ack_next = batch.range.end_seq + 1
 
     @precondition(lambda self: self.open)
@@ -159,17 +186,11 @@ class RingMachine(RuleBasedStateMachine):
         with pytest.raises(AckUnmatched, match=r"^no match ack positionLogPosition\[identity="):
             self.ring.ack(position, self.get_next if wrong == "sequence" else end_seq)
 
+    @precondition(lambda self: self.let_go <= self.ack_next)
     @rule()
     def rollback(self) -> None:
         self.ring.rollback()
         self.get_next = self.ack_next
-        self.open.clear()
-
-    @rule()
-    def clear(self) -> None:
-        self.ring.clear()
-        self.stored.clear()
-        self.get_next = self.ack_next = self.got_rows = 0
         self.open.clear()
 
     @rule(armed=st.booleans())
@@ -191,10 +212,12 @@ class RingMachine(RuleBasedStateMachine):
         assert ring.ack_time_ms == (stored[self.ack_next - 1].position.timestamp_ms if self.ack_next else 0)
 
     @invariant()
-    def positions(self) -> None:
-        first = self.stored[max(self.ack_next - 1, 0)].position if self.stored else None
-        assert self.ring.first_position == first
-        assert self.ring.latest_position == (self.stored[-1].position if self.stored else None)
+    def what_is_held(self) -> None:
+        """Nothing that is acknowledged whole, or was let go; everything else."""
+        assert self.ring.can_roll_back == (self.let_go <= self.ack_next)
+        held = [piece.position(at) for piece in self.ring._segments for at in range(len(piece))]
+        kept = self.stored[max(self.ack_next, self.let_go) :]
+        assert held[len(held) - len(kept) :] == [entry.position for entry in kept]
 
     @invariant()
     def availability(self) -> None:

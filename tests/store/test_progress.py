@@ -1,0 +1,174 @@
+"""A client that acknowledges whole transactions only gets on, whatever the size of its batches and of the ring."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from canal_ha.config.model import BatchMode
+from canal_ha.errors import StoreFull
+from canal_ha.model.batch import Batch
+from canal_ha.model.segment import Kind, Segment
+from canal_ha.store.ring import Ring
+from tests.segments import Item, segment
+
+UNIT = 64  # bytes of buffer.memunit
+
+
+@dataclass
+class Plan:
+    """What the source sends: one list of rows' sizes for each transaction, and where its segments end."""
+
+    transactions: list[list[int]]
+    cuts: list[int]
+
+
+PLANS = st.builds(
+    Plan,
+    st.lists(st.lists(st.integers(0, 200), min_size=1, max_size=40), min_size=1, max_size=25),
+    st.lists(st.integers(1, 30), min_size=1, max_size=20),
+)
+
+
+def segments(plan: Plan) -> list[Segment]:
+    """Segments as a decoder makes them: some end inside a transaction, and say so."""
+    items: list[Item] = []
+    for number, sizes in enumerate(plan.transactions):
+        at = 1000 * number
+        items.append(Item(at, Kind.BEGIN))
+        items += [Item(at + 1 + index, Kind.ROWS, b"x" * size) for index, size in enumerate(sizes)]
+        items.append(Item(at + 999, Kind.END))
+    made, first, turn = [], 0, 0
+    while first < len(items):
+        last = min(first + plan.cuts[turn % len(plan.cuts)], len(items))
+        made.append(replace(segment(items[first:last]), cut=items[last - 1].kind is not Kind.END))
+        first, turn = last, turn + 1
+    return made
+
+
+class WholeTransactions:
+    """A client that acknowledges a batch as soon as every transaction in it has ended.
+
+    patient: it acknowledges nothing while any transaction is open.
+    """
+
+    def __init__(self, ring: Ring, *, patient: bool) -> None:
+        self._ring = ring
+        self._patient = patient
+        self._in_flight: deque[tuple[int, Batch]] = deque()  # entries up to the batch's end
+        self._ended = 0
+        self.offsets: list[int] = []
+
+    def get(self, size: int) -> bool:
+        batch = self._ring.get(size)
+        if batch is None:
+            return False
+        for piece, first, last in batch.pieces:
+            for index in range(first, last):
+                self.offsets.append(piece.offsets[index])
+                if piece.kinds[index] == Kind.END:
+                    self._ended = len(self.offsets)
+        self._in_flight.append((len(self.offsets), batch))
+        if self._patient and self._ended < len(self.offsets):
+            return True
+        while self._in_flight and self._in_flight[0][0] <= self._ended:
+            _, done = self._in_flight.popleft()
+            self._ring.ack(done.range.end, done.range.end_seq)
+        return True
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    plan=PLANS,
+    mode=st.sampled_from(BatchMode),
+    isolation=st.booleans(),
+    buffer_size=st.integers(1, 64),
+    size=st.integers(0, 100),
+    puts=st.lists(st.integers(0, 5), min_size=1, max_size=10).filter(any),
+    patient=st.booleans(),
+)
+def test_acknowledging_whole_transactions_always_gets_on(
+    plan: Plan, mode: BatchMode, isolation: bool, buffer_size: int, size: int, puts: list[int], patient: bool
+) -> None:
+    """Source and client take turns; when neither can do anything, every entry has arrived once and in order."""
+    ring = Ring(buffer_size=buffer_size, mem_unit=UNIT, batch_mode=mode, ddl_isolation=isolation)
+    client = WholeTransactions(ring, patient=patient)
+    left = deque(segments(plan))
+    expected = [offset for piece in left for offset in piece.offsets]
+    turn, idle = 0, 0
+    while idle <= len(puts):
+        idle += 1
+        for _ in range(puts[turn % len(puts)]):
+            if not left:
+                break
+            try:
+                ring.put(left[0], timeout_s=0.0)
+            except StoreFull:
+                break
+            left.popleft()
+            idle = 0
+        if client.get(size):
+            idle = 0
+        turn += 1
+    assert not left, f"{len(left)} segments wait for room: {ring.put_seq=} {ring.get_seq=} {ring.ack_seq=}"
+    assert client.offsets == expected
+    assert ring.ack_seq == ring.put_seq == len(expected) - 1
+
+
+def test_a_batch_that_ends_inside_a_transaction_leaves_room_for_its_end() -> None:
+    """The whole of a full ring is in flight as one batch that ends behind a row: the end of the transaction gets in."""
+    ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.MEMSIZE, ddl_isolation=False)
+    opened = [Item(100, Kind.BEGIN), *(Item(101 + index) for index in range(4))]
+    ring.put(replace(segment(opened), cut=True))
+    batch = ring.get(4096)
+    assert batch is not None
+    assert batch.entries == 5
+    ring.put(segment([Item(200, Kind.END)]), timeout_s=0.0)
+    rest = ring.get(4096)
+    assert rest is not None
+    assert rest.range.end.offset == 200
+    for each in (batch, rest):
+        ring.ack(each.range.end, each.range.end_seq)
+    assert ring.ack_seq == ring.put_seq == 5
+
+
+def test_a_batch_ends_with_a_transaction_when_one_fits() -> None:
+    """What came of the next transaction so far stays for the next batch, so that this one can be acknowledged."""
+    ring = Ring(buffer_size=64, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
+    begun = [Item(100, Kind.BEGIN), Item(101), Item(102, Kind.END), Item(200, Kind.BEGIN), Item(201)]
+    ring.put(replace(segment(begun), cut=True))
+    batch = ring.get(100)
+    assert batch is not None
+    assert batch.range.end.offset == 102
+    batch = ring.get(100)
+    assert batch is not None
+    assert batch.range.end.offset == 201
+
+
+def test_a_client_that_never_acknowledges_is_sent_no_more_than_the_ring_and_one_transaction() -> None:
+    """Room beyond the ring's is for the end of what is in flight only: the next transaction waits for an ACK."""
+    ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
+    ring.put(replace(segment([Item(1, Kind.BEGIN), Item(2), Item(3), Item(4)]), cut=True))
+    assert ring.get(100)
+    for at in range(10, 30):
+        ring.put(replace(segment([Item(at)]), cut=True), timeout_s=0.0)
+        assert ring.get(100)
+    ring.put(replace(segment([Item(40, Kind.END), Item(50, Kind.BEGIN), Item(51)]), cut=True), timeout_s=0.0)
+    while ring.get(100):
+        pass
+    with pytest.raises(StoreFull):
+        ring.put(segment([Item(52, Kind.END)]), timeout_s=0.0)
+
+
+def test_entries_in_flight_beyond_the_ring_are_let_go() -> None:
+    """A transaction larger than the ring costs no memory while its client waits for the end: it can be read again."""
+    ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
+    for at in range(1, 100):
+        ring.put(replace(segment([Item(at, Kind.BEGIN if at == 1 else Kind.ROWS)]), cut=True), timeout_s=0.0)
+        assert ring.get(100)
+    assert sum(map(len, ring._segments)) <= 5
+    assert not ring.can_roll_back
