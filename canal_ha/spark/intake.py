@@ -89,6 +89,7 @@ class Intake:
         self._batches: deque[tuple[int, int]] = deque()
         self._count = 0
         self._in_transaction = False
+        self._spilling = False
         self._ends_seen = False
         self._place: tuple[str, int] = ("", -1)
         self._sub = 0
@@ -101,9 +102,9 @@ class Intake:
         return self._whole.size_bytes + self._open.size_bytes + self._run.size_bytes
 
     @property
-    def unfinished(self) -> bool:
-        """Whether a transaction's end is awaited."""
-        return bool(self._open.stretches or self._run.stretches)
+    def unfinished(self) -> LogPosition | None:
+        """The last entry of a transaction whose end is awaited; None without one."""
+        return self._run.last or self._open.last
 
     def add(self, batch_id: int, entries: Entries) -> None:
         """A batch as it came, from its first entry. Raises RemoteProtocolError for what is no entry."""
@@ -123,15 +124,21 @@ class Intake:
         if not self._ends_seen:
             self._close()
 
+    def spill(self) -> None:
+        """The rest of a transaction is overdue: what came of it goes to the spool, so that its batches can be acked."""
+        self._spilling = True
+
     def take(self) -> Piece | None:
         """What is to be made durable now."""
         if self._whole.stretches:
             piece, self._whole = self._whole, Piece()
             piece.closed = True
             return piece
-        if self._open.stretches and self._open.size_bytes + self._run.size_bytes >= self._segment_bytes:
+        large = self._open.size_bytes + self._run.size_bytes >= self._segment_bytes
+        if self._open.stretches and (large or self._spilling):
             piece, self._open = self._open, Piece()
             return piece
+        self._spilling = False
         return None
 
     def made_durable(self, piece: Piece) -> None:

@@ -29,6 +29,7 @@ from canal_ha.spark.storage import NoRoom, Storage
 
 FETCH_WAIT_MS = 100  # how long the server may collect; bounds the latency of a single row
 UNFINISHED_S = 1.0  # silence after which rows without an end of transaction count as whole, where no ends are sent
+OVERDUE_S = 5.0  # silence inside a transaction after which what came of it is spooled and acknowledged
 NO_ROOM_RETRY_S = 1.0
 FULL_LOOK_S = 0.1
 HELD_MOST_S = 5.0
@@ -224,8 +225,8 @@ class Tailer:
             if message:
                 silent_since = time.monotonic()
                 intake.add(message.id, message.walk())
-            elif intake.unfinished and time.monotonic() - silent_since > UNFINISHED_S:
-                intake.quiet()
+            elif intake.unfinished:
+                self._miss_the_end(intake, time.monotonic() - silent_since)
             if intake.held_bytes >= HELD_MOST_BYTES or time.monotonic() - held_since >= self._hold_s(writer.manifest):
                 while (piece := intake.take()) is not None:
                     self._append(writer, piece)
@@ -238,6 +239,20 @@ class Tailer:
                 self._answered_at = time.monotonic()
                 if message or anew:
                     self._silent_since = self._answered_at
+
+    def _miss_the_end(self, intake: Intake, silent_s: float) -> None:
+        """Nothing came for so long while the end of a transaction is awaited."""
+        if silent_s > UNFINISHED_S:
+            intake.quiet()
+        place = intake.unfinished
+        if place is None or silent_s <= OVERDUE_S:
+            return
+        intake.spill()
+        trouble = f"the server has not sent the end of the transaction at {place.journal}:{place.offset}"
+        if trouble != self._trouble:
+            log.warning("spark.transaction_overdue", destination=self.destination, position=str(place))
+        with self._changed:
+            self._trouble = trouble
 
     def _until_in_time(self, connect: Callable[[], None]) -> bool:
         while not self._stopped.is_set():

@@ -150,3 +150,29 @@ def test_dropped_entries_are_acknowledged() -> None:
     intake.add(5, walk(transaction(100)))
     assert drain(intake) == []
     assert intake.acknowledged() == [5]
+
+
+def test_what_came_of_an_overdue_transaction_is_acknowledged() -> None:
+    """The server has no room for the end of a transaction before an ACK: all but the last event can be acknowledged.
+
+    The last event may have more entries, so its batch waits; no micro-batch ends with such a piece.
+    """
+    intake = fresh()
+    one, two, three, four = transaction(100, count=2)
+    intake.add(1, walk([one]))
+    intake.add(2, walk([two]))
+    intake.add(3, walk([three]))
+    assert drain(intake) == []
+    assert str(intake.unfinished) == str(LogPosition("bin.000001", 120, 1000, 1))
+    intake.spill()
+    [piece] = drain(intake)
+    assert not piece.closed
+    assert entries_of(piece) == [one, two]
+    assert intake.acknowledged() == [1, 2]
+    assert drain(intake) == []
+    intake.add(4, walk([four]))
+    assert not intake.unfinished
+    [rest] = drain(intake)
+    assert rest.closed
+    assert entries_of(rest) == [three, four]
+    assert intake.acknowledged() == [3, 4]
