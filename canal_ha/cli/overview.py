@@ -14,6 +14,7 @@ from rich.text import Text  # cells are texts: rich reads brackets in a plain st
 from canal_ha.cli.figures import duration, size
 from canal_ha.cli.status import NodeUnreachable, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, TreeReader
+from canal_ha.instance.alarms import MEANINGS
 
 ASKED_AT_ONCE = 16
 
@@ -134,5 +135,9 @@ def _problems_of(view: DestinationView) -> Iterator[str]:
     for client in view.clients:
         if client.problem:
             yield f"{view.name}, client {client.client_id}: {client.problem}"
-        if client.stream is not None and client.stream.error:
+        if client.stream is None:
+            continue
+        if client.stream.error:
             yield f"{view.name}, client {client.client_id}: {client.stream.error}"
+        for alarm in client.stream.alarms:
+            yield f"{view.name}, client {client.client_id}: {MEANINGS.get(alarm, alarm)}"

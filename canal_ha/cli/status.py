@@ -18,6 +18,7 @@ import click
 
 from canal_ha.cli.figures import duration, size
 from canal_ha.errors import CanalError
+from canal_ha.instance.alarms import MEANINGS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -152,10 +153,12 @@ def show(document: dict[str, Any], console: Console) -> None:
         for stream in destination["streams"]:
             table.add_row(*map(Text, (*head, *cells(stream))))
             head = ["", ""]
+            client = f"{destination['destination']}, client {stream['client_id']}"
             if stream["error"]:
-                problems.append(f"{destination['destination']}, client {stream['client_id']}: {stream['error']}")
+                problems.append(f"{client}: {stream['error']}")
+            problems += [f"{client}: {MEANINGS.get(alarm, alarm)}" for alarm in stream.get("alarms", ())]
             problems += [
-                f"{destination['destination']}, client {stream['client_id']}: {part['source_address']} is left behind"
+                f"{client}: {part['source_address']} is left behind"
                 for part in stream.get("parts", ())
                 if part["left_behind"]
             ]

@@ -47,6 +47,7 @@ class StreamView:
     oldest_unacked_s: float
     seconds_behind: float
     bytes_behind: int
+    alarms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ def _client_told(client: ClientView, stream: Mapping[str, Any] | None) -> Client
             stream["oldest_unacked_s"],
             stream["seconds_behind"],
             stream["bytes_behind"],
+            tuple(stream.get("alarms", ())),
         ),
     )
 

@@ -207,6 +207,13 @@ ALARM_UNMOVED = _shared(
     "a cursor that stands still for so long while rows wait is an alarm; 0: never",
     "s",
 )
+ALARM_BLOCKED = _shared(
+    "instance.alarm.blocked",
+    kinds.decimal(0),
+    "30",
+    "a ring that is full of unacknowledged batches for so long is an alarm; 0: never",
+    "s",
+)
 DDL_ISOLATION = _shared("instance.get.ddl.isolation", kinds.switch(), "false", "a DDL entry makes a batch of its own")
 TRANSACTION_SIZE = _shared(
     "instance.transaction.size", kinds.whole(1, INT32), "1024", "larger transactions are handed on in pieces", "entries"

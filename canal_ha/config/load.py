@@ -308,6 +308,7 @@ class _Files:
             lazy=self.node.get(lazy if self.node.has(lazy) else keys.LAZY),
             alarm_lag_s=get(keys.ALARM_LAG),
             alarm_unmoved_s=get(keys.ALARM_UNMOVED),
+            alarm_blocked_s=get(keys.ALARM_BLOCKED),
             position_lost=_position_lost(reader),
             data_dir=self.path(get(keys.DATA_DIR)),
             file_flush_period_ms=get(keys.FILE_FLUSH),

@@ -148,6 +148,7 @@ class InstanceConfig:
     lazy: bool = False
     alarm_lag_s: float = 300.0
     alarm_unmoved_s: float = 300.0
+    alarm_blocked_s: float = 30.0
     position_lost: WhenLost = WhenLost.FAIL
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000

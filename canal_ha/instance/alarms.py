@@ -11,6 +11,13 @@ from canal_ha.model.position import LogPosition
 PURGE = "purge"
 LAG = "lag"
 UNMOVED = "unmoved"
+BLOCKED = "blocked"
+MEANINGS = {
+    PURGE: "the source is about to purge the journal of its cursor",
+    LAG: "it lags too far behind the source",
+    UNMOVED: "its cursor stands still while rows wait",
+    BLOCKED: "its ring is full of batches that it has not acknowledged, so the source is not read",
+}
 PURGE_MOST_S = 24 * 3600.0  # an expiry of a month is not worth an alarm for a week
 
 
@@ -41,13 +48,21 @@ class Outlook:
 
 @dataclass(slots=True)
 class Alarms:
-    """The alarms of one stream. lag_s, unmoved_s: how long is too long, 0 for never; times in seconds."""
+    """The alarms of one stream. All times are in seconds; 0 turns an alarm off.
+
+    lag_s: a stream may be so far behind its source.
+    unmoved_s: a cursor may stand still for so long while rows wait.
+    blocked_s: a ring may be full of unacknowledged batches for so long.
+    """
 
     lag_s: float
     unmoved_s: float
+    blocked_s: float = 0.0
     active: set[str] = field(default_factory=set)
     _cursor: LogPosition | None = None
     _moved_at: float = 0.0
+    _acked_seq: int = -1
+    _flowed_at: float = 0.0
 
     def step(self, stream: StreamStatus, outlook: Outlook, now: float) -> Iterator[Change]:
         """What changed since the last look."""
@@ -61,6 +76,13 @@ class Alarms:
         yield from self._set(LAG, 0 < self.lag_s < behind, seconds_behind=round(behind, 1), cursor=cursor)
         unmoved = 0 < self.unmoved_s < unmoved_for
         yield from self._set(UNMOVED, unmoved, unmoved_s=round(unmoved_for), entries=stream.ring_entries, cursor=cursor)
+
+        if not stream.blocked or stream.ack_seq != self._acked_seq:
+            self._acked_seq, self._flowed_at = stream.ack_seq, now
+        blocked_for = now - self._flowed_at
+        blocked = 0 < self.blocked_s < blocked_for
+        facts = {"entries": stream.ring_entries, "bytes": stream.ring_bytes, "batches": len(stream.batches)}
+        yield from self._set(BLOCKED, blocked, blocked_s=round(blocked_for), cursor=cursor, **facts)
 
     def _set(self, alarm: str, on: bool, **facts: object) -> Iterator[Change]:
         if on != (alarm in self.active):

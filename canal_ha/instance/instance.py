@@ -440,7 +440,9 @@ class Instance:
         for gone in self._alarms.keys() - self._streams.keys():
             del self._alarms[gone]
         for client_id, stream in self._streams.items():
-            alarms = self._alarms.setdefault(client_id, Alarms(self.config.alarm_lag_s, self.config.alarm_unmoved_s))
+            config = self.config
+            limits = (config.alarm_lag_s, config.alarm_unmoved_s, config.alarm_blocked_s)
+            alarms = self._alarms.setdefault(client_id, Alarms(*limits))
             outlook = self._outlook.get(client_id, Outlook())
             for change in alarms.step(stream.status(self._newest), outlook, self._reactor.seconds()):
                 name = f"alarm.{change.alarm}" if change.begins else f"alarm.{change.alarm}_over"

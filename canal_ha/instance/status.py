@@ -54,8 +54,15 @@ class StreamStatus:
     seconds_behind: float = -1.0
     bytes_behind: int = -1
     purge_in_s: float = -1.0  # until the source may purge the cursor's journal; 0.0: it has
-    alarms: tuple[str, ...] = ()  # purge, lag, unmoved: see instance.alarms
+    alarms: tuple[str, ...] = ()  # purge, lag, unmoved, blocked: see instance.alarms
     parts: tuple[PartStatus, ...] = ()  # of several sources
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the ring has no room and everything in it is handed out: only an ACK or a roll-back helps."""
+        entries, size = self.ring_entries, self.ring_bytes
+        full = bool(self.ring_capacity) and (entries >= self.ring_capacity or size >= self.ring_bytes_budget)
+        return full and self.get_seq == self.put_seq
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,9 @@ def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
     for destination, stream in pairs:
         state.add(1, destination, stream.client_id, stream.state)
     yield state
-    alarm = Family("canal_stream_alarm", "gauge", "Alarms: purge, lag, unmoved.", "destination", "client_id", "alarm")
+    alarm = Family(
+        "canal_stream_alarm", "gauge", "Alarms: purge, lag, unmoved, blocked.", "destination", "client_id", "alarm"
+    )
     for destination, stream in pairs:
         for name in stream.alarms:
             alarm.add(1, destination, stream.client_id, name)

@@ -139,5 +139,6 @@ def test_json_has_every_field_by_its_name() -> None:
         "oldest_unacked_s": 61.0,
         "seconds_behind": 0.25,
         "bytes_behind": 2048,
+        "alarms": [],
     }
     assert third["stream"] is None

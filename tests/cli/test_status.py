@@ -36,6 +36,7 @@ INSTANCES = (
                 oldest_unacked_s=61.0,
                 seconds_behind=0.25,
                 bytes_behind=2048,
+                alarms=("blocked",),
             ),
             StreamStatus(1002, r"shop\..*", "failed", error="journal mysql-bin.000001 is gone"),
         ),
@@ -79,6 +80,7 @@ def test_the_table() -> None:
         "4096 of 16384 (25 %)", "2", "1 min 1 s", "0.2 s", "2.0 KiB",
     ]  # fmt: skip
     assert "lonely: no [route] to host" in text
+    assert "example, client 1001: its ring is full of batches that it has not acknowledged" in text
     assert "example, client 1002: journal mysql-bin.000001 is gone" in text
     assert next(line for line in text.splitlines() if "1002" in line).count("-") >= 5
 

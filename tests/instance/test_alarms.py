@@ -11,6 +11,7 @@ from canal_ha.instance.status import StreamStatus
 from canal_ha.model.position import LogPosition
 
 STREAM = StreamStatus(1001, "", "open", cursor=LogPosition("bin.000001", 4), seconds_behind=0.5, put_seq=9, ack_seq=9)
+FULL = replace(STREAM, put_seq=19, get_seq=19, ring_entries=10, ring_capacity=10, ring_bytes=70, ring_bytes_budget=1000)
 DAY = 86400.0
 
 
@@ -38,6 +39,26 @@ def test_a_cursor_stands_still_only_while_rows_wait() -> None:
     assert told(alarms, STREAM, 0) == told(alarms, STREAM, 100) == told(alarms, waiting, 109) == []
     assert told(alarms, waiting, 111) == [("unmoved", True)]
     assert told(alarms, replace(waiting, cursor=LogPosition("bin.000001", 9)), 112) == [("unmoved", False)]
+
+
+def test_a_ring_full_of_unacknowledged_batches_is_an_alarm() -> None:
+    """It begins when nothing is acknowledged for too long, and ends with the next acknowledgement or roll-back."""
+    for after in (replace(FULL, ack_seq=12, ring_entries=7), replace(FULL, get_seq=9)):
+        alarms = Alarms(0, 0, blocked_s=30)
+        assert told(alarms, FULL, 0) == told(alarms, FULL, 30) == []
+        assert told(alarms, FULL, 31) == [("blocked", True)]
+        assert told(alarms, FULL, 90) == []
+        assert told(alarms, after, 91) == [("blocked", False)]
+
+
+def test_a_full_ring_that_flows_is_no_alarm() -> None:
+    """Each acknowledgement starts the time anew, and a client that has not asked for what waits is lag, not this."""
+    alarms = Alarms(0, 0, blocked_s=30)
+    for now in range(0, 200, 20):
+        assert told(alarms, replace(FULL, put_seq=19 + now, get_seq=19 + now, ack_seq=9 + now), now) == []
+    alarms = Alarms(0, 0, blocked_s=30)
+    waiting = replace(FULL, get_seq=9)
+    assert told(alarms, waiting, 0) == told(alarms, waiting, 100) == []
 
 
 @pytest.mark.parametrize(
