@@ -11,8 +11,8 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
-from canal_ha.model.entry import EntryType
-from tests.node.following import following, stream_of
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.node.following import column, following, stream_of
 from tests.node.site import Site
 from tests.real import Node, SqlServer, follow
 from tests.waiting import until
@@ -69,9 +69,9 @@ def read_whole_transactions(client: SimpleConnector, batch_size: int) -> list[in
             continue
         for entry in message.entries:
             entries += 1
-            if entry.entryType == EntryType.TRANSACTIONEND:
+            if entry.entryType == pb.TRANSACTIONEND:
                 ended = entries
-        ids += [row.after["id"] for row in rows_of(message.entries) if row.after is not None]
+        ids += column(rows_of(message.entries))
         in_flight.append((message.id, entries))
         while in_flight and in_flight[0][1] <= ended:
             client.ack(in_flight.popleft()[0])
@@ -93,7 +93,7 @@ def test_a_backlog_of_small_transactions_is_read_to_its_end(site: Site, ring: st
 def test_a_ring_full_of_unacknowledged_batches_is_an_alarm(site: Site) -> None:
     """A client that takes everything and acknowledges nothing: alarm and status say so, and an ACK ends it."""
     with following(site.node, "memsize16", 1003, rf"{site.schema}\.backlog") as client:
-        taken = []
+        taken: list[int] = []
         while (message := client.get_without_ack(4096, 500)) or not taken:
             if message:
                 taken.append(message.id)
