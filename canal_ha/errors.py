@@ -238,11 +238,20 @@ class SinkRefused(CanalError):
 
 
 class ConfigError(CanalError):
-    """A configuration value that cannot be used."""
+    """A configuration value that cannot be used.
 
-    def __init__(self, file: str, key: str, value: str, expected: str) -> None:
-        super().__init__(f"{file}: {key} = {value!r}: expected {expected}")
+    file: the file, or `--set`, or the environment's name.
+    key: the key, or `(file)` and `(line)` where none could be read.
+    value: as written, with placeholders resolved; `***` for a secret.
+    expected: what would be accepted.
+    line: in that file, from 1; 0 where there is none.
+    """
+
+    def __init__(self, file: str, key: str, value: str, expected: str, line: int = 0) -> None:
+        where = f"{file}:{line}" if line else file
+        super().__init__(f"{where}: {key} = {value!r}: expected {expected}")
         self.file = file
+        self.line = line
         self.key = key
         self.value = value
         self.expected = expected

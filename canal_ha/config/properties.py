@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import javaproperties
@@ -13,14 +13,27 @@ from canal_ha.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{([^:{}]+)")
 _SERVICE_LINK = re.compile(r"(tcp|udp)://")
+_SHOWN_MOST = 300  # characters of a value in a message
+_SHALLOW = "fewer placeholders in one value"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value as written. origin: where, for messages (`conf/canal.properties:12`, `--set`, an environment name)."""
+    """One value as written. file: where, for messages (a path, `--set`, an environment name); line: 0 for none."""
 
     text: str
-    origin: str
+    file: str
+    line: int = 0
+
+    @property
+    def origin(self) -> str:
+        """`conf/canal.properties:12`, or where there are no lines the file alone."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    def refusal(self, key: str, expected: str, *, secret: bool = False) -> ConfigError:
+        """The error that says this is no value of `key`. secret: do not show it."""
+        text = self.text if len(self.text) <= _SHOWN_MOST else self.text[:_SHOWN_MOST] + "..."
+        return ConfigError(self.file, key, "***" if secret else text, expected, self.line)
 
 
 Layer = Callable[[str], Setting | None]
@@ -45,10 +58,10 @@ def read(path: Path) -> dict[str, Setting]:
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
-                settings[element.key.strip()] = Setting(element.value.strip(), f"{path}:{line}")
+                settings[element.key.strip()] = Setting(element.value.strip(), str(path), line)
             line += len(re.findall(r"\r\n|\r|\n", element.source))
     except javaproperties.InvalidUEscapeError as error:
-        raise ConfigError(f"{path}:{line}", "(line)", error.escape, "four hexadecimal digits behind \\u") from error
+        raise ConfigError(str(path), "(line)", error.escape, "four hexadecimal digits behind \\u", line) from error
     return settings
 
 
@@ -94,26 +107,39 @@ class Layers:
     def find(self, key: str) -> Setting | None:
         """The first setting of `key` that is not blank, with its placeholders resolved; it may be blank by then.
 
-        Raises ConfigError when placeholders go round in a circle.
+        Raises ConfigError when placeholders go round in a circle, or go too deep.
         """
-        return self._find(key, ())
+        try:
+            return self._find(key, ())
+        except RecursionError as error:
+            raise (self.written(key) or Setting("", "")).refusal(key, _SHALLOW) from error
+
+    def written(self, key: str) -> Setting | None:
+        """The first setting of `key`, blank or not, as it stands."""
+        return next((setting for layer in self.layers if (setting := layer(key)) is not None), None)
 
     def blank(self, key: str) -> bool:
         """Whether `key` is written somewhere, and blank wherever it is."""
         found = self.find(key)
-        return (found is None or not found.text) and any(layer(key) is not None for layer in self.layers)
+        return (found is None or not found.text) and self.written(key) is not None
 
     def resolve(self, setting: Setting, key: str) -> str:
-        """The text of `setting`, a value of `key`, with `${name}` and `${name:default}` replaced, also nested ones."""
-        return self._resolve(setting.text, setting, (key,)).strip()
+        """The text of `setting`, a value of `key`, with `${name}` and `${name:default}` replaced, also nested ones.
+
+        Raises ConfigError as `find` does.
+        """
+        try:
+            return self._resolve(setting.text, setting, (key,)).strip()
+        except RecursionError as error:
+            raise setting.refusal(key, _SHALLOW) from error
 
     def _find(self, key: str, trail: tuple[str, ...]) -> Setting | None:
         for layer in self.layers:
             setting = layer(key)
             if setting is not None and setting.text:
                 if key in trail:
-                    raise ConfigError(setting.origin, key, setting.text, "a value that does not refer to itself")
-                return Setting(self._resolve(setting.text, setting, (*trail, key)).strip(), setting.origin)
+                    raise setting.refusal(key, "a value that does not refer to itself")
+                return replace(setting, text=self._resolve(setting.text, setting, (*trail, key)).strip())
         return None
 
     def _resolve(self, text: str, setting: Setting, trail: tuple[str, ...]) -> str:

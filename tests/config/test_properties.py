@@ -75,6 +75,16 @@ def test_a_circle_is_an_error(values: dict[str, str]) -> None:
         layers(values).find("a")
 
 
+@pytest.mark.parametrize("text", ["${a:" * 1100 + "}" * 1100, "${a:}" * 1100])
+def test_placeholders_without_end_are_an_error(text: str) -> None:
+    """Thousands of them, nested or in a row, are refused with the key; the resolver does not break."""
+    stack = layers({"key": text})
+    with pytest.raises(ConfigError, match=r"key = .*fewer placeholders"):
+        stack.find("key")
+    with pytest.raises(ConfigError, match="fewer placeholders"):
+        stack.resolve(Setting(text, "file", 3), "key")
+
+
 @given(st.text(alphabet="${}:key ", max_size=30))
 def test_any_text_resolves_or_is_refused(text: str) -> None:
     """No text of placeholder characters makes the resolver fail in another way or hang."""
