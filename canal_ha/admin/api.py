@@ -17,6 +17,7 @@ from twisted.web.server import Request, Site
 from canal_ha import logs
 from canal_ha.admin.control import PREFIX, Control, Switch
 from canal_ha.admin.document import NodeFacts, status_document
+from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
 
 STATUS_PATH = b"/api/v1/status"
@@ -33,9 +34,10 @@ class Listener(Protocol):
 class StatusApi(Resource):
     """GET /api/v1/status, and what `Control` does; everything else is an error, also in JSON.
 
-    switch: see Control; None where nothing can be switched. local: refuse requests that were not meant for this machine
-    by name. A web page can make a browser on this machine send requests here under a name of its own (DNS rebinding);
-    only the Host header tells.
+    facts, status, alarms: what the document says.
+    local: refuse requests that were not meant for this machine by name. A web page can make a browser on this machine
+        send requests here under a name of its own (DNS rebinding); only the Host header tells.
+    switch: see Control; None where nothing can be switched.
     """
 
     isLeaf = True
@@ -47,11 +49,13 @@ class StatusApi(Resource):
         *,
         local: bool,
         switch: Switch | None = None,
+        alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
         self._facts = facts
         self._status = status
         self._local = local
+        self._alarms = alarms
         self._control = Control(switch, _answer) if switch else None
 
     def render(self, request: Request) -> bytes | int:
@@ -65,7 +69,7 @@ class StatusApi(Resource):
         if request.method not in (b"GET", b"HEAD"):
             request.setHeader(b"allow", b"GET, HEAD")
             return _answer(request, 405, {"error": "only GET"})
-        return _answer(request, 200, status_document(self._facts, self._status(), time.time()))
+        return _answer(request, 200, status_document(self._facts, self._status(), time.time(), self._alarms()))
 
 
 class _QuietSite(Site):
@@ -84,15 +88,21 @@ def listen(
     facts: NodeFacts,
     status: Callable[[], Sequence[InstanceStatus]],
     switch: Switch | None = None,
+    alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
 ) -> IListeningPort | None:
     """Serve the status on bind:port, on any free port when that one is taken; None when port is negative.
 
+    reactor: Twisted's.
+    bind, port: where to listen.
+    facts, status, alarms: what the document says.
+    switch: see Control; None where nothing can be switched.
     Raises CannotListenError when `bind` is no address of this machine.
     """
     if port < 0:
         return None
     interface = "127.0.0.1" if bind == "localhost" else bind
-    site = _QuietSite(StatusApi(facts, status, local=_is_loopback(interface), switch=switch))  # type: ignore[no-untyped-call] # Twisted's
+    page = StatusApi(facts, status, local=_is_loopback(interface), switch=switch, alarms=alarms)
+    site = _QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.version import VERSION
 
@@ -21,10 +22,17 @@ class NodeFacts:
     started_at: float
 
 
-def status_document(facts: NodeFacts, instances: Sequence[InstanceStatus], now: float) -> dict[str, Any]:
-    """`{"node": {...}, "destinations": [...]}`: the fields of InstanceStatus and StreamStatus under their names.
+def status_document(
+    facts: NodeFacts, instances: Sequence[InstanceStatus], now: float, alarms: Sequence[ConfigAlarm] = ()
+) -> dict[str, Any]:
+    """`{"node": {...}, "alarms": [...], "destinations": [...]}`: fields of ConfigAlarm, InstanceStatus, StreamStatus.
 
-    Units are those of `canal_ha.instance.status`; now: s since 1970.
+    Units are those of `canal_ha.instance.status`.
+
+    facts: who answers.
+    instances: what runs here.
+    now: s since 1970.
+    alarms: where the configuration that runs is not the one in the files.
     """
     return {
         "node": {
@@ -32,8 +40,13 @@ def status_document(facts: NodeFacts, instances: Sequence[InstanceStatus], now: 
             "version": VERSION,
             "kernel": facts.kernel,
             "python": platform.python_version(),
-            "started": datetime.fromtimestamp(facts.started_at, UTC).isoformat(timespec="seconds"),
+            "started": _moment(facts.started_at),
             "uptime_s": round(max(0.0, now - facts.started_at), 3),
         },
+        "alarms": [{**asdict(alarm), "since": _moment(alarm.since)} for alarm in alarms],
         "destinations": [asdict(instance) for instance in instances],
     }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from canal_ha.cli.server import check_filters
+from canal_ha.cli.server import load_checked
 from canal_ha.cluster.cursors import CursorNodes
-from canal_ha.config.load import load
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.errors import CanalError
 from canal_ha.meta.offline import CursorFiles
@@ -30,8 +29,7 @@ Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> curso
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="As for `canal-ha server`.")
 def command(conf: Path, sets: tuple[str, ...]) -> None:
     """Look at everything a node needs: one line each, with what to do; exit code 1 when something failed."""
-    config = load(conf, sets, os.environ)
-    check_filters(config)
+    config = load_checked(conf, sets)
     failed = False
     for scope, finding in findings(config):
         failed |= finding.verdict is Verdict.FAILED
@@ -43,7 +41,9 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     """(destination, or `node`; finding), as they come."""
     for warning in config.warnings:
         yield "node", Finding(Verdict.WARNING, "configuration", warning)
-    if not config.destinations:
+    for refused in config.refused:
+        yield refused.destination, Finding(Verdict.FAILED, "configuration", str(refused.error))
+    if not config.destinations and not config.refused:
         yield "node", Finding(Verdict.WARNING, "configuration", f"{config.conf_dir} configures no destination")
     cursors: Cursors = {}
     if config.zk_servers:

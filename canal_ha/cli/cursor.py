@@ -15,7 +15,7 @@ import click
 
 from canal_ha.cli.client import first_line
 from canal_ha.cluster.cursors import CursorNodes
-from canal_ha.config.load import load
+from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
@@ -127,7 +127,10 @@ def choose(
     if zk is not None:
         return Chosen(destination, client_id, stack.enter_context(CursorNodes(zk, auth)), None, None)
     assert conf is not None
-    config = load(conf, (), os.environ)
+    config = load_usable(conf, (), os.environ)
+    for refused in config.refused:
+        if refused.destination == destination:
+            raise refused.error
     instance = next((each for each in config.destinations if each.destination == destination), None)
     if instance is None:
         raise click.UsageError(f"{conf} configures no destination {destination}")

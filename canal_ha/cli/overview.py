@@ -123,6 +123,7 @@ def problems(seen: Overview) -> Iterator[str]:
     for node in seen.nodes:
         if node.problem:
             yield f"{node.address}: its figures are missing: {node.problem}"
+        yield from (f"{node.address}: {alarm}" for alarm in node.alarms)
     for view in seen.destinations:
         yield from _problems_of(view)
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
 from canal_ha import logs
-from canal_ha.config.load import load
+from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig
 from canal_ha.decode import kernel
 from canal_ha.decode.filters import TableFilter
-from canal_ha.errors import ConfigError, FilterInvalid
+from canal_ha.errors import ConfigError
 from canal_ha.version import VERSION
 
 log = logs.get(__name__)
@@ -35,8 +36,9 @@ log = logs.get(__name__)
 )
 def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     """Run a node: follow MySQL and serve canal's protocol, until SIGTERM."""
-    config = load(conf_dir, sets, os.environ)
-    check_filters(config)
+    config = load_checked(conf_dir, sets)
+    if config.refused and not config.destinations and not config.auto_scan:
+        raise config.refused[0].error  # nothing can run, and nobody would look again
     try:
         logs.setup(config.log_dir, config.log_format)
     except OSError as error:
@@ -58,12 +60,6 @@ def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     sys.exit(node.serve(config))
 
 
-def check_filters(config: CanalConfig) -> None:
-    """Compile every table filter; raises ConfigError at start instead of FilterInvalid in a stream."""
-    for instance in config.destinations:
-        for name, value in (("regex", instance.filter_regex), ("black.regex", instance.filter_black_regex)):
-            try:
-                TableFilter(value, "")
-            except FilterInvalid as error:
-                where = config.conf_dir / instance.destination / "instance.properties"
-                raise ConfigError(str(where), f"canal.instance.filter.{name}", value, str(error)) from error
+def load_checked(conf_dir: Path, sets: tuple[str, ...]) -> CanalConfig:
+    """What a node reads at its start, table filters compiled. Raises ConfigError for a value of the node itself."""
+    return load_usable(conf_dir, sets, os.environ, partial(TableFilter, exclude=""))

@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import click
 
 from canal_ha.cli.status import DEFAULT_URL, NodeUnreachable
-from canal_ha.config.load import load
+from canal_ha.config.load import load_usable
 from canal_ha.errors import CanalError
 
 TIMEOUT_S = 60.0  # the other server is looked at first
@@ -47,7 +47,7 @@ def switch(destination: str, to: str, source: int | None, url: str | None, conf:
     if url and conf:
         raise click.UsageError("--url and --conf exclude each other")
     if conf:
-        url = f"http://127.0.0.1:{load(conf, (), os.environ).admin_http_port}"
+        url = f"http://127.0.0.1:{load_usable(conf, (), os.environ).admin_http_port}"
     click.echo(
         f"{destination}: reads from {_asked(url or DEFAULT_URL, destination, f'{source}/{to}' if source else to)}"
     )

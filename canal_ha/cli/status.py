@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
@@ -132,15 +132,17 @@ def show(document: dict[str, Any], console: Console) -> None:
     console.print(
         f"node {node['address']}   canal-ha {node['version']}, {node['kernel']} kernel   up {up}", markup=False
     )
+    alarms = [alarm["text"] for alarm in document.get("alarms", ())]
     if not document["destinations"]:
         console.print("no destination runs here")
+        _problems(alarms, console)
         return
     table = Table()
     for name in ("destination", "source", "client", "state", "cursor", "decoded"):
         table.add_column(name, overflow="fold")
     for name in ("ring", "batches", "unacked", "behind", "bytes behind"):
         table.add_column(name, justify="right")
-    problems = []
+    problems = alarms
     for destination in document["destinations"]:
         standby = " (standby)" if destination.get("source_role") == "standby" else ""
         head = [destination["destination"], destination["source_address"] + standby]
@@ -163,6 +165,10 @@ def show(document: dict[str, Any], console: Console) -> None:
                 if part["left_behind"]
             ]
     console.print(table)
+    _problems(problems, console)
+
+
+def _problems(problems: Sequence[str], console: Console) -> None:
     for problem in problems:
         console.print(problem, markup=False, style="red")
 

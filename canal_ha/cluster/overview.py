@@ -27,6 +27,7 @@ class NodeView:
     """A live node. status_address: host:port, "" for a Java node; problem: why it could not be asked.
 
     version, kernel, uptime_s: as it says; "", -1.0 when it was not asked or did not answer.
+    alarms: where the configuration that it runs with is not the one in its files, in words.
     """
 
     address: str
@@ -35,6 +36,7 @@ class NodeView:
     kernel: str = ""
     uptime_s: float = -1.0
     problem: str = ""
+    alarms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ def _node_told(node: NodeView, status: Mapping[str, Any] | str | None) -> NodeVi
     if isinstance(status, str):
         return replace(node, problem=status)
     facts = status["node"]
-    return replace(node, version=facts["version"], kernel=facts["kernel"], uptime_s=facts["uptime_s"])
+    alarms = tuple(alarm["text"] for alarm in status.get("alarms", ()))
+    return replace(node, version=facts["version"], kernel=facts["kernel"], uptime_s=facts["uptime_s"], alarms=alarms)
 
 
 def _destination_told(view: DestinationView, status: Mapping[str, Any] | str | None) -> DestinationView:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TypeVar
@@ -19,24 +19,45 @@ from canal_ha.config.model import (
     InstanceConfig,
     LocalFiles,
     Member,
+    Refused,
     SourceConfig,
+    Stamp,
     WhenLost,
 )
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
+from canal_ha.config.scan import Look
 from canal_ha.config.tls import tls_config
-from canal_ha.errors import ConfigError
+from canal_ha.errors import ConfigError, FilterInvalid
 
 T = TypeVar("T")
 
 MAIN_FILE = "canal.properties"
 INSTANCE_FILE = "instance.properties"
 
+FilterCheck = Callable[[str], object]
+"""Compiles a list of table filters; raises FilterInvalid."""
+
 
 def load(conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str]) -> CanalConfig:
+    """Like `load_usable`, but raises ConfigError also for the first destination that cannot be used."""
+    config = load_usable(conf_dir, sets, environ)
+    if config.refused:
+        raise config.refused[0].error
+    return config
+
+
+def load_usable(
+    conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str], check_filter: FilterCheck | None = None
+) -> CanalConfig:
     """Read conf_dir/canal.properties and the instance.properties of every destination.
 
-    sets: `key=value`, stronger than environ, which is stronger than the files.
-    Raises ConfigError for the first value that cannot be used.
+    A destination that cannot be used is among `refused`; it keeps the others from nothing.
+
+    conf_dir: holds canal.properties.
+    sets: `key=value`, stronger than environ.
+    environ: the process environment, stronger than the files.
+    check_filter: tries the table filters of every destination.
+    Raises ConfigError for a value of the node that cannot be used.
     """
     files = _Files(conf_dir / MAIN_FILE, tuple(sets), environ)
     node = files.node
@@ -44,19 +65,28 @@ def load(conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str]) -> Can
     zk_servers = node.get(keys.ZK_SERVERS)
     node.get(keys.SERVER_MODE)  # refuses a node that should feed a message queue
     _cursor_place(node, "global", zk_servers)  # refuses a stock file before any destination exists
-    names = dict.fromkeys(node.get(keys.DESTINATIONS_EXPR) or node.get(keys.DESTINATIONS))
+    listed = tuple(dict.fromkeys(node.get(keys.DESTINATIONS_EXPR) or node.get(keys.DESTINATIONS)))
+    names = dict.fromkeys(listed)
     auto_scan = node.get(keys.AUTO_SCAN)
     if auto_scan:
-        names |= dict.fromkeys(sorted(conf_state(scan_root)))
-    instances = [files.instance(scan_root, name, zk_servers) for name in names]
-    warnings = [*files.node_warnings(), *(warning for _, warnings in instances for warning in warnings)]
+        names |= dict.fromkeys(sorted(look_at(scan_root, files.main_file).files))
+    instances, refused, told = [], [], []
+    for name in names:
+        try:
+            instance, its_warnings = files.instance(scan_root, name, zk_servers, check_filter)
+        except ConfigError as error:
+            refused.append(Refused(name, error))
+        else:
+            instances.append(instance)
+            told += its_warnings
+    warnings = [*files.node_warnings(), *told]
     if node.get(keys.PASSWD) and not node.get(keys.USER):
         warnings.append(
             f"{node.origin(keys.PASSWD)}: canal.passwd has no effect without canal.user: every client is let in"
         )
     return CanalConfig(
         conf_dir=scan_root,
-        destinations=tuple(instance for instance, _ in instances),
+        destinations=tuple(instances),
         ip=node.get(keys.IP),
         register_ip=node.get(keys.REGISTER_IP),
         port=node.get(keys.PORT),
@@ -78,18 +108,25 @@ def load(conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str]) -> Can
         warnings=tuple(dict.fromkeys(warnings)),
         main_file=files.main_file,
         sets=files.sets,
+        refused=tuple(refused),
+        listed=listed,
+        main=files.main_texts,
     )
 
 
 def load_instance(
-    config: CanalConfig, destination: str, environ: Mapping[str, str]
+    config: CanalConfig, destination: str, environ: Mapping[str, str], check_filter: FilterCheck | None = None
 ) -> tuple[InstanceConfig, tuple[str, ...]]:
     """Read one destination's files again, for a scan that found it new or changed -> (its configuration, warnings).
 
-    Raises ConfigError; the node goes on without this destination then.
+    config: the node's.
+    destination: its name.
+    environ: the process environment.
+    check_filter: tries its table filters.
+    Raises ConfigError; the node goes on with what it has then.
     """
     files = _Files(config.main_file, config.sets, environ)
-    instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers)
+    instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers, check_filter)
     return instance, tuple(warnings)
 
 
@@ -123,38 +160,48 @@ def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> Decoding:
     )
 
 
-def conf_state(conf_dir: Path) -> dict[str, int]:
-    """destination -> modification time of its instance.properties, ns; what `scan.compare` compares.
+def look_at(conf_dir: Path, main_file: Path) -> Look:
+    """Look at what a scan watches, for `scan.compare`.
 
-    A file that vanishes while we look counts as gone; a directory that cannot be read has none.
+    conf_dir: holds <destination>/instance.properties; canal's template directory `spring` and hidden ones do not count.
+    main_file: canal.properties.
     """
-    state = {}
-    for name, path in _instance_files(conf_dir):
-        try:
-            state[name] = path.stat().st_mtime_ns
-        except OSError:
-            continue
-    return state
-
-
-def _instance_files(conf_dir: Path) -> Iterator[tuple[str, Path]]:
-    """(destination, its instance.properties, written in any case), without canal's template directory `spring`."""
     try:
-        directories = sorted(entry for entry in conf_dir.iterdir() if entry.is_dir())
-    except OSError:
-        return
+        main = _stamp(main_file)
+        entries = sorted(conf_dir.iterdir())
+        directories = [entry for entry in entries if entry.is_dir()]
+    except OSError as error:
+        return Look(problem=f"{error.filename} cannot be read ({error.strerror})")
+    files: dict[str, Stamp] = {}
+    unreadable = {entry.name: f"{entry} leads nowhere" for entry in entries if _dangles(entry)}
     for directory in directories:
         if directory.name.lower() == "spring" or directory.name.startswith("."):
             continue
-        path = _instance_file(directory)
-        if path is not None:
-            yield directory.name, path
+        try:
+            path = _instance_file(directory)
+            if path is not None:
+                files[directory.name] = _stamp(path)
+        except OSError as error:
+            unreadable[directory.name] = f"{error.filename} cannot be read ({error.strerror})"
+    return Look(files, unreadable, main)
+
+
+def _dangles(path: Path) -> bool:
+    """A link to what is not there now: a file system that is away, perhaps."""
+    return path.is_symlink() and not path.exists()
+
+
+def _stamp(path: Path) -> Stamp:
+    """Raises OSError."""
+    state = path.stat()
+    return Stamp(state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino)
 
 
 def _instance_file(directory: Path) -> Path | None:
+    """Its instance.properties, written in any case; None when there is none. Raises OSError when nobody can tell."""
     try:
         return next((path for path in sorted(directory.iterdir()) if path.name.lower() == INSTANCE_FILE), None)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
@@ -168,7 +215,7 @@ class _Reader:
     def get(self, key: Key[T]) -> T:
         """Raises ConfigError naming file, key, value (unless secret) and what was expected."""
         try:
-            return key.kind.read(self._text(key)[0])
+            return key.kind.read(self._setting(key).text)
         except ValueError as error:
             raise self.refusal(key, key.kind.expected) from error
 
@@ -177,18 +224,20 @@ class _Reader:
         return found is not None and bool(found.text)
 
     def origin(self, key: Key[object]) -> str:
-        return self._text(key)[1]
+        return self._setting(key).origin
 
     def refusal(self, key: Key[object], expected: str) -> ConfigError:
-        text, origin = self._text(key)
-        return ConfigError(origin, key.name, "***" if key.secret else text, expected)
+        return self._setting(key).refusal(key.name, expected, secret=key.secret)
 
-    def _text(self, key: Key[object]) -> tuple[str, str]:
+    def _setting(self, key: Key[object]) -> Setting:
+        """The value with its place: where it is written, be it blank, else the file to name."""
         found = self.layers.find(key.name)
         if found is not None and found.text:
-            return found.text, found.origin
-        default = Setting(key.default, self.where)
-        return self.layers.resolve(default, key.name), self.where
+            return found
+        place = self.layers.written(key.name)
+        if place is None or place.file != self.where:
+            place = Setting("", self.where)
+        return replace(place, text=self.layers.resolve(replace(place, text=key.default), key.name))
 
 
 class _Files:
@@ -201,6 +250,11 @@ class _Files:
         self._main = read(main_file)
         self._used = _used(self._main)  # names that placeholders ask for, in all files read so far
         self.node = _Reader(Layers((*self._strong, from_mapping(self._main))), str(main_file))
+
+    @property
+    def main_texts(self) -> dict[str, str]:
+        """The main file's settings as written."""
+        return {key: setting.text for key, setting in self._main.items()}
 
     def path(self, text: str) -> Path:
         """An absolute path as it is; a relative one as canal's, from bin/ beside conf/, where ../conf is our directory.
@@ -218,15 +272,21 @@ class _Files:
         for where, settings in ((self.main_file, self._main), ("--set", from_sets(self.sets))):
             yield from absent.warnings(where, settings, self.node.layers.resolve, instance=False, used=self._used)
 
-    def instance(self, scan_root: Path, destination: str, zk_servers: str) -> tuple[InstanceConfig, list[str]]:
+    def instance(
+        self, scan_root: Path, destination: str, zk_servers: str, check_filter: FilterCheck | None
+    ) -> tuple[InstanceConfig, list[str]]:
         """One destination -> (configuration, warnings). Its file may be missing: canal.properties can say all."""
-        path = _instance_file(scan_root / destination)
-        where = path or scan_root / destination / INSTANCE_FILE
+        where = scan_root / destination / INSTANCE_FILE
         try:
             checked_name(destination)
         except ValueError as error:
             raise ConfigError(str(where), "(directory)", destination, "a name without blanks and slashes") from error
-        mtime_ns = path.stat().st_mtime_ns if path else 0
+        try:
+            path = _instance_file(scan_root / destination)
+            stamp = _stamp(path) if path else None
+        except OSError as error:
+            raise ConfigError(str(error.filename), "(file)", "", f"a readable file ({error.strerror})") from error
+        where = path or where
         own = read(path) if path else {}
         self._used |= _used(own)
         name = {"canal.instance.destination": Setting(destination, str(where))}
@@ -248,10 +308,16 @@ class _Files:
             )
         if cursor_place is CursorPlace.MEMORY and zk_servers:
             warnings.append(f"{where}: cursors of {destination} are kept in memory only: rows are lost at a fail-over")
-        return self._instance(reader, destination, cursor_place, mtime_ns, template), warnings
+        if check_filter is not None:
+            for key in (keys.FILTER, keys.FILTER_BLACK):
+                try:
+                    check_filter(reader.get(key))
+                except FilterInvalid as error:
+                    raise reader.refusal(key, f"a list of regular expressions ({error})") from error
+        return self._instance(reader, destination, cursor_place, stamp, template), warnings
 
     def _instance(
-        self, reader: _Reader, destination: str, cursor_place: CursorPlace, mtime_ns: int, template: str
+        self, reader: _Reader, destination: str, cursor_place: CursorPlace, stamp: Stamp | None, template: str
     ) -> InstanceConfig:
         get = reader.get
         local = template == "local"
@@ -312,7 +378,7 @@ class _Files:
             position_lost=_position_lost(reader),
             data_dir=self.path(get(keys.DATA_DIR)),
             file_flush_period_ms=get(keys.FILE_FLUSH),
-            mtime_ns=mtime_ns,
+            stamp=stamp,
         )
 
     def _local(self, reader: _Reader) -> LocalFiles | None:

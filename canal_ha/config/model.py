@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+
+from canal_ha.errors import ConfigError
 
 
 class BatchMode(Enum):
@@ -103,9 +106,20 @@ class DecodeOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells one state of a file from the next without reading it. changed_ns moves with its rights too."""
+
+    modified_ns: int
+    changed_ns: int
+    size_bytes: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceConfig:
     """One destination. local: with it `master` tells where to start, and whom to ask for tables, and no more; group:
-    several sources whose streams are merged, `master` and `standby` are those of the first.
+    several sources whose streams are merged, `master` and `standby` are those of the first. Two are equal when a
+    destination does the same with both.
     """
 
     destination: str
@@ -152,7 +166,7 @@ class InstanceConfig:
     position_lost: WhenLost = WhenLost.FAIL
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000
-    mtime_ns: int = 0  # of instance.properties, for the scan
+    stamp: Stamp | None = field(default=None, compare=False)  # of instance.properties before it was read; None: no file
 
     @property
     def source_name(self) -> str:
@@ -182,6 +196,14 @@ class InstanceConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A destination whose configuration cannot be used, and why."""
+
+    destination: str
+    error: ConfigError
+
+
+@dataclass(frozen=True, slots=True)
 class CanalConfig:
     """One node."""
 
@@ -208,3 +230,6 @@ class CanalConfig:
     warnings: tuple[str, ...] = ()  # unknown or ignored keys, for the log at start
     main_file: Path = Path("conf/canal.properties")  # what was loaded, to load one destination again
     sets: tuple[str, ...] = field(default=(), repr=False)  # key=value arguments; may hold passwords
+    refused: tuple[Refused, ...] = ()  # destinations that are configured, but not so that they can run
+    listed: tuple[str, ...] = ()  # canal.destinations
+    main: Mapping[str, str] = field(default_factory=dict, repr=False)  # what main_file said; may hold passwords

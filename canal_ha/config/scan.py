@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from canal_ha.config.model import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the configuration directory shows; no file is read for it.
+
+    files: destination -> state of its instance.properties.
+    unreadable: destination -> why nobody can tell whether it has that file.
+    main: state of canal.properties.
+    problem: why the directory or canal.properties cannot be looked at; nothing else is known then.
+    """
+
+    files: Mapping[str, Stamp] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    main: Stamp | None = None
+    problem: str = ""
+
+    def missing(self, destination: str) -> bool:
+        """Whether the destination certainly has no file."""
+        return not self.problem and destination not in self.files and destination not in self.unreadable
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What to do, in this order; each in the order of names. A reload is a stop and a start."""
+    """What to do, each in the order of names. A reload replaces a configuration, if the new one can be used."""
 
     stop: tuple[str, ...] = ()
     reload: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.stop or self.reload or self.start)
 
+def compare(known: Mapping[str, Stamp | None], before: Look, seen: Look) -> Changes:
+    """Compare the destinations of a node with two looks at the directory.
 
-def compare(known: Mapping[str, int], seen: Mapping[str, int]) -> Changes:
-    """Compare the destinations a node knows with the instance.properties files found now.
+    A file that differs between the looks is being written, or replaced: the next scan decides about it.
 
-    known: destination -> modification time (ns) of the file it was configured from, 0 when it needed none; a
-    destination whose start failed is left out, so that the next scan tries it again. seen: the same of the directory
-    (`load.conf_state`). Any difference of times counts, also a step back. A destination without a file is stopped only
-    if it had one.
+    known: destination -> state of the file that it was configured from, None when it needed none; a destination that
+    could not be started is left out, so that the next scan tries it again.
+    before, seen: the looks, a moment apart. Any difference from `known` counts, also a step back in time. A
+    destination without a file stops only if it had one, and only if both looks could tell.
     """
+    settled = {name: stamp for name, stamp in seen.files.items() if before.files.get(name) == stamp}
     return Changes(
-        stop=tuple(sorted(name for name, time in known.items() if time and name not in seen)),
-        reload=tuple(sorted(name for name, time in known.items() if name in seen and seen[name] != time)),
-        start=tuple(sorted(name for name in seen if name not in known)),
+        stop=tuple(sorted(name for name in known if known[name] and before.missing(name) and seen.missing(name))),
+        reload=tuple(sorted(name for name in known if name in settled and settled[name] != known[name])),
+        start=tuple(sorted(name for name in settled if name not in known)),
     )

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.task import LoopingCall
-from twisted.internet.threads import deferToThread
-from twisted.python.failure import Failure
+from twisted.internet.defer import maybeDeferred
 
 from canal_ha import logs
 from canal_ha.admin import api
 from canal_ha.admin.document import NodeFacts
 from canal_ha.cluster.cluster import Cluster, local_address, node_address
 from canal_ha.cluster.session import Session
-from canal_ha.config.load import conf_state, load_instance
 from canal_ha.config.model import CanalConfig, InstanceConfig
-from canal_ha.config.scan import compare
 from canal_ha.decode import kernel
-from canal_ha.errors import CanalError
 from canal_ha.instance.embedded import Embedded
 from canal_ha.node.hosting import Hosting
+from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
 from canal_ha.server.service import CanalService
 
-LOG = logs.get(__name__)
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -60,7 +53,7 @@ class Node:
                 log=log,
             )
             self._cluster = Cluster(config, reactor, session, self._hosting, self._status_address, log=log)
-        self._scan = LoopingCall(lambda: Deferred.fromCoroutine(self._look_for_changes()))
+        self._scan = Scan(config, reactor, self._hosting.configured, self._begin, self._end)
 
     # ---- life
 
@@ -75,13 +68,11 @@ class Node:
             await self._cluster.start()
         for instance in self._config.destinations:
             await self._begin(instance)
-        if self._config.auto_scan:
-            self._scan.start(self._config.auto_scan_interval_s, now=False).addErrback(self._scan_broke)
+        self._scan.start(self._config.refused)
 
     async def stop(self) -> None:
         """Stop accepting, flush cursors, let go of what runs here, close the ports."""
-        if self._scan.running:
-            self._scan.stop()
+        self._scan.stop()
         await self._service.stop()
         if self._cluster:
             await self._cluster.stop()
@@ -93,12 +84,20 @@ class Node:
         config, status = self._config, self._embedded.status
         facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
         api_port = api.listen(
-            self._reactor, config.admin_http_bind, config.admin_http_port, facts, status, self._embedded.switch_source
+            self._reactor,
+            config.admin_http_bind,
+            config.admin_http_port,
+            facts,
+            status,
+            self._embedded.switch_source,
+            lambda: self._scan.alarms,
         )
         if api_port:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)
-        collector = metrics.CanalCollector(status, self._service.counters, kernel.BUILD)
+        collector = metrics.CanalCollector(
+            status, self._service.counters, kernel.BUILD, alarms=lambda: self._scan.alarms
+        )
         metrics_port = metrics.listen(self._reactor, config.metrics_port, collector)
         if metrics_port:
             self._ports.append(metrics_port)
@@ -128,28 +127,6 @@ class Node:
             self._cluster.add(destination)
         else:
             await self._hosting.start_alone(destination)
-
-    async def _look_for_changes(self) -> None:
-        """canal's automatic scan of the configuration directory (specification 6.6)."""
-        seen = await deferToThread(conf_state, self._config.conf_dir)
-        known = {name: config.mtime_ns for name, config in self._hosting.configured.items()}
-        changes = compare(known, seen)
-        for destination in (*changes.stop, *changes.reload):
-            LOG.info("scan.stopping", destination=destination)
-            await self._end(destination)
-        for destination in (*changes.reload, *changes.start):
-            try:
-                config, warnings = await deferToThread(load_instance, self._config, destination, os.environ)
-            except CanalError as error:
-                LOG.error("scan.refused", destination=destination, error=str(error))
-                continue
-            for warning in warnings:
-                LOG.warning("config.warning", text=warning)
-            LOG.info("scan.starting", destination=destination)
-            await self._begin(config)
-
-    def _scan_broke(self, failure: Failure) -> None:
-        LOG.error("scan.broken", error=failure.getErrorMessage(), trace=failure.getTraceback())
 
     def _status_address(self) -> str:
         """host:port of the status endpoint as other machines call it; "" without one."""

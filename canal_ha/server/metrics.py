@@ -22,6 +22,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from canal_ha import logs
+from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
@@ -56,12 +57,14 @@ class CanalCollector(Collector):
     counters: RequestCounters
     kernel: str = BUILD
     now: Callable[[], float] = time.time
+    alarms: Callable[[], Sequence[ConfigAlarm]] = tuple
 
     def collect(self) -> Iterator[Metric]:
         """All families that have samples."""
         instances = self.status()
         now_ms = self.now() * 1000
         yield from (family for family in _node(self.kernel))
+        yield from (family for family in _configuration(self.alarms()) if family.samples)
         for families in (_instances(instances), _delays(instances, now_ms), _streams(instances), _port(self.counters)):
             yield from (family for family in families if family.samples)
 
@@ -70,6 +73,15 @@ def _node(kernel: str) -> Iterator[Metric]:
     build = Family("canal_build_info", "gauge", "Version, and which kernel decodes rows.", "version", "kernel")
     build.add(1, VERSION, kernel)
     yield build
+
+
+def _configuration(alarms: Sequence[ConfigAlarm]) -> Iterator[Metric]:
+    """Where the configuration that runs is not the one in the files; without a destination: canal.properties."""
+    text = "The configuration in the file is not the one that runs: refused, unreadable, gone, restart."
+    family = Family("canal_configuration_alarm", "gauge", text, "destination", "alarm")
+    for alarm in alarms:
+        family.add(1, alarm.destination, alarm.alarm)
+    yield family
 
 
 def _instances(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:

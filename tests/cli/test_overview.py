@@ -11,6 +11,8 @@ from rich.console import Console
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.cli import overview
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview
+from canal_ha.config.alarms import refused
+from canal_ha.errors import ConfigError
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 from canal_ha.version import VERSION
@@ -102,6 +104,15 @@ def test_a_node_that_does_not_answer() -> None:
     assert f"{A}: its figures are missing: no node answers at 127.0.0.1:8089" in text
 
 
+def test_a_node_with_a_bad_file_is_told() -> None:
+    """Which node, which line."""
+    error = ConfigError("instance.properties", "canal.port", "x", "a port", 3)
+    alarm = refused("example", error, running=False, scanned=False, now=0.0)
+    said = status_document(NodeFacts(A, "compiled", 0.0), [], 7200.0, [alarm])
+    text = " ".join(shown(SEEN.told({A: said})).split())
+    assert f"{A}: instance.properties:3: canal.port = 'x': expected a port; example does not run on this node" in text
+
+
 def test_a_released_destination_says_so() -> None:
     """An operator has set `running` to inactive, and its owner has yet to let go."""
     released = replace(SEEN.destinations[0], released=True)
@@ -121,7 +132,7 @@ def test_json_has_every_field_by_its_name() -> None:
     document = json.loads(json.dumps(overview.document_of(SEEN.told({A: SAID}))))
     assert sorted(document) == ["destinations", "nodes"]
     assert sorted(document["nodes"][0]) == [
-        "address", "kernel", "problem", "status_address", "uptime_s", "version",
+        "address", "alarms", "kernel", "problem", "status_address", "uptime_s", "version",
     ]  # fmt: skip
     example, orphan = document["destinations"]
     assert sorted(example) == sorted(orphan)

@@ -87,11 +87,11 @@ def test_a_missing_directory(tmp_path: Path) -> None:
 
 
 def test_a_filter_that_is_no_regular_expression(tmp_path: Path) -> None:
-    """It is told at start, with destination and key."""
+    """It is told at start, with its place and key."""
     path = conf(tmp_path, canal_destinations="example")
     address = ("--set", "canal.instance.master.address=127.0.0.1:1")
     message = refused(path, *address, "--set", "canal.instance.filter.regex=shop\\.(")
-    assert "example/instance.properties: canal.instance.filter.regex = 'shop" in message
+    assert "--set: canal.instance.filter.regex = 'shop" in message
     assert "canal.instance.filter.black.field" in refused(
         path, *address, "--set", "canal.instance.filter.black.field=x"
     )

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.cli import figures, status
+from canal_ha.config.alarms import refused
+from canal_ha.errors import ConfigError
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 
@@ -88,6 +90,19 @@ def test_the_table() -> None:
 def test_a_node_that_runs_nothing() -> None:
     """A stand-by says so instead of an empty table."""
     assert "no destination runs here" in run(status_document(FACTS, (), 1.0)).output
+
+
+def test_a_configuration_that_is_not_the_one_in_the_file_is_told() -> None:
+    """Below the table, and where no destination runs."""
+    error = ConfigError("conf/example/instance.properties", "canal.instance.stream.max", "0", "1 to 10000", 3)
+    alarm = refused("example", error, running=True, scanned=True, now=7000.0)
+    for instances in (INSTANCES, ()):
+        document = status_document(FACTS, instances, 7300.0, [alarm])
+        text = run(document).output
+        assert "conf/example/instance.properties:3: canal.instance.stream.max = '0': expected 1 to 10000" in text
+        assert "example goes on with the configuration read before" in text
+        (told,) = json.loads(run(document, "--json").output)["alarms"]
+        assert (told["line"], told["since"]) == (3, "1970-01-01T01:56:40+00:00")
 
 
 def test_json() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from canal_ha.config.load import load, load_instance
+from canal_ha.config.load import load, load_instance, load_usable
 from canal_ha.config.model import BatchMode, CanalConfig, CursorPlace, FilterMode, LocalFiles, WhenLost
+from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import ConfigError
 
 STOCK = Path(__file__).parent / "stock"
@@ -72,7 +74,7 @@ def test_file_cursors_with_zookeeper_are_refused_with_the_line_to_change() -> No
     """canal's stock mode loses rows at the first fail-over; the message names file, line, key and the right value."""
     with pytest.raises(ConfigError) as refusal:
         load(STOCK, ["canal.zkServers=127.0.0.1:2181"], {})
-    assert refusal.value.file == f"{STOCK}/canal.properties:69"
+    assert (refusal.value.file, refusal.value.line) == (f"{STOCK}/canal.properties", 69)
     assert refusal.value.key == "canal.instance.global.spring.xml"
     assert refusal.value.value == "classpath:spring/file-instance.xml"
     assert refusal.value.expected.startswith("classpath:spring/default-instance.xml, because canal.zkServers is set")
@@ -173,7 +175,8 @@ canal.auto.reset.latest.pos.mode=true
     assert (a.decode.filter_query_ddl, a.decode.field_filter, a.binlog_formats) == (True, "s.t:a/b, s.u:c", ("ROW",))
     assert (a.tsdb_url, a.tsdb_dir) == ("jdbc:mysql://db:3306/tsdb", "/var/lib/canal")
     assert (a.data_dir, a.position_lost) == (conf / "data", WhenLost.LATEST)
-    assert a.mtime_ns == (conf / "a/instance.properties").stat().st_mtime_ns
+    assert a.stamp is not None
+    assert a.stamp.modified_ns == (conf / "a/instance.properties").stat().st_mtime_ns
     assert config.warnings == ()
 
 
@@ -288,6 +291,45 @@ def test_a_password_without_a_user_is_told(tmp_path: Path) -> None:
     """canal lets everybody in then; the operator hears of it."""
     config = one(write(tmp_path, a=""), "canal.passwd=" + "0" * 40)
     assert any("no effect without canal.user" in warning for warning in config.warnings)
+
+
+def test_a_bad_destination_keeps_the_others_from_nothing(tmp_path: Path) -> None:
+    """It is refused with file and line, its table filters are tried too; what concerns the node is still an error."""
+    main = "canal.destinations=a,b,c,gone\n"
+    good = "canal.instance.master.address=db:3306\n"
+    conf = write(tmp_path, main, a=good, b="\n" + good + "canal.instance.stream.max = 0\n", c=good)
+    (conf / "c/instance.properties").write_text(good + "canal.instance.filter.black.regex = (\n")
+
+    config = load_usable(conf, (), {}, partial(TableFilter, exclude=""))
+    assert [instance.destination for instance in config.destinations] == ["a"]
+    assert {each.destination: (each.error.file, each.error.line) for each in config.refused} == {
+        "b": (f"{conf}/b/instance.properties", 3),
+        "c": (f"{conf}/c/instance.properties", 2),
+        "gone": (f"{conf}/gone/instance.properties", 0),
+    }
+    with pytest.raises(ConfigError, match=r"instance.properties:3: canal.instance.stream.max = '0'"):
+        load(conf, (), {})
+    with pytest.raises(ConfigError, match=r"--set: canal\.port"):
+        load_usable(conf, ("canal.port=x",), {})
+
+
+def test_a_blank_value_is_named_with_its_line(tmp_path: Path) -> None:
+    """The address that was emptied, not the file alone."""
+    conf = write(tmp_path, a="\ncanal.instance.master.address =\n")
+    with pytest.raises(ConfigError, match=r"a/instance.properties:2: canal.instance.master.address = ''"):
+        one(conf)
+
+
+def test_configurations_are_equal_when_a_destination_does_the_same(tmp_path: Path) -> None:
+    """Whatever comments, order and the time of modification are."""
+    conf = write(tmp_path, a="canal.instance.master.address=db:3306\ncanal.instance.stream.max = 16\n")
+    config = one(conf)
+    write(tmp_path, a="# moved\ncanal.instance.master.address = db\n")
+    again, _ = load_instance(config, "a", {})
+    assert again == config.destinations[0]
+    assert again.stamp != config.destinations[0].stamp
+    write(tmp_path, a="canal.instance.master.address = db2\n")
+    assert load_instance(config, "a", {})[0] != again
 
 
 def test_one_destination_is_read_again(tmp_path: Path) -> None:

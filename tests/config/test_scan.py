@@ -8,33 +8,73 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.config.load import conf_state
-from canal_ha.config.scan import Changes, compare
+from canal_ha.config.load import look_at
+from canal_ha.config.model import Stamp
+from canal_ha.config.scan import Changes, Look, compare
+
+
+def stamps(**times: int) -> dict[str, Stamp]:
+    """Files that were modified at these times."""
+    return {name: Stamp(time, time, 1, 1) for name, time in times.items()}
 
 
 def test_every_situation_of_the_specification() -> None:
     """New files start, changed ones reload (also backwards), vanished ones stop, equal ones stay."""
-    known = {"same": 5, "newer": 5, "older": 5, "gone": 5, "without_file": 0, "got_file": 0}
-    seen = {"same": 5, "newer": 6, "older": 4, "fresh": 1, "got_file": 9}
-    assert compare(known, seen) == Changes(stop=("gone",), reload=("got_file", "newer", "older"), start=("fresh",))
-    assert not compare({"a": 1}, {"a": 1})
+    known = {**stamps(same=5, newer=5, older=5, gone=5), "without_file": None, "got_file": None}
+    seen = Look(stamps(same=5, newer=6, older=4, fresh=1, got_file=9))
+    assert compare(known, seen, seen) == Changes(
+        stop=("gone",), reload=("got_file", "newer", "older"), start=("fresh",)
+    )
+    assert compare(stamps(a=1), Look(stamps(a=1)), Look(stamps(a=1))) == Changes()
 
 
-state = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3))
+def test_a_file_that_changes_between_two_looks_is_left_to_the_next_scan() -> None:
+    """Half written, put in place by a rename, gone for a moment: whichever look was the odd one."""
+    known = stamps(written=1, renamed=1, back=1)
+    before = Look(stamps(written=2, renamed=1, new=1))
+    seen = Look(stamps(written=3, back=1, new=2))
+    assert compare(known, before, seen) == Changes()
+    assert compare(known, seen, before) == Changes()
+
+
+def test_what_cannot_be_looked_at_does_not_stop() -> None:
+    """A directory without rights, a file system that is away for a while."""
+    known = stamps(a=1, b=1)
+    hidden = Look(stamps(a=1), unreadable={"b": "no rights"})
+    assert compare(known, hidden, hidden) == Changes()
+    away = Look(problem="gone")
+    assert compare(known, away, away) == Changes()
+    assert compare(known, away, Look()) == Changes()
+
+
+state = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)).map(lambda times: stamps(**times))
 
 
 @given(state, state)
-def test_after_the_changes_both_agree(known: dict[str, int], seen: dict[str, int]) -> None:
+def test_after_the_changes_both_agree(known: dict[str, Stamp], files: dict[str, Stamp]) -> None:
     """Doing what is said leaves exactly the destinations of the directory; nothing is named twice."""
-    changes = compare(known, seen)
+    seen = Look(files)
+    changes = compare(known, seen, seen)
     named = [*changes.stop, *changes.reload, *changes.start]
     assert len(named) == len(set(named))
-    assert set(known) - set(changes.stop) | set(changes.start) == set(seen)
-    assert all(known[name] == seen[name] for name in set(known) & set(seen) - set(changes.reload))
+    assert set(known) - set(changes.stop) | set(changes.start) == set(files)
+    assert all(known[name] == files[name] for name in set(known) & set(files) - set(changes.reload))
+
+
+@given(state, state, state)
+def test_nothing_is_done_that_one_of_the_looks_contradicts(
+    known: dict[str, Stamp], before: dict[str, Stamp], files: dict[str, Stamp]
+) -> None:
+    """What is named looked the same both times."""
+    changes = compare(known, Look(before), Look(files))
+    for name in (*changes.stop, *changes.reload, *changes.start):
+        assert before.get(name) == files.get(name)
 
 
 def test_the_state_of_a_directory(tmp_path: Path) -> None:
     """Sub-directories with an instance.properties in any case count; `spring`, hidden and empty ones do not."""
+    main = tmp_path / "canal.properties"
+    main.touch()
     for name in ("one/instance.properties", "two/Instance.Properties", "Spring/instance.properties", "metrics/x.json"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
@@ -42,6 +82,25 @@ def test_the_state_of_a_directory(tmp_path: Path) -> None:
     (tmp_path / "..data" / "instance.properties").touch()
     (tmp_path / "instance.properties").touch()
     os.utime(tmp_path / "one/instance.properties", ns=(7, 7))
-    assert set(conf_state(tmp_path)) == {"one", "two"}
-    assert conf_state(tmp_path)["one"] == 7
-    assert conf_state(tmp_path / "gone") == {}
+    looked = look_at(tmp_path, main)
+    assert set(looked.files) == {"one", "two"}
+    assert looked.files["one"].modified_ns == 7
+    assert (looked.unreadable, looked.problem) == ({}, "")
+    assert looked.missing("metrics")
+
+
+def test_what_cannot_be_read_is_not_taken_for_missing(tmp_path: Path) -> None:
+    """A link that leads nowhere, a directory that is gone, a main file that is gone."""
+    main = tmp_path / "canal.properties"
+    main.touch()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/instance.properties").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "b").symlink_to(tmp_path / "nowhere")
+    looked = look_at(tmp_path, main)
+    assert looked.unreadable["b"] == f"{tmp_path}/b leads nowhere"
+    assert looked.unreadable["a"].startswith(f"{tmp_path}/a/instance.properties cannot be read")
+    assert not looked.missing("a")
+    assert not looked.missing("b")
+    for nothing in (look_at(tmp_path / "gone", main), look_at(tmp_path, tmp_path / "gone.properties")):
+        assert "gone" in nothing.problem
+        assert not nothing.missing("a")

@@ -67,6 +67,24 @@ def test_what_it_finds(
     server.execute(f"DROP USER {database}@'%'")
 
 
+def test_a_bad_file_is_told_beside_the_others(tmp_path: Path) -> None:
+    """One line for each destination that cannot be used, with file, line and key, as a node's log has it."""
+    (tmp_path / "canal.properties").write_text("canal.destinations = good,bad,worse\n")
+    address = f"canal.instance.master.address = 127.0.0.1:{free_port()}\n"
+    added = {"good": "", "bad": "canal.instance.stream.max = 0", "worse": "canal.instance.filter.regex = ("}
+    for name, line in added.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "instance.properties").write_text(address + line)
+    code, text = check(tmp_path)
+    assert code == 1
+    lines = text.splitlines()
+    assert [line for line in lines if line.startswith("FAILED   good") and "Can't connect" in line]
+    expected = {"bad": "canal.instance.stream.max = '0': expected", "worse": "canal.instance.filter.regex = '('"}
+    for name, what in expected.items():
+        where = f"{tmp_path}/{name}/instance.properties:2"
+        assert [line for line in lines if line.startswith(f"FAILED   {name}") and f"{where}: {what}" in line], text
+
+
 @pytest.mark.real
 def test_a_lost_position(mysql: SqlServer, tmp_path: Path) -> None:
     """A cursor whose journal is gone fails, with the command that moves it."""

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet import reactor
 from twisted.internet.testing import StringTransport
 
+from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.metrics import CanalCollector, MetricsPage, _QuietSite, exposition, listen
@@ -209,6 +210,17 @@ def test_a_taken_port_stops_nobody() -> None:
         assert listen(reactor, taken.getsockname()[1], collector()) is None
     assert listen(reactor, 0, collector()) is None
     assert listen(reactor, -1, collector()) is None
+
+
+def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:
+    """By destination and kind; of canal.properties without a destination; nothing when all is well."""
+    alarms = [
+        ConfigAlarm(name, destination, "text", True, 1.0) for name, destination in (("refused", "a"), ("restart", ""))
+    ]
+    found = samples(CanalCollector(list, RequestCounters(), alarms=lambda: alarms))
+    assert found["canal_configuration_alarm", "refused", "a"] == 1
+    assert found["canal_configuration_alarm", "restart", ""] == 1
+    assert not [key for key in samples(collector()) if key[0] == "canal_configuration_alarm"]
 
 
 @pytest.mark.parametrize("kernel", ["compiled", "interpreted"])

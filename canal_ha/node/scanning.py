@@ -1,0 +1,242 @@
+"""The scan of the configuration directory (specification 6.6). Reactor thread; files are read in the pool.
+
+A configuration is loaded and checked before anything that runs is touched. One that cannot be used changes nothing: it
+is an alarm for as long as the file stays so.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall, deferLater
+from twisted.internet.threads import deferToThread
+
+from canal_ha import logs
+from canal_ha.config import alarms
+from canal_ha.config.alarms import ConfigAlarm, refused
+from canal_ha.config.load import load_instance, load_usable, look_at
+from canal_ha.config.model import CanalConfig, InstanceConfig, Refused, Stamp
+from canal_ha.config.scan import Look, compare
+from canal_ha.decode.filters import TableFilter
+from canal_ha.errors import ConfigError
+
+LOG = logs.get(__name__)
+SETTLE_MOST_S = 1.0  # a file that does not change for so long is complete; never longer than between two scans
+NODE = ""  # the alarm that is about no destination
+
+check_filter = partial(TableFilter, exclude="")
+
+
+class Scan:
+    """Follows the directory, if the configuration says so, and holds the alarms about it in either case."""
+
+    def __init__(
+        self,
+        config: CanalConfig,
+        reactor: Any,
+        configured: dict[str, InstanceConfig],
+        begin: Callable[[InstanceConfig], Awaitable[None]],
+        end: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """config: the node's. configured: what runs or could run here, by name.
+
+        begin: run a destination, or join the race for it.
+        end: undo that.
+        """
+        self._config = config
+        self._reactor = reactor
+        self._configured = configured
+        self._begin = begin
+        self._end = end
+        self._alarms: dict[str, ConfigAlarm] = {}  # by destination
+        self._done: Look | None = None  # the last look, if nothing of it was left to the next scan
+        self._main: Stamp | None = None  # the state of canal.properties that `_main_alarm` is about
+        self._main_alarm: ConfigAlarm | None = None
+        self._broken = ""
+        self._stopped = False
+        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look_safely()))
+        self._loop.clock = reactor
+
+    @property
+    def alarms(self) -> tuple[ConfigAlarm, ...]:
+        """What a person must know now, by destination."""
+        return tuple(self._alarms[name] for name in sorted(self._alarms))
+
+    def start(self, at_start: Iterable[Refused]) -> None:
+        """Tell what was refused when the node started, and begin to look."""
+        for each in at_start:
+            self._refuse(each.destination, each.error)
+        if self._config.auto_scan:
+            self._loop.start(self._config.auto_scan_interval_s, now=False)
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        self._stopped = True
+        if self._loop.running:
+            self._loop.stop()
+
+    # ---- one look
+
+    async def _look_safely(self) -> None:
+        """Whatever goes wrong, the next scan looks again; an error is told once."""
+        broken = ""
+        try:
+            await self._look()
+        except Exception as error:
+            broken = repr(error)
+            if broken != self._broken:
+                LOG.exception("scan.broken", error=broken)
+        self._broken = broken
+
+    async def _look(self) -> None:
+        before = await self._seen()
+        if before == self._done and not self._alarms:
+            return
+        await deferLater(self._reactor, min(SETTLE_MOST_S, self._config.auto_scan_interval_s))
+        seen = await self._seen()
+        if self._stopped:
+            return
+        self._done = seen if seen == before else None
+        if seen.problem:
+            if before.problem:
+                self._set(NODE, self._unreadable(NODE, seen.problem))
+            return
+        await self._look_at_main_file(before, seen)
+        known = {name: config.stamp for name, config in self._configured.items()}
+        changes = compare(known, before, seen)
+        for destination in changes.stop:
+            LOG.info("scan.stopping", destination=destination)
+            await self._end(destination)
+        for destination in (*changes.reload, *changes.start):
+            await self._renew(destination)
+        self._look_at_what_has_no_file(before, seen)
+
+    async def _seen(self) -> Look:
+        return await deferToThread(look_at, self._config.conf_dir, self._config.main_file)
+
+    async def _renew(self, destination: str) -> None:
+        """Load a new or changed file; only when it can be used does it take the place of what runs."""
+        try:
+            config, warnings = await deferToThread(load_instance, self._config, destination, os.environ, check_filter)
+        except ConfigError as error:
+            self._refuse(destination, error)
+            return
+        except Exception as error:
+            self._unforeseen(destination, error)
+            return
+        if self._stopped:
+            return
+        running = self._configured.get(destination)
+        if running == config:
+            self._configured[destination] = config
+            LOG.info("scan.same", destination=destination)
+        else:
+            for warning in warnings:
+                LOG.warning("config.warning", text=warning)
+            if running is not None:
+                LOG.info("scan.stopping", destination=destination)
+                await self._end(destination)
+            LOG.info("scan.starting", destination=destination)
+            try:
+                await self._begin(config)
+            except Exception as error:
+                await self._end(destination)  # unknown again, so that the next scan tries once more
+                self._unforeseen(destination, error)
+                return
+        self._set(destination, None)
+
+    async def _look_at_main_file(self, before: Look, seen: Look) -> None:
+        """canal.properties is read at start only: say once that it has changed, and whether a start would fail."""
+        if seen.main == before.main and seen.main != self._main:
+            self._main = seen.main
+            self._main_alarm = await self._restart_alarm()
+        self._set(NODE, self._main_alarm)
+
+    async def _restart_alarm(self) -> ConfigAlarm | None:
+        file = self._config.main_file
+        alarm = ConfigAlarm(
+            alarms.RESTART,
+            NODE,
+            f"{file} has changed; the node goes on with what it read at its start: restart the node",
+            True,
+            time.time(),
+            str(file),
+        )
+        try:
+            config = await deferToThread(load_usable, file.parent, self._config.sets, os.environ)
+        except ConfigError as error:
+            text = f"{error}; the node goes on with what it read at its start, and would not start again: correct it"
+            return replace(
+                alarm,
+                text=text,
+                file=error.file,
+                line=error.line,
+                key=error.key,
+                reason=f"expected {error.expected}",
+            )
+        return None if config.main == self._config.main else alarm
+
+    def _look_at_what_has_no_file(self, before: Look, seen: Look) -> None:
+        """Alarms about files that are not there or cannot be looked at, and the end of those that are over."""
+        for name in sorted({*self._configured, *self._config.listed, *self._alarms} - {NODE}):
+            running = self._configured.get(name)
+            if name in seen.unreadable and name in before.unreadable:
+                self._set(name, self._unreadable(name, seen.unreadable[name]))
+            elif running is not None and running.stamp == seen.files.get(name):
+                self._set(name, None)
+            elif running is None and seen.missing(name) and before.missing(name):
+                self._set(name, self._gone(name) if name in self._config.listed else None)
+
+    # ---- alarms
+
+    def _refuse(self, destination: str, error: ConfigError) -> None:
+        running, scanned = destination in self._configured, self._config.auto_scan
+        self._set(destination, refused(destination, error, running=running, scanned=scanned, now=time.time()))
+
+    def _unforeseen(self, destination: str, error: Exception) -> None:
+        """No error of ours: this destination is not changed, or does not run; the others have their turn."""
+        running = destination in self._configured
+        state = "goes on as it was" if running else "does not run on this node"
+        text = f"{destination} could not be loaded and started: {error!r}; it {state}; the next scan tries again"
+        if self._set(destination, ConfigAlarm(alarms.REFUSED, destination, text, running, time.time())):
+            LOG.error("scan.unforeseen", destination=destination, exc_info=error)
+
+    def _unreadable(self, name: str, problem: str) -> ConfigAlarm:
+        running = not name or name in self._configured
+        state = f"{name or 'the node'} goes on with what was read before" if running else f"{name} does not run here"
+        text = f"{problem}; {state}; make it readable, then it is read again by itself"
+        return ConfigAlarm(alarms.UNREADABLE, name, text, running, time.time(), reason=problem)
+
+    def _gone(self, name: str) -> ConfigAlarm:
+        file = self._config.conf_dir / name / "instance.properties"
+        text = (
+            f"{file} is not there, and canal.destinations names {name}; it does not run on this node; put the file"
+            f" back, or take {name} from canal.destinations in {self._config.main_file}"
+        )
+        return ConfigAlarm(alarms.GONE, name, text, False, time.time(), str(file), reason="no such file")
+
+    def _set(self, name: str, alarm: ConfigAlarm | None) -> bool:
+        """An alarm begins, becomes another one, or is over -> whether it was told: the same one again is not."""
+        known = self._alarms.get(name)
+        if alarm is None:
+            if known is None:
+                return False
+            del self._alarms[name]
+            LOG.info(f"scan.{known.alarm}_over", **_about(name), alarm=known.text)
+            return True
+        if known is not None and known.text == alarm.text:
+            return False
+        self._alarms[name] = alarm
+        LOG.error(f"scan.{alarm.alarm}", **_about(name), error=alarm.text)
+        return True
+
+
+def _about(name: str) -> dict[str, str]:
+    """The key of a log line that says which destination it is about; none where it is the node."""
+    return {"destination": name} if name else {}

@@ -1,0 +1,166 @@
+"""Edits of configuration files that cannot be used, while a node runs with what it read before."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.following import column, destination_of, following, read
+from tests.real import MariaDB, Node, follow
+from tests.real.ports import LOOPBACK
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+INTERVAL_S = 0.5
+SCAN = {"canal.auto.scan": "true", "canal.auto.scan.interval": str(INTERVAL_S)}
+SIZE = "canal.instance.memory.buffer.size"
+
+
+@pytest.fixture
+def node(mariadb: MariaDB) -> Iterator[Node]:
+    """Looks at its directory twice a second."""
+    with Node({"example": follow(mariadb)}, properties=SCAN) as it:
+        yield it
+
+
+def instance_file(node: Node, destination: str = "example") -> Path:
+    """What is edited."""
+    return node.conf / destination / "instance.properties"
+
+
+def edit(path: Path, *lines: str, base: str) -> None:
+    """Write in place, as many editors do: `base`, then more lines."""
+    path.write_text(base + "".join(f"{line}\n" for line in lines))
+
+
+def alarms(node: Node) -> list[dict[str, Any]]:
+    """Those of the configuration, as /api/v1/status tells them."""
+    return list(node.status()["alarms"])
+
+
+def started(node: Node, destination: str = "example") -> int:
+    """How often the destination has started."""
+    return node.log_file(destination).count("instance.started")
+
+
+def metrics(node: Node) -> str:
+    """What Prometheus reads."""
+    with urllib.request.urlopen(f"http://{LOOPBACK}:{node.metrics_port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_bad_edit_does_not_stop_a_running_destination(mariadb: MariaDB, node: Node, database: str) -> None:
+    """Rows keep flowing on the same connection; log, status and metrics name file, line, key and reason until the file
+    is good again; each error is told once; the next good edit takes effect.
+    """
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    path = instance_file(node)
+    good = path.read_text()
+    with following(node, tables=rf"{database}\.t") as client:
+        edit(path, f"{SIZE} = lots", base=good)
+        until(lambda: "scan.refused destination=example" in node.log_file(), what="the refusal")
+        mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+        assert column(read(client, 1)) == [1]
+        (alarm,) = alarms(node)
+        expected = {"alarm": "refused", "destination": "example", "file": str(path), "line": 4, "key": SIZE}
+        assert {key: alarm[key] for key in expected} == expected
+        assert f"{path}:4: {SIZE} = 'lots': expected a whole number" in alarm["text"]
+        assert f"{path}:4: {SIZE} = 'lots': expected a whole number" in node.log_file()
+        assert 'canal_configuration_alarm{destination="example",alarm="refused"} 1' in metrics(node)
+        os.utime(path)
+        edit(path, f"{SIZE} = many", base=good)
+        until(lambda: "'many'" in node.log_file(), what="the second refusal")
+        edit(path, r"canal.instance.filter.regex = shop\\.(", base=good)
+        until(lambda: "canal.instance.filter.regex" in node.log_file(), what="the refusal of a filter")
+        edit(path, base="")
+        until(lambda: "canal.instance.master.address" in node.log_file(), what="the refusal of an empty file")
+        mariadb.execute(f"INSERT INTO {database}.t VALUES (2)")
+        assert column(read(client, 1)) == [2]
+        edit(path, base=good)
+        until(lambda: not alarms(node), what="the end of the alarm")
+        assert node.log_file().count("scan.refused ") == 4
+        assert node.log_file().count("scan.refused_over destination=example") == 1
+        assert "canal_configuration_alarm" not in metrics(node)
+        mariadb.execute(f"INSERT INTO {database}.t VALUES (3)")
+        assert column(read(client, 1)) == [3]
+        assert started(node) == 1
+    edit(path, f"{SIZE} = 512", base=good)
+    until(lambda: destination_of(node, "example")["buffer_size"] == 512 if node.running() else None, what="the reload")
+    assert started(node) == 2
+
+
+def test_what_changes_nothing_does_not_restart_a_destination(node: Node) -> None:
+    """A new time of modification, a comment, a key with its default."""
+    path = instance_file(node)
+    good = path.read_text()
+    os.utime(path)
+    until(lambda: node.log_file().count("scan.same destination=example") == 1, what="the first look")
+    edit(path, "# a comment", f"{SIZE} = 16384", base=good)
+    until(lambda: node.log_file().count("scan.same destination=example") == 2, what="the second look")
+    assert started(node) == 1
+
+
+def test_a_file_that_cannot_be_looked_at_does_not_stop_its_destination(node: Node) -> None:
+    """Neither a link that leads nowhere nor a directory in its place, nor a configuration directory that is gone."""
+    path = instance_file(node)
+    kept = path.rename(path.with_name("kept"))
+    path.symlink_to(path)
+    until(lambda: [each["alarm"] for each in alarms(node)] == ["unreadable"], what="the alarm for a link")
+    path.unlink()
+    kept.rename(path)
+    until(lambda: not alarms(node), what="its end")
+    away = node.conf.rename(node.conf.with_name("away"))
+    until(lambda: [each["alarm"] for each in alarms(node)] == ["unreadable"], what="the alarm for the directory")
+    assert "canal.properties" in alarms(node)[0]["text"]
+    away.rename(node.conf)
+    until(lambda: not alarms(node), what="the end of that")
+    assert node.running() == {"example"}
+    assert started(node) == 1
+
+
+def test_a_listed_destination_without_its_file_is_an_alarm(node: Node) -> None:
+    """It stops, as canal does it, and the status says that canal.destinations still names it; put back, it starts."""
+    path = instance_file(node)
+    kept = path.rename(path.with_name("kept"))
+    (alarm,) = until(lambda: alarms(node) or None, what="the alarm")
+    assert not node.running()
+    assert (alarm["alarm"], alarm["destination"]) == ("gone", "example")
+    assert "canal.destinations" in alarm["text"]
+    kept.rename(path)
+    until(lambda: node.running() == {"example"}, what="the start")
+    until(lambda: not alarms(node), what="the end of the alarm")
+
+
+def test_a_changed_main_file_is_told(node: Node) -> None:
+    """Once: the node has to be restarted. If a restart would fail, with the reason. Changed back, it is over."""
+    path = node.conf / "canal.properties"
+    good = path.read_text()
+    edit(path, "canal.user = eve", base=good)
+    until(lambda: "scan.restart " in node.log_file(), what="the word about the main file")
+    assert [each["alarm"] for each in alarms(node)] == ["restart"]
+    edit(path, "canal.port = eleven", base=good)
+    line = len(good.splitlines()) + 1
+    until(lambda: f"{path}:{line}: canal.port = 'eleven'" in node.log_file(), what="the reason")
+    edit(path, base=good)
+    until(lambda: not alarms(node), what="its end")
+    assert node.log_file().count("scan.restart ") == 2
+
+
+def test_a_node_that_starts_with_a_bad_file_runs_the_others(mariadb: MariaDB) -> None:
+    """The bad one is refused with the same alarm, and starts when its file is good."""
+    bad = follow(mariadb, {SIZE: "lots"})
+    with Node({"example": follow(mariadb), "broken": bad}, properties=SCAN, wait_for=["example"]) as node:
+        (alarm,) = alarms(node)
+        assert (alarm["destination"], alarm["line"], alarm["running"]) == ("broken", 4, False)
+        assert "scan.refused destination=broken" in node.log_file()
+        path = instance_file(node, "broken")
+        path.write_text(path.read_text().replace("lots", "512"))
+        until(lambda: node.running() == {"example", "broken"}, what="the start")
+        until(lambda: not alarms(node), what="the end of the alarm")
+        assert node.log_file().count("scan.refused ") == 1

@@ -1,0 +1,110 @@
+"""The scan by itself: what it begins and ends, whatever happens to the files and to what it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from canal_ha.config.load import load_usable
+from canal_ha.config.model import InstanceConfig
+from canal_ha.node.scanning import Scan
+from tests.cluster.stage import on_reactor, reactor, start_reactor
+from tests.waiting import until
+
+INTERVAL_S = 0.1
+ADDRESS = "canal.instance.master.address = db:3306\n"
+
+
+class Hosted:
+    """A configuration directory, a scan of it, and what it has begun and ended, in order."""
+
+    def __init__(self, conf: Path) -> None:
+        self.conf = conf
+        (conf / "canal.properties").write_text(f"canal.auto.scan=true\ncanal.auto.scan.interval={INTERVAL_S}\n")
+        self.configured: dict[str, InstanceConfig] = {}
+        self.log: list[tuple[str, str]] = []
+        self.broken: set[str] = set()  # what cannot be begun
+        config = load_usable(conf, (), {})
+        self.scan = Scan(config, reactor, self.configured, self.begin, self.end)
+
+    async def begin(self, config: InstanceConfig) -> None:
+        self.configured[config.destination] = config
+        self.log.append(("begin", config.destination))
+        if config.destination in self.broken:
+            raise RuntimeError("no good")
+
+    async def end(self, destination: str) -> None:
+        self.configured.pop(destination, None)
+        self.log.append(("end", destination))
+
+    def write(self, destination: str, text: str) -> Path:
+        path = self.conf / destination / "instance.properties"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def alarms(self) -> list[tuple[str, str]]:
+        return [(alarm.destination, alarm.alarm) for alarm in self.scan.alarms]
+
+
+@pytest.fixture
+def hosted(tmp_path: Path) -> Iterator[Hosted]:
+    """It scans ten times a second."""
+    start_reactor()
+    made = Hosted(tmp_path)
+
+    async def start() -> None:
+        made.scan.start(())
+
+    async def stop() -> None:
+        made.scan.stop()
+
+    on_reactor(start)
+    yield made
+    on_reactor(stop)
+
+
+def test_an_error_that_nobody_foresaw_keeps_the_others_from_nothing(hosted: Hosted) -> None:
+    """What cannot be begun is an alarm and is tried again; other destinations begin, and the scan goes on."""
+    hosted.broken.add("a")
+    hosted.write("a", ADDRESS)
+    hosted.write("b", ADDRESS)
+    until(lambda: hosted.log.count(("begin", "a")) > 1, what="the second attempt")
+    assert hosted.log.count(("begin", "b")) == 1
+    assert hosted.alarms() == [("a", "refused")]
+    assert "RuntimeError('no good')" in hosted.scan.alarms[0].text
+    hosted.broken.clear()
+    until(lambda: not hosted.alarms(), what="the attempt that succeeds")
+    assert set(hosted.configured) == {"a", "b"}
+
+
+def test_a_bad_file_ends_nothing_and_a_good_one_replaces(hosted: Hosted) -> None:
+    """Nothing is ended before the new configuration is known to be good."""
+    path = hosted.write("a", ADDRESS)
+    until(lambda: hosted.log == [("begin", "a")], what="the begin")
+    for bad in ("", ADDRESS + "canal.instance.filter.regex = (\n", ADDRESS + "x = \\u00\n"):
+        path.write_text(ADDRESS)
+        until(lambda: not hosted.alarms(), what="the end of the alarm")
+        path.write_text(bad)
+        until(lambda: hosted.alarms() == [("a", "refused")], what="the alarm")
+    path.unlink()
+    path.mkdir()
+    until(lambda: "Is a directory" in hosted.scan.alarms[0].text, what="the alarm for a directory")
+    assert hosted.log == [("begin", "a")]
+    path.rmdir()
+    path.write_text(ADDRESS + "canal.instance.stream.max = 3\n")
+    until(lambda: len(hosted.log) == 3, what="the reload")
+    assert hosted.log == [("begin", "a"), ("end", "a"), ("begin", "a")]
+    assert hosted.configured["a"].stream_max == 3
+    assert not hosted.alarms()
+
+
+def test_a_file_of_its_own_that_goes_is_no_alarm(hosted: Hosted) -> None:
+    """A destination that no list names ends with its file, also one that was refused."""
+    good, bad = hosted.write("a", ADDRESS), hosted.write("b", "")
+    until(lambda: hosted.log == [("begin", "a")] and hosted.alarms() == [("b", "refused")], what="the begin")
+    good.unlink()
+    bad.unlink()
+    until(lambda: ("end", "a") in hosted.log and not hosted.alarms(), what="the end")
