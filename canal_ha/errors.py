@@ -94,7 +94,7 @@ class BatchUnknown(CanalError):
 
 
 class FilterInvalid(CanalError):
-    """A table filter is not a regular expression."""
+    """A table filter is not a regular expression, is too long, or takes too long to match."""
 
 
 class TooManyStreams(CanalError):

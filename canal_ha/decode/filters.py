@@ -7,74 +7,32 @@ and `.` matches line ends. An empty include list accepts every table, an empty e
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from canal_ha.config.model import FilterMode
-from canal_ha.errors import FilterInvalid
+from canal_ha.decode.name_lists import match_of_client, match_of_server
 
-_CLOSING = {"}": "{", "]": "[", ")": "("}
 _CACHE_LIMIT = 65536  # decisions kept per filter; names come from a binlog and are few, unless someone makes them up
-_POSIX_CLASS = re.compile(r"\[:\^?[a-z]+:\]")  # Python would read [[:alpha:]] as a set of the letters in it
-
-
-def split_items(text: str) -> list[str]:
-    """Cut a list at its commas, except inside brackets and after a backslash; empty items vanish, blanks stay."""
-    items: list[str] = []
-    start = index = 0
-    depth = dict.fromkeys("{[(", 0)  # counted apart and never below zero, as canal does
-    while index < len(text):
-        char = text[index]
-        if char == "\\":
-            index += 1
-        elif char in depth:
-            depth[char] += 1
-        elif char in _CLOSING:
-            depth[_CLOSING[char]] = max(depth[_CLOSING[char]] - 1, 0)
-        elif char == "," and not any(depth.values()):
-            items.append(text[start:index])
-            start = index + 1
-        index += 1
-    items.append(text[start:])
-    return [item for item in items if item]
-
-
-def join_items(text: str) -> str:
-    """The one expression canal makes of a list: longest item first, each wrapped as `^item$`."""
-    return "|".join(f"^{item}$" for item in sorted(split_items(text), key=len, reverse=True))
-
-
-def _compile(text: str) -> Callable[[str], object] | None:
-    """The match function of one list, None when it is empty. Raises FilterInvalid naming the item at fault."""
-    for item in split_items(text):
-        if _POSIX_CLASS.search(item):
-            raise FilterInvalid(f"table filter {item!r}: write [a-z] or \\w in place of classes such as [:alpha:]")
-        try:
-            re.compile(f"^{item}$", re.IGNORECASE | re.DOTALL)
-        except re.error as error:
-            raise FilterInvalid(f"table filter {item!r} is not a regular expression: {error}") from error
-    joined = join_items(text)
-    if not joined:
-        return None
-    try:
-        return re.compile(joined, re.IGNORECASE | re.DOTALL).fullmatch
-    except re.error as error:  # each item compiles alone but not beside the others: a group name used twice
-        raise FilterInvalid(f"table filter {text!r} is not a regular expression: {error}") from error
 
 
 class TableFilter:
     """Include and exclude list of one stream. Decisions are kept per name; no locks: one stream, one thread."""
 
-    def __init__(self, include: str, exclude: str) -> None:
-        """Raises FilterInvalid, naming the item at fault, when a list is no regular expression."""
+    def __init__(self, include: str, exclude: str, *, of_client: bool = False) -> None:
+        """Raises FilterInvalid, naming the item at fault, for what cannot be used.
+
+        include: the server's list, or, of_client, a client's, of which less is allowed;
+        exclude: the server's list.
+        """
         self.include = include
         self.exclude = exclude
-        self._included = _compile(include)
-        self._excluded = _compile(exclude)
+        self._included = match_of_client(include) if of_client else match_of_server(include)
+        self._excluded = match_of_server(exclude)
         self._known: dict[tuple[str, str], bool] = {}
 
     def accepts(self, schema: str, table: str) -> bool:
-        """True when the rows of this table belong in the stream. `.` alone (no schema, no table) is a name too."""
+        """True when the rows of this table belong in the stream. `.` alone (no schema, no table) is a name too.
+
+        Raises FilterInvalid when one of the server's lists takes too long.
+        """
         name = (schema, table)
         known = self._known.get(name)
         if known is None:
@@ -84,7 +42,7 @@ class TableFilter:
         return known
 
     def _decide(self, target: str) -> bool:
-        included = self._included is None or bool(self._included(target))
+        included = self._included is None or self._included(target)
         return included and not (self._excluded is not None and self._excluded(target))
 
     def __repr__(self) -> str:
@@ -95,7 +53,7 @@ class _Both(TableFilter):
     """A client's list that only narrows the server's."""
 
     def __init__(self, server: TableFilter, client: str) -> None:
-        super().__init__(client, server.exclude)
+        super().__init__(client, server.exclude, of_client=True)
         self._server = server
 
     def _decide(self, target: str) -> bool:
@@ -111,7 +69,7 @@ def effective(server_include: str, server_exclude: str, client_filter: str, mode
         return TableFilter(server_include, server_exclude)
     if mode is FilterMode.AND:
         return _Both(TableFilter(server_include, server_exclude), client_filter)
-    return TableFilter(client_filter, server_exclude)
+    return TableFilter(client_filter, server_exclude, of_client=True)
 
 
 class FieldFilter:

@@ -145,6 +145,7 @@ class Instance:
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
+        self._compiling = DeferredLock()
         self._loops: list[LoopingCall] = []
         self._stopped = False
 
@@ -206,9 +207,7 @@ class Instance:
 
         Raises FilterInvalid, TooManyStreams, SourceUnavailable or SourceRefused (a first cursor needs the source).
         """
-        effective(
-            self.config.filter_regex, self.config.filter_black_regex, identity.filter, self.config.filter_client_mode
-        )
+        await self._check_filter(identity.filter)
         start = None
         if self.meta.cursor(identity.client_id) is None:
             # Tables are known as of a place before the start. A source that does not answer is reported below.
@@ -256,9 +255,7 @@ class Instance:
         self._guard()
         if until is not None and self.config.group:
             raise LocalProtocolError(f"{self.config.destination} has several sources: no one place is its end")
-        effective(
-            self.config.filter_regex, self.config.filter_black_regex, identity.filter, self.config.filter_client_mode
-        )
+        await self._check_filter(identity.filter)
         start = await self._run_blocking(lambda: self._source.find(place))
         end = None
         if until is not None and until.journal:
@@ -397,6 +394,16 @@ class Instance:
             reason=str(lost),
             alarm=True,
         )
+
+    async def _check_filter(self, text: str) -> None:
+        """Compile what a client asks for on the pool, one filter at a time. Raises FilterInvalid."""
+        config = self.config
+        async with self._compiling:
+            await self._run_blocking(
+                lambda: effective(config.filter_regex, config.filter_black_regex, text, config.filter_client_mode)
+            )
+        if self._stopped:
+            raise NotRunningHere(config.destination)
 
     def _has_room(self) -> bool:
         streams = sum(stream.state is State.OPEN for stream in self._streams.values())

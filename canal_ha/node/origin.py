@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from canal_ha.config.model import InstanceConfig, LocalFiles
 from canal_ha.decode.decoder import Decoder
-from canal_ha.decode.filters import FieldFilter, effective
+from canal_ha.decode.filters import FieldFilter, TableFilter, effective
 from canal_ha.decode.history import TableHistory
+from canal_ha.errors import FilterInvalid
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
 from canal_ha.instance.instance import SourceSwitch, SourceView
@@ -71,8 +73,18 @@ def decoding(
 ) -> Callable[[Source, LogPosition, TableHistory, str | None], Decoder]:
     """Decoders of one feed, with the instance's filters and its own: from a position on, with the tables as they were
     there and the GTID set executed before it, None where that is not known.
+
+    The filters are compiled with the first decoder, on the feed's thread. One that was stored by an earlier version and
+    cannot be used raises FilterInvalid there, which ends this feed alone.
     """
-    tables = effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
+
+    @cache
+    def tables() -> TableFilter:
+        try:
+            return effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
+        except FilterInvalid as error:
+            raise FilterInvalid(f"{config.destination}, client {request.client_id}: {error}") from error
+
     fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
 
     def decoder(source: Source, start: LogPosition, history: TableHistory, gtid_set: str | None) -> Decoder:
@@ -81,7 +93,7 @@ def decoding(
             journal=start.journal,
             position=start.offset,
             options=config.decode,
-            tables=tables,
+            tables=tables(),
             fields=fields,
             history=history,
             gtid_set=gtid_set,

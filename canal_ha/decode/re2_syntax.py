@@ -1,0 +1,275 @@
+r"""Table filters in RE2's syntax: the same language as Python's `re` gives them, or a refusal.
+
+Filters mean what Python's `re` makes of them: `\w`, `\d` and `\s` are Unicode, `\Z` is the very end, `$` also stands
+before a last line end, `{,3}` counts from zero. RE2 reads some of this in another way, without a word. So every item is
+read here, token by token, and written anew. Two differences remain: RE2's Unicode tables are newer than Python's, and
+RE2 counts U+0345 among the letters because it folds into one.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SPACES = r"\t-\r\x{1c}-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+_NO_SPACES = (
+    r"\x{0}-\x{8}\x{e}-\x{1b}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}"
+    r"\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff}"
+)
+_KINDS = {"d": r"\p{Nd}", "D": r"\P{Nd}", "w": r"\p{L}\p{N}_", "s": _SPACES, "S": _NO_SPACES}  # inside brackets
+_POSIX = {
+    "alpha": r"\p{L}",
+    "^alpha": r"\P{L}",
+    "digit": r"\p{Nd}",
+    "^digit": r"\P{Nd}",
+    "alnum": r"\p{L}\p{Nd}",
+    "lower": r"\p{Ll}\p{Lu}",  # letter case does not matter
+    "upper": r"\p{Ll}\p{Lu}",
+    "word": _KINDS["w"],
+    "space": _SPACES,
+    "^space": _NO_SPACES,
+    "punct": "[:punct:]",
+    "xdigit": "[:xdigit:]",
+}
+_CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_DOTTED = "iI\u0130\u0131"  # Python folds these four into one; RE2 knows the first two
+_SURROGATES = range(0xD800, 0xE000)
+_REPEAT = re.compile(r"\{([0-9]*)(,?)([0-9]*)\}")
+_NAMED = re.compile(r"\(\?P<([^>]*)>")
+_BOTH_ON = re.compile(r"\(\?[is]+:")  # flags that hold anyway
+_COMMENT = re.compile(r"\(\?#[^)]*\)")
+_CLASS_NAME = re.compile(r"\[:(\^?[a-z]+):\]")
+_GROUPS = {
+    "(?=": "look-ahead (?=",
+    "(?!": "look-ahead (?!",
+    "(?<=": "look-behind (?<=",
+    "(?<!": "look-behind (?<!",
+    "(?P=": "the back reference (?P=",
+    "(?>": "the atomic group (?>",
+    "(?(": "the condition (?(",
+}
+
+
+class NotExpressible(Exception):
+    """An expression that RE2 has no form for, or that is none. The text says what is in the way."""
+
+
+def translate(expression: str) -> str:
+    """An expression of Python's `re`, case-insensitive and with `.` for line ends too, for RE2 with the same options.
+
+    RE2 itself still judges brackets, counts and size. Raises NotExpressible.
+    """
+    return _Translation(expression).result()
+
+
+class _Translation:
+    """One pass over an expression. Tokens are kept apart until it is known what follows each `$`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._tokens: list[str] = []
+
+    def result(self) -> str:
+        while self._at < len(self._text):
+            self._tokens.append(self._token())
+        for index, token in enumerate(self._tokens):
+            if token == "$" and not self._is_last(index):
+                raise NotExpressible("$ with something behind it, which may be a line end")
+        return "".join(r"\z" if token == "$" else token for token in self._tokens)
+
+    # ---- outside brackets
+
+    def _token(self) -> str:
+        text, at = self._text, self._at
+        char = text[at]
+        if char == "\\":
+            return self._escape()
+        if char == "[":
+            return self._set()
+        if char == "(":
+            return self._group()
+        if char in "*+?" or (char == "{" and self._repeat()):
+            return self._quantifier()
+        self._at += 1
+        return char if char in ".^$|)" else _literal(char)
+
+    def _group(self) -> str:
+        text, at = self._text, self._at
+        comment = _COMMENT.match(text, at)
+        if comment:
+            self._at = comment.end()
+            return ""
+        named = _NAMED.match(text, at)
+        if named and not named[1].isidentifier():
+            raise NotExpressible(f"{named[1]!r} is no name of a group")
+        opening = named or _BOTH_ON.match(text, at)
+        if opening:
+            self._at = opening.end()
+            return "(?:"
+        if text.startswith("(?:", at):
+            self._at += 3
+            return "(?:"
+        if not text.startswith("(?", at):
+            self._at += 1
+            return "(?:"
+        what = next((name for start, name in _GROUPS.items() if text.startswith(start, at)), text[at : at + 4])
+        raise NotExpressible(f"RE2 has no {what}")
+
+    def _repeat(self) -> re.Match[str] | None:
+        """The braces here, if they count; `{}` and anything else in braces stands for itself."""
+        braces = _REPEAT.match(self._text, self._at)
+        return braces if braces and braces[0] != "{}" else None
+
+    def _quantifier(self) -> str:
+        before = next((token for token in reversed(self._tokens) if token), "(?:")
+        if before in ("(?:", "|", "^", "$", r"\A", r"\z"):
+            raise NotExpressible(f"nothing to repeat before {self._text[self._at]}")
+        if before[0] in "*+?{":
+            raise NotExpressible(f"a repetition of the repetition {before}")
+        braces = self._repeat() if self._text[self._at] == "{" else None
+        if braces is None:
+            written = self._text[self._at]
+            self._at += 1
+        else:
+            low, comma, high = braces.groups()
+            written = f"{{{low or 0}{comma}{high}}}"
+            self._at = braces.end()
+        following = self._text[self._at : self._at + 1]
+        if following == "+":
+            raise NotExpressible(f"RE2 has no possessive quantifier {self._text[self._at - 1]}+")
+        if following == "?":  # lazy: the same names match
+            self._at += 1
+        return written
+
+    def _is_last(self, index: int) -> bool:
+        """Whether only ends follow this token in its branch, so that it cannot stand before a line end."""
+        tokens = [token for token in self._tokens[index + 1 :] if token]
+        depth = 0
+        skipping = False  # the branches beside this one
+        for place, token in enumerate(tokens):
+            if token == "(?:":
+                depth += 1
+            elif token == ")" and depth:
+                depth -= 1
+            elif token == ")":
+                skipping = False
+                following = tokens[place + 1] if place + 1 < len(tokens) else ""
+                if following and following[0] in "*+{":
+                    return False
+                continue
+            elif token == "|" and not depth:
+                skipping = True
+            if not skipping and token not in ("$", r"\z", "?"):
+                return False
+        return True
+
+    # ---- escapes
+
+    def _escape(self) -> str:
+        char = self._text[self._at + 1 : self._at + 2]
+        if char in _KINDS and char:
+            self._at += 2
+            return f"[{_KINDS[char]}]"
+        if char == "W":
+            self._at += 2
+            return f"[^{_KINDS['w']}]"
+        if char in ("A", "Z"):
+            self._at += 2
+            return r"\A" if char == "A" else r"\z"
+        if char in ("b", "B"):
+            raise NotExpressible(rf"RE2 knows the word boundary \{char} for ASCII letters only")
+        return _literal(self._escaped_character(in_set=False))
+
+    def _escaped_character(self, *, in_set: bool) -> str:
+        r"""The character that `\...` stands for here, and step behind it."""
+        text, start = self._text, self._at + 1
+        char = text[start : start + 1]
+        if not char:
+            raise NotExpressible("it ends with a backslash")
+        if char in _HEX_DIGITS:
+            digits = text[start + 1 : start + 1 + _HEX_DIGITS[char]]
+            if not re.fullmatch(f"[0-9a-fA-F]{{{_HEX_DIGITS[char]}}}", digits) or int(digits, 16) > 0x10FFFF:
+                raise NotExpressible(rf"\{char}{digits} is no character")
+            self._at = start + 1 + len(digits)
+            return chr(int(digits, 16))
+        if char in "0123456789" and char:
+            octal = re.compile("0[0-7]{0,2}|[1-3][0-7]{2}" if not in_set else "[0-3][0-7]{0,2}|[4-7][0-7]?").match(
+                text, start
+            )
+            if octal is None:
+                raise NotExpressible(rf"RE2 has no back reference \{char}")
+            self._at = octal.end()
+            return chr(int(octal[0], 8))
+        self._at = start + 1
+        if char in _CONTROLS:
+            return chr(_CONTROLS[char])
+        if in_set and char == "b":
+            return "\b"
+        if char.isascii() and char.isalpha():
+            raise NotExpressible(rf"\{char} has no meaning here")
+        return char
+
+    # ---- brackets
+
+    def _set(self) -> str:
+        self._at += 1
+        negated = self._text.startswith("^", self._at)
+        self._at += negated
+        parts: list[str] = []
+        first = self._at
+        while True:
+            if self._at >= len(self._text):
+                raise NotExpressible("a [ without its ]")
+            if self._text[self._at] == "]" and self._at > first:
+                self._at += 1
+                return f"[{'^' * negated}{''.join(parts)}]"
+            parts.append(self._member())
+
+    def _member(self) -> str:
+        """One character, range or class of a set, as RE2 has it between brackets."""
+        low = self._one()
+        if not self._text.startswith("-", self._at) or self._text[self._at + 1 : self._at + 2] in ("", "]"):
+            return _code(low) + (_others(low) if low in _DOTTED else "") if len(low) == 1 else low
+        self._at += 1
+        high = self._one()
+        if len(low) != 1 or len(high) != 1 or high < low:
+            raise NotExpressible("a range in [ ] that goes from no lower to no higher character")
+        folded = any(low <= char <= high for char in _DOTTED)
+        return f"{_code(low)}-{_code(high)}" + ("".join(map(_code, _DOTTED)) if folded else "")
+
+    def _one(self) -> str:
+        """The next character of a set, or RE2's text of a class, which is longer."""
+        text, at = self._text, self._at
+        if text[at] == "\\":
+            kind = text[at + 1 : at + 2]
+            if kind == "W":
+                raise NotExpressible(r"RE2 has no \W inside [ ]")
+            if kind in _KINDS and kind:
+                self._at += 2
+                return _KINDS[kind]
+            return self._escaped_character(in_set=True)
+        named = _CLASS_NAME.match(text, at)
+        if named:
+            if named[1] not in _POSIX:
+                raise NotExpressible(f"the class {named[0]} is none of {', '.join(_POSIX)}")
+            self._at = named.end()
+            return _POSIX[named[1]]
+        self._at += 1
+        return text[at]
+
+
+def _literal(char: str) -> str:
+    if char in _DOTTED:
+        return f"[{char}{_others(char)}]"
+    return char if char.isascii() and (char.isalnum() or char == "_") else _code(char)
+
+
+def _others(char: str) -> str:
+    return "".join(other for other in _DOTTED if other != char)
+
+
+def _code(char: str) -> str:
+    if ord(char) in _SURROGATES:
+        raise NotExpressible("a half of a surrogate pair, which no name has")
+    return rf"\x{{{ord(char):x}}}"

@@ -1,0 +1,229 @@
+# ruff: noqa: RUF001  # letters that look alike are what is tested
+"""Lists of names in RE2: what Python's `re` decided before is decided now, or refused."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import warnings
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from canal_ha.decode import name_lists
+from canal_ha.decode.name_lists import CLIENT_FILTER_BYTES, join_items, match_of_client, match_of_server
+from canal_ha.errors import FilterInvalid
+
+LETTERS = "aikszAIKSZßéÉışİſωΩςσ测٣_09 .-\n"  # some fold in Python and not in RE2, or the other way round
+NAMES = st.text(alphabet=LETTERS.lower() + "xµ", max_size=6)
+LITERALS = st.sampled_from(LETTERS).map(re.escape)
+MEMBERS = st.sampled_from(["a", "i", "I", "ı", "é", "_", r"\.", r"\d", r"\w", r"\s", r"\S", r"\D", "a-z", "A-Z", "α-ω",
+                           r"\x41-\x49", "0-9", "-", "[", "&&", "||", r"\n", r"\101", r"\u0131"])  # fmt: skip
+SETS = st.tuples(st.sampled_from(["[", "[^"]), st.lists(MEMBERS, min_size=1, max_size=3).map("".join)).map(
+    lambda parts: f"{parts[0]}{parts[1]}]"
+)
+ATOMS = (
+    LITERALS
+    | SETS
+    | st.sampled_from(
+        [".", r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"\A", r"\Z", "^", "$", r"\.", r"\x61", r"\u00e9"]
+    )
+    | st.sampled_from([r"\n", r"\t", r"\07", r"\101", "{", "}", "{}", "{a}", "a{1", "]", "(?#note)", r"\-", r"\é"])
+)
+REPEATS = st.sampled_from(["", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{,2}", "{1,}", "{,}", "{0}"])
+
+
+def _grouped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    groups = st.tuples(st.sampled_from(["(", "(?:", "(?i:", "(?s:"]), inner).map(lambda parts: f"{parts[0]}{parts[1]})")
+    return (
+        st.lists(st.tuples(ATOMS | groups, REPEATS).map("".join), min_size=1, max_size=4).map("".join)
+        | st.lists(inner, min_size=2, max_size=3).map("|".join)
+        | groups
+    )
+
+
+ITEMS = st.recursive(st.tuples(ATOMS, REPEATS).map("".join), _grouped, max_leaves=8)
+LISTS = st.lists(ITEMS, min_size=1, max_size=3).map(",".join)
+
+
+def formerly(text: str, name: str) -> bool:
+    """What `re` decided. Raises re.error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(join_items(text), re.IGNORECASE | re.DOTALL).fullmatch(name) is not None
+
+
+@given(LISTS, st.lists(NAMES, min_size=1, max_size=8))
+@example("a$.", ["a\n", "a"])
+@example(r"\w+", ["测试", "ſ", "µ", "٣"])
+@example("[a-z]", ["ſ", "ı", "µ"])
+@example("[^i]", ["ı", "i", "x"])
+@example("kayit", ["kayıt"])
+@example("a{,2},b", ["", "a", "aa", "aaa", "a{,2}"])
+@example(r"a\,", ["a,", "a$", "a"])
+@example("a\\", ["a$", "a"])
+@example("(a$|b)x*", ["a", "a\n", "b"])
+@example("(?:.$)*", ["x\n"])
+@example("a*(?#note)??", ["a"])
+def test_re2_decides_as_re_did(text: str, names: list[str]) -> None:
+    """Whatever list RE2 takes, it accepts the names that Python's `re` accepted; it takes no list that `re` refused."""
+    try:
+        matches = match_of_client(text)
+    except FilterInvalid:
+        return
+    assume(matches is not None)
+    assert matches
+    assert [matches(name) for name in names] == [formerly(text, name) for name in names]
+
+
+def test_single_characters_match_as_in_re() -> None:
+    r"""Every character that MySQL allows in a name, against the classes and some ranges and letters."""
+    characters = [chr(code).lower() for code in range(0x10000) if not 0xD800 <= code < 0xE000]
+    newer = {"\u0345"}  # RE2 counts it among the letters
+    for text in (
+        r"\w",
+        r"\W",
+        r"\d",
+        r"\D",
+        r"\s",
+        r"\S",
+        r"[\w.]",
+        r"[^\s]",
+        ".",
+        "[a-z]",
+        "[^A-Z]",
+        "[α-ω]",
+        "i",
+        "k",
+    ):
+        matches = match_of_server(text)
+        assert matches
+        former = re.compile(text, re.IGNORECASE | re.DOTALL).fullmatch
+        wrong = {each for each in characters if matches(each) is not (former(each) is not None)}
+        assert wrong <= newer, (text, sorted(map(ascii, wrong)))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (r"(?=a).*", "look-ahead"),
+        (r"(?!mysql)\w+\..*", "look-ahead"),
+        (r".*(?<=a)", "look-behind"),
+        (r".*(?<!a)", "look-behind"),
+        (r"(a)\.\1", "back reference"),
+        (r"(?P<n>a)(?P=n)", "back reference"),
+        (r"a++", "possessive"),
+        (r"a{2}+", "possessive"),
+        (r"(?>a)b", "atomic"),
+        (r"(a)?(?(1)b|c)", "condition"),
+        (r"\bshop\b\..*", "word boundary"),
+        (r"[\Wa]", r"\\W inside"),
+        (r"a$b", "behind it"),
+        (r"\pL", "no meaning"),
+        (r"\Qa.b\E", "no meaning"),
+        (r"\h", "no meaning"),
+        (r"a\z", "no meaning"),
+        (r"(?<n>a)", r"\(\?<n"),
+        (r"(?-i:A)", r"\(\?-i"),
+        (r"*", "nothing to repeat"),
+        (r"a**", "repetition"),
+        (r"[[:graph:]]", "class"),
+        (r"x{1001}", "repetition size"),
+        (r"\w{900}", "too large"),
+        (r"a,b,(", "missing"),
+        ("[", "without its"),
+        (r"\u12", "no character"),
+        (r"\ud800", "surrogate"),
+    ],
+)
+def test_what_re2_cannot_express_is_refused_to_clients(text: str, reason: str) -> None:
+    """The text names the item and the reason, and says where the expression may stand instead."""
+    with pytest.raises(FilterInvalid, match=reason) as refused:
+        match_of_client(f"good,{text}")
+    assert "instance.properties" in str(refused.value)
+    assert "good" not in str(refused.value) or "too large" in reason or "bytes" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "yes", "no"),
+    [
+        (r"(?!mysql)\w+\..*", "shop.t", "mysql.t"),
+        (r"(a)\.\1", "a.a", "a.b"),
+        (r"a++\.b", "aa.b", "a.a"),
+        (r"\bshop\b\..*", "shop.t", "shop2.t"),
+        (r"a$\n", "a\n", "a"),
+        (r"[[:alpha:]]\.x", "é.x", "1.x"),
+        (r"\w{900}|x{1001}", "x" * 1001, "x"),
+    ],
+)
+def test_the_servers_own_lists_may_say_more(text: str, yes: str, no: str) -> None:
+    """What RE2 lacks is matched by backtracking, with the same meaning."""
+    matches = match_of_server(text)
+    assert matches
+    assert matches(yes)
+    assert not matches(no)
+
+
+def test_a_list_of_the_server_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never an answer; the text names the item; and other threads run meanwhile."""
+    monkeypatch.setattr(name_lists, "MATCH_LIMIT_S", 0.3)
+    matches = match_of_server(r"(?=a)(?:a|aa)+z,fine")
+    assert matches
+    assert matches("fine")
+    done, turns = threading.Event(), 0
+
+    def counted() -> None:
+        nonlocal turns
+        while not done.wait(0.001):
+            turns += 1
+
+    other = threading.Thread(target=counted)
+    other.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(FilterInvalid, match=r"aa\)\+z.*longer than 0\.3 s"):
+            matches("a" * 60 + ".c")
+    finally:
+        done.set()
+        other.join()
+    assert time.monotonic() - began < 5
+    assert turns > 20
+
+
+def test_client_filters_have_a_limit() -> None:
+    """Bytes count, not characters, and nothing of a longer one is looked at."""
+    assert match_of_client("测" * (CLIENT_FILTER_BYTES // 3))
+    for text in ("测" * (CLIENT_FILTER_BYTES // 3 + 1), "(" * 1_200_000):
+        began = time.monotonic()
+        with pytest.raises(FilterInvalid, match="4096 bytes"):
+            match_of_client(text)
+        assert time.monotonic() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [".*" * 20 + "z", "(x+x+)+y", "(a|a)*b", "(?:a?){500}" * 300, "(" * 900 + "a" + ")" * 900, ".*" * 2000 + "z"],
+)
+def test_hostile_filters_answer_in_time(text: str) -> None:
+    """The time grows with the name alone."""
+    began = time.monotonic()
+    matches = match_of_client(text)
+    assert matches
+    assert not matches("a" * 64 + "." + "x" * 64)
+    assert time.monotonic() - began < 5
+
+
+def test_half_a_surrogate_pair_in_a_name() -> None:
+    """It is a character like any other that is no letter."""
+    matches = match_of_client(r"a.\.b")
+    assert matches
+    assert matches("a\ud800.b")
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    """RE2 would write every mistake to standard error."""
+    with pytest.raises(FilterInvalid):
+        match_of_client("(")
+    assert capfd.readouterr().err == ""
