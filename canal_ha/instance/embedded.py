@@ -18,13 +18,18 @@ from canal_ha.model.place import Place
 class Embedded:
     """The instances that run on this node. `demand(destination)` is asked when a SUBSCRIBE names one that does not:
     it may start it (a lazy destination), or do nothing; likewise at the ROLLBACK that canal's clients send before.
-    Requests for an instance that starts wait until it has.
+    configured(destination): whether it could run here. Requests for an instance that starts wait until it has.
     """
 
-    def __init__(self, demand: Callable[[str], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        demand: Callable[[str], Awaitable[None]] | None = None,
+        configured: Callable[[str], bool] = lambda destination: False,
+    ) -> None:
         self._running: dict[str, Instance] = {}
         self._starting: dict[str, list[Deferred[None]]] = {}  # destination -> requests that wait
         self._demand = demand
+        self._configured = configured
 
     async def start(self, instance: Instance) -> None:
         """Start an instance and serve it; nothing is served when starting fails."""
@@ -47,6 +52,10 @@ class Embedded:
     def running(self, destination: str) -> Instance | None:
         """The instance that serves this destination here, if any."""
         return self._running.get(destination)
+
+    def knows(self, destination: str) -> bool:
+        """Whether the destination runs here, starts, or could."""
+        return destination in self._running or destination in self._starting or self._configured(destination)
 
     @property
     def destinations(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class Node:
     def __init__(self, config: CanalConfig, reactor: Any) -> None:
         self._config = config
         self._reactor = reactor
-        self._embedded = Embedded(self._demanded)
+        self._embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured)
         self._hosting = Hosting(config, reactor, self._embedded)
         self._service = CanalService(
             self._embedded,

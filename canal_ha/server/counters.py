@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from canal_ha.wire.server_session import Reply
+
+UNKNOWN = "unknown"
+PEERS = 64  # addresses with figures of their own
 
 LATENCY_BUCKETS_MS = (2.5, 10.0, 25.0, 100.0)
 
@@ -30,7 +34,12 @@ class Latency:
 class RequestCounters:
     """Keys are destinations, where a request named one; else the peer's address as `/ip`, without its port, which would
     make a new series of every connection. Authentication is not counted.
+
+    known: whether this node knows a destination. Other names, and addresses beyond the first PEERS, count as UNKNOWN:
+    a stranger can make up any number of them.
     """
+
+    known: Callable[[str], bool]
 
     packets: Counter[tuple[str, str]] = field(default_factory=Counter)  # (destination, packet type); no empty GETs
     bytes: Counter[str] = field(default_factory=Counter)  # outbound, headers included
@@ -38,12 +47,13 @@ class RequestCounters:
     errors: Counter[tuple[str, int]] = field(default_factory=Counter)  # (destination, error code)
     latency: dict[str, Latency] = field(default_factory=dict)
     connections: int = 0  # open now
+    _peers: set[str] = field(default_factory=set)
 
     def note(self, reply: Reply, peer: str, latency_ms: float) -> None:
         """Count one request and its reply. peer: `/ip`; latency_ms: until the reply's last byte has left."""
         if not reply.packet_type:
             return
-        label = reply.destination or peer
+        label = self._label(reply.destination, peer)
         self.bytes[label] += reply.size_bytes
         latency = self.latency.get(label)
         if latency is None:
@@ -55,3 +65,13 @@ class RequestCounters:
             self.empty_batches[label] += 1
         else:
             self.packets[label, reply.packet_type] += 1
+
+    def _label(self, destination: str, peer: str) -> str:
+        if destination:
+            return destination if self.known(destination) else UNKNOWN
+        if peer in self._peers:
+            return peer
+        if len(self._peers) >= PEERS:
+            return UNKNOWN
+        self._peers.add(peer)
+        return peer

@@ -30,6 +30,9 @@ class Destinations(Protocol):
     raises; every CanalError becomes an error packet.
     """
 
+    def knows(self, destination: str) -> bool:
+        """Whether this node runs the destination, or could."""
+
     async def subscribe(self, identity: ClientIdentity) -> None:
         """Know this client, durably, before returning."""
 

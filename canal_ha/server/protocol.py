@@ -8,6 +8,7 @@ When the client goes, a waiting GET is cancelled; acknowledgements and rollbacks
 from __future__ import annotations
 
 import socket
+import traceback
 import types
 import typing
 from collections.abc import Coroutine, Generator
@@ -19,6 +20,8 @@ from twisted.python.failure import Failure
 
 from canal_ha import logs
 from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
+from canal_ha.model.excerpt import excerpt
+from canal_ha.server.complaints import Complaints
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
 from canal_ha.server.idle import Clock, IdleLimits
@@ -56,6 +59,7 @@ class Shared:
     counters: RequestCounters
     clock: Clock
     open: set[CanalConnection]
+    complaints: Complaints
 
 
 class CanalConnection(Protocol):
@@ -142,11 +146,12 @@ class CanalConnection(Protocol):
                 began = self._shared.clock.seconds()
                 reply = step if isinstance(step, Reply) else await self._carry_out(step)
             except RemoteProtocolError as error:
-                LOG.warning("connection.dropped", channel=self._session.channel, reason=str(error))
+                if self._may_log():
+                    LOG.warning("connection.dropped", channel=self._session.channel, reason=str(error))
                 break
             if self._gone or reply is None:
                 continue
-            if reply.error:
+            if reply.error and self._may_log():
                 LOG.warning("request.refused", channel=self._session.channel, error=reply.error)
             sent = self._outbox.send(reply.pieces)
             if sent:
@@ -226,7 +231,12 @@ class CanalConnection(Protocol):
         except CanalError as error:
             return self._session.failed(error)
         except Exception as error:
-            LOG.exception("request.broke", channel=self._session.channel, request=request.packet_type)
+            if self._may_log():
+                where = "".join(traceback.format_tb(error.__traceback__))
+                text = excerpt(repr(error))
+                LOG.error(
+                    "request.broke", channel=self._session.channel, request=request.packet_type, error=text, trace=where
+                )
             return self._session.failed(error)
         return self._session.done()
 
@@ -288,13 +298,19 @@ class CanalConnection(Protocol):
             self._awaited.cancel()
         self._awaken()
 
+    def _may_log(self) -> bool:
+        """Whether one more line about this peer may be written; it decides how many there could be."""
+        return self._shared.complaints.may(self._peer)
+
     def _drop(self, reason: str) -> None:
-        LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
+        if self._may_log():
+            LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
         self.abort()
 
     def _broke(self, error: Exception) -> None:
         """Something nobody foresaw: this connection ends, the others go on."""
-        LOG.error("connection.broke", channel=self._session.channel, error=Failure(error).getTraceback())
+        if self._may_log():
+            LOG.error("connection.broke", channel=self._session.channel, error=Failure(error).getTraceback())
         self.abort()
 
 

@@ -14,6 +14,7 @@ from twisted.internet.protocol import ServerFactory
 
 from canal_ha import logs
 from canal_ha.errors import ConfigError
+from canal_ha.server.complaints import Complaints
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations
 from canal_ha.server.idle import Clock
@@ -61,9 +62,10 @@ class CanalService(ServerFactory):
         max_frame_bytes: int = 16 * 1024 * 1024,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self.counters = RequestCounters()
+        self.counters = RequestCounters(destinations.knows)
         self._open: set[CanalConnection] = set()
-        self._shared = Shared(destinations, self.counters, reactor, self._open)
+        self._complaints = Complaints(reactor)
+        self._shared = Shared(destinations, self.counters, reactor, self._open, self._complaints)
         self._reactor = reactor
         self._host = host
         self._port = port
@@ -101,6 +103,7 @@ class CanalService(ServerFactory):
             connection.abort()
         while self._open:
             await self._pause()
+        self._complaints.stop()
         LOG.info("server.stopped")
 
     async def _pause(self) -> None:

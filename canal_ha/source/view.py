@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
+from canal_ha.model.excerpt import excerpt
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source import gtids, locate, lost
@@ -141,7 +142,8 @@ class View:
         scanner = Scanner(session, server, self._config, self._source, self._opening)
         if place.gtid:
             if gtids.lags(scanner, place.gtid):
-                raise PositionLost(f"{session.where.address}: there is no such place: {place.gtid} is not all executed")
+                wanted = excerpt(place.gtid)
+                raise PositionLost(f"{session.where.address}: there is no such place: {wanted} is not all executed")
             return scanner.lacking(place.gtid) or replace(newest, gtid=place.gtid)
         if place.timestamp_ms:
             return locate.at_time(scanner, place.timestamp_ms)

@@ -15,12 +15,14 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
 from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
+from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 DEFAULT_FETCH_SIZE = 1000
+DESTINATION_BYTES = 128  # of a name; no other is looked up, kept or sent back
 GENERIC, MISSING, NO_BATCH = 400, 401, 402  # every error code there is
 
 # Get.unit -> milliseconds; any other number means milliseconds
@@ -28,6 +30,7 @@ _UNIT_MS: Mapping[int, float] = {0: 1e-6, 1: 1e-3, 2: 1, 3: 1e3, 4: 60e3, 5: 360
 _LONGEST_WAIT_MS = 2.0**31 - 1  # beyond it, 24 days, a wait counts as without limit
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _SHORT = range(-(2**15), 2**15)
+_SHORT_DIGITS = 5
 
 
 # ---- requests
@@ -145,10 +148,22 @@ def type_name(number: int) -> str:
 def client_id_of(text: str) -> int:
     """Short.valueOf. Raises JavaError."""
     if not _NUMBER.fullmatch(text):
-        raise JavaError("java.lang.NumberFormatException", f'For input string: "{text}"')
-    if int(text) not in _SHORT:
-        raise JavaError("java.lang.NumberFormatException", f'Value out of range. Value:"{text}" Radix:10')
-    return int(text)
+        raise JavaError("java.lang.NumberFormatException", f'For input string: "{excerpt(text)}"')
+    digits = text.lstrip("+-").lstrip("0")  # Python reads no more than 4,300 digits, not even of zeros
+    number = int(digits[: _SHORT_DIGITS + 1] or 0) * (-1 if text.startswith("-") else 1)
+    if number not in _SHORT:
+        raise JavaError("java.lang.NumberFormatException", f'Value out of range. Value:"{excerpt(text)}" Radix:10')
+    return number
+
+
+def check_destination(name: str) -> None:
+    """Raises Refusal for a name that is too long to be one."""
+    size_bytes = len(name.encode())
+    if size_bytes > DESTINATION_BYTES:
+        raise Refusal(
+            GENERIC,
+            f"a destination's name of {size_bytes} bytes: at most {DESTINATION_BYTES} are allowed: {excerpt(name)}",
+        )
 
 
 def _subscribe(body: bytes) -> Subscribe:
@@ -175,7 +190,7 @@ def _read_from(body: bytes) -> ReadFrom:
         raise Refusal(GENERIC, "packet type: DUMP is NOT supported!")
     identity = _identity("Dump", dump, dump.destination, dump.client_id, dump.filter)
     if dump.journal:
-        place = Place(journal=dump.journal, offset=max(4, dump.position))
+        place = Place(journal=excerpt(dump.journal), offset=max(4, dump.position))
     elif dump.gtid:
         place = Place(gtid=dump.gtid)
     elif dump.timestamp > 0:
@@ -184,7 +199,7 @@ def _read_from(body: bytes) -> ReadFrom:
         place = Place(end="latest")
     until = None
     if dump.end_journal:
-        until = Place(journal=dump.end_journal, offset=dump.end_position)
+        until = Place(journal=excerpt(dump.end_journal), offset=dump.end_position)
     elif dump.end_gtid:
         until = Place(gtid=dump.end_gtid)
     return ReadFrom(identity, place, until)
@@ -217,6 +232,7 @@ _READERS: Mapping[int, Callable[[bytes], Request]] = {
 def _identity(name: str, body: Message, destination: str, client_id: str, filter_text: str = "") -> ClientIdentity:
     if not destination or not client_id:
         raise Refusal(MISSING, f"destination or clientId is null. {name}: {_dump(body)}")
+    check_destination(destination)
     known = _known if len(destination) + len(client_id) + len(filter_text) <= _KEPT_CHARACTERS else _named
     return known(destination, client_id, filter_text)
 
@@ -239,7 +255,7 @@ def _wait_ms(timeout: int, unit: int) -> float | None:
 
 def _dump(body: Message) -> str:
     """Protobuf's text format, other characters than ASCII as octal escapes, as Java prints it."""
-    return text_format.MessageToString(body, as_utf8=False)
+    return excerpt(text_format.MessageToString(body, as_utf8=False))
 
 
 # ---- what a server writes
@@ -262,7 +278,10 @@ def refused(code: int, text: str) -> bytes:
 
 def generic_text(channel: str, error: Exception) -> str:
     """canal's text for anything that goes wrong. canal appends a Java stack trace: here it is the first line alone."""
-    return f"something goes wrong with channel: {channel}, exception: {_java_class(error)}: {error}\n"
+    text = str(error)
+    if not isinstance(error, CanalError | JavaError):  # whose texts say nothing of a peer at length
+        text = excerpt(text)
+    return f"something goes wrong with channel: {channel}, exception: {_java_class(error)}: {text}\n"
 
 
 def _java_class(error: Exception) -> str:

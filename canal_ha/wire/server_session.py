@@ -18,6 +18,7 @@ from enum import Enum
 
 from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
 from canal_ha.model.batch import Message
+from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.wire import messages, packets
 from canal_ha.wire.framing import HEADER_BYTES, FrameReader
@@ -26,6 +27,7 @@ from canal_ha.wire.scramble import Credentials
 
 UNAUTHENTICATED_FRAME_BYTES = 64 * 1024
 DEFAULT_IDLE_MS = 3_600_000
+KEPT_GET_BYTES = 1024
 
 
 class State(Enum):
@@ -121,7 +123,7 @@ class ServerSession:
             packet_type=request.packet_type,
             destination=request.identity.destination,
             error_code=code,
-            error=str(error),
+            error=str(error) if isinstance(error, CanalError) else excerpt(str(error)),
         )
 
     # ---- inside
@@ -129,7 +131,7 @@ class ServerSession:
     def _authenticate(self, data: bytes) -> Request | Reply:
         sent = packets.read_authentication(data)
         if not self._credentials.accept(sent.username, sent.password, self._seed):
-            text = f"auth failed for user:{sent.username}"
+            text = f"auth failed for user:{excerpt(sent.username)}"
             return Reply((packets.refused(packets.GENERIC, text),), error=text)
         self.idle_ms = (
             sent.net_read_timeout if sent.net_read_timeout > 0 else DEFAULT_IDLE_MS,
@@ -140,9 +142,10 @@ class ServerSession:
             self.state = State.SESSION
             return Reply((packets.accepted(),))
         try:
+            packets.check_destination(sent.destination)
             client_id = packets.client_id_of(sent.client_id)
-        except JavaError as error:
-            raise RemoteProtocolError(f"CLIENTAUTHENTICATION with client id {sent.client_id!r}") from error
+        except (Refusal, JavaError) as error:
+            raise RemoteProtocolError(f"CLIENTAUTHENTICATION with a destination or client id: {error}") from error
         self.state = State.SUBSCRIBING
         self._current = Subscribe(ClientIdentity(sent.destination, client_id, sent.filter), during_authentication=True)
         return self._current
@@ -163,7 +166,7 @@ class ServerSession:
                 error_code=code,
                 error=str(error),
             )
-        if isinstance(self._current, Get):
+        if isinstance(self._current, Get) and len(data) <= KEPT_GET_BYTES:
             self._last_get = data, self._current
         elif isinstance(self._current, Acknowledge) and self._current.batch_id == -1:
             return self.done()  # the last GET was empty: nothing to acknowledge

@@ -106,6 +106,7 @@ class Hurried:
 
     def __init__(self, inner: Destinations) -> None:
         self._inner = inner
+        self.knows = inner.knows
         self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
 

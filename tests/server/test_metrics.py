@@ -52,7 +52,7 @@ def collector(*instances: InstanceStatus, counters: RequestCounters | None = Non
     def status() -> Sequence[InstanceStatus]:
         return instances
 
-    return CanalCollector(status, counters or RequestCounters(), "compiled", now=lambda: NOW_S)
+    return CanalCollector(status, counters or RequestCounters(lambda name: True), "compiled", now=lambda: NOW_S)
 
 
 def samples(from_collector: CanalCollector) -> dict[tuple[str, ...], float]:
@@ -148,7 +148,7 @@ def test_the_data_port() -> None:
     latency = Latency()
     for took_ms in (1.0, 2.5, 3.0, 50.0, 1000.0):
         latency.note(took_ms)
-    counters = RequestCounters(latency={"example": latency}, connections=3)
+    counters = RequestCounters(lambda name: True, latency={"example": latency}, connections=3)
     counters.packets["example", "GET"] = 4
     counters.bytes["example"] = 100
     counters.empty_batches["example"] = 5
@@ -226,5 +226,5 @@ def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:
 @pytest.mark.parametrize("kernel", ["compiled", "interpreted"])
 def test_the_build_is_named(kernel: str) -> None:
     """Which kernel runs shows on a dashboard."""
-    found = samples(CanalCollector(list, RequestCounters(), kernel))
+    found = samples(CanalCollector(list, RequestCounters(lambda name: True), kernel))
     assert [key for key in found if key[0] == "canal_build_info" and kernel in key]

@@ -1,0 +1,162 @@
+"""What a stranger makes up is neither kept nor repeated at length: names, numbers, addresses, log lines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from twisted.internet.task import Clock
+
+from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
+from canal_ha.server.complaints import LINES_AT_ONCE, PEERS, Complaints
+from canal_ha.server.counters import PEERS as COUNTED_PEERS
+from canal_ha.server.counters import UNKNOWN, RequestCounters
+from canal_ha.server.metrics import CanalCollector, exposition
+from canal_ha.wire.packets import DESTINATION_BYTES
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from canal_ha.wire.server_session import Reply
+from tests.server.harness import Served
+from tests.server.raw_client import RawClient
+from tests.server.test_service import resident_kib
+from tests.waiting import until
+
+
+def page(served: Served) -> bytes:
+    """The metrics."""
+    return exposition(CanalCollector(served.embedded.status, served.service.counters, "compiled").collect())
+
+
+def written(caplog: pytest.LogCaptureFixture) -> int:
+    """Characters of the log so far."""
+    return sum(len(str(record.msg)) for record in caplog.records)
+
+
+def test_long_names_leave_no_memory_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """40 GETs with destination names of 4 MiB: refused in short, and gone."""
+    with Served() as served, caplog.at_level(logging.INFO):
+        with RawClient(served) as client:
+            client.names["destination"] = "w" * 4 * 1024 * 1024
+            client.get()  # whatever is allocated once
+            client.refusal()
+            before = resident_kib()
+            for number in range(40):
+                client.names["destination"] = f"{number}" + "x" * 4 * 1024 * 1024
+                client.get()
+                code, text = client.refusal()
+                assert code == 400
+                assert f"at most {DESTINATION_BYTES}" in text
+                assert len(text) < 1_000
+        assert resident_kib() - before < 40_000
+        assert len(page(served)) < 20_000
+        assert written(caplog) < 40_000
+
+
+def test_made_up_names_share_one_label() -> None:
+    """3,000 names of destinations that nobody configured: one label more on the metrics page."""
+    with Served() as served:
+        with RawClient(served) as client:
+            client.subscribe()
+            client.refusal()
+            for number in range(3_000):
+                client.names["destination"] = f"made-up-{number}"
+                client.get()
+                assert client.refusal()[1].endswith(f"destination:made-up-{number} should start first\n")
+        counters = served.service.counters
+        assert set(counters.bytes) == {"example", UNKNOWN}
+        until(lambda: counters.errors[UNKNOWN, 400] == 3_000, what="the count of the last reply")
+        assert b"made-up" not in page(served)
+
+
+def test_addresses_are_bounded() -> None:
+    """The first so many addresses have figures of their own, later ones count as unknown."""
+    counters = RequestCounters(lambda name: True)
+    for number in range(3 * COUNTED_PEERS):
+        counters.note(Reply((b"x",), packet_type="HEARTBEAT", error_code=400), f"/10.0.0.{number}", 1.0)
+    assert len(counters.bytes) == COUNTED_PEERS + 1
+    assert counters.errors[UNKNOWN, 400] == 2 * COUNTED_PEERS
+
+
+LONG = "y" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda: (pb.GET, pb.Get(client_id=LONG)),
+        lambda: (pb.GET, pb.Get(destination="example", client_id=LONG)),
+        lambda: (pb.GET, pb.Get(destination="example", client_id="9" * 1_000_000)),
+        lambda: (pb.CLIENTACK, pb.ClientAck(destination="example", client_id="0" * 1_000_000 + "1")),
+        lambda: (pb.GET, pb.Get(destination=LONG, client_id="1001")),
+        lambda: (pb.SUBSCRIPTION, pb.Sub(destination="example", client_id="1001", filter=LONG)),
+        lambda: (pb.SUBSCRIPTION, pb.Sub(destination="example", client_id="1001", filter="(" * 4_000)),
+        lambda: (pb.DUMP, pb.Dump(destination="example", client_id="1001", filter="[" * 1_000_000)),
+    ],
+)
+def test_long_texts_are_cut(
+    request_of: Callable[[], tuple[pb.PacketType.ValueType, object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """No reply and no log line repeats what a peer sent beyond 500 characters, and the connection goes on."""
+    with Served() as served, RawClient(served) as client, caplog.at_level(logging.INFO):
+        client.write(*request_of())
+        code, text = client.refusal()
+        assert code in (400, 401, 402)
+        assert len(text) < 1_200
+        assert written(caplog) < 3_000
+        client.get()
+        assert "should subscribe first" in client.refusal()[1]
+
+
+def test_long_texts_before_login_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+    """The name of a user, and a destination named in CLIENTAUTHENTICATION."""
+    with caplog.at_level(logging.INFO):
+        with Served(user="canal", passwd="00" * 20) as served, RawClient(served, authenticate=False) as client:
+            client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="u" * 60_000))
+            assert len(client.refusal()[1]) < 600
+        with Served() as served, RawClient(served, authenticate=False) as client:
+            client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(destination="d" * 60_000, client_id="1"))
+            assert client.closed()
+    assert written(caplog) < 3_000
+
+
+def test_a_flood_of_refusals_writes_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """The first lines, then one a second with the number left out; nothing is left out without being counted."""
+    with Served() as served, caplog.at_level(logging.INFO):
+        began = time.monotonic()
+        for _ in range(5):
+            with RawClient(served) as client:
+                for _ in range(200):
+                    client.get()
+                    client.refusal()
+        took_s = time.monotonic() - began
+    refused = [record for record in caplog.records if "request.refused" in str(record.msg)]
+    assert LINES_AT_ONCE <= len(refused) <= LINES_AT_ONCE + took_s + 1
+    left_out = [record.msg for record in caplog.records if "peer.lines_left_out" in str(record.msg)]
+    assert sum(each["count"] for each in left_out if isinstance(each, dict)) == 1_000 - len(refused)
+
+
+def test_complaints_of_one_address_hide_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Each address has its lines, has new ones after a while, and old ones are forgotten."""
+    clock = Clock()
+    complaints = Complaints(clock)
+    assert sum(complaints.may("/1") for _ in range(100)) == LINES_AT_ONCE
+    assert complaints.may("/2")
+    clock.advance(1)
+    assert [record.msg["count"] for record in caplog.records if isinstance(record.msg, dict)] == [90]
+    assert [complaints.may("/1") for _ in range(2)] == [True, False]
+    clock.advance(100)
+    assert sum(complaints.may("/1") for _ in range(100)) == LINES_AT_ONCE
+    numbers = count()
+    for _ in range(3 * PEERS):
+        assert complaints.may(f"/other/{next(numbers)}")
+    complaints.stop()
+    assert not clock.getDelayedCalls()
+    assert sum(record.msg["count"] for record in caplog.records if isinstance(record.msg, dict)) == 90 + 1 + 90
+
+
+def test_excerpts() -> None:
+    """Short texts stay as they are; of long ones the cut is seen."""
+    assert excerpt("x" * EXCERPT_CHARACTERS) == "x" * EXCERPT_CHARACTERS
+    assert excerpt("x" * (EXCERPT_CHARACTERS + 1)) == "x" * (EXCERPT_CHARACTERS - 1) + "…"
