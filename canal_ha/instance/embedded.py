@@ -10,6 +10,7 @@ from canal_ha.errors import NotRunningHere
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.read import Read
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
@@ -19,6 +20,8 @@ class Embedded:
     """The instances that run on this node. `demand(destination)` is asked when a SUBSCRIBE names one that does not:
     it may start it (a lazy destination), or do nothing; likewise at the ROLLBACK that canal's clients send before.
     configured(destination): whether it could run here. Requests for an instance that starts wait until it has.
+
+    batch_ids: for every instance that is served here. Connections outlive instances, so the ids must do so too.
     """
 
     def __init__(
@@ -26,6 +29,7 @@ class Embedded:
         demand: Callable[[str], Awaitable[None]] | None = None,
         configured: Callable[[str], bool] = lambda destination: False,
     ) -> None:
+        self.batch_ids = BatchIds()
         self._running: dict[str, Instance] = {}
         self._starting: dict[str, list[Deferred[None]]] = {}  # destination -> requests that wait
         self._demand = demand

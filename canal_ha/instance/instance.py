@@ -31,6 +31,7 @@ from canal_ha.instance.feed import OpenFeed
 from canal_ha.instance.read import Read
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import Reactor, Remembered, State, Stream
+from canal_ha.meta.batch_ids import BatchIds, Numbers
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
@@ -99,7 +100,8 @@ class Told(Protocol):
 
 class Instance:
     """See the module. `guard` raises NotRunningHere as soon as this node can no longer prove that it owns the
-    destination; `lost(error)` is called once when a durable write finds that it does not. run_blocking: runs a call
+    destination; `lost(error)` is called once when a durable write finds that it does not. batch_ids: of the node, which
+    go on from one instance of the destination to the next. run_blocking: runs a call
     that waits for MySQL on the pool; close_source: the last of these; keep_house(oldest cursor): called there now and
     then, raises CanalError when the source does not answer, as does outlook(cursors by client id); switch: None where
     the source cannot change.
@@ -116,6 +118,7 @@ class Instance:
         run_blocking: RunBlocking,
         told: Told,
         flush_period_ms: int,
+        batch_ids: BatchIds,
         guard: Callable[[], None] = lambda: None,
         lost: Callable[[CanalError], None] = lambda error: None,
         close_source: Callable[[], None] = lambda: None,
@@ -131,6 +134,7 @@ class Instance:
         self._run_blocking = run_blocking
         self._told = told
         self._flush_period_s = flush_period_ms / 1000
+        self._batch_ids = batch_ids
         self._guard = guard
         self._lost = lost
         self._close_source = close_source
@@ -274,6 +278,7 @@ class Instance:
             self._reactor,
             may_open=self._has_room,
             tell=partial(self._told.event, self.config.destination),
+            batch_ids=Numbers(),
             filter_text=identity.filter,
             read=uuid4().hex,
             cut=read.cut,
@@ -349,6 +354,7 @@ class Instance:
                 self._reactor,
                 may_open=self._has_room,
                 tell=partial(self._told.event, self.config.destination),
+                batch_ids=self._batch_ids.of_client(self.config.destination, client_id),
                 filter_text=identity.filter,
                 position_lost=None
                 if self.config.position_lost is WhenLost.FAIL

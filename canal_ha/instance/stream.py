@@ -23,6 +23,7 @@ from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged import Merged
 from canal_ha.instance.skip import after
 from canal_ha.instance.status import StreamStatus
+from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import EMPTY_BATCH_ID, Message
@@ -97,6 +98,7 @@ class Stream:
     """See the module. filter_text: of its subscription; `may_open` says whether the destination has room for one more
     open stream; `tell` hears of failures, each once until it is over. position_lost: asked to find another cursor when
     the journal of this one is gone and all that was decoded is acknowledged; it calls `rewind` or `not_found`.
+    batch_ids: where the ids of its batches come from, which go on from one stream of the client to the next;
     read: as in FeedRequest; cut: lets through what is wanted of the segments; remember: begins to remember what is
     acknowledged, from the trail of a cursor on.
     """
@@ -111,6 +113,7 @@ class Stream:
         *,
         may_open: Callable[[], bool],
         tell: Tell,
+        batch_ids: Numbers,
         filter_text: str = "",
         position_lost: Callable[[PositionLost], None] | None = None,
         read: str = "",
@@ -126,7 +129,7 @@ class Stream:
         self._reactor = reactor
         self._may_open = may_open
         self._tell = tell
-        self._batches = Batches(client_id)
+        self._batches = Batches(client_id, batch_ids)
         self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
         self._void_through = 0  # batches up to this id were chosen by another filter: their ACKs move no cursor
         # Ends of the last batch handed out and of the last acknowledged one, since the stream began at its cursor. They

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from canal_ha.errors import BatchNotFirst, BatchUnknown
+from canal_ha.meta.batch_ids import Numbers
 from canal_ha.model.batch import PositionRange
 
 
 class Batches:
-    """Batches of one client, oldest first. Ids start at 1, grow by 1 and are never used twice."""
+    """Batches of one stream, oldest first. ids: where their ids come from; other streams may have taken some before."""
 
-    def __init__(self, client_id: int) -> None:
+    def __init__(self, client_id: int, ids: Numbers) -> None:
         self._client_id = client_id
-        self._last_id = 0
+        self._ids = ids
         self._open: dict[int, PositionRange] = {}  # in order of ids
 
     def open(self, range: PositionRange) -> int:
         """Note a batch as handed out and return its id."""
-        self._last_id += 1
-        self._open[self._last_id] = range
-        return self._last_id
+        batch_id = self._ids.take()
+        self._open[batch_id] = range
+        return batch_id
 
     def ack(self, batch_id: int) -> PositionRange:
-        """Close the oldest batch. Raises BatchUnknown, or BatchNotFirst for one that is not the oldest."""
+        """Close the oldest batch.
+
+        Raises BatchNotFirst for one that is not the oldest. Raises BatchUnknown for one that is not in flight in this
+        stream, as one that an earlier stream of the client handed out.
+        """
         self._check("ack", batch_id)
         return self._open.pop(batch_id)
 

@@ -12,6 +12,7 @@ from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.errors import CanalError, NotRunningHere
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.stream import Reactor
+from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import FileBackend
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import MetaBackend
@@ -26,10 +27,11 @@ def assemble(
     config: InstanceConfig,
     reactor: Reactor,
     told: Told,
+    batch_ids: BatchIds,
     ownership: Ownership | None,
     lost: Callable[[CanalError], None],
 ) -> Instance:
-    """An instance, not started. ownership: None on a node without ZooKeeper; lost: see Instance."""
+    """An instance, not started. batch_ids, lost: see Instance; ownership: None on a node without ZooKeeper."""
     made: list[Instance] = []
 
     def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
@@ -54,6 +56,7 @@ def assemble(
         run_blocking=deferToThread,
         told=told,
         flush_period_ms=node.zk_flush_period_ms if ownership else config.file_flush_period_ms,
+        batch_ids=batch_ids,
         guard=guard,
         lost=lost,
         close_source=origin.close,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -14,6 +15,7 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.errors import CanalError, Fenced
 from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.instance import Instance
 from canal_ha.node.assembly import assemble
 from canal_ha.node.told import Told
 
@@ -45,8 +47,7 @@ class Hosting:
                 ownership.failed(str(error))
 
         config = self.configured[destination]
-        instance = assemble(self._config, config, self._reactor, self._told, ownership, lost)
-        await self._embedded.start(instance)
+        await self._embedded.start(self._assembled(config, ownership, lost))
 
     async def stop(self, destination: str, reason: StopReason) -> None:
         """Stop to serve; acknowledged cursors are flushed while this node still owns them."""
@@ -66,7 +67,7 @@ class Hosting:
 
         self._under_way.add(destination)
         try:
-            await self._embedded.start(assemble(self._config, config, self._reactor, self._told, None, lost))
+            await self._embedded.start(self._assembled(config, None, lost))
         except CanalError as error:
             failure: CanalError | None = error
         else:
@@ -81,6 +82,12 @@ class Hosting:
         self._stopping = True
         stops = [self.stop(destination, StopReason.SHUTDOWN) for destination in self._embedded.destinations]
         await gatherResults([Deferred.fromCoroutine(stop) for stop in stops])
+
+    def _assembled(
+        self, config: InstanceConfig, ownership: Ownership | None, lost: Callable[[CanalError], None]
+    ) -> Instance:
+        batch_ids = self._embedded.batch_ids
+        return assemble(self._config, config, self._reactor, self._told, batch_ids, ownership, lost)
 
     async def _again(self, destination: str, error: CanalError) -> None:
         if destination in self._under_way:

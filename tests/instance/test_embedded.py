@@ -94,6 +94,7 @@ def embedded(backend: SlowBackend) -> Embedded:
     def open_feed(request: FeedRequest) -> Feed:
         return ReplayFeed(request, [])
 
+    embedded = Embedded()
     instance = Instance(
         InstanceConfig("example", SourceConfig("127.0.0.1")),
         Meta("example", backend, turn=DeferredLock()),
@@ -103,8 +104,8 @@ def embedded(backend: SlowBackend) -> Embedded:
         run_blocking=blocking,
         told=Silent(),
         flush_period_ms=0,
+        batch_ids=embedded.batch_ids,
     )
-    embedded = Embedded()
     Deferred.fromCoroutine(embedded.start(instance)).addErrback(lambda failure: failure.trap(MetaUnreadable))
     return embedded
 

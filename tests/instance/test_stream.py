@@ -18,6 +18,7 @@ from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, CanalError, MalformedEvent, PositionLost, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.stream import State, Stream
+from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import EMPTY_BATCH_ID, Message
@@ -123,6 +124,7 @@ class Bench:
             self.reactor,
             may_open=lambda: self.room,
             tell=self.tell,
+            batch_ids=Numbers(),
             remember=Remembering,
         )
 

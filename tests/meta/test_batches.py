@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from canal_ha.errors import BatchNotFirst, BatchUnknown
+from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.model.batch import PositionRange
 from canal_ha.model.position import LogPosition
@@ -23,7 +24,8 @@ class BatchesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.batches = Batches(1001)
+        self.ids = Numbers()
+        self.batches = Batches(1001, self.ids)
         self.open: dict[int, PositionRange] = {}
         self.last = 0
 
@@ -61,6 +63,12 @@ class BatchesMachine(RuleBasedStateMachine):
         self.batches.clear()
         self.open.clear()
 
+    @rule()
+    def begin_anew(self) -> None:
+        """Another stream of the client."""
+        self.batches = Batches(1001, self.ids)
+        self.open.clear()
+
     @invariant()
     def same(self) -> None:
         assert self.batches.ids == tuple(self.open)
@@ -73,7 +81,7 @@ TestBatches.settings = settings(max_examples=60, stateful_step_count=25, deadlin
 
 def test_texts() -> None:
     """Refusals carry canal's texts; those for ACK and ROLLBACK differ by a blank."""
-    batches = Batches(1001)
+    batches = Batches(1001, Numbers())
     with pytest.raises(BatchUnknown, match=r"^ack error , clientId:1001 batchId:7 is not exist , please check$"):
         batches.ack(7)
     with pytest.raises(BatchUnknown, match=r"^rollback error, clientId:1001 batchId:7 is not exist , please check$"):

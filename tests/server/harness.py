@@ -130,7 +130,8 @@ class Served:
         self.destination = destination
         self.embedded = Embedded()
         self.feeds: list[PushedFeed] = []
-        self.meta = Meta(destination, MemoryBackend(), turn=DeferredLock())
+        self._backend = MemoryBackend()
+        self.meta = Meta(destination, self._backend, turn=DeferredLock())
         self._config = InstanceConfig(destination, SourceConfig(LOOPBACK), **(config or {}))
         served: Destinations = Hurried(self.embedded) if hurried else self.embedded
         self.service = CanalService(served, reactor, **{"host": LOOPBACK, "port": 0, **service})
@@ -153,11 +154,27 @@ class Served:
             with suppress(RingClosed):
                 feed.request.accept(made)
 
+    def lose_and_regain(self) -> None:
+        """Stop the destination without a flush and start it again, as a node does whose lease was over for a moment.
+
+        Connections stay, and cursors are what was flushed.
+        """
+        on_reactor(self._lose_and_regain)
+
     def connect(self, timeout_s: float = 10.0) -> socket.socket:
         return socket.create_connection((LOOPBACK, self.port), timeout_s)
 
     async def _start(self) -> None:
-        instance = Instance(
+        await self.embedded.start(self._instance())
+        self.service.start()
+
+    async def _lose_and_regain(self) -> None:
+        await self.embedded.stop(self.destination, flush=False)
+        self.meta = Meta(self.destination, self._backend, turn=DeferredLock())
+        await self.embedded.start(self._instance())
+
+    def _instance(self) -> Instance:
+        return Instance(
             self._config,
             self.meta,
             QuietSource(),
@@ -166,9 +183,8 @@ class Served:
             run_blocking=_at_once,
             told=Silent(),
             flush_period_ms=1000,
+            batch_ids=self.embedded.batch_ids,
         )
-        await self.embedded.start(instance)
-        self.service.start()
 
     async def _stop(self) -> None:
         await self.service.stop(grace_s=1.0)

@@ -1,0 +1,66 @@
+"""A node that is cut off from ZooKeeper for a moment, while its clients stay connected to it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.message import Message
+from canal_ha.client.rows import rows_of
+from canal_ha.errors import ServerRefused
+from tests.real import MariaDB, Network, Node, ZooKeeper, follow
+from tests.real.ports import LOOPBACK
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+def ids(message: Message) -> list[int]:
+    """The inserted ids of a batch."""
+    return [int(str(row.after["id"])) for row in rows_of(message.entries) if row.after]
+
+
+def test_an_old_ack_skips_no_row_after_the_node_loses_and_regains_its_destination(
+    zookeeper: ZooKeeper, mariadb: MariaDB, database: str
+) -> None:
+    """The lease is over and the node stops to serve, then it claims again: a late ACK is refused, every row comes."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id BIGINT PRIMARY KEY)")
+    with Network() as network:
+        link = network.link(zookeeper.port)
+        chroot = f"regained{time.time_ns()}"
+        hosts = f"{link.address}/{chroot}"
+        properties = {"canal.zookeeper.session.timeout": "3000", "canal.instance.memory.batch.mode": "ITEMSIZE"}
+        with Node({"example": follow(mariadb)}, zk_servers=hosts, properties=properties) as node:
+            until(lambda: "example" in node.running(), what="the first claim")
+            client = SimpleConnector(LOOPBACK, node.port, "example", filter=rf"{database}\..*")
+            with client:
+                for number in (1, 2):
+                    mariadb.execute(f"INSERT INTO {database}.t VALUES ({number})")
+                old: list[Message] = []
+                while len(old) < 2:
+                    message = client.get_without_ack(3, 1000)
+                    if ids(message):
+                        old.append(message)
+                    else:
+                        client.ack(message.id)
+                connection = client.local_address
+                link.cut()
+                until(lambda: "example" not in node.running(), what="the end of the lease")
+                mariadb.execute(f"INSERT INTO {database}.t VALUES (3), (4)")
+                link.heal()
+                until(lambda: "example" in node.running(), what="the second claim")
+                new = until(lambda: client.get_without_ack(100, 1000) or None, what="rows")
+                assert client.local_address == connection
+                assert set(ids(new)) >= {1, 2}
+                client.ack(old[0].id)
+                with pytest.raises(ServerRefused, match=f"batchId:{old[0].id} is not exist"):
+                    client.get_without_ack(100)
+                client.connect()
+                seen: list[int] = []
+                while len(seen) < 4:
+                    message = client.get_without_ack(100, 1000)
+                    seen += ids(message)
+                    client.ack(message.id)
+                assert seen == [1, 2, 3, 4]

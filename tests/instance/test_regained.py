@@ -1,0 +1,303 @@
+"""Clients that keep old batch ids, against a node that loses and regains a destination, and against a model of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from twisted.internet.defer import DeferredLock
+
+from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
+from canal_ha.errors import BatchNotFirst, BatchUnknown, CanalError, NotRunningHere, NotSubscribed
+from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.instance import Instance
+from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.write_behind import Meta
+from canal_ha.model.batch import Message
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from canal_ha.testing.replay import ReplayFeed
+from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
+from tests.instance.test_stream import JOURNAL, Bench, now, transactions
+
+ROWS = frozenset(range(8))  # a transaction each
+CLIENTS = (1001, 1002)
+FILTERS = ("", "shop\\..*")
+
+
+class Beginning(NoRows):
+    """A source whose clients begin at its first transaction."""
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """See SourceView."""
+        return LogPosition(JOURNAL, 100)
+
+
+class PromptFeed(ReplayFeed):
+    """Has pushed everything once it has started."""
+
+    def start(self) -> None:
+        """See Feed."""
+        super().start()
+        self.join()
+
+
+class OneNode:
+    """A node that can lose its destination and claim it again. Cursors are what it flushed."""
+
+    def __init__(self) -> None:
+        self.clock = OneThread()
+        self.embedded = Embedded()
+        self._backend = MemoryBackend()
+        self._config = InstanceConfig(
+            "example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE, stream_idle_s=300
+        )
+
+    def claim(self) -> None:
+        now(self.embedded.start(self._instance()))
+
+    def lose(self, *, flush: bool = False) -> None:
+        now(self.embedded.stop("example", flush=flush))
+
+    @property
+    def instance(self) -> Instance:
+        running = self.embedded.running("example")
+        assert running is not None
+        return running
+
+    def passed(self, client_id: int) -> set[int]:
+        """Rows that lie before the client's cursor."""
+        cursor = self.instance.meta.cursor(client_id)
+        return set() if cursor is None else {row for row in ROWS if 130 + row * 100 < cursor.offset}
+
+    def in_flight(self, client_id: int) -> tuple[int, ...]:
+        streams = self.instance.status().streams
+        return next((stream.batches for stream in streams if stream.client_id == client_id), ())
+
+    def _instance(self) -> Instance:
+        def open_feed(request: FeedRequest) -> Feed:
+            return PromptFeed(request, [transactions(len(ROWS))])
+
+        return Instance(
+            self._config,
+            Meta("example", self._backend, turn=DeferredLock()),
+            Beginning(),
+            open_feed,
+            self.clock,
+            run_blocking=blocking,
+            told=Silent(),
+            flush_period_ms=1000,
+            batch_ids=self.embedded.batch_ids,
+        )
+
+
+def rows(message: Message) -> frozenset[int]:
+    """The rows of a message."""
+    bodies = Bench.bodies(message) if message.batch else []
+    return frozenset(int(body.split()[1]) for body in bodies if body.startswith("rows"))
+
+
+def test_batch_ids_are_not_reused_after_the_same_node_claims_again() -> None:
+    """An ACK of an old batch is refused, and so is its ROLLBACK; the cursor passes nothing that was not worked off."""
+    node, identity = OneNode(), ClientIdentity("example", 1001)
+    node.claim()
+    now(node.embedded.subscribe(identity))
+    old = [now(node.embedded.get(identity, 3, 0.0)) for _ in range(2)]
+    assert [(batch.batch_id, rows(batch)) for batch in old] == [(1, frozenset({0})), (2, frozenset({1}))]
+    node.lose()
+    node.claim()
+    new = now(node.embedded.get(identity, 100, 0.0))
+    assert rows(new) == ROWS
+    assert new.batch_id == 3
+    for batch in old:
+        with pytest.raises(BatchUnknown):
+            now(node.embedded.ack(identity, batch.batch_id))
+        with pytest.raises(BatchUnknown):
+            now(node.embedded.rollback(identity, batch.batch_id))
+    assert node.passed(1001) == set()
+    assert node.in_flight(1001) == (3,)
+    now(node.embedded.rollback(identity, 0))
+    again = now(node.embedded.get(identity, 100, 0.0))
+    assert rows(again) == ROWS
+    now(node.embedded.ack(identity, again.batch_id))
+    assert node.passed(1001) == ROWS
+    node.lose()
+
+
+@dataclass(eq=False)
+class Held:
+    """A batch that a client has, and will have for ever. void: another filter chose its rows."""
+
+    client_id: int
+    batch_id: int
+    rows: frozenset[int]
+    void: bool = False
+
+
+class RegainedMachine(RuleBasedStateMachine):
+    """No cursor passes a row whose batch was not acknowledged since the stream last began at its cursor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = OneNode()
+        self.running = False
+        self.filters: dict[int, str] = {}  # of who is subscribed
+        self.held: list[Held] = []
+        self.in_flight: dict[int, list[Held]] = {client_id: [] for client_id in CLIENTS}
+        self.acknowledged: dict[int, set[int]] = {client_id: set() for client_id in CLIENTS}
+        self.last_id = dict.fromkeys(CLIENTS, 0)
+        self.claim()
+        for client_id in CLIENTS:
+            self.subscribe(client_id, "")
+
+    def teardown(self) -> None:
+        """Whatever happened, a client that connects anew and rolls back gets every row that it did not acknowledge."""
+        if not self.running:
+            self.claim()
+        for client_id in self.filters:
+            identity = self.identity(client_id)
+            now(self.node.embedded.rollback(identity, 0))
+            message = now(self.node.embedded.get(identity, 100, 0.0))
+            assert rows(message) | self.acknowledged[client_id] == ROWS
+            if message.batch:
+                now(self.node.embedded.ack(identity, message.batch_id))
+            assert self.node.passed(client_id) == ROWS
+        self.node.lose()
+
+    @staticmethod
+    def identity(client_id: int) -> ClientIdentity:
+        return ClientIdentity("example", client_id)
+
+    def begin_anew(self, client_id: int) -> None:
+        """What lies behind the cursor is handed out anew."""
+        self.in_flight[client_id].clear()
+        self.acknowledged[client_id] = self.node.passed(client_id)
+
+    # ---- the node
+
+    @precondition(lambda self: not self.running)
+    @rule()
+    def claim(self) -> None:
+        self.node.claim()
+        self.running = True
+        for client_id in CLIENTS:
+            self.begin_anew(client_id)
+
+    @precondition(lambda self: self.running)
+    @rule(flush=st.booleans(), regain=st.booleans())
+    def lose(self, flush: bool, regain: bool) -> None:
+        self.node.lose(flush=flush)
+        self.running = False
+        if regain:
+            self.claim()
+
+    @precondition(lambda self: self.running)
+    @rule(seconds=st.sampled_from([1, 301]))
+    def time_passes(self, seconds: int) -> None:
+        """Cursors are flushed, and idle streams are parked."""
+        self.node.clock.advance(seconds)
+
+    @precondition(lambda self: self.running)
+    @rule(client_id=st.sampled_from(CLIENTS), row=st.sampled_from(sorted(ROWS)))
+    def rewind(self, client_id: int, row: int) -> None:
+        """An operator edits the cursor."""
+        if client_id in self.filters:
+            self.node.instance.cursor_replaced(client_id, LogPosition(JOURNAL, 100 + row * 100))
+            self.begin_anew(client_id)
+
+    # ---- clients, over connections that outlive everything
+
+    @precondition(lambda self: self.running)
+    @rule(client_id=st.sampled_from(CLIENTS), filter_text=st.sampled_from(FILTERS))
+    def subscribe(self, client_id: int, filter_text: str) -> None:
+        known = self.filters.get(client_id)
+        now(self.node.embedded.subscribe(ClientIdentity("example", client_id, filter_text)))
+        self.filters[client_id] = filter_text or known or ""
+        if known is not None and self.filters[client_id] != known:
+            for held in self.in_flight[client_id]:
+                held.void = True
+            self.acknowledged[client_id] = self.node.passed(client_id)
+
+    @precondition(lambda self: self.running)
+    @rule(client_id=st.sampled_from(CLIENTS), subscribe=st.booleans())
+    def unsubscribe(self, client_id: int, subscribe: bool) -> None:
+        now(self.node.embedded.unsubscribe(self.identity(client_id)))
+        self.filters.pop(client_id, None)
+        self.begin_anew(client_id)
+        if subscribe:
+            self.subscribe(client_id, "")
+
+    @precondition(lambda self: self.running)
+    @rule(client_id=st.sampled_from(CLIENTS), sizes=st.lists(st.integers(1, 10), min_size=1, max_size=4))
+    def get(self, client_id: int, sizes: list[int]) -> None:
+        for size in sizes:
+            if client_id not in self.filters:
+                with pytest.raises(NotSubscribed):
+                    now(self.node.embedded.get(self.identity(client_id), size, 0.0))
+                return
+            message = now(self.node.embedded.get(self.identity(client_id), size, 0.0))
+            if not message.batch:
+                return
+            self.last_id[client_id] += 1
+            assert message.batch_id == self.last_id[client_id]
+            self.held.append(Held(client_id, message.batch_id, rows(message)))
+            self.in_flight[client_id].append(self.held[-1])
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def ack(self, data: st.DataObject) -> None:
+        held = data.draw(st.sampled_from(self.held))
+        expected = self.refusal(held)
+        if expected:
+            with pytest.raises(expected):
+                now(self.node.embedded.ack(self.identity(held.client_id), held.batch_id))
+            return
+        now(self.node.embedded.ack(self.identity(held.client_id), held.batch_id))
+        self.in_flight[held.client_id].remove(held)
+        if not held.void:
+            self.acknowledged[held.client_id] |= held.rows
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        held = data.draw(st.sampled_from(self.held))
+        expected = self.refusal(held)
+        if expected and expected is not NotSubscribed:  # such a client is told nothing, as canal has it
+            with pytest.raises(expected):
+                now(self.node.embedded.rollback(self.identity(held.client_id), held.batch_id))
+            return
+        now(self.node.embedded.rollback(self.identity(held.client_id), held.batch_id))
+        self.in_flight[held.client_id].clear()
+
+    @precondition(lambda self: self.running)
+    @rule(client_id=st.sampled_from(CLIENTS))
+    def connect_anew(self, client_id: int) -> None:
+        now(self.node.embedded.rollback(self.identity(client_id), 0))
+        self.in_flight[client_id].clear()
+
+    def refusal(self, held: Held) -> type[CanalError] | None:
+        """How an ACK or ROLLBACK of this batch must end."""
+        if not self.running:
+            return NotRunningHere
+        if held.client_id not in self.filters:
+            return NotSubscribed
+        in_flight = self.in_flight[held.client_id]
+        if held not in in_flight:
+            return BatchUnknown
+        return None if held is in_flight[0] else BatchNotFirst
+
+    # ---- what must hold
+
+    @invariant()
+    def cursors_pass_what_was_acknowledged(self) -> None:
+        for client_id in CLIENTS if self.running else ():
+            assert self.node.passed(client_id) <= self.acknowledged[client_id]
+            assert self.node.in_flight(client_id) == tuple(held.batch_id for held in self.in_flight[client_id])
+
+
+TestRegained = RegainedMachine.TestCase
+TestRegained.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)

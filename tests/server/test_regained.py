@@ -1,0 +1,168 @@
+"""A destination that this node loses and gets back, or a client that subscribes anew, while connections stay open.
+
+Batch ids of the time before mean nothing then. They must not meet batches of the time after, which hold other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.config.model import BatchMode
+from canal_ha.errors import ServerRefused
+from canal_ha.wire.messages import Fetched
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from canal_ha.wire.proto import entry_protocol_pb2 as entry_pb
+from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
+from tests.server.raw_client import RawClient
+
+A_TRANSACTION = 3  # entries
+ITEMS = {"batch_mode": BatchMode.ITEMSIZE}
+WAIT_MS = 200
+
+
+def push(served: Served, *numbers: int) -> None:
+    """Transactions with these numbers, for every stream that is open."""
+    for number in numbers:
+        served.push(entries_segment(transaction(number)))
+
+
+def numbers(bodies: Sequence[bytes]) -> list[int]:
+    """Which transactions end in a batch."""
+    entries = [entry_pb.Entry.FromString(body) for body in bodies]
+    return [entry.header.logfileOffset // 1000 - 1 for entry in entries if entry.entryType == entry_pb.TRANSACTIONEND]
+
+
+def fetch(client: RawClient, transactions: int = 100) -> Fetched:
+    """What a GET brings at once."""
+    client.get(size=transactions * A_TRANSACTION)
+    return client.fetched()
+
+
+def end_of(number: int) -> int:
+    """The offset at which a transaction ends."""
+    return 1900 + number * 1000
+
+
+def cursor(served: Served) -> int:
+    """The offset of the client's cursor."""
+    position = served.meta.cursor(1001)
+    assert position is not None
+    return position.offset
+
+
+def test_an_old_ack_moves_no_cursor_after_the_same_node_claims_again() -> None:
+    """The connection stays, so the client still acknowledges its old batch: refused, and a rollback brings all rows."""
+    with Served(config=ITEMS) as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        push(served, 1, 2)
+        old = [fetch(client, 1), fetch(client, 1)]
+        assert [(batch.batch_id, numbers(batch.entries())) for batch in old] == [(1, [1]), (2, [2])]
+        served.lose_and_regain()
+        began = cursor(served)
+        assert fetch(client).batch_id == -1  # opens the stream
+        push(served, 1, 2, 3)
+        new = fetch(client)
+        assert (new.batch_id, numbers(new.entries())) == (3, [1, 2, 3])
+        for batch in old:
+            client.ack(batch.batch_id)
+            code, text = client.refusal()
+            assert code == 400
+            assert f"ack error , clientId:1001 batchId:{batch.batch_id} is not exist , please check" in text
+            client.rollback(batch.batch_id)
+            code, text = client.refusal()
+            assert f"rollback error, clientId:1001 batchId:{batch.batch_id} is not exist , please check" in text
+        assert cursor(served) == began
+        client.rollback()
+        again = fetch(client)
+        assert (again.batch_id, numbers(again.entries())) == (4, [1, 2, 3])
+        client.ack(again.batch_id)
+        assert fetch(client).batch_id == -1
+        assert cursor(served) == end_of(3)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same connection", "another connection"])
+def test_an_old_ack_moves_no_cursor_after_unsubscribe_and_subscribe(same: bool) -> None:
+    """UNSUBSCRIBE with a batch in flight, then SUBSCRIBE: the new subscription's batches have ids of their own."""
+    with Served(config=ITEMS) as served, RawClient(served) as first, RawClient(served) as second:
+        first.subscribe()
+        assert first.refusal() == (0, "")
+        push(served, 1)
+        assert fetch(first, 1).batch_id == 1
+        client = first if same else second
+        client.write(pb.UNSUBSCRIPTION, pb.Unsub(**client.names))
+        assert client.refusal() == (0, "")
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        push(served, 5, 6)
+        began = cursor(served)
+        new = fetch(client)
+        assert (new.batch_id, numbers(new.entries())) == (2, [5, 6])
+        first.ack(1)
+        assert "batchId:1 is not exist" in first.refusal()[1]
+        assert cursor(served) == began
+        client.ack(new.batch_id)
+        assert fetch(client).batch_id == -1
+        assert cursor(served) == end_of(6)
+
+
+@pytest.mark.parametrize("options", [{}, {"lazy_acks": True}, {"read_ahead": True}], ids=["plain", "lazy", "ahead"])
+def test_a_simple_client_gets_every_row_after_the_same_node_claims_again(options: dict[str, bool]) -> None:
+    """It acknowledges two batches late. Once it is refused it connects anew, and what was in flight comes again."""
+    with Served(config=ITEMS) as served:
+        client = SimpleConnector(LOOPBACK, served.port, "example", filter="", **options)  # type: ignore[arg-type]  # flags
+        client.connect()
+        push(served, 1, 2)
+        held = [client.get_without_ack(A_TRANSACTION, WAIT_MS) for _ in range(2)]
+        served.lose_and_regain()
+        worked_off: set[int] = set()
+        refusals: list[str] = []
+        pushed = False
+        while len(worked_off) < 4 or held:
+            try:
+                client.connect()
+                message = client.get_without_ack(100, WAIT_MS)
+                held += [message] if message else []
+                if len(served.feeds) > 1 and not pushed:
+                    pushed = True
+                    push(served, 1, 2, 3, 4)
+                if len(held) > 2 or (held and refusals):
+                    worked_off.update(numbers(held[0].raw_entries))
+                    client.ack(held.pop(0).id)
+            except ServerRefused as error:
+                if not client.connected:
+                    refusals.append(str(error))
+                    held.clear()
+            assert {number for number in range(1, 5) if end_of(number) <= cursor(served)} <= worked_off
+        client.get_without_ack(100)
+        client.disconnect()
+        assert [" is not exist" in text for text in refusals] == [True]
+        assert cursor(served) == end_of(4)
+
+
+def test_a_cluster_client_gets_every_row_after_the_same_node_claims_again() -> None:
+    """It connects anew by itself once an acknowledgement was refused; its caller only sees rows again."""
+    with Served(config=ITEMS) as served:
+        client = ClusterConnector([f"{LOOPBACK}:{served.port}"], "example", filter="", retry_interval_ms=100)
+        with client:
+            push(served, 1, 2)
+            old = [client.get_without_ack(A_TRANSACTION, WAIT_MS) for _ in range(2)]
+            served.lose_and_regain()
+            began = cursor(served)
+            client.get_without_ack(100)
+            push(served, 1, 2, 3)
+            new = client.get_without_ack(100, WAIT_MS)
+            assert numbers(new.raw_entries) == [1, 2, 3]
+            client.ack(old[0].id)
+            again = client.get_without_ack(100, WAIT_MS)
+            assert cursor(served) == began
+            assert client.connection == 2
+            assert numbers(again.raw_entries) == [1, 2, 3]
+            client.ack(old[1].id)
+            client.ack(again.id)
+            client.get_without_ack(100)
+        assert cursor(served) == end_of(3)
