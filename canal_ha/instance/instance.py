@@ -31,7 +31,7 @@ from canal_ha.instance.feed import OpenFeed
 from canal_ha.instance.read import Read
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import Reactor, Remembered, State, Stream
-from canal_ha.meta.batch_ids import BatchIds, Numbers
+from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
@@ -278,7 +278,7 @@ class Instance:
             self._reactor,
             may_open=self._has_room,
             tell=partial(self._told.event, self.config.destination),
-            batch_ids=Numbers(),
+            batch_ids=self._batch_ids.reads,
             filter_text=identity.filter,
             read=uuid4().hex,
             cut=read.cut,

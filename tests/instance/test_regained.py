@@ -19,6 +19,7 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.testing.replay import ReplayFeed
 from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
@@ -33,6 +34,10 @@ class Beginning(NoRows):
     """A source whose clients begin at its first transaction."""
 
     def start(self, kept: LogPosition | None) -> LogPosition:
+        """See SourceView."""
+        return LogPosition(JOURNAL, 100)
+
+    def find(self, place: Place) -> LogPosition:
         """See SourceView."""
         return LogPosition(JOURNAL, 100)
 
@@ -278,6 +283,18 @@ class RegainedMachine(RuleBasedStateMachine):
     def connect_anew(self, client_id: int) -> None:
         now(self.node.embedded.rollback(self.identity(client_id), 0))
         self.in_flight[client_id].clear()
+
+    @precondition(lambda self: self.running)
+    @rule(client_id=st.sampled_from(CLIENTS))
+    def read_privately(self, client_id: int) -> None:
+        """On the same connection: whatever the client holds, it is no batch of the read."""
+        read = now(self.node.embedded.read_from(self.identity(client_id), Place(JOURNAL, 100), None))
+        batch = now(read.get(3, 0.0))
+        for held in self.held:
+            with pytest.raises(BatchUnknown):
+                read.ack(held.batch_id)
+        read.ack(batch.batch_id)
+        read.close()
 
     def refusal(self, held: Held) -> type[CanalError] | None:
         """How an ACK or ROLLBACK of this batch must end."""

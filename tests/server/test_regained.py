@@ -110,6 +110,30 @@ def test_an_old_ack_moves_no_cursor_after_unsubscribe_and_subscribe(same: bool) 
         assert cursor(served) == end_of(6)
 
 
+def test_an_old_ack_closes_no_batch_of_a_private_read() -> None:
+    """A connection that reads privately gets ids that no client's stream and no earlier read of the process has."""
+    with Served(config=ITEMS) as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        push(served, 1)
+        of_stream = fetch(client)
+        reads = []
+        for _ in range(2):
+            client.write(pb.DUMP, pb.Dump(journal="mysql-bin.000001", position=4, **client.names))
+            assert client.refusal() == (0, "")
+            served.push(entries_segment(transaction(1)))
+            served.push(entries_segment(transaction(2)))
+            reads.append(fetch(client))
+            assert numbers(reads[-1].entries()) == [1, 2]
+        ids = [of_stream.batch_id, *(read.batch_id for read in reads)]
+        assert len(set(ids)) == 3
+        for old in ids[:2]:
+            client.ack(old)
+            assert f"batchId:{old} is not exist" in client.refusal()[1]
+        client.rollback()
+        assert numbers(fetch(client).entries()) == [1, 2]
+
+
 @pytest.mark.parametrize("options", [{}, {"lazy_acks": True}, {"read_ahead": True}], ids=["plain", "lazy", "ahead"])
 def test_a_simple_client_gets_every_row_after_the_same_node_claims_again(options: dict[str, bool]) -> None:
     """It acknowledges two batches late. Once it is refused it connects anew, and what was in flight comes again."""
