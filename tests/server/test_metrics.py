@@ -217,7 +217,7 @@ def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:
     alarms = [
         ConfigAlarm(name, destination, "text", True, 1.0) for name, destination in (("refused", "a"), ("restart", ""))
     ]
-    found = samples(CanalCollector(list, RequestCounters(), alarms=lambda: alarms))
+    found = samples(CanalCollector(list, RequestCounters(lambda name: True), alarms=lambda: alarms))
     assert found["canal_configuration_alarm", "refused", "a"] == 1
     assert found["canal_configuration_alarm", "restart", ""] == 1
     assert not [key for key in samples(collector()) if key[0] == "canal_configuration_alarm"]
