@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_statements import CreateTable
 from canal_ha.errors import SinkRefused
 from canal_ha.spark.entries import Layout
+from canal_ha.spark.sinks import mysql
 from canal_ha.spark.sinks.mysql import MySQL
 from tests.real import SqlServer
 from tests.spark.made import Made, row, statement
@@ -25,7 +28,7 @@ class Copy:
 
     def __init__(self, server: SqlServer, database: str) -> None:
         self.sink = MySQL(server.address, "admin", "admin", "copy_{schema}", f"state_{database}")
-        self._server = server
+        self.server = server
         self._database = database
 
     def put(self, op: str, *texts: str | None, layout: Layout = LAYOUT, seq: int = 0) -> Any:
@@ -43,8 +46,13 @@ class Copy:
     @property
     def rows(self) -> dict[int, dict[str, Any]]:
         """By id."""
-        found = self._server.query(f"SELECT * FROM copy_{self._database}.t ORDER BY id")
+        found = self.server.query(f"SELECT * FROM copy_{self._database}.t ORDER BY id")
         return {each.pop("id"): each for each in found}
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """All of another table."""
+        escaped = name.replace("`", "``")
+        return self.server.query(f"SELECT * FROM copy_{self._database}.`{escaped}`")
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
@@ -95,3 +103,77 @@ def test_a_column_that_comes_back_is_empty(copy: Copy) -> None:
     drop, add = (copy.statement(f"ALTER TABLE t {change}") for change in ("DROP COLUMN Note", "ADD note VARCHAR(9)"))
     copy.apply(1, drop, add, copy.put("update", "1", "x", "new", layout=WIDER))
     assert {key: each["note"] for key, each in copy.rows.items()} == {1: "new", 2: None}
+
+
+LABELS = ["'), b text) SELECT 1 -- x", "\\'), b text) SELECT 1 -- x", "C:\\new\\", "it's", '"', "100%s", "字", "a\nb"]
+ENUM = "enum({})".format(",".join("'" + label.replace("'", "''") + "'" for label in LABELS))  # as decode spells it
+
+
+@pytest.mark.parametrize("mode", ["ANSI_QUOTES,STRICT_ALL_TABLES", "NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES"])
+def test_labels_of_an_enum_are_values_and_no_sql(copy: Copy, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is in them, in every sql_mode; a table, an added and a changed column alike."""
+    monkeypatch.setattr(mysql, "_SESSION", f"SET SESSION sql_mode = '{mode}'")
+    layout = Layout((("id", "int", 4), ("e", ENUM, 4)), (0,), partial=False)
+    texts = [copy.put("insert", str(number), str(number), layout=layout) for number in range(1, len(LABELS) + 1)]
+    copy.apply(0, *texts)
+    assert [each["e"] for each in copy.rows.values()] == LABELS
+    wider = Layout((*layout.columns, ("f", "set('it''s','\\'') SELECT 1 -- x')", -7)), (0,), partial=False)
+    copy.apply(1, copy.put("insert", "20", "1", "3", layout=wider))
+    assert copy.rows[20]["f"] == "it's,\\') SELECT 1 -- x"
+    quoted = ",".join(f"x'{label.encode().hex()}'" for label in ("new", *LABELS))
+    copy.apply(2, copy.statement(f"ALTER TABLE t MODIFY e ENUM({quoted})"))
+    copy.apply(3, copy.put("insert", "21", "1", "0", layout=wider))
+    assert copy.rows[21]["e"] == "new"
+
+
+def test_labels_of_an_enum_of_a_real_source(copy: Copy, database: str) -> None:
+    """The source's own text of its table, read as the history reads it, declares the same labels."""
+    server = copy.server
+    server.execute(f"CREATE DATABASE {database}")
+    labels = ",".join(f"x'{label.encode().hex()}'" for label in LABELS)
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, e ENUM({labels}) CHARACTER SET utf8mb4)")
+    [shown] = server.query(f"SHOW CREATE TABLE {database}.t")
+    made = read(shown["Create Table"])
+    assert isinstance(made, CreateTable)
+    layout = Layout(tuple((column.name, column.mysql_type, 4) for column in made.columns), (0,), partial=False)
+    copy.apply(0, *(copy.put("insert", str(at), str(at), layout=layout) for at in range(1, len(LABELS) + 1)))
+    assert [each["e"] for each in copy.rows.values()] == LABELS
+
+
+def test_a_type_that_cannot_be_rebuilt_is_refused(copy: Copy) -> None:
+    """With table and column; nothing is made."""
+    layout = Layout((("id", "int", 4), ("b", "int DEFAULT (SELECT 1)", 4)), (0,), partial=False)
+    with pytest.raises(SinkRefused, match=r"column 'b' of \w+\.t has the type 'int DEFAULT"):
+        copy.apply(0, copy.put("insert", "1", "2", layout=layout))
+
+
+def test_percent_signs_and_back_quotes_in_names_are_part_of_the_names(copy: Copy) -> None:
+    """They are no places for values, neither in tables nor in columns."""
+    names = ("%s", "a%%b", "`c` %(d)s")
+    layout = Layout(tuple((name, "int", 4) for name in names), (0,), partial=False)
+    for batch_id, (op, image) in enumerate(
+        [("insert", "123"), ("update", "145"), ("delete", "145"), ("insert", "167")]
+    ):
+        copy.apply(batch_id, copy.put(op, *image, layout=layout)._replace(table="100%`s"))
+    added = [copy.statement(f"ALTER TABLE `100%``s` {change}") for change in ("ADD `n%s` INT DEFAULT 9", "DROP `a%%b`")]
+    copy.apply(9, *(change._replace(table="100%`s") for change in added))
+    assert copy.table("100%`s") == [{"%s": 1, "a%%b": None, "`c` %(d)s": 7, "n%s": 9}]
+
+
+@pytest.mark.parametrize("schema", ["mysql", "sys", "information_schema", "performance_schema", "MySQL", "canal_ha"])
+def test_the_source_cannot_choose_a_database_of_the_servers_own(copy: Copy, schema: str) -> None:
+    """A schema's name that leads there is refused, with what to do; also for a statement without rows."""
+    sink = MySQL(copy.server.address, "admin", "admin", "{schema}", "canal_ha")
+    change = copy.put("insert", "1", "x")._replace(schema=schema, table="user")
+    emptied = copy.statement("TRUNCATE TABLE user")._replace(schema=schema, table="user")
+    for changes in (change, emptied):
+        with pytest.raises(SinkRefused, match=rf"{schema}\.user of the source would go into .*name the tables to copy"):
+            sink.apply(Made(0, changes))
+
+
+def test_a_table_named_like_our_state_is_refused_beside_it(copy: Copy, database: str) -> None:
+    """One database for copies and state is allowed; this one name is taken."""
+    sink = MySQL(copy.server.address, "admin", "admin", f"copy_{database}", f"copy_{database}")
+    sink.apply(Made(0, copy.put("insert", "1", "x")))
+    with pytest.raises(SinkRefused, match="own state under this name"):
+        sink.apply(Made(1, copy.put("insert", "1", "x")._replace(table="CANAL_HA_batches")))

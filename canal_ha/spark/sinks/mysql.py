@@ -3,7 +3,8 @@
 Changed keys are deleted and, where a row exists, inserted again: unlike an upsert this cannot trip over a second unique
 key whose values changed places within the batch. Tables and columns that are missing are added first, as the source
 declares them, and columns that a statement declared anew are changed; that commits on its own, and repeating it does
-no harm. A value that the copy cannot hold as it is ends the query: none is cut or bent.
+no harm. A value that the copy cannot hold as it is ends the query: none is cut or bent. Nothing that the source says
+becomes SQL: declarations are rebuilt, names are quoted, and databases of the server's own are refused.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from canal_ha.errors import SinkRefused
 from canal_ha.spark.fold import Row, TableChanges
 from canal_ha.spark.mysql_types import ColumnType, plain
 from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.sinks.declaration import declaration
 
 T = TypeVar("T")
 STATE_TABLE = "canal_ha_batches"
 CHUNK = 500  # rows per statement
+_SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 _LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 _STRICT = f"{_LENIENT},STRICT_ALL_TABLES"
 _SESSION = f"SET SESSION time_zone = '+00:00', foreign_key_checks = 0, sql_mode = '{_STRICT}'"
@@ -59,6 +62,8 @@ class MySQL:
         done = self._done(cursor, batch)
         tables = batch.after(done)
         for changes in tables.values():
+            self._check_target(changes)
+        for changes in tables.values():
             self._prepare_table(cursor, changes)
         connection.begin()
         if self._done(cursor, batch, "FOR UPDATE") != done:
@@ -85,7 +90,7 @@ class MySQL:
             raise SinkRefused(f"mysql at {self._host}:{self._port}: {error}") from error
 
     def _state(self) -> str:
-        return f"{quoted(self._state_database)}.{quoted(STATE_TABLE)}"
+        return f"{bound(self._state_database)}.{bound(STATE_TABLE)}"
 
     def _prepare_state(self, connection: pymysql.Connection[Any]) -> None:
         with connection.cursor() as cursor:
@@ -93,7 +98,8 @@ class MySQL:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._state()} (run VARCHAR(64), spool VARCHAR(64),"
                 " segment BIGINT NOT NULL, batch_id BIGINT NOT NULL, applied TIMESTAMP NOT NULL"
-                " DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (run, spool)) ENGINE=InnoDB"
+                " DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (run, spool)) ENGINE=InnoDB",
+                (),
             )
 
     def _done(self, cursor: Any, batch: Batch, locking: str = "") -> dict[str, int]:
@@ -118,13 +124,30 @@ class MySQL:
     def _target(self, changes: TableChanges) -> tuple[str, str]:
         return self._database.replace("{schema}", changes.schema), changes.table
 
+    def _check_target(self, changes: TableChanges) -> None:
+        """Raises SinkRefused for a table of the server's own, or of ours."""
+        database, table = self._target(changes)
+        ours = database.lower() == self._state_database.lower()
+        if database.lower() in _SYSTEM:
+            why = "which belongs to the server"
+        elif ours and "{schema}" in self._database:
+            why = "which is stateDatabase: it holds the pipeline's own state"
+        elif ours and table.lower() == STATE_TABLE:
+            why = "where the pipeline keeps its own state under this name"
+        else:
+            return
+        raise SinkRefused(
+            f"mysql at {self._host}:{self._port}: {changes.name} of the source would go into the database {database!r},"
+            f" {why}; name the tables to copy under `tables`, or choose another database, as 'copy_{{schema}}'"
+        )
+
     def _prepare_table(self, cursor: Any, changes: TableChanges) -> None:
         database, table = self._target(changes)
         known = self._known_columns(cursor, database, table)
         if not known:
             if not changes.rows:
                 return
-            columns = [f"{quoted(name)} {declared(column)}" for name, column in changes.columns.items()]
+            columns = [f"{quoted(name)} {declared(changes, name, column)}" for name, column in changes.columns.items()]
             keys = ", ".join(map(quoted, changes.keys))
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
             cursor.execute(
@@ -136,10 +159,10 @@ class MySQL:
         alter = f"ALTER TABLE {quoted(database)}.{quoted(table)}"
         for name, column in columns_now.items():
             if name.lower() not in known:
-                cursor.execute(f"{alter} ADD COLUMN {quoted(name)} {declared(column)}")
+                cursor.execute(f"{alter} ADD COLUMN {quoted(name)} {declared(changes, name, column)}")
         for name, column in changes.retyped.items():
             if name.lower() in known:
-                cursor.execute(f"{alter} MODIFY COLUMN {quoted(name)} {declared(column)}")
+                cursor.execute(f"{alter} MODIFY COLUMN {quoted(name)} {declared(changes, name, column)}")
 
     def _known_columns(self, cursor: Any, database: str, table: str) -> set[str]:
         cursor.execute(
@@ -150,19 +173,19 @@ class MySQL:
 
     def _write(self, cursor: Any, changes: TableChanges) -> None:
         database, table = self._target(changes)
-        target = f"{quoted(database)}.{quoted(table)}"
+        target = f"{bound(database)}.{bound(table)}"
         known = self._known_columns(cursor, database, table)
         if not known:
             return  # nothing was ever copied, and there is nothing to copy
         if changes.emptied:
-            cursor.execute(f"DELETE FROM {target}")
+            cursor.execute(f"DELETE FROM {target}", ())
         for name in changes.dropped & known:  # should it come back, none of its values may
-            cursor.execute(f"UPDATE {target} SET {quoted(name)} = NULL")
+            cursor.execute(f"UPDATE {target} SET {bound(name)} = NULL", ())
         for name, added in changes.added.items():
             if added.default is not None:
-                cursor.execute(f"UPDATE {target} SET {quoted(name)} = %s", (value(added.default, added.column),))
+                cursor.execute(f"UPDATE {target} SET {bound(name)} = %s", (value(added.default, added.column),))
         key_types = [changes.columns[name] for name in changes.keys]
-        names = ", ".join(map(quoted, changes.keys))
+        names = ", ".join(map(bound, changes.keys))
         keys = [] if changes.emptied else list(changes.rows)
         for chunk in chunks(keys):
             marks = ", ".join(f"({', '.join(['%s'] * len(changes.keys))})" for _ in chunk)
@@ -189,7 +212,7 @@ class MySQL:
     @staticmethod
     def _insert(cursor: Any, target: str, types: Mapping[str, ColumnType], rows: Sequence[Row]) -> None:
         columns = list(types.items())
-        head = f"INSERT INTO {target} ({', '.join(quoted(name) for name, _ in columns)}) VALUES "
+        head = f"INSERT INTO {target} ({', '.join(bound(name) for name, _ in columns)}) VALUES "
         row_marks = f"({', '.join(['%s'] * len(columns))})"
         for chunk in chunks(rows):
             values = [value(row.get(name), kind) for row in chunk for name, kind in columns]
@@ -206,15 +229,21 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def declared(column: ColumnType) -> str:
+def bound(name: str) -> str:
+    """An identifier in a statement with values: PyMySQL puts those in at each percent sign."""
+    return quoted(name).replace("%", "%%")
+
+
+def declared(changes: TableChanges, name: str, column: ColumnType) -> str:
     """A column's declaration: as the source's; generated columns become plain ones, timestamps may be NULL."""
-    return f"{column.text} NULL" if column.name == "timestamp" else column.text
+    sql = declaration(column.text, changes.name, name).sql
+    return f"{sql} NULL" if column.name == "timestamp" else sql
 
 
 def value(text: str | None, column: ColumnType) -> str | bytes | int | None:
     """What PyMySQL sends. Enum and set go as numbers: their labels may look like some."""
     if text is None:
         return None
-    if column.labels or column.name in ("integer", "bit"):
+    if column.name in ("enum", "set", "integer", "bit"):
         return int(text)
     return plain(text, column)
