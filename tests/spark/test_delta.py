@@ -15,6 +15,7 @@ from canal_ha.spark.added import added_columns
 from canal_ha.spark.entries import Layout
 from canal_ha.spark.fold import Change
 from canal_ha.spark.sinks.delta import Delta
+from canal_ha.spark.sinks.paths import segment
 from tests.spark.made import Made, row, statement
 
 COLUMNS = (("id", "int", 4), ("amount", "decimal(10,2)", 3), ("at", "timestamp", 93))
@@ -83,6 +84,32 @@ def test_a_column_that_comes_back_is_empty(tmp_path: Path) -> None:
         assert {key: row["note"] for key, row in rows(tmp_path).items()} == {1: "new", 2: None, 3: None}
         sink.apply(Made(batch_id + 2, drop, put("update", "1", "2", None)))
         assert [row["note"] for row in rows(tmp_path).values()] == [None] * 3
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize(
+    "name", ["../../payroll/salaries", "..%2F..%2Fpayroll%2Fsalaries", "..", "a.b", "字 é", "x" * 64]
+)
+def test_names_of_the_source_stay_below_their_schema(tmp_path: Path, name: str, scheme: str) -> None:
+    """MariaDB and MySQL accept all of these as names of tables; none leads elsewhere, and all can be read again."""
+    lake = tmp_path / "lake"
+    sink = Delta(f"{scheme}{lake}", "UTC")
+    for batch_id, key in enumerate("12"):
+        sink.apply(Made(batch_id, put("insert", key, "5.0", None)._replace(table=name)))
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+    [table] = (lake / "s").iterdir()
+    assert table.name == segment(name)
+    assert DeltaTable(str(table)).to_pyarrow_table().num_rows == 2
+
+
+def test_a_table_of_a_former_version_stays_where_it_is(tmp_path: Path) -> None:
+    """Its directory had the name as it is; going on beside it would begin an empty copy."""
+    sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(0, put("insert", "1", "5.0", None)._replace(table="a.b")))
+    (tmp_path / "s" / segment("a.b")).rename(tmp_path / "s" / "a.b")
+    sink.apply(Made(1, put("insert", "2", "5.0", None)._replace(table="a.b")))
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["a.b"]
+    assert DeltaTable(str(tmp_path / "s" / "a.b")).to_pyarrow_table().num_rows == 2
 
 
 @pytest.mark.parametrize("with_rows", [True, False])

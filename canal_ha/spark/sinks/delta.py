@@ -1,4 +1,4 @@
-"""Delta through delta-rs: one Delta table per source table, at `<path>/<schema>/<table>`.
+"""Delta through delta-rs: one Delta table per source table, at `<path>/<schema>/<table>`, with the names escaped.
 
 A batch is one commit: merged by key, with what it ends with as application transactions: the application is checkpoint
 and spool, the version the last segment. What is repeated is left out, also where a restored checkpoint cuts it into
@@ -18,6 +18,7 @@ from canal_ha.spark.added import Added
 from canal_ha.spark.fold import TableChanges
 from canal_ha.spark.mysql_types import to_arrow
 from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.sinks.paths import former, segment
 
 _GONE = "_canal_gone"
 
@@ -44,8 +45,9 @@ class Delta:
             self._apply(changes, batch)
 
     def _apply(self, changes: TableChanges, batch: Batch) -> None:
-        uri = f"{self._path}/{changes.schema}/{changes.table}"
+        uri = f"{self._path}/{segment(changes.schema)}/{segment(changes.table)}"
         try:
+            uri = self._existing(uri, changes)
             if not DeltaTable.is_deltatable(uri, self._storage_options):
                 if changes.rows:
                     rows, commit = self._arrow(changes, pa.schema([])), self._commit(batch, {})
@@ -67,6 +69,17 @@ class Delta:
                 self._merge(table, left, schema, commit)
         except DeltaError as error:
             raise SinkRefused(f"delta: {uri}, batch {batch.batch_id}: {error}") from error
+
+    def _existing(self, uri: str, changes: TableChanges) -> str:
+        """Where the table is: versions before this one escaped nothing in its names."""
+        schema, table = former(changes.schema), former(changes.table)
+        if schema is None or table is None:
+            return uri
+        raw = f"{self._path}/{schema}/{table}"
+        options = self._storage_options
+        if raw == uri or DeltaTable.is_deltatable(uri, options) or not DeltaTable.is_deltatable(raw, options):
+            return uri
+        return raw
 
     @staticmethod
     def _commit(batch: Batch, done: Mapping[str, int]) -> CommitProperties:
