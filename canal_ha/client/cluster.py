@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -16,6 +16,7 @@ from canal_ha.client.running import TAKEOVER_DELAY_S
 from canal_ha.errors import LocalProtocolError
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.place import Place, end_of_read
+from canal_ha.model.position import LogPosition
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class ClusterConnector:
     call_timeout_s: how long a call may wait for its turn and a connection before it raises WaitedTooLong.
     filter: preset, so that every connection subscribes with it, as with the filter of the last `subscribe`.
     zk_auth: user:password, where the nodes have canal.zookeeper.auth.
+    judge: hears at every connection where the server has the cursor, and its mark, before batches in flight are taken
+    back and before anything is fetched; None from a server that does not tell. What it raises ends the call.
     private: for `read_from`, beside every client and out of turn; such a connector subscribes to nothing.
 
     After a fail-over batches that were not acknowledged come again. An acknowledgement of a batch whose connection is
@@ -65,6 +68,7 @@ class ClusterConnector:
         zk_auth: str = "",
         takeover_delay_s: float = TAKEOVER_DELAY_S,
         private: bool = False,
+        judge: Callable[[LogPosition | None], None] | None = None,
     ) -> None:
         """Raises ValueError when `where` names nothing that could be connected to."""
         servers = where if isinstance(where, str) else None
@@ -98,6 +102,7 @@ class ClusterConnector:
             ),
             filter,
             self._numbering.new_connection,
+            judge,
         )
 
     # ---- connection
@@ -235,8 +240,11 @@ class ClusterConnector:
             self._pages = Pages.kept(self._pages, time_zone)
             return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
 
-    def ack(self, batch_id: int) -> None:
+    def ack(self, batch_id: int, mark: str = "") -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Waits for no connection.
+
+        batch_id: of the message
+        mark: kept with the cursor, as SimpleConnector.ack has it
 
         Dropped when the connection that brought the batch is gone, or this process's turn is over: it comes again.
         Raises LocalProtocolError for a batch that was never handed out.
@@ -245,7 +253,7 @@ class ClusterConnector:
             return
         with self._exchange.calling:
             server_id = self._numbering.server_id(batch_id)
-            if server_id is not None and self._exchange.call_if_connected(lambda link: link.ack(server_id)):
+            if server_id is not None and self._exchange.call_if_connected(lambda link: link.ack(server_id, mark)):
                 self._numbering.acknowledged(batch_id)
                 self._reading.acknowledged(batch_id)
                 return

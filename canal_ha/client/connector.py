@@ -13,7 +13,8 @@ from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefus
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place, end_of_read
-from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Answer, ClientSession
+from canal_ha.model.position import LogPosition
+from canal_ha.wire.client_session import LARGEST_FRAME_BYTES, Accepted, Answer, ClientSession
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import DEFAULT_FETCH_SIZE
 
@@ -151,12 +152,17 @@ class SimpleConnector:
 
     # ---- requests
 
-    def subscribe(self, filter: str | None = None) -> None:
-        """Become a client of the destination. filter: None or "" keeps the server's."""
+    def subscribe(self, filter: str | None = None, *, tell_cursor: bool = False) -> LogPosition | None:
+        """Become a client of the destination.
+
+        filter: None or "" keeps the server's
+        tell_cursor: return where the server has the client's cursor, and its mark; None from one that cannot tell
+        """
         self._settle()
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter or "")
-        self._ask(self._session.subscribe(identity))
+        answer = self._ask(self._session.subscribe(identity, tell_cursor=tell_cursor))
         self.identity = identity
+        return answer.cursor if isinstance(answer, Accepted) else None
 
     def read_from(self, start: str, until: str = "", filter: str = "") -> None:
         """Read privately on this connection from now on: no cursor moves, acks only free the server's memory.
@@ -222,13 +228,16 @@ class SimpleConnector:
         self._pages = Pages.kept(self._pages, time_zone)
         return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
 
-    def ack(self, batch_id: int) -> None:
+    def ack(self, batch_id: int, mark: str = "") -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored.
+
+        batch_id: of the message
+        mark: kept with the cursor until another acknowledgement moves it; at most 200 bytes; a canal server ignores it
 
         Nothing comes back: an error shows up in the next request.
         """
         if batch_id != EMPTY_BATCH_ID:
-            request = self._session.ack(self.identity, batch_id)
+            request = self._session.ack(self.identity, batch_id, mark)
             lazy = self._lazy_acks and self._asked is None  # a GET that was sent ahead may wait for its room
             self._linked().send(request, more=lazy)
 

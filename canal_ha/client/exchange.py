@@ -41,6 +41,7 @@ from canal_ha.errors import (
     ServerRefused,
     WaitedTooLong,
 )
+from canal_ha.model.position import LogPosition
 
 CONNECT_TIMEOUT_MS = 3000  # of the network alone; a node that has no power answers nothing
 LEASE_LOOK_S = 0.05  # how soon to look again when the lease is over and the other thread has yet to say so
@@ -72,19 +73,34 @@ class Access:
     private: bool = False
 
 
+class _Judged(Exception):
+    """What the judge said of a connection; never leaves the module."""
+
+    def __init__(self, error: CanalError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Exchange:
     """filter: every connection subscribes with it, unless it is None. greet: every connection begins with it, where the
     access is private. connected_anew: called on the caller's thread
-    when a connection was made: nothing that was handed out before is in flight any more.
+    when a connection was made: nothing that was handed out before is in flight any more. judge: see ClusterConnector.
     """
 
-    def __init__(self, access: Access, filter: str | None, connected_anew: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        access: Access,
+        filter: str | None,
+        connected_anew: Callable[[], None],
+        judge: Callable[[LogPosition | None], None] | None = None,
+    ) -> None:
         """Raises ValueError when there is nothing that could be connected to."""
         self.filter = filter
         self.greet: Callable[[SimpleConnector], None] | None = None
         self.calling = threading.RLock()
         self._access = access
         self._connected_anew = connected_anew
+        self._judge = judge
         self._directory: Discovered | FixedList = (
             FixedList(access.nodes) if access.servers is None else Discovered(random.shuffle)
         )
@@ -328,7 +344,9 @@ class Exchange:
         )
 
     def _dial(self, attempt: int, link: SimpleConnector, address: str) -> None:
-        """Connect, subscribe as before, take back what is in flight. Never raises a CanalError: failover hears it."""
+        """Connect, subscribe as before, take back what is in flight. Failover hears of every CanalError; only what the
+        judge says is raised.
+        """
         try:
             try:
                 link.connect()
@@ -337,14 +355,23 @@ class Exchange:
                 return
             if self.greet is not None:
                 self.greet(link)
+            cursor = None
             if self.filter is not None:
-                link.subscribe(self.filter)
+                cursor = link.subscribe(self.filter, tell_cursor=self._judge is not None)
+            if self._judge is not None:
+                try:
+                    self._judge(cursor)
+                except CanalError as error:
+                    raise _Judged(error) from error
             if self._access.rollback_on_connect:
                 link.rollback()
             host, port = link.local_address
         except CanalError as error:
             self._failed(attempt, link, error)
             return
+        except _Judged as judged:
+            self._failed(attempt, link, ConnectionLost(f"given up: {judged.error}"))
+            raise judged.error from None
         except BaseException:
             self._failed(attempt, link, ConnectionLost("interrupted"))
             raise

@@ -14,6 +14,7 @@ from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 
 
 class Embedded:
@@ -77,10 +78,10 @@ class Embedded:
             raise NotRunningHere(destination)
         return await instance.switch_source(to)
 
-    async def subscribe(self, identity: ClientIdentity) -> None:
+    async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
         """See Instance.subscribe. Raises NotRunningHere."""
         await self._demanded(identity)
-        await (await self._instance(identity)).subscribe(identity)
+        return await (await self._instance(identity)).subscribe(identity)
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """See Instance.unsubscribe. Raises NotRunningHere."""
@@ -96,9 +97,9 @@ class Embedded:
         """See Instance.read_from. Raises NotRunningHere."""
         return await (await self._instance(identity)).read_from(identity, place, until)
 
-    async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
+    async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """See Instance.ack. Raises NotRunningHere."""
-        await (await self._instance(identity)).ack(identity, batch_id)
+        await (await self._instance(identity)).ack(identity, batch_id, mark)
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """See Instance.rollback. Raises NotRunningHere."""

@@ -206,8 +206,8 @@ class Instance:
 
     # ---- requests
 
-    async def subscribe(self, identity: ClientIdentity) -> None:
-        """Know this client, with a durable cursor before this returns, and open its stream.
+    async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
+        """Know this client, with a durable cursor before this returns it, and open its stream.
 
         Raises FilterInvalid, TooManyStreams, SourceUnavailable or SourceRefused (a first cursor needs the source).
         """
@@ -221,6 +221,7 @@ class Instance:
         await self.meta.subscribe(identity, start)
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
         self._stream(known).subscribed(known.filter)
+        return self.meta.cursor(identity.client_id)
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Forget this client: its stream ends, its cursor and filter are deleted durably."""
@@ -237,9 +238,12 @@ class Instance:
         self._guard()  # the node may have lost the destination while the GET waited
         return message
 
-    async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
-        """Close the oldest batch. With a flush period of 0 the cursor is durable when this returns."""
-        self._subscribed(identity).ack(batch_id)
+    async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
+        """Close the oldest batch. With a flush period of 0 the cursor is durable when this returns.
+
+        mark: kept with the cursor until something else moves it, "" for none
+        """
+        self._subscribed(identity).ack(batch_id, mark)
         if not self._flush_period_s:
             await self.flush()
 

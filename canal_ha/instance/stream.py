@@ -194,8 +194,8 @@ class Stream:
         self._handed_out = batch.range.end
         return Message(batch_id, batch)
 
-    def ack(self, batch_id: int) -> None:
-        """Close the oldest batch: its ack point becomes the cursor (in memory; Meta makes it durable)."""
+    def ack(self, batch_id: int, mark: str = "") -> None:
+        """Close the oldest batch: its ack point becomes the cursor, with this mark (Meta makes it durable)."""
         done = self._batches.ack(batch_id)
         self._opened_at.pop(batch_id, None)
         pieces = self._pieces.pop(batch_id, ())
@@ -208,7 +208,7 @@ class Stream:
             return
         self._acked = done.end
         if done.ack:
-            self._meta.move(self.client_id, done.ack)
+            self._meta.move(self.client_id, replace(done.ack, mark=mark) if mark else done.ack)
 
     def rollback(self, batch_id: int) -> None:
         """Forget all batches in flight, so that the next GET starts behind the last acknowledged one.
@@ -373,9 +373,10 @@ class Stream:
         """The feed goes on with another server. A cursor that stands where the feed stood goes along at once."""
         if ring is not self._ring:
             return
-        goes = move.whole and not self._batches.ids and self._meta.cursor(self.client_id) == move.before
-        if goes:
-            self._meta.reset(self.client_id, self.with_trail(move.after))
+        cursor = self._meta.cursor(self.client_id)
+        if move.whole and not self._batches.ids and cursor is not None and cursor == move.before:
+            # the same place in another binlog: what the client said of it holds
+            self._meta.reset(self.client_id, replace(self.with_trail(move.after), mark=cursor.mark))
         facts = {"client_id": self.client_id, "before": str(move.before), "goes_on_at": str(move.after), **move.facts}
         self._tell("stream.moved", alarm=not move.whole, **facts)
 

@@ -137,7 +137,7 @@ class Meta:
         cursor = self._cursors.get(client_id)
         if cursor is not None and steps_back(cursor, position):
             return False
-        if position != cursor:
+        if cursor is None or position != cursor or position.mark != cursor.mark:
             self._cursors[client_id] = position
             self._due.add(client_id)
         return True

@@ -24,7 +24,8 @@ class LogPosition:
     behind it; sub_index: entry within a compressed payload, whose entries share one offset;
     server: whose binlog this is, server_uuid or, on MariaDB, which has none, server id; "" when unknown (server_id is
     where the event was first written, which may be another one); trail: what was delivered last before it, by which the
-    place is found again in another server's binlog (source.trail). Neither is part of what makes positions equal.
+    place is found again in another server's binlog (source.trail); mark: what the client that acknowledged up to here
+    said of it, "" when it said nothing. None of the three is part of what makes positions equal.
     part, others: of a destination with several sources, whose streams are merged: which of them this is, from 1, and
     where the others stood then, by their numbers; 0 and () where there is one source.
     """
@@ -40,6 +41,7 @@ class LogPosition:
     sub_index: int = 0
     server: str = field(default="", compare=False)
     trail: str = field(default="", compare=False)
+    mark: str = field(default="", compare=False)
     part: int = 0
     others: tuple[LogPosition, ...] = ()
 
@@ -57,7 +59,7 @@ class LogPosition:
         """One position for each source, by number; this very one where there is one source."""
         if not self.others:
             return (self,)
-        return tuple(sorted((replace(self, others=()), *self.others), key=lambda each: each.part))
+        return tuple(sorted((replace(self, others=(), mark=""), *self.others), key=lambda each: each.part))
 
     def of(self, part: int) -> LogPosition | None:
         """Where the source of this number stood, alone."""
@@ -76,7 +78,8 @@ class LogPosition:
     def to_json(self, *, with_type: bool) -> str:
         """canal's exact text: no blanks, keys in alphabetical order, `@type` first in ZooKeeper, none in files.
 
-        `consumed` and `source` repeat the offset and count only while both agree, so that an edit by hand voids them.
+        `consumed`, `mark` and `source` repeat the offset and count only while both agree, so that an edit by hand voids
+        them.
         `part` and `others` stand beside what canal reads: an edit of that moves this one source.
         """
         return json.dumps(self.to_dict(with_type=with_type), separators=(",", ":"), ensure_ascii=False)
@@ -88,7 +91,10 @@ class LogPosition:
             entry["consumed"] = self.offset
         if self.gtid is not None:
             entry["gtid"] = self.gtid
-        entry |= {"included": False, "journalName": self.journal, "position": self.offset}
+        entry |= {"included": False, "journalName": self.journal}
+        if self.mark:
+            entry["mark"] = {"at": self.offset, "journal": self.journal, "text": self.mark}
+        entry["position"] = self.offset
         if self.server_id is not None:
             entry["serverId"] = self.server_id
         if self.server or self.trail:
@@ -120,11 +126,15 @@ class LogPosition:
         source = _object(identity.get("sourceAddress") or {}, "`sourceAddress` of a position")
         offset = _integer(entry, "position", 0)
         gtid = entry.get("gtid")
+        journal = str(entry.get("journalName") or "")
+        marked = entry.get("mark")
+        if not isinstance(marked, dict) or (marked.get("at"), marked.get("journal")) != (offset, journal):
+            marked = {}
         known = entry.get("source")
         if not isinstance(known, dict) or known.get("at") != offset:
             known = {}
         return cls(
-            journal=str(entry.get("journalName") or ""),
+            journal=journal,
             offset=offset,
             timestamp_ms=_integer(entry, "timestamp", 0),
             server_id=None if entry.get("serverId") is None else _integer(entry, "serverId", 0),
@@ -134,6 +144,7 @@ class LogPosition:
             consumed="consumed" in entry and entry["consumed"] == offset,
             server=str(known.get("server") or ""),
             trail=str(known.get("trail") or ""),
+            mark=str(marked.get("text") or ""),
             part=_integer(body, "part", 0),
             others=tuple(cls.from_dict(each) for each in _list(body, "others")),
         )

@@ -7,6 +7,7 @@ from typing import Protocol
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 
 
 class PrivateRead(Protocol):
@@ -33,8 +34,8 @@ class Destinations(Protocol):
     def knows(self, destination: str) -> bool:
         """Whether this node runs the destination, or could."""
 
-    async def subscribe(self, identity: ClientIdentity) -> None:
-        """Know this client, durably, before returning."""
+    async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
+        """Know this client, durably, before returning its cursor."""
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Forget this client."""
@@ -49,8 +50,8 @@ class Destinations(Protocol):
     async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> PrivateRead:
         """Begin a private read at a place. until: its end, None for none; identity: its filter, and who asks."""
 
-    async def ack(self, identity: ClientIdentity, batch_id: int) -> None:
-        """Close the oldest batch."""
+    async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
+        """Close the oldest batch. mark: kept with the cursor, "" for none."""
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """Hand out again what is not acknowledged. batch_id 0: everything."""

@@ -220,12 +220,12 @@ class CanalConnection(Protocol):
                     raise LocalProtocolError("this connection reads from a position: use another one to subscribe")
                 case Acknowledge():
                     self._unacked.discard(request.batch_id)
-                    await destinations.ack(identity, request.batch_id)
+                    await destinations.ack(identity, request.batch_id, request.mark)
                 case Rollback():
                     self._unacked.clear()
                     await destinations.rollback(identity, request.batch_id)
                 case Subscribe():
-                    await destinations.subscribe(identity)
+                    return self._session.subscribed(await destinations.subscribe(identity))
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
         except CanalError as error:

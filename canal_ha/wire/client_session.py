@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, scramble
 from canal_ha.wire.framing import FrameReader
 from canal_ha.wire.messages import Fetched, OnlyFrames
@@ -49,7 +50,9 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A request succeeded that returns nothing."""
+    """A request succeeded. cursor: told by SUBSCRIPTION, if it was asked for and the server knows of that."""
+
+    cursor: LogPosition | None = None
 
 
 Answer = Greeting | Accepted | Fetched
@@ -85,9 +88,14 @@ class ClientSession:
         )
         return self._answered(Expected.AUTHENTICATION, client_frame(pb.CLIENTAUTHENTICATION, body))
 
-    def subscribe(self, identity: ClientIdentity) -> bytes:
-        """SUBSCRIPTION with the identity's filter; "" keeps the server's."""
-        body = pb.Sub(destination=identity.destination, client_id=str(identity.client_id), filter=identity.filter)
+    def subscribe(self, identity: ClientIdentity, *, tell_cursor: bool = False) -> bytes:
+        """SUBSCRIPTION with the identity's filter; "" keeps the server's. tell_cursor: a canal server does not."""
+        body = pb.Sub(
+            destination=identity.destination,
+            client_id=str(identity.client_id),
+            filter=identity.filter,
+            tell_cursor=tell_cursor,
+        )
         return self._answered(Expected.SUBSCRIPTION, client_frame(pb.SUBSCRIPTION, body))
 
     def unsubscribe(self, identity: ClientIdentity) -> bytes:
@@ -118,9 +126,11 @@ class ClientSession:
             body.end_journal, body.end_position, body.end_gtid = until.journal, until.offset, until.gtid
         return self._answered(Expected.DUMP, client_frame(pb.DUMP, body))
 
-    def ack(self, identity: ClientIdentity, batch_id: int) -> bytes:
-        """CLIENTACK: nothing comes back when it succeeds."""
-        body = pb.ClientAck(destination=identity.destination, client_id=str(identity.client_id), batch_id=batch_id)
+    def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> bytes:
+        """CLIENTACK: nothing comes back when it succeeds. mark: kept with the cursor, which canal does not do."""
+        body = pb.ClientAck(
+            destination=identity.destination, client_id=str(identity.client_id), batch_id=batch_id, mark=mark
+        )
         return self._unanswered(client_frame(pb.CLIENTACK, body))
 
     def rollback(self, identity: ClientIdentity, batch_id: int = 0) -> bytes:
@@ -183,7 +193,14 @@ class ClientSession:
         return self._accepted("something goes wrong when doing authentication", packet)
 
     def _subscribed(self, packet: pb.Packet) -> Accepted:
-        return self._accepted("failed to subscribe with reason", packet)
+        accepted = self._accepted("failed to subscribe with reason", packet)
+        text = pb.Ack.FromString(packet.body).cursor
+        if not text:
+            return accepted
+        try:
+            return Accepted(LogPosition.from_json(text))
+        except (ValueError, RecursionError) as error:
+            raise RemoteProtocolError(f"a cursor that cannot be read: {error}") from error
 
     def _unsubscribed(self, packet: pb.Packet) -> Accepted:
         return self._accepted("failed to unSubscribe with reason", packet)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -18,12 +18,14 @@ from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProto
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
 from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 DEFAULT_FETCH_SIZE = 1000
 DESTINATION_BYTES = 128  # of a name; no other is looked up, kept or sent back
 GENERIC, MISSING, NO_BATCH = 400, 401, 402  # every error code there is
+MARK_BYTES = 200  # of a mark: it is written with every cursor
 
 # Get.unit -> milliseconds; any other number means milliseconds
 _UNIT_MS: Mapping[int, float] = {0: 1e-6, 1: 1e-3, 2: 1, 3: 1e3, 4: 60e3, 5: 3600e3, 6: 86400e3}
@@ -38,10 +40,13 @@ _SHORT_DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """SUBSCRIPTION. during_authentication: asked for inside CLIENTAUTHENTICATION; failing closes the connection."""
+    """SUBSCRIPTION. during_authentication: asked for inside CLIENTAUTHENTICATION; failing closes the connection.
+    tell_cursor: the answer says where the client's cursor is.
+    """
 
     identity: ClientIdentity
     during_authentication: bool = False
+    tell_cursor: bool = False
     packet_type: ClassVar[str] = "SUBSCRIPTION"
 
 
@@ -78,10 +83,11 @@ class ReadFrom:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """CLIENTACK: answered only when it fails."""
+    """CLIENTACK: answered only when it fails. mark: kept with the cursor that this moves, "" for none."""
 
     identity: ClientIdentity
     batch_id: int
+    mark: str = ""
     packet_type: ClassVar[str] = "CLIENTACK"
 
 
@@ -168,7 +174,8 @@ def check_destination(name: str) -> None:
 
 def _subscribe(body: bytes) -> Subscribe:
     sub = pb.Sub.FromString(body)
-    return Subscribe(_identity("Sub", sub, sub.destination, sub.client_id, sub.filter))
+    identity = _identity("Sub", sub, sub.destination, sub.client_id, sub.filter)
+    return Subscribe(identity, tell_cursor=sub.tell_cursor)
 
 
 def _unsubscribe(body: bytes) -> Unsubscribe:
@@ -210,7 +217,10 @@ def _acknowledge(body: bytes) -> Acknowledge:
     identity = _identity("Ack", ack, ack.destination, ack.client_id)
     if ack.batch_id == 0:
         raise Refusal(NO_BATCH, f"batchId should assign value. Ack: {_dump(ack)}")
-    return Acknowledge(identity, ack.batch_id)
+    size_bytes = len(ack.mark.encode())
+    if size_bytes > MARK_BYTES:
+        raise Refusal(GENERIC, f"the mark of the acknowledgement has {size_bytes} bytes: {MARK_BYTES} are allowed")
+    return Acknowledge(identity, ack.batch_id, ack.mark)
 
 
 def _rollback(body: bytes) -> Rollback:
@@ -266,9 +276,12 @@ def handshake(seed: bytes) -> bytes:
     return _server_frame(pb.HANDSHAKE, pb.Handshake(seeds=seed))
 
 
-def accepted() -> bytes:
-    """A successful ACK: its body is empty, so it has none."""
-    return _server_frame(pb.ACK, pb.Ack())
+def accepted(cursor: LogPosition | None = None) -> bytes:
+    """A successful ACK: its body is empty, so it has none. cursor: told to a client that asked for it."""
+    if cursor is None:
+        return _server_frame(pb.ACK, pb.Ack())
+    told = replace(cursor, trail="")  # which means nothing to a client
+    return _server_frame(pb.ACK, pb.Ack(cursor=told.to_json(with_type=False)))
 
 
 def refused(code: int, text: str) -> bytes:

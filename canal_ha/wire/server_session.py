@@ -20,6 +20,7 @@ from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
 from canal_ha.model.batch import Message
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, packets
 from canal_ha.wire.framing import HEADER_BYTES, FrameReader
 from canal_ha.wire.packets import Acknowledge, Get, JavaError, Refusal, Request, Rollback, Subscribe
@@ -105,6 +106,12 @@ class ServerSession:
             return Reply((packets.accepted(),))
         silent = isinstance(request, Acknowledge | Rollback)
         return self._reply(request, () if silent else (packets.accepted(),))
+
+    def subscribed(self, cursor: LogPosition | None) -> Reply:
+        """A SUBSCRIPTION's answer. cursor: the client's, told only if it asked for it."""
+        if not (isinstance(self._current, Subscribe) and self._current.tell_cursor and cursor):
+            return self.done()
+        return self._reply(self._take(), (packets.accepted(cursor),))
 
     def fetched(self, message: Message) -> Reply:
         """A GET's answer."""

@@ -408,6 +408,28 @@ def test_acks_go_in_order() -> None:
     assert (cursor.offset, cursor.consumed) == (260, True)
 
 
+def test_a_mark_stays_with_the_cursor_until_something_else_moves_it() -> None:
+    """An ACK that moves nothing leaves it; one without a mark, or an operator, drops it."""
+    bench = Bench()
+    bench.subscribe()
+
+    def mark() -> str:
+        cursor = bench.meta.cursor(1001)
+        assert cursor is not None
+        return cursor.mark
+
+    bench.stream.ack(bench.get(3).batch_id, "spool a")
+    assert mark() == "spool a"
+    [(_, written)] = now(bench.meta.flush())
+    assert written.mark == "spool a"
+    bench.stream.ack(bench.get(3).batch_id)
+    assert mark() == ""
+    bench.stream.ack(bench.get(3).batch_id, "spool b")
+    assert mark() == "spool b"
+    bench.meta.replaced(1001, LogPosition(JOURNAL, 100))
+    assert mark() == ""
+
+
 def test_a_feed_that_ended_for_good_says_so_until_the_client_subscribes_again() -> None:
     """A lost position fails the waiting GET and every later one; a SUBSCRIBE tries again."""
     bench = Bench()
@@ -511,8 +533,9 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
     """At once where it stood where the feed stood; not while batches are in flight, and not when it is uncertain."""
     there = LogPosition("mysql-bin.000007", 4, server="u-2")
 
-    def moved(*, whole: bool = True, get: bool = False) -> LogPosition | None:
+    def moved(*, whole: bool = True, get: bool = False, mark: str = "") -> LogPosition | None:
         bench = Bench()
+        bench.meta.replaced(1001, LogPosition(JOURNAL, 100, mark=mark))
         bench.subscribe()
         if get:
             bench.get(3)
@@ -522,6 +545,10 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
         return bench.meta.cursor(1001)
 
     assert moved() == there
+    with_mark = moved(mark="spool a")
+    assert with_mark == there
+    assert with_mark is not None
+    assert with_mark.mark == "spool a"
     assert moved(whole=False) == moved(get=True) == LogPosition(JOURNAL, 100)
 
 

@@ -31,6 +31,7 @@ POSITIONS = st.builds(
     address=TEXT,
     port=st.integers(1, 65535),
     consumed=st.booleans(),
+    mark=st.text(max_size=20),
 )
 
 
@@ -46,6 +47,18 @@ def test_nulls_are_omitted() -> None:
     text = replace(POSITION, server_id=None, gtid=None).to_json(with_type=True)
     assert text == CANAL.replace('"gtid":"",', "").replace('"serverId":1,', "")
     assert LogPosition.from_json(text) == replace(POSITION, server_id=None, gtid=None)
+
+
+def test_a_mark_counts_while_its_place_does() -> None:
+    """Where an operator edits the position by hand, it is gone; without one the text is as canal's."""
+    text = replace(POSITION, mark="spool a").to_json(with_type=True)
+    where = f'"at":2034,"journal":"{POSITION.journal}"'
+    assert text == CANAL.replace('"position":2034', f'"mark":{{{where},"text":"spool a"}},"position":2034')
+    assert LogPosition.from_json(text).mark == "spool a"
+    assert LogPosition.from_json(text) == POSITION
+    assert LogPosition.from_json(text.replace('"position":2034', '"position":2035')).mark == ""
+    assert LogPosition.from_json(text.replace('"journalName":"', '"journalName":"x')).mark == ""
+    assert LogPosition.from_json(text.replace(f'{{{where},"text":"spool a"}}', '"spool a"')).mark == ""
 
 
 def test_consumed() -> None:

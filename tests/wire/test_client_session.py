@@ -8,6 +8,7 @@ import pytest
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, packets
 from canal_ha.wire.client_session import Accepted, ClientSession, Greeting
 from canal_ha.wire.framing import frame
@@ -126,3 +127,31 @@ def test_messages_do_not_answer_a_subscription() -> None:
     session.receive(EMPTY)
     with pytest.raises(RemoteProtocolError, match="MESSAGES"):
         session.next()
+
+
+def test_a_cursor_is_asked_for_and_told() -> None:
+    """A server that does not know of it answers as ever; a text that is no cursor ends the connection."""
+    session = connected()
+    plain = session.subscribe(EXAMPLE)
+    assert plain == client_frame(pb.SUBSCRIPTION, pb.Sub(destination="example", client_id="1001"))
+    cursor = LogPosition("bin.000001", 4, mark="spool a")
+    session.receive(packets.accepted())
+    assert session.next() == Accepted()
+    for reply, told in ((packets.accepted(), None), (packets.accepted(cursor), cursor)):
+        session.subscribe(EXAMPLE, tell_cursor=True)
+        session.receive(reply)
+        assert session.next() == Accepted(told)
+    for text in ("{", "[" * 100_000, "{}"):
+        bad = connected()
+        bad.subscribe(EXAMPLE, tell_cursor=True)
+        bad.receive(frame(pb.Packet(type=pb.ACK, body=pb.Ack(cursor=text).SerializeToString()).SerializeToString()))
+        with pytest.raises(RemoteProtocolError, match="a cursor that cannot be read"):
+            bad.next()
+
+
+def test_an_ack_without_a_mark_is_canals() -> None:
+    """Byte by byte."""
+    session = connected()
+    body = {"destination": "example", "client_id": "1001", "batch_id": 4}
+    assert session.ack(EXAMPLE, 4) == client_frame(pb.CLIENTACK, pb.ClientAck(**body))
+    assert session.ack(EXAMPLE, 4, "m") == client_frame(pb.CLIENTACK, pb.ClientAck(**body, mark="m"))

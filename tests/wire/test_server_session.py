@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from canal_ha.errors import BatchNotFirst, LocalProtocolError, NotRunningHere, RemoteProtocolError
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from canal_ha.wire import packets
 from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe, client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from canal_ha.wire.scramble import Credentials
@@ -232,3 +234,27 @@ def test_a_peer_that_sends_ahead_without_end_is_stopped() -> None:
     made.receive(b"x" * (2 << 20))
     with pytest.raises(RemoteProtocolError):
         made.receive(b"x" * 5)
+
+
+def test_a_cursor_is_told_to_whom_asks_for_it_alone() -> None:
+    """canal's clients get canal's bytes, whatever the server knows."""
+    cursor = LogPosition("bin.000001", 4, mark="spool a", trail="long")
+    made = authenticated()
+    made.receive(client_frame(pb.SUBSCRIPTION, pb.Sub(**ME)))
+    assert made.next() == Subscribe(EXAMPLE)
+    assert b"".join(made.subscribed(cursor).pieces) == packets.accepted()
+    made.receive(client_frame(pb.SUBSCRIPTION, pb.Sub(**ME, tell_cursor=True)))
+    assert made.next() == Subscribe(EXAMPLE, tell_cursor=True)
+    told = pb.Ack.FromString(pb.Packet.FromString(b"".join(made.subscribed(cursor).pieces)[4:]).body).cursor
+    found = LogPosition.from_json(told)
+    assert (found, found.mark, found.trail) == (cursor, "spool a", "")
+
+
+def test_a_mark_comes_with_an_ack_and_is_bounded() -> None:
+    """It is written with every cursor: 200 bytes, whatever the characters."""
+    made = authenticated()
+    made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(**ME, batch_id=3, mark="é" * 100)))
+    assert made.next() == Acknowledge(EXAMPLE, 3, "é" * 100)
+    made.done()
+    made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(**ME, batch_id=3, mark="é" * 100 + "x")))
+    assert ack_of(made.next()) == (400, "the mark of the acknowledgement has 201 bytes: 200 are allowed")

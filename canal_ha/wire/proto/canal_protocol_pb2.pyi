@@ -225,17 +225,21 @@ class Ack(_message.Message):
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     error_message: _builtins.str
+    cursor: _builtins.str
+    """not canal's: the client's cursor as JSON, in the answer to a Sub that asked for it"""
     def __init__(
         self,
         *,
         error_code: _builtins.int | None = ...,
         error_message: _builtins.str = ...,
+        cursor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_error_code", b"_error_code", "error_code", b"error_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error_code", b"_error_code", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error_code", b"_error_code", "cursor", b"cursor", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__error_code: _TypeAlias = _typing.Literal["error_code"]  # noqa: Y015
     _WhichOneofArgType__error_code: _TypeAlias = _typing.Literal["_error_code", b"_error_code"]  # noqa: Y015
@@ -250,19 +254,23 @@ class ClientAck(_message.Message):
     DESTINATION_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     BATCH_ID_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     batch_id: _builtins.int
+    mark: _builtins.str
+    """not canal's: kept with the cursor that this moves, at most 200 bytes"""
     def __init__(
         self,
         *,
         destination: _builtins.str = ...,
         client_id: _builtins.str = ...,
         batch_id: _builtins.int = ...,
+        mark: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "client_id", b"client_id", "destination", b"destination"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "client_id", b"client_id", "destination", b"destination", "mark", b"mark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -275,19 +283,23 @@ class Sub(_message.Message):
     DESTINATION_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
+    TELL_CURSOR_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     filter: _builtins.str
+    tell_cursor: _builtins.bool
+    """not canal's: the answer tells the cursor"""
     def __init__(
         self,
         *,
         destination: _builtins.str = ...,
         client_id: _builtins.str = ...,
         filter: _builtins.str = ...,
+        tell_cursor: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "filter", b"filter"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "filter", b"filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
