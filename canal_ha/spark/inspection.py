@@ -94,7 +94,9 @@ class State:
         """Segments spooled and not committed."""
         if self.manifest is None:
             return 0
-        after = self.manifest.oldest - 1 if self.committed is None else self.committed.seq
+        after = self.manifest.oldest - 1
+        if self.committed is not None:
+            after = self.manifest.lineage.covered(self.committed.claim, self.manifest.next_seq)[0]
         return max(self.manifest.next_seq - 1 - after, 0)
 
     @property
@@ -126,6 +128,7 @@ def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[Sta
                 o.resume_after(name, offset, manifest, fail_on_data_loss=True)
             except CanalError as error:
                 problem = str(error)
+            problem = manifest.problem or problem
         states.append(State(name, batch, manifest, offset, problem))
     return states
 

@@ -5,32 +5,26 @@ newest epoch's manifest is the truth. Its text is JSON with a fixed order of key
 are thousands of them:
 
     {"v":1,"spool":"5f1c...","segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid],
-     ...],"reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."}}
+     ...],"reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."},"writers":[[epoch,first seq,follows],...],
+     "since":0,"forgotten":0,"problem":""}
+
+Versions that know nothing of writers read the rest, and write manifests without them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from canal_ha.errors import SpoolUnusable
 from canal_ha.model.position import LogPosition
+from canal_ha.spark.lineage import Epoch, Lineage, Writer
 
 VERSION = 1
 DDL_KEPT = 1000  # tables whose latest statement is remembered
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Epoch:
-    """One writer's term. writer: random, so that two that claim the same number at once still have an order."""
-
-    number: int
-    writer: str
-
-    def __str__(self) -> str:
-        return f"{self.number:08d}-{self.writer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ class SegmentInfo:
 class Manifest:
     """segments: by seq, without gaps; next_seq: of the segment to come; reads: last segments of the micro-batches that
     are known to be done, ascending; newest_ms: newest time of any entry of the present source; ddl: latest statement by
-    table.
+    table; lineage: who wrote the segments; problem: why the last writer refused to go on, "" when it did not.
     """
 
     spool: str
@@ -64,6 +58,8 @@ class Manifest:
     reads: tuple[int, ...] = ()
     newest_ms: int = 0
     ddl: dict[str, str] = field(default_factory=dict)
+    lineage: Lineage = field(default_factory=Lineage)
+    problem: str = ""
 
     @property
     def oldest(self) -> int:
@@ -90,8 +86,17 @@ class Manifest:
         """What waits to be read."""
         return sum(segment.size_bytes for segment in self.between(self.done, self.next_seq))
 
-    def with_segment(self, segment: SegmentInfo, newest_ms: int, ddl: dict[str, str]) -> Manifest:
-        """Append. ddl: statements of this segment by table."""
+    def with_segment(
+        self, segment: SegmentInfo, newest_ms: int, ddl: dict[str, str], epoch: Epoch, *, follows: bool
+    ) -> Manifest:
+        """Append.
+
+        segment: the next one
+        newest_ms: newest time of any entry by now
+        ddl: statements of this segment by table
+        epoch: who wrote it
+        follows: whether nothing is missing before what this writer wrote
+        """
         known = {name: sql for name, sql in self.ddl.items() if name not in ddl} | ddl
         for name in list(known)[: max(len(known) - DDL_KEPT, 0)]:
             del known[name]
@@ -101,6 +106,7 @@ class Manifest:
             next_seq=segment.seq + 1,
             newest_ms=newest_ms,
             ddl=known,
+            lineage=self.lineage.with_segment(segment.seq, epoch, follows=follows),
         )
 
     def with_read(self, seq: int) -> Manifest:
@@ -139,6 +145,10 @@ class Manifest:
             "reads": self.reads,
             "newest_ms": self.newest_ms,
             "ddl": self.ddl,
+            "writers": [[str(each.epoch), each.first, int(each.follows)] for each in self.lineage.writers],
+            "since": self.lineage.since,
+            "forgotten": self.lineage.forgotten,
+            "problem": self.problem,
         }
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -149,16 +159,33 @@ class Manifest:
             body = json.loads(data)
             if body["v"] != VERSION:
                 raise SpoolUnusable(f"{name}: format {body['v']} was written by another version of canal-ha")
+            segments = tuple(map(_from_list, body["segments"]))
             return cls(
                 spool=str(body["spool"]),
-                segments=tuple(map(_from_list, body["segments"])),
+                segments=segments,
                 next_seq=int(body["next"]),
                 reads=tuple(body["reads"]),
                 newest_ms=int(body["newest_ms"]),
                 ddl=dict(body["ddl"]),
+                lineage=_lineage(body, segments),
+                problem=str(body.get("problem", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise SpoolUnusable(f"{name} is no manifest of a spool: {error}") from error
+
+
+def _lineage(body: Mapping[str, Any], segments: Iterable[SegmentInfo]) -> Lineage:
+    """The writers; where another version left them out, those whose segments are still there."""
+    if "writers" in body:
+        writers = tuple(
+            Writer(Epoch.parse(epoch), _int(first), bool(follows)) for epoch, first, follows in body["writers"]
+        )
+        return Lineage(writers, None if body["since"] is None else _int(body["since"]), _int(body["forgotten"]))
+    lineage = Lineage(since=_int(body["next"]))
+    for segment in segments:
+        for epoch in of_segments([segment.name]):
+            lineage = lineage.with_segment(segment.seq, epoch, follows=False)
+    return lineage
 
 
 def _to_list(segment: SegmentInfo) -> list[object]:

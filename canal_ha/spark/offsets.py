@@ -1,10 +1,11 @@
 """Spark's offsets: per destination the last segment that is read, and where that is in the binlog. Pure.
 
     {"v":1,"destinations":{"example":{"seq":41,"spool":"5f1c...","server":1,"journal":"mysql-bin.000007",
-     "offset":9911,"sub":0,"time":1795244373969,"gtid":"..."}}}
+     "offset":9911,"sub":0,"time":1795244373969,"gtid":"...","writer":"00000003-9c01d2ab"}}}
 
-`seq` and `spool` address; the rest is for people, for lag and for checks. Spark compares offsets as texts: keys have
-one order, destinations are sorted, there are no floats. A destination that is absent was not read at all.
+`seq`, `spool` and `writer` address (offsets of earlier versions have no writer); the rest is for people, for lag and
+for checks. Spark compares offsets as texts: keys have one order, destinations are sorted, there are no floats. A
+destination that is absent was not read at all.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from canal_ha.errors import DataLoss
 from canal_ha.model.position import LogPosition
+from canal_ha.spark.lineage import Claim, Epoch
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 
 VERSION = 1
@@ -25,11 +27,28 @@ TASK_BYTES_MOST = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far one destination is read. seq: last segment read; spool: identity of the spool it counts in."""
+    """How far one destination is read.
+
+    seq: last segment read
+    spool: identity of the spool it counts in
+    last: position of the segment's last entry
+    writer: of that segment, None where an earlier version wrote the offset
+    """
 
     seq: int
     spool: str
     last: LogPosition
+    writer: Epoch | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """As the spool's lineage reads it."""
+        return Claim(self.seq, self.writer)
+
+    def is_place_of(self, other: Offset) -> bool:
+        """Whether both are one segment, as far as both tell."""
+        told = self.writer is not None and other.writer is not None
+        return (self.seq, self.spool) == (other.seq, other.spool) and not (told and self.writer != other.writer)
 
 
 Offsets = dict[str, Offset]
@@ -52,7 +71,7 @@ def from_json(body: Mapping[str, Any]) -> Offsets:
 
 def _to_dict(offset: Offset) -> dict[str, Any]:
     last = offset.last
-    return {
+    body = {
         "seq": offset.seq,
         "spool": offset.spool,
         "server": last.server_id,
@@ -62,6 +81,7 @@ def _to_dict(offset: Offset) -> dict[str, Any]:
         "time": last.timestamp_ms,
         "gtid": last.gtid,
     }
+    return body if offset.writer is None else {**body, "writer": str(offset.writer)}
 
 
 def _from_dict(body: Mapping[str, Any]) -> Offset:
@@ -73,19 +93,20 @@ def _from_dict(body: Mapping[str, Any]) -> Offset:
         server_id=None if body["server"] is None else int(body["server"]),
         gtid=body["gtid"],
     )
-    return Offset(int(body["seq"]), str(body["spool"]), last)
+    writer = Epoch.parse(body["writer"]) if "writer" in body else None
+    return Offset(int(body["seq"]), str(body["spool"]), last, writer)
 
 
 def of(manifest: Manifest, segment: SegmentInfo) -> Offset:
     """Having read up to and including this segment."""
-    return Offset(segment.seq, manifest.spool, segment.last)
+    return Offset(segment.seq, manifest.spool, segment.last, manifest.lineage.writer_of(segment.seq))
 
 
 def resume_after(destination: str, offset: Offset | None, manifest: Manifest, *, fail_on_data_loss: bool) -> int:
     """The last segment that does not have to be read: the one before the oldest that is there, for a new query.
 
     Raises DataLoss when the spool is not the one that was read, or does not hold what comes next; told to go on in
-    spite of it, the answer is the oldest that can still be read.
+    spite of it, the answer is the last one that both know, else the oldest that can still be read.
     """
     oldest = manifest.oldest - 1
     if offset is None:
@@ -95,7 +116,9 @@ def resume_after(destination: str, offset: Offset | None, manifest: Manifest, *,
         return offset.seq
     if fail_on_data_loss:
         raise DataLoss(f"canal: {problem}; set failOnDataLoss=false to go on with what is there")
-    return oldest
+    if offset.spool != manifest.spool:
+        return oldest
+    return max(oldest, manifest.lineage.covered(offset.claim, manifest.next_seq)[0])
 
 
 def _problem(destination: str, offset: Offset, manifest: Manifest) -> str | None:
@@ -106,10 +129,12 @@ def _problem(destination: str, offset: Offset, manifest: Manifest) -> str | None
             f"the checkpoint of {destination} stands at {offset.last}, segment {offset.seq}, but the spool begins with"
             f" segment {manifest.oldest} (retainBatches)"
         )
-    if offset.seq >= manifest.next_seq:
+    shared, known = manifest.lineage.covered(offset.claim, manifest.next_seq)
+    if not known:
+        kept = f"it shares segments up to {shared}" if shared >= 0 else "nobody knows the writer of that segment"
         return (
-            f"the checkpoint of {destination} stands at segment {offset.seq}, {offset.last}, which the spool lost:"
-            f" its last is {manifest.next_seq - 1}"
+            f"the checkpoint of {destination} stands at segment {offset.seq}, {offset.last}, which the spool lost,"
+            f" as one does that was restored from an older copy: its last is {manifest.next_seq - 1}, {kept}"
         )
     return None
 
@@ -183,7 +208,7 @@ def plan(
     planned: dict[str, tuple[SegmentInfo, ...]] = {}
     for name in sorted(end):
         began = start.get(name)
-        if began is not None and (began.seq, began.spool) == (end[name].seq, end[name].spool):
+        if began is not None and began.is_place_of(end[name]):
             continue
         manifest = manifests.get(name)
         if manifest is None:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from canal_ha.errors import CanalError, OptionInvalid, SpoolUnusable
+from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, Pipeline
 from canal_ha.spark.progress import Display, Summary
 from canal_ha.spark.sinks.batch import Batch, Sink
@@ -92,16 +93,24 @@ def start(
     for name, value in pipeline.source.items():
         reader = reader.option(name, value)
 
-    def spool(destination: str) -> str:
+    def spooled(destination: str) -> Manifest:
         manifest = newest_manifest(open_storage(options.spool_dir, destination, str(options.client_id)))
         if manifest is None:
             raise SpoolUnusable(f"the spool of {destination} is gone: {options.spool_dir}")
-        return manifest.spool
+        return manifest
 
     def write(frame: DataFrame, batch_id: int) -> None:
         run = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert run is not None  # Spark sets it for every micro-batch
-        batch = Batch(frame.where(chosen(pipeline)).persist(), batch_id, run, pipeline.keys, pipeline.takes, spool)
+        batch = Batch(
+            frame.where(chosen(pipeline)).persist(),
+            batch_id,
+            run,
+            pipeline.keys,
+            pipeline.takes,
+            spooled,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
         try:
             for sink in sinks:
                 sink.apply(batch)

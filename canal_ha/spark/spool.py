@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 
 from canal_ha.errors import SpoolFenced, SpoolUnusable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import manifest as manifests
 from canal_ha.spark import segments
-from canal_ha.spark.manifest import Epoch, Manifest, SegmentInfo
+from canal_ha.spark.lineage import Epoch, Lineage
+from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import NoRoom, Storage
 
@@ -40,7 +42,9 @@ def newest_manifest(storage: Storage) -> Manifest | None:
 
 
 class SpoolWriter:
-    """The present writer. steps: told what is about to happen, by name."""
+    """The present writer. steps: told what is about to happen, by name. follows: whether nothing is missing between the
+    segments that were there and those that this writer appends, as far as the server told.
+    """
 
     def __init__(self, storage: Storage, destination: str, retain_batches: int, steps: Steps) -> None:
         """Claim the next epoch. Raises SpoolUnusable, also for a spool that is read-only, and NoRoom (try again)."""
@@ -48,10 +52,11 @@ class SpoolWriter:
         self._destination = destination
         self._retain_batches = retain_batches
         self._steps = steps
+        self.follows = False
         claimed = manifests.claims(storage.names())
         self.epoch = Epoch(claimed[-1].number + 1 if claimed else 1, secrets.token_hex(4))
         storage.write(manifests.claim_name(self.epoch), b"")
-        found = newest_manifest(storage) or Manifest(spool=secrets.token_hex(8))
+        found = newest_manifest(storage) or Manifest(spool=secrets.token_hex(8), lineage=Lineage(since=0))
         self.manifest = found.from_first_of(storage.names())
         try:
             self._publish(self.manifest)
@@ -90,7 +95,7 @@ class SpoolWriter:
             written_ms=time.time_ns() // 1_000_000,
             last=last,
         )
-        self._publish(self.manifest.with_segment(info, newest_ms, ddl))
+        self._publish(self.manifest.with_segment(info, newest_ms, ddl, self.epoch, follows=self.follows))
 
     def read_up_to(self, seq: int) -> None:
         """A micro-batch that ended with this segment is done; removes what only older micro-batches need."""
@@ -107,6 +112,11 @@ class SpoolWriter:
             self._storage.delete(names)  # makes room for the manifest; until then it lists what is gone
             self._publish(kept)
         self._storage.delete(names)
+
+    def tell(self, problem: str) -> None:
+        """Keep why this writer does not go on, for whoever looks at the spool; "" when it does."""
+        if problem != self.manifest.problem:
+            self._publish(replace(self.manifest, problem=problem))
 
     def check(self) -> None:
         """Raises SpoolFenced when another writer claimed a later epoch."""

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from canal_ha.spark.entries import Layout
 from canal_ha.spark.fold import Change
+from canal_ha.spark.lineage import Epoch, Lineage, Writer
+from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.sinks.batch import Batch
 
 
 class Made(Batch):
     """A batch of given changes. Segments are numbered as batches are, unless the changes say otherwise."""
 
-    def __init__(self, batch_id: int, *changes: Change) -> None:
-        spool = "spool".__add__
-        super().__init__(None, batch_id, "run", {}, lambda schema, table: True, spool)  # type: ignore[arg-type]
+    def __init__(
+        self, batch_id: int, *changes: Change, manifest: Manifest | None = None, fail_on_data_loss: bool = True
+    ) -> None:
+        super().__init__(
+            None,  # type: ignore[arg-type]  # no frame: the changes are given
+            batch_id,
+            "run",
+            {},
+            lambda schema, table: True,
+            spooled if manifest is None else lambda destination: manifest,
+            fail_on_data_loss=fail_on_data_loss,
+        )
         self.changes = [change if change.seq else change._replace(seq=batch_id) for change in changes]
+
+
+def spooled(destination: str) -> Manifest:
+    """A spool with room for any segment, of one writer."""
+    writer = Writer(Epoch(1, "0000000a"), 0, follows=True)
+    return Manifest(f"spool{destination}", next_seq=1000, lineage=Lineage((writer,), since=0))
 
 
 def row(

@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from canal_ha.errors import DataLoss
 from canal_ha.spark.added import added_columns
 from canal_ha.spark.entries import Layout
 from canal_ha.spark.fold import Change
+from canal_ha.spark.lineage import Epoch, Lineage, Writer
+from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.sinks.delta import Delta
 from canal_ha.spark.sinks.paths import segment
 from tests.spark.made import Made, row, statement
@@ -169,3 +172,45 @@ def test_other_statements_add_nothing() -> None:
         "ALTER TABLE t ADD ADD",
     ):
         assert added_columns(sql) == ()
+
+
+def test_segments_of_a_restored_spool_are_new_to_the_table(tmp_path: Path) -> None:
+    """Their numbers were used before, by another writer; what comes again is merged over what the table has."""
+    sink = Delta(str(tmp_path), "UTC")
+    for seq in range(1, 6):
+        sink.apply(Made(seq, put("insert", str(seq), "1.0", None, seq=seq)))
+    writers = (Writer(Epoch(1, "0000000a"), 0, follows=True), Writer(Epoch(3, "00000003"), 3, follows=True))
+    restored = Manifest("spoold", next_seq=6, lineage=Lineage(writers, since=0))
+    again = [put("update", "3", "2.0", None, seq=3), put("insert", "4", "2.0", None, seq=4)]
+    for _ in range(2):
+        sink.apply(Made(3, put("insert", "2", "9.0", None, seq=2), *again, manifest=restored))
+        assert {key: int(row["amount"]) for key, row in rows(tmp_path).items()} == {1: 1, 2: 1, 3: 2, 4: 2, 5: 1}
+    sink.apply(Made(4, put("delete", "5", "1.0", None, seq=5), manifest=restored))
+    assert 5 not in rows(tmp_path)
+
+
+def test_a_table_that_has_more_than_its_spool_is_refused_where_nobody_vouches(tmp_path: Path) -> None:
+    """The server did not tell where its cursor was when the spool's last writer began."""
+    sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(5, put("insert", "5", "1.0", None, seq=5)))
+    unsure = Writer(Epoch(3, "00000003"), 3, follows=False)
+    for writers in ((unsure,), (Writer(Epoch(1, "0000000a"), 0, follows=True), unsure)):
+        restored = Manifest("spoold", next_seq=6, lineage=Lineage(writers, since=0))
+        change = put("insert", "6", "1.0", None, seq=4)
+        with pytest.raises(DataLoss, match="segment 5 of writer 00000001-0000000a, which the spool spoold lacks"):
+            sink.apply(Made(3, change, manifest=restored))
+    sink.apply(Made(3, change, manifest=restored, fail_on_data_loss=False))
+    assert set(rows(tmp_path)) == {5, 6}
+
+
+def test_a_table_of_a_former_version_is_neither_doubled_nor_short(tmp_path: Path) -> None:
+    """It remembers a number without a writer, which counts for segments of that version."""
+    sink = Delta(str(tmp_path), "UTC")
+    former = Manifest("spoold", next_seq=3, lineage=Lineage(since=3))
+    sink.apply(Made(2, put("insert", "1", "1.0", None, seq=2), manifest=former))
+    now = Manifest("spoold", next_seq=4, lineage=Lineage((Writer(Epoch(4, "0000000b"), 3, follows=True),), since=3))
+    sink.apply(Made(3, put("insert", "1", "9.0", None, seq=2), put("insert", "2", "2.0", None, seq=3), manifest=now))
+    assert {key: int(row["amount"]) for key, row in rows(tmp_path).items()} == {1: 1, 2: 2}
+    table = DeltaTable(tmp_path / "s" / "t")
+    assert table.transaction_version("run/spoold") == 3
+    assert table.transaction_version("run/spoold/writer") == Epoch(4, "0000000b").code

@@ -11,6 +11,8 @@ from canal_ha.decode.ddl_grammar import read
 from canal_ha.decode.ddl_statements import CreateTable
 from canal_ha.errors import SinkRefused
 from canal_ha.spark.entries import Layout
+from canal_ha.spark.lineage import Epoch, Lineage, Writer
+from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.sinks import mysql
 from canal_ha.spark.sinks.mysql import MySQL
 from tests.real import SqlServer
@@ -173,7 +175,40 @@ def test_the_source_cannot_choose_a_database_of_the_servers_own(copy: Copy, sche
 
 def test_a_table_named_like_our_state_is_refused_beside_it(copy: Copy, database: str) -> None:
     """One database for copies and state is allowed; this one name is taken."""
-    sink = MySQL(copy.server.address, "admin", "admin", f"copy_{database}", f"copy_{database}")
+    sink = MySQL(copy.server.address, "admin", "admin", "copy_{schema}", f"copy_{database}")
     sink.apply(Made(0, copy.put("insert", "1", "x")))
     with pytest.raises(SinkRefused, match="own state under this name"):
         sink.apply(Made(1, copy.put("insert", "1", "x")._replace(table="CANAL_HA_batches")))
+
+
+def test_segments_of_a_restored_spool_are_new_to_the_copy(copy: Copy) -> None:
+    """Their numbers were used before, by another writer; what comes again replaces what the copy has."""
+    for seq in range(1, 6):
+        copy.apply(seq, copy.put("insert", str(seq), "a", seq=seq))
+    writers = (Writer(Epoch(1, "0000000a"), 0, follows=True), Writer(Epoch(3, "00000003"), 3, follows=True))
+    restored = Manifest("spoold", next_seq=6, lineage=Lineage(writers, since=0))
+    again = [copy.put("insert", "2", "no", seq=2), copy.put("update", "3", "b", seq=3)]
+    again.append(copy.put("insert", "4", "b", seq=4))
+    for _ in range(2):
+        copy.sink.apply(Made(3, *again, manifest=restored))
+        assert {key: row["name"] for key, row in copy.rows.items()} == {1: "a", 2: "a", 3: "b", 4: "b", 5: "a"}
+    copy.sink.apply(Made(4, copy.put("delete", "5", "a", seq=5), manifest=restored))
+    assert 5 not in copy.rows
+
+
+def test_the_state_of_a_former_version_is_read(copy: Copy, database: str) -> None:
+    """Its table has no writers: the number counts, and the column is added."""
+    state = f"state_{database}"
+    copy.server.execute(
+        f"CREATE DATABASE {state}",
+        f"CREATE TABLE {state}.canal_ha_batches (run VARCHAR(64), spool VARCHAR(64), segment BIGINT NOT NULL,"
+        " batch_id BIGINT NOT NULL, applied TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,"
+        " PRIMARY KEY (run, spool)) ENGINE=InnoDB",
+        f"INSERT INTO {state}.canal_ha_batches (run, spool, segment, batch_id) VALUES ('run', 'spoold', 2, 7)",
+    )
+    lineage = Lineage((Writer(Epoch(4, "0000000b"), 3, follows=True),), since=3)
+    now = Manifest("spoold", next_seq=4, lineage=lineage)
+    copy.sink.apply(Made(3, copy.put("insert", "1", "x", seq=2), copy.put("insert", "2", "x", seq=3), manifest=now))
+    assert list(copy.rows) == [2]
+    [row] = copy.server.query(f"SELECT segment, writer FROM {state}.canal_ha_batches")
+    assert row == {"segment": 3, "writer": "00000004-0000000b"}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from canal_ha.errors import DataLoss
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import offsets as o
+from canal_ha.spark.lineage import Epoch, Lineage, Writer
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 
 
@@ -129,3 +130,40 @@ def test_a_backlog_keeps_all_processors_busy_to_the_end() -> None:
         return [len(task) for task in o.tasks(tuple(replace(file, raw_bytes=5 << 20) for file in files), 2)]
 
     assert [shared(count) for count in (1, 2, 12, 13, 30)] == [[1], [1, 1], [6, 6], [3, 3, 4, 3], [5] * 6]
+
+
+def restored(upto: int, count: int) -> Manifest:
+    """A spool whose second writer began at `upto`, after what another one had written there was lost."""
+    writers = (Writer(Epoch(1, "0000000a"), 0, follows=True), Writer(Epoch(2, "0000000b"), upto, follows=True))
+    return replace(manifest(*[True] * count), lineage=Lineage(writers, since=0))
+
+
+def test_a_segment_that_was_written_again_under_its_number_is_a_loss() -> None:
+    """A checkpoint that outlived its spool names segments that others have now; told to go on, none is skipped."""
+    lost = o.Offset(4, "a", LogPosition("bin.000001", 40, 1000, 1), Epoch(1, "0000000a"))
+    spool = restored(3, 8)
+    with pytest.raises(DataLoss, match=r"the spool lost.*shares segments up to 2"):
+        o.admit({"d": lost}, {"d": spool}, o.Limit())
+    end = o.admit({"d": lost}, {"d": spool}, o.Limit(), fail_on_data_loss=False)
+    assert end["d"].writer == Epoch(2, "0000000b")
+    planned = o.plan({"d": lost}, end, {"d": spool}, fail_on_data_loss=False)
+    assert [segment.seq for segment in planned["d"]] == [3, 4, 5, 6, 7]
+    unknown = replace(lost, writer=Epoch(2, "0000000c"))
+    with pytest.raises(DataLoss, match="nobody knows the writer"):
+        o.admit({"d": unknown}, {"d": spool}, o.Limit())
+
+
+def test_an_offset_of_a_former_version_is_followed() -> None:
+    """It has no writer; its text stays as it is until something is read, so that Spark sees no change."""
+    spool = replace(restored(3, 5), lineage=Lineage((Writer(Epoch(2, "0000000b"), 3, follows=True),), since=3))
+    former = at(spool, 2)
+    assert "writer" not in json.dumps(o.to_json({"d": former}))
+    assert o.admit({"d": former}, {"d": spool}, o.Limit())["d"] == o.of(spool, spool.segments[-1])
+    stays = at(replace(spool, next_seq=3, segments=spool.segments[:3]), 2)
+    assert (
+        o.admit({"d": stays}, {"d": replace(spool, next_seq=3, segments=spool.segments[:3])}, o.Limit())["d"] == stays
+    )
+    body = o.to_json({"d": o.of(spool, spool.segments[-1])})
+    assert o.to_json(o.from_json(body)) == body
+    with pytest.raises(DataLoss):
+        o.from_json({"v": 1, "destinations": {"d": {**body["destinations"]["d"], "writer": "x"}}})

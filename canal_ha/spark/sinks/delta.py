@@ -1,8 +1,8 @@
 """Delta through delta-rs: one Delta table per source table, at `<path>/<schema>/<table>`, with the names escaped.
 
 A batch is one commit: merged by key, with what it ends with as application transactions: the application is checkpoint
-and spool, the version the last segment. What is repeated is left out, also where a restored checkpoint cuts it into
-other batches; a new checkpoint counts anew. No JVM part is needed.
+and spool, the version the last segment; a second one has that segment's writer. What is repeated is left out, also
+where a restored checkpoint cuts it into other batches; a new checkpoint counts anew. No JVM part is needed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from deltalake.exceptions import DeltaError
 from canal_ha.errors import SinkRefused
 from canal_ha.spark.added import Added
 from canal_ha.spark.fold import TableChanges
+from canal_ha.spark.lineage import Claim, Epoch
 from canal_ha.spark.mysql_types import to_arrow
 from canal_ha.spark.sinks.batch import Batch
 from canal_ha.spark.sinks.paths import former, segment
 
 _GONE = "_canal_gone"
+_WRITER = "/writer"
+_UNTOLD = 0  # no epoch's code
 
 
 class Delta:
@@ -56,8 +59,7 @@ class Delta:
                     )
                 return
             table = DeltaTable(uri, storage_options=self._storage_options)
-            versions = {spool: table.transaction_version(application(batch, spool)) for spool in batch.ends}
-            done = {spool: version for spool, version in versions.items() if version is not None}
+            done = {spool: claim for spool in batch.ends if (claim := _claim(table, application(batch, spool)))}
             left = batch.after(done).get(changes.name)
             if left is None or not (left.rows or left.emptied or left.alters):
                 return
@@ -82,13 +84,16 @@ class Delta:
         return raw
 
     @staticmethod
-    def _commit(batch: Batch, done: Mapping[str, int]) -> CommitProperties:
+    def _commit(batch: Batch, done: Mapping[str, Claim]) -> CommitProperties:
+        transactions = []
+        for spool, end in batch.ends_after(done).items():
+            name = application(batch, spool)
+            transactions += [
+                Transaction(name, end.seq),
+                Transaction(f"{name}{_WRITER}", end.writer.code if end.writer else _UNTOLD),
+            ]
         return CommitProperties(
-            custom_metadata={"canal.run": batch.run, "canal.batch": str(batch.batch_id)},
-            app_transactions=[
-                Transaction(application(batch, spool), max(end, done.get(spool, end)))
-                for spool, end in batch.ends.items()
-            ],
+            custom_metadata={"canal.run": batch.run, "canal.batch": str(batch.batch_id)}, app_transactions=transactions
         )
 
     def _replace(self, table: DeltaTable, changes: TableChanges, commit: CommitProperties) -> None:
@@ -160,6 +165,15 @@ class Delta:
 def application(batch: Batch, spool: str) -> str:
     """Under which name a table remembers the last segment it has."""
     return f"{batch.run}/{spool}"
+
+
+def _claim(table: DeltaTable, name: str) -> Claim | None:
+    """What a table remembers; earlier versions wrote no writer."""
+    seq = table.transaction_version(name)
+    if seq is None:
+        return None
+    writer = table.transaction_version(f"{name}{_WRITER}") or _UNTOLD
+    return Claim(seq, Epoch.of_code(writer) if writer != _UNTOLD else None)
 
 
 def plain_arrow(kind: pa.DataType) -> pa.DataType:

@@ -10,12 +10,15 @@ becomes SQL: declarations are rebuilt, names are quoted, and databases of the se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pymysql
+from pymysql.constants import ER
 
 from canal_ha.errors import SinkRefused
 from canal_ha.spark.fold import Row, TableChanges
+from canal_ha.spark.lineage import Claim, Epoch
 from canal_ha.spark.mysql_types import ColumnType, plain
 from canal_ha.spark.sinks.batch import Batch
 from canal_ha.spark.sinks.declaration import declaration
@@ -101,24 +104,34 @@ class MySQL:
                 " DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (run, spool)) ENGINE=InnoDB",
                 (),
             )
+            cursor.execute(f"SHOW COLUMNS FROM {self._state()} LIKE 'writer'", ())
+            if not cursor.fetchall():  # an earlier version made the table
+                with _unless_there():
+                    cursor.execute(f"ALTER TABLE {self._state()} ADD COLUMN writer VARCHAR(64)", ())
 
-    def _done(self, cursor: Any, batch: Batch, locking: str = "") -> dict[str, int]:
+    def _done(self, cursor: Any, batch: Batch, locking: str = "") -> dict[str, Claim]:
         """The last segment that is here, by spool. locking: the rows stay locked until the transaction ends."""
-        cursor.execute(f"SELECT spool, segment FROM {self._state()} WHERE run = %s {locking}", (batch.run,))
-        return {spool: segment for spool, segment in cursor.fetchall() if spool in batch.ends}
+        cursor.execute(f"SELECT spool, segment, writer FROM {self._state()} WHERE run = %s {locking}", (batch.run,))
+        return {
+            spool: Claim(segment, Epoch.parse(writer) if writer else None)
+            for spool, segment, writer in cursor.fetchall()
+            if spool in batch.ends
+        }
 
-    def _claim(self, cursor: Any, batch: Batch, done: Mapping[str, int]) -> None:
+    def _claim(self, cursor: Any, batch: Batch, done: Mapping[str, Claim]) -> None:
         """A batch of another driver that has no row yet either ends in an error here, for one of the two."""
-        for spool, end in batch.ends.items():
+        for spool, end in batch.ends_after(done).items():
+            writer = str(end.writer) if end.writer else None
             if spool not in done:
                 cursor.execute(
-                    f"INSERT INTO {self._state()} (run, spool, segment, batch_id) VALUES (%s, %s, %s, %s)",
-                    (batch.run, spool, end, batch.batch_id),
+                    f"INSERT INTO {self._state()} (run, spool, segment, writer, batch_id) VALUES (%s, %s, %s, %s, %s)",
+                    (batch.run, spool, end.seq, writer, batch.batch_id),
                 )
-            elif end > done[spool]:
+            elif end != done[spool]:
                 cursor.execute(
-                    f"UPDATE {self._state()} SET segment = %s, batch_id = %s WHERE run = %s AND spool = %s",
-                    (end, batch.batch_id, batch.run, spool),
+                    f"UPDATE {self._state()} SET segment = %s, writer = %s, batch_id = %s"
+                    " WHERE run = %s AND spool = %s",
+                    (end.seq, writer, batch.batch_id, batch.run, spool),
                 )
 
     def _target(self, changes: TableChanges) -> tuple[str, str]:
@@ -130,7 +143,7 @@ class MySQL:
         ours = database.lower() == self._state_database.lower()
         if database.lower() in _SYSTEM:
             why = "which belongs to the server"
-        elif ours and "{schema}" in self._database:
+        elif ours and changes.schema.lower() == self._state_database.lower():
             why = "which is stateDatabase: it holds the pipeline's own state"
         elif ours and table.lower() == STATE_TABLE:
             why = "where the pipeline keeps its own state under this name"
@@ -217,6 +230,16 @@ class MySQL:
         for chunk in chunks(rows):
             values = [value(row.get(name), kind) for row in chunk for name, kind in columns]
             cursor.execute(head + ", ".join([row_marks] * len(chunk)), values)
+
+
+@contextmanager
+def _unless_there() -> Iterator[None]:
+    """Another driver may have added the column in between."""
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        if error.args[0] != ER.DUP_FIELDNAME:
+            raise
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -1,0 +1,65 @@
+"""What the server's cursor says about a spool: whether this spool holds everything up to there. Pure.
+
+Each acknowledgement carries a mark: spool, writer and number of the newest segment, which the server keeps with the
+cursor. A cursor without a mark was moved by somebody else; only its position can be compared then.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from canal_ha.model.position import LogPosition, split_journal
+from canal_ha.spark.lineage import Claim, Epoch
+from canal_ha.spark.manifest import Manifest
+
+_MARK = re.compile(r"spool ([0-9A-Za-z_-]{1,64}) writer ([0-9]{1,8}-[0-9a-f]{1,16}|none) segment (-1|[0-9]{1,18})")
+
+
+class Verdict(Enum):
+    """What can be said of a cursor."""
+
+    FOLLOWS = "everything before the cursor is in the spool"
+    UNKNOWN = "nothing can be said"
+    LOST = "the cursor is behind the spool's end"
+    FOREIGN = "another spool or client moved the cursor"
+
+
+def mark(manifest: Manifest) -> str:
+    """What goes with an acknowledgement of entries that are durable."""
+    seq = manifest.next_seq - 1
+    return f"spool {manifest.spool} writer {manifest.lineage.writer_of(seq) or 'none'} segment {seq}"
+
+
+def judge(cursor: LogPosition | None, manifest: Manifest) -> Verdict:
+    """Compare before anything is taken.
+
+    cursor: as the server tells it with its mark, None from a server that does not
+    manifest: of the spool, as it is now
+    """
+    if cursor is None:
+        return Verdict.UNKNOWN
+    if cursor.mark:
+        found = _MARK.fullmatch(cursor.mark)
+        if found is None or found[1] != manifest.spool:
+            return Verdict.FOREIGN
+        claim = Claim(int(found[3]), None if found[2] == "none" else Epoch.parse(found[2]))
+        return Verdict.FOLLOWS if manifest.lineage.covered(claim, manifest.next_seq)[1] else Verdict.LOST
+    if manifest.last is None:
+        return Verdict.FOLLOWS
+    return _by_position(cursor, manifest.last)
+
+
+def _by_position(cursor: LogPosition, last: LogPosition) -> Verdict:
+    """Positions of one server compare; those of several, or of another server after a switch, say nothing."""
+    base, number = split_journal(cursor.journal)
+    known, reached = split_journal(last.journal)
+    if cursor.part or base != known:
+        return Verdict.UNKNOWN
+    if cursor.server_id is not None and last.server_id is not None and cursor.server_id != last.server_id:
+        return Verdict.UNKNOWN
+    if (number, cursor.offset) <= (reached, last.offset):
+        return Verdict.FOLLOWS
+    if cursor.server_id is None and 0 < cursor.timestamp_ms < last.timestamp_ms:
+        return Verdict.UNKNOWN  # behind by place and before by time: a place in another binlog
+    return Verdict.LOST
