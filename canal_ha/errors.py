@@ -226,6 +226,10 @@ class DataLoss(CanalError):
     """A checkpoint needs what the spool does not hold any more; `failOnDataLoss=false` goes on behind the gap."""
 
 
+class ClientIdTaken(CanalError):
+    """The server's cursor was moved by another spool: two queries read with one client id."""
+
+
 class SchemaChanged(CanalError):
     """A table has a column that the query's schema, fixed at its start, lacks. The text holds the statement."""
 

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from canal_ha.errors import ConnectorStopped, DataLoss, SourceUnavailable
+from canal_ha.model.position import LogPosition
 from canal_ha.spark import offsets as o
 from canal_ha.spark import segments
 from canal_ha.spark.manifest import Manifest
@@ -215,7 +216,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 tailer.start()
         return self._tailers
 
-    def _dial(self, destination: str) -> Connector:
+    def _dial(self, destination: str, judge: Callable[[LogPosition | None], None]) -> Connector:
         from canal_ha.client.cluster import ClusterConnector
 
         options = self._options
@@ -229,6 +230,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             call_timeout_s=CALL_TIMEOUT_S,
             rollback_on_disconnect=True,  # what a fenced driver had in flight is for the newer one, connected by then
             zk_session_timeout_ms=options.session_timeout_ms,
+            judge=judge,
         )
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
@@ -272,4 +274,4 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         manifest = tailer.manifest
         if manifest is not None and manifest.spool == offset.spool:
-            tailer.done_up_to(offset.seq)
+            tailer.done_up_to(manifest.lineage.covered(offset.claim, manifest.next_seq)[0])

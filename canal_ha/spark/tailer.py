@@ -5,6 +5,9 @@ under `_changed`. A full disk is waited for, while segments that are no longer n
 fetching, so that the server's ring fills and the source is read no further. While segments wait for Spark, what comes
 is held for a tenth of the time that they have waited: long micro-batches make no more files than short ones. Any other
 failure ends the tailer, and the query with it.
+
+At every connection, before anything is taken, the server tells where its cursor is and which segment acknowledged up to
+there. A spool that lacks something of that, or is not the one that acknowledged, ends the query.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from canal_ha import logs
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
 from canal_ha.client.message import Message
-from canal_ha.errors import CanalError, ConnectorStopped, ServerRefused, SpoolUnusable, WaitedTooLong
+from canal_ha.errors import CanalError, ConnectorStopped, DataLoss, ServerRefused, SpoolUnusable, WaitedTooLong
+from canal_ha.model.position import LogPosition
+from canal_ha.spark import refusals
+from canal_ha.spark.cursor import Verdict, judge, mark
 from canal_ha.spark.intake import Intake, Piece
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
@@ -56,7 +62,7 @@ class Connector(Protocol):
 
     def get_without_ack(self, batch_size: int, timeout_ms: int) -> Message: ...
 
-    def ack(self, batch_id: int) -> None: ...
+    def ack(self, batch_id: int, mark: str = "") -> None: ...
 
     def stop_running(self) -> None: ...
 
@@ -67,8 +73,21 @@ class Tailer:
     """The tailer of one destination; start() once, stop() from any thread."""
 
     def __init__(
-        self, options: SourceOptions, destination: str, storage: Storage, steps: Steps, dial: Callable[[], Connector]
+        self,
+        options: SourceOptions,
+        destination: str,
+        storage: Storage,
+        steps: Steps,
+        dial: Callable[[Callable[[LogPosition | None], None]], Connector],
     ) -> None:
+        """Nothing is opened yet.
+
+        options: the query's
+        destination: which one
+        storage: of its spool
+        steps: told what is about to happen
+        dial: makes the connector, with what it is given as ClusterConnector's judge
+        """
         self.destination = destination
         self._options = options
         self._storage = storage
@@ -79,6 +98,8 @@ class Tailer:
         self._manifest = newest_manifest(storage)
         self._error: CanalError | None = None
         self._connector: Connector | None = None
+        self._writer: SpoolWriter | None = None
+        self._intake: Intake | None = None
         self._read_up_to = -1
         self._silent_since: float | None = None  # when the server last had something, or this connection first answered
         self._answered_at = 0.0
@@ -178,7 +199,7 @@ class Tailer:
     # ---- the thread
 
     def _run(self) -> None:
-        connector = self._dial()
+        connector = self._dial(self._judge)
         self._connector = connector
         error: CanalError | None = None
         try:
@@ -199,22 +220,18 @@ class Tailer:
     def _follow(self, connector: Connector) -> None:
         if not self._until_in_time(connector.connect):
             return
-        writer: SpoolWriter | None = None
-        intake: Intake | None = None
         connection = 0
         silent_since = held_since = time.monotonic()
         while not self._stopped.is_set():
-            if writer is not None and self._over_budget(writer):
+            if self._writer is not None and self._over_budget(self._writer):
                 self._stopped.wait(FULL_LOOK_S)
                 continue
             try:
                 message = connector.get_without_ack(self._options.fetch_size, FETCH_WAIT_MS)
             except WaitedTooLong:
                 continue
-            if writer is None:  # now it is our turn
-                writer = self._claim()
-                manifest = writer.manifest
-                intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes)
+            writer, intake = self._writer, self._intake
+            assert writer is not None  # since the judge heard of this connection
             assert intake is not None
             anew = connector.connection != connection
             if anew:
@@ -231,9 +248,8 @@ class Tailer:
                 while (piece := intake.take()) is not None:
                     self._append(writer, piece)
                     intake.made_durable(piece)
-            for batch_id in intake.acknowledged():
-                self._steps("ack")
-                connector.ack(batch_id)
+                    self._acknowledge(connector, writer, intake)
+            self._acknowledge(connector, writer, intake)
             with self._changed:
                 self._holding = intake.held_bytes > 0
                 self._answered_at = time.monotonic()
@@ -263,6 +279,36 @@ class Tailer:
                 continue
             return True
         return False
+
+    def _judge(self, cursor: LogPosition | None) -> None:
+        """It is our turn, and nothing was taken yet. cursor: None from a server that does not tell.
+
+        Raises DataLoss, ClientIdTaken.
+        """
+        if self._writer is None:
+            self._writer = self._claim()
+            manifest = self._writer.manifest
+            self._intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes)
+        writer, manifest, options = self._writer, self._writer.manifest, self._options
+        found = judge(cursor, manifest)
+        problem: CanalError | None = None
+        if cursor is not None and found is Verdict.FOREIGN:
+            problem = refusals.taken(self.destination, options, self._storage.uri, manifest, cursor)
+        elif cursor is not None and found is Verdict.LOST:
+            problem = refusals.lost(self.destination, options, self._storage.uri, manifest, cursor)
+        if isinstance(problem, DataLoss) and not options.fail_on_data_loss:
+            log.warning("spark.data_loss", destination=self.destination, error=str(problem))
+            found, problem = Verdict.FOLLOWS, None
+        writer.follows = found is Verdict.FOLLOWS
+        with suppress(NoRoom):
+            writer.tell("" if problem is None else str(problem))
+        if problem is not None:
+            raise problem
+
+    def _acknowledge(self, connector: Connector, writer: SpoolWriter, intake: Intake) -> None:
+        for batch_id in intake.acknowledged():
+            self._steps("ack")
+            connector.ack(batch_id, mark(writer.manifest))
 
     def _claim(self) -> SpoolWriter:
         retain = self._options.retain_batches

@@ -77,7 +77,7 @@ def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Ta
             database,
             storage,
             unobserved,
-            lambda: ClusterConnector([node.address], database, CLIENT, filter="", call_timeout_s=5),
+            lambda judge: ClusterConnector([node.address], database, CLIENT, filter="", call_timeout_s=5, judge=judge),
         )
         started.append(tailer)
         tailer.start()
@@ -209,8 +209,13 @@ def test_a_server_without_its_source_is_not_silent(database: str, tmp_path: Path
             {"servers": node.address, "destination": database, "clientId": "7", "spoolDir": str(tmp_path / "spool")}
         )
         storage = open_storage(options.spool_dir, database, str(CLIENT))
-        connector = ClusterConnector([node.address], database, CLIENT, filter="", call_timeout_s=5)
-        tailer = Tailer(options, database, storage, unobserved, lambda: connector)
+        tailer = Tailer(
+            options,
+            database,
+            storage,
+            unobserved,
+            lambda judge: ClusterConnector([node.address], database, CLIENT, filter="", call_timeout_s=5, judge=judge),
+        )
         tailer.start()
         later_ms = time.time_ns() // 1_000_000 + 3_600_000
         until(lambda: tailer.caught_up(later_ms, 200), what="silence", seconds=30)

@@ -1,0 +1,263 @@
+"""A spool that is restored from a copy, and two spools on one client id: told at once, with what to do, and mended."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.discovery import split_address
+from canal_ha.client.rows import rows_of
+from canal_ha.errors import CanalError, ClientIdTaken, DataLoss
+from canal_ha.model.position import LogPosition
+from canal_ha.spark import segments, tailer
+from canal_ha.spark.entries import changes_of
+from canal_ha.spark.options import parse
+from canal_ha.spark.spool import newest_manifest
+from canal_ha.spark.steps import unobserved
+from canal_ha.spark.storage import open_storage
+from canal_ha.spark.tailer import Tailer
+from tests.real import MariaDB, Node
+from tests.real.node import PROGRAM
+from tests.waiting import until
+
+CLIENT = 7
+pytestmark = pytest.mark.real
+
+
+class Reader:
+    """Tailers of one destination in spools of their own; `rows` are the ids that a spool holds, in order."""
+
+    def __init__(self, node: Node, server: MariaDB, database: str, directory: Path) -> None:
+        self.node = node
+        self.database = database
+        self.directory = directory
+        self._server = server
+        self._started: list[Tailer] = []
+        self._next = 0
+
+    def start(self, spool: str = "spool", **more: object) -> Tailer:
+        """The next tailer of this spool."""
+        given = {
+            "servers": self.node.address,
+            "destination": self.database,
+            "clientId": CLIENT,
+            "spoolDir": self.directory / spool,
+            **more,
+        }
+        options = parse({name: str(value) for name, value in given.items()})
+        storage = open_storage(options.spool_dir, self.database, str(CLIENT))
+
+        def dial(judge: Callable[[LogPosition | None], None]) -> ClusterConnector:
+            return ClusterConnector(
+                [self.node.address],
+                self.database,
+                CLIENT,
+                filter="",
+                call_timeout_s=5,
+                rollback_on_disconnect=True,
+                judge=judge,
+            )
+
+        made = Tailer(options, self.database, storage, unobserved, dial)
+        self._started.append(made)
+        made.start()
+        return made
+
+    def insert(self, count: int) -> None:
+        """Rows, each a transaction of its own."""
+        for _ in range(count):
+            self._next += 1
+            self._server.execute(f"INSERT INTO {self.database}.t VALUES ({self._next}, 0)")
+
+    def rows(self, spool: str = "spool") -> list[int]:
+        """In the spool as it is on the disk."""
+        storage = open_storage(str(self.directory / spool), self.database, str(CLIENT))
+        manifest = newest_manifest(storage)
+        found: list[int] = []
+        for segment in manifest.segments if manifest else ():
+            try:
+                contents = segments.decode(storage.read(segment.name), segment.name)
+            except FileNotFoundError:  # its writer began anew meanwhile
+                continue
+            found += [int(row[0] or -1) for change in changes_of(contents.frames, segment.name) for row in change.after]
+        return found
+
+    def has(self, last: int, spool: str = "spool") -> None:
+        """Wait until the spool holds all rows, and the server knows."""
+        until(lambda: last in self.rows(spool), what=f"row {last}", seconds=30)
+
+    def acknowledged(self) -> bool:
+        """Whether nothing is in flight."""
+        [found] = [each for each in self.node.status()["destinations"] if each["destination"] == self.database]
+        return all(not each["batches"] for each in found["streams"] if each["client_id"] == CLIENT)
+
+    def copy(self, source: str, target: str) -> None:
+        """A spool as it is, in place of another one."""
+        shutil.rmtree(self.directory / target, ignore_errors=True)
+        shutil.copytree(self.directory / source, self.directory / target)
+
+    def set_cursor(self, problem: CanalError) -> None:
+        """Run the command that the error names; the cursors are in the node's files."""
+        command = str(problem).partition("`canal-ha ")[2].partition("`")[0].replace("DIR", str(self.node.conf))
+        self.node.stop()
+        subprocess.run([PROGRAM, *command.split()], check=True, capture_output=True)
+        self.node.start()
+
+    def stop(self) -> None:
+        """End all of them."""
+        for each in self._started:
+            each.stop()
+        self._started.clear()
+
+
+@pytest.fixture
+def reader(node: Node, mariadb: MariaDB, database: str, tmp_path: Path) -> Iterator[Reader]:
+    """On a node of its own."""
+    made = Reader(node, mariadb, database, tmp_path)
+    yield made
+    made.stop()
+
+
+def refusal(made: Tailer, kind: type[CanalError]) -> CanalError:
+    """What ends a tailer."""
+    found: list[CanalError] = []
+
+    def ended() -> bool:
+        try:
+            made.manifest  # noqa: B018  # it raises
+        except kind as error:
+            found.append(error)
+        return bool(found)
+
+    until(ended, what=kind.__name__, seconds=30)
+    return found[0]
+
+
+def restored(reader: Reader) -> None:
+    """Three rows, a copy, three more rows, by two writers; then the copy takes the spool's place."""
+    reader.start()
+    reader.insert(3)
+    reader.has(3)
+    reader.stop()
+    reader.copy("spool", "copy")
+    for _ in range(2):
+        reader.start()
+        reader.insert(2)
+        reader.has(reader._next)
+        until(reader.acknowledged, what="acknowledgement")
+        reader.stop()
+    reader.copy("copy", "spool")
+    reader.insert(2)
+
+
+def test_a_restored_spool_ends_the_query_until_the_cursor_is_set_back(reader: Reader) -> None:
+    """Rows that were acknowledged since are missing: each start says so, and where; the command brings them again."""
+    restored(reader)
+    for _ in range(2):
+        problem = refusal(reader.start(), DataLoss)
+        assert "restored from an older copy" in str(problem)
+        assert "\n" not in str(problem)
+        reader.stop()
+        assert reader.rows() == [1, 2, 3]
+        manifest = newest_manifest(open_storage(str(reader.directory / "spool"), reader.database, str(CLIENT)))
+        assert manifest is not None
+        assert manifest.problem == str(problem)
+    reader.set_cursor(problem)
+    made = reader.start()
+    reader.has(9)
+    assert reader.rows() == list(range(1, 10))
+    assert made.manifest is not None
+    assert made.manifest.problem == ""
+    assert all(writer.follows for writer in made.manifest.lineage.writers)
+
+
+def test_a_restored_spool_goes_on_behind_the_gap_when_told(reader: Reader) -> None:
+    """As for every loss of data; afterwards it is a spool like others."""
+    restored(reader)
+    reader.start(failOnDataLoss="false")
+    reader.has(9)
+    until(reader.acknowledged, what="acknowledgement")
+    assert reader.rows() == [1, 2, 3, 8, 9]
+    reader.stop()
+    reader.start()
+    reader.insert(1)
+    reader.has(10)
+
+
+def test_a_second_spool_on_a_client_id_takes_nothing(reader: Reader) -> None:
+    """Neither beside the first one nor in its place; the first one goes on as if nothing had been."""
+    first = reader.start()
+    reader.insert(3)
+    reader.has(3)
+    until(reader.acknowledged, what="acknowledgement")
+    for _ in range(3):
+        problem = refusal(reader.start("other"), ClientIdTaken)
+        reader.insert(2)
+    assert first.manifest is not None
+    assert first.manifest.spool in str(problem)
+    mine = newest_manifest(open_storage(str(reader.directory / "other"), reader.database, str(CLIENT)))
+    assert mine is not None
+    assert mine.spool in str(problem)
+    reader.has(9)
+    reader.stop()
+    refusal(reader.start("other"), ClientIdTaken)
+    reader.start()
+    reader.insert(1)
+    reader.has(10)
+    assert reader.rows() == list(range(1, 11))
+    assert reader.rows("other") == []
+
+
+def test_rows_that_another_client_acknowledged_are_missed(reader: Reader) -> None:
+    """It says nothing of a spool, so the positions tell."""
+    reader.start()
+    reader.insert(3)
+    reader.has(3)
+    reader.stop()
+    reader.insert(3)
+    with SimpleConnector(*split_address(reader.node.address), reader.database, CLIENT, filter="") as other:
+        seen = 0
+        while seen < 3:
+            seen += sum(row.after is not None for row in rows_of(other.get(10, 200)))
+    problem = refusal(reader.start(), DataLoss)
+    assert "another client or an operator" in str(problem)
+    reader.stop()
+    reader.set_cursor(problem)
+    reader.start()
+    reader.has(6)
+    assert reader.rows() == list(range(1, 7))
+
+
+def test_a_former_version_without_marks_is_followed(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cursor stands at the spool's end, or before it."""
+    with monkeypatch.context() as former:
+        former.setattr(tailer, "mark", lambda manifest: "")
+        reader.start()
+        reader.insert(3)
+        reader.has(3)
+        until(reader.acknowledged, what="acknowledgement")
+        reader.stop()
+    reader.start()
+    reader.insert(1)
+    reader.has(4)
+    assert reader.rows() == [1, 2, 3, 4]
+
+
+def test_a_node_that_dies_under_the_reader_raises_no_alarm(reader: Reader) -> None:
+    """The cursor of a moment ago is behind the spool; what comes again is dropped."""
+    made = reader.start()
+    for _ in range(3):
+        reader.insert(3)
+        reader.has(reader._next)
+        reader.node.kill()
+        reader.node.start()
+    reader.insert(1)
+    reader.has(10)
+    assert reader.rows() == list(range(1, 11))
+    assert made.manifest is not None
