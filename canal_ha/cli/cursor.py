@@ -155,6 +155,8 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
             lines.append(f"{source}written at {when}, {age_s} s ago")
         if each.gtid:
             lines.append(f"{source}GTID set {each.gtid}")
+    if cursor.mark:
+        lines.append(f"its client said: {cursor.mark}")
     if chosen.instance is not None:
         try:
             lines.append(_asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.reach(cursor)))

@@ -45,7 +45,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """ "Everything up to this segment": what a target, a checkpoint or a cursor's mark says that it has.
+    """What a target, a checkpoint or a cursor's mark says that it has: everything up to this segment.
 
     seq: the segment's number, -1 for nothing
     writer: who wrote it; None where a version spoke that told numbers only
@@ -84,8 +84,7 @@ class Lineage:
 
     def writer_of(self, seq: int) -> Epoch | None:
         """Who wrote this segment; None when that is not known."""
-        found = [writer.epoch for writer in self.writers if writer.first <= seq]
-        return found[-1] if found else None
+        return next((writer.epoch for writer in reversed(self.writers) if writer.first <= seq), None)
 
     def with_segment(self, seq: int, epoch: Epoch, *, follows: bool) -> Lineage:
         """After one more segment."""

@@ -109,8 +109,10 @@ class Batch:
             if claim is None:
                 continue
             bounds[name], known = manifest.lineage.covered(claim, manifest.next_seq)
+            if known or not self._fail_on_data_loss:
+                continue
             new = {change.seq for change in self.changes if change.destination == name and change.seq > bounds[name]}
-            if not known and self._fail_on_data_loss and not manifest.lineage.follow(sorted(new)):
+            if not manifest.lineage.follow(sorted(new)):
                 raise DataLoss(
                     f"canal: a target of {name} has changes up to segment {claim.seq} of writer {claim.writer}, which"
                     f" the spool {manifest.spool} lacks: it was restored from an older copy, and the server did not"
