@@ -152,6 +152,7 @@ def test_a_cursor_is_asked_for_and_told() -> None:
 def test_an_ack_without_a_mark_is_canals() -> None:
     """Byte by byte."""
     session = connected()
-    body = {"destination": "example", "client_id": "1001", "batch_id": 4}
-    assert session.ack(EXAMPLE, 4) == client_frame(pb.CLIENTACK, pb.ClientAck(**body))
-    assert session.ack(EXAMPLE, 4, "m") == client_frame(pb.CLIENTACK, pb.ClientAck(**body, mark="m"))
+    body = pb.ClientAck(destination="example", client_id="1001", batch_id=4)
+    assert session.ack(EXAMPLE, 4) == client_frame(pb.CLIENTACK, body)
+    body.mark = "m"
+    assert session.ack(EXAMPLE, 4, "m") == client_frame(pb.CLIENTACK, body)
