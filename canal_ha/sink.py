@@ -1,7 +1,7 @@
 """Sink: between decoding and the ring. Counts, removes heartbeats, and applies canal.instance.filter.transaction.entry.
 
 Source thread. Segments pass as they are unless something must go; what remains then is copied into a new one. Rules:
-canal's EntryEventSink, specification 5.3. Groups without rows never get here: the decoder drops them.
+docs/protocol.md#sink. Groups without rows never get here: the decoder drops them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ClusterConnector: canal's connector that goes on when nodes and clients fail (specification 3.3 to 3.5)."""
+"""ClusterConnector: canal's connector that goes on when nodes and clients fail (docs/protocol.md#cluster-connector)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SimpleConnector: canal's blocking connector to one server (specification 3.1, 3.2)."""
+"""SimpleConnector: canal's blocking connector to one server (docs/protocol.md#connector)."""
 
 from __future__ import annotations
 

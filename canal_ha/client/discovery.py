@@ -1,4 +1,4 @@
-"""Which nodes there are to connect to: a fixed list, or what ZooKeeper says (specification 3.4). Pure.
+"""Which nodes there are to connect to: a fixed list, or what ZooKeeper says (docs/protocol.md#discovery). Pure.
 
 An address is `host:port`; IPv6 with or without brackets: `10.0.0.1:11111`, `[fd00::1]:11111`, `fd00::1:11111`.
 """

@@ -1,4 +1,6 @@
-"""Which node next, and when: a cluster connector's decisions as a pure machine (specification 3.3; design: clients).
+"""Which node next, and when: a cluster connector's decisions as a pure machine.
+
+See docs/protocol.md#cluster-connector.
 
     CLOSED ── Open ──► STANDBY ── Activated ──► DIALLING ── Dialled ──► ONLINE
                           ▲                      │    ▲                   │

@@ -1,4 +1,6 @@
-"""Which process of a client id is active: one process's half of the race, as a pure machine (specification 3.5).
+"""Which process of a client id is active: one process's half of the race, as a pure machine.
+
+See docs/protocol.md#client-running.
 
     IDLE ── Join ──► OFFLINE ── SessionUp ──► LOOKING ──► STANDBY     another session holds the node
                                                  ├──────► WAITING     it vanished: a delay first

@@ -1,4 +1,4 @@
-"""Who runs a destination: one node's half of the race, as a pure machine (design: ownership and fencing).
+"""Who runs a destination: one node's half of the race, as a pure machine (docs/protocol.md#ownership).
 
     IDLE ── Join ──► OFFLINE ── session ──► LOOKING ──► STANDBY      another session owns `running`
                                               ├───────► WAITING      nobody does: a turn or a hold-back comes first

@@ -21,7 +21,7 @@ class Part:
     harmless: frozenset[str] = frozenset()
 
 
-# The stock files set many of these (specification 6.3, 6.4).
+# The stock files set many of these (docs/protocol.md#keys).
 PARTS = (
     Part("message queues are not served here", r"canal\.mq\..*|(kafka|rocketmq|rabbitmq|pulsarmq)\..*"),
     Part(

@@ -1,7 +1,7 @@
 """Every key that is read here: its kind, unit, default and meaning.
 
 One table serves parsing, the warnings about unknown keys, and the test that conf/ documents every key.
-Defaults are written as in a file. Source: specification 6.3 and 6.4, and design.md for the keys of our own.
+Defaults are written as in a file. Source: docs/protocol.md#keys.
 """
 
 from __future__ import annotations

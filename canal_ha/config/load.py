@@ -1,4 +1,4 @@
-"""The properties files of a node, the environment and --set arguments -> CanalConfig (specification 6)."""
+"""The properties files of a node, the environment and --set arguments -> CanalConfig (docs/protocol.md#lookup)."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class LocalFiles:
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """What entries a stream makes of events (specification 7.5, 7.6)."""
+    """What entries a stream makes of events (docs/protocol.md#statements, docs/protocol.md#filters)."""
 
     charset: str = "utf-8"  # canal.instance.connectionCharset as a Python codec name
     gtid_on: bool = False

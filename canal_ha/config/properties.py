@@ -1,4 +1,4 @@
-"""Properties files and `${key:default}`: where a value comes from and what it finally says (specification 6.2)."""
+"""Properties files and `${key:default}`: where a value comes from, what it finally says (docs/protocol.md#lookup)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which destinations start, stop and reload when the configuration directory changes (specification 6.6)."""
+"""Which destinations start, stop and reload when the configuration directory changes (docs/protocol.md#scan)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of the binlog as canal names them: which event type, which schema and table (specification 7.5)."""
+"""Statements of the binlog as canal names them: event type, schema and table (docs/protocol.md#statements)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Column definitions and the other elements of a table, as CREATE TABLE and ALTER TABLE write them.
 
-The mysqlType text is the statement's own words in canal's spelling (specification 7.4.5): blanks out of the brackets,
+The mysqlType text is the statement's own words in canal's spelling: blanks out of the brackets,
 `signed`, character sets and collations left out, `float(25)` and longer as `double`. What canal's parser does not know
-sets `Reader.refused`; such a type is spelled as the server itself would show it.
+sets `Reader.refused`; such a type is spelled as the server itself would show it. See docs/protocol.md#mysql-type.
 """
 
 from __future__ import annotations

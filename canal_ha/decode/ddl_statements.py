@@ -1,6 +1,6 @@
 """What a statement does to tables, once read: one frozen class per kind of statement.
 
-`refused`: the reference's parser rejects the statement, so that its entry is a plain QUERY (specification 7.5).
+`refused`: the reference's parser rejects the statement, so its entry is a plain QUERY (docs/protocol.md#statements).
 """
 
 from __future__ import annotations

@@ -449,7 +449,7 @@ class Decoder:
         self._put(entries.statement_entry(statement, first.event_type, names, ddl=is_ddl))
 
     def _passes(self, result: ddl.DdlResult) -> bool:
-        """Whether one result passes the filters (specification 7.5)."""
+        """Whether one result passes the filters (docs/protocol.md#statements)."""
         if result.event_type in _DML_TYPES:
             return not self._options.filter_query_dml
         if result.event_type not in DDL_TYPES:

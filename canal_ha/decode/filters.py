@@ -1,4 +1,4 @@
-r"""Which tables and columns a stream sees: canal's lists of regular expressions (specification 7.6, 8.6).
+r"""Which tables and columns a stream sees: canal's lists of regular expressions (docs/protocol.md#filters).
 
 A table list is comma separated; every item is a Perl regular expression that has to match all of `schema.table`
 (`test\.user`, `test\..*`). Items are sorted longest first and joined as `^item$|^item$`; letter case does not matter

@@ -1,4 +1,4 @@
-"""MySQL column types as canal shows them: how a cell is read, and its java.sql.Types code (specification 7.4.1)."""
+"""MySQL column types as canal shows them: how a cell is read, and its java.sql.Types code (docs/protocol.md#types)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Read: one connection's private way through the binlog, from a position, without a cursor (design: positions).
+"""Read: one connection's private way through the binlog, from a position, without a cursor.
 
-It is a stream whose cursor lives in memory and goes with it. Reactor thread.
+See docs/protocol.md#private-reads. It is a stream whose cursor lives in memory and goes with it. Reactor thread.
 """
 
 from __future__ import annotations

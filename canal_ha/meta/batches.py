@@ -1,4 +1,4 @@
-"""Batches: what a client has got and not acknowledged yet (canal's MemoryMetaManager, specification 5.5)."""
+"""Batches: what a client has got and not acknowledged yet (docs/protocol.md#batch-ids)."""
 
 from __future__ import annotations
 

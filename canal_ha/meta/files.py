@@ -1,4 +1,6 @@
-"""FileBackend: cursors in canal's files, meta.dat and parse.dat of {data_dir}/{destination} (specification 4.6).
+"""FileBackend: cursors in canal's files, meta.dat and parse.dat of {data_dir}/{destination}.
+
+See docs/protocol.md#cursor-files.
 
 A file is replaced as a whole: written beside the old one, fsync, rename, fsync of the directory. A crash leaves the old
 text or the new one. A kept start counts only while no client has a cursor, so the rename of meta.dat that brings the

@@ -20,7 +20,7 @@ class CursorMoved:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The client exists. A blank filter neither writes nor clears the stored one (specification 4.2)."""
+    """The client exists. A blank filter neither writes nor clears the stored one (docs/protocol.md#znodes)."""
 
     identity: ClientIdentity
 

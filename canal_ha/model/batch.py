@@ -11,8 +11,8 @@ EMPTY_BATCH_ID = -1
 
 @immutable
 class PositionRange:
-    """How far a batch reaches. end: of its last entry; ack: the last position a cursor may take (specification 5.4 step
-    6), None without one; end_seq: ring sequence of the last entry.
+    """How far a batch reaches. end: of its last entry; ack: the last position a cursor may take
+    (docs/protocol.md#ack-point), None without one; end_seq: ring sequence of the last entry.
     """
 
     end: LogPosition

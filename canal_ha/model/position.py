@@ -1,4 +1,4 @@
-"""LogPosition: one place in one source's binlog, and canal's JSON for it (specification 4.3)."""
+"""LogPosition: one place in one source's binlog, and canal's JSON for it (docs/protocol.md#cursor)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The znode tree, drawn once, and the JSON of `running` (specification 4.2, 4.3).
+"""The znode tree, drawn once, and the JSON of `running` (docs/protocol.md#znodes).
 
 It stands among the nouns because three rooms that may not import each other draw on it: meta, cluster and client.
 

@@ -1,4 +1,4 @@
-"""What happened on the port since it was opened: plain numbers that the metrics read (specification 9.1)."""
+"""What happened on the port since it was opened: plain numbers that the metrics read (docs/protocol.md#metrics)."""
 
 from __future__ import annotations
 

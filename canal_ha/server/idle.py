@@ -1,4 +1,4 @@
-"""Idle limits of one connection: nothing read, or nothing written, for too long (specification 2.4)."""
+"""Idle limits of one connection: nothing read, or nothing written, for too long (docs/protocol.md#idle)."""
 
 from __future__ import annotations
 

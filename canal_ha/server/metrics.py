@@ -1,4 +1,4 @@
-"""Prometheus metrics: canal's under canal's names (specification 9.1), and how far each stream is behind.
+"""Prometheus metrics: canal's under canal's names (docs/protocol.md#metrics), and how far each stream is behind.
 
 Runs in the reactor's thread: figures are taken there, at the moment they are asked for.
 """
@@ -330,7 +330,7 @@ class Listener(Protocol):
 def listen(reactor: Listener, port: int, collector: Collector) -> IListeningPort | None:
     """Serve the metrics on every address; None when port is 0 or less, or taken: that is logged and stops nobody.
 
-    Two nodes on one host usually share the default port (console-and-logs: the second node's data port is 11112).
+    Two nodes on one host usually share the default port (docs/protocol.md#metrics).
     """
     if port <= 0:
         return None

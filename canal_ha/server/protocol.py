@@ -94,7 +94,7 @@ class CanalConnection(Protocol):
         """Take bytes and acknowledge them at once.
 
         The Java client sends a request's header and body apart, without TCP_NODELAY: the body waits for the ACK of the
-        header, which Linux delays by 40 ms unless told otherwise after each read (specification 11).
+        header, which Linux delays by 40 ms unless told otherwise after each read (docs/protocol.md#tcp).
         """
         if QUICKACK is not None:
             self._transport.getHandle().setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)

@@ -297,12 +297,12 @@ class Dump:
         self.decoded = at
 
     def _looked_up(self, scanner: Scanner) -> LogPosition:
-        """A cursor may tell a time alone (specification 8.2 step 2b)."""
+        """A cursor may tell a time alone (docs/protocol.md#start)."""
         start_ms = self._resume.at.timestamp_ms - self._config.fallback_interval_s * 1000
         return locate.at_time(scanner, max(0, start_ms))
 
     def _stepped_back(self, server: flavor.Flavor, error: MalformedEvent) -> CanalError:
-        """A start inside a transaction, where no table map precedes the rows, moves to its begin (8.2 step 3)."""
+        """A start inside a transaction, where no table map precedes the rows, moves to its begin."""
         start = self._resume.at
         if start is not self._start or self._resume.delivered_any:
             return error

@@ -1,6 +1,6 @@
 """Table histories in SQL: a SQLite file of one node, or a MySQL database that nodes share. Any thread; blocks.
 
-Tables and columns are canal's (specification 7.7, its spelling of `offest` included); `meta_coverage` is our own.
+Tables and columns are canal's (docs/protocol.md#table-history); `meta_coverage` is our own.
 """
 
 from __future__ import annotations

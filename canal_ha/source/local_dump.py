@@ -236,7 +236,7 @@ class LocalDump:
             )
 
     def _stepped_back(self, error: MalformedEvent) -> CanalError:
-        """A start inside a transaction, where no table map precedes the rows, moves to its begin (8.2 step 3)."""
+        """A start inside a transaction, where no table map precedes the rows, moves to its begin."""
         start = self._resume.at
         if start is not self._start or self._resume.delivered_any:
             return error

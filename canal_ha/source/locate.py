@@ -1,4 +1,4 @@
-"""Where a binlog begins and ends, and where a new client begins to read (specification 8.2). Blocks: pool threads."""
+"""Where a binlog begins and ends, and where a new client begins (docs/protocol.md#start). Blocks: pool threads."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def at_time(scanner: Scanner, timestamp_ms: int, journal: str = "") -> LogPositi
     """A boundary before everything committed at this time or later; the oldest there is when nothing is older.
 
     journal: look into this one only. Event times are whole seconds and can be a second out of order where commits are
-    written together, so up to two seconds more are read. Source: specification 8.4.
+    written together, so up to two seconds more are read. Source: docs/protocol.md#time-search.
     """
     target_ms = timestamp_ms - 1000
     if not journal:

@@ -15,7 +15,8 @@ from canal_ha.source.identity import ReplicaIdentity
 from canal_ha.source.session import Interruptible, Session, settings
 
 HEARTBEAT_S = 1.0  # the source says every second that there is nothing new: that is what makes "idle" known
-_SESSION = "SET SESSION net_write_timeout = 7200, net_read_timeout = 7200, wait_timeout = 9999999"  # specification 8.1
+# as canal sets them (docs/protocol.md#source-session)
+_SESSION = "SET SESSION net_write_timeout = 7200, net_read_timeout = 7200, wait_timeout = 9999999"
 
 # The library warns whenever row metadata is not FULL; names come from our table history then.
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)

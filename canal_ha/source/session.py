@@ -18,7 +18,7 @@ from pymysql.cursors import DictCursor
 from canal_ha.config.model import InstanceConfig, SourceConfig, TlsConfig
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
 
-CONNECT_TIMEOUT_S = 5.0  # specification 8.1
+CONNECT_TIMEOUT_S = 5.0  # docs/protocol.md#source-session
 
 _GRANTS = "SELECT, REPLICATION SLAVE, REPLICATION CLIENT"
 _NO_LOGIN = {ER.ACCESS_DENIED_ERROR, ER.HOST_NOT_PRIVILEGED}

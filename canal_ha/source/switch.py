@@ -1,4 +1,4 @@
-"""When to leave a source for the other one, and which that is (specification 8.5). Pure."""
+"""When to leave a source for the other one, and which that is (docs/protocol.md#source-switch). Pure."""
 
 from __future__ import annotations
 

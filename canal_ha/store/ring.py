@@ -1,7 +1,7 @@
 """Ring: the segments between a stream's source thread and its client. Two threads use it; its lock keeps them apart.
 
-Three sequences counted in entries, put >= get >= ack, all from -1 (canal's MemoryEventStoreWithBuffer, specification
-5.4). put belongs to the source thread and blocks while the ring is full; everything else belongs to the reactor
+Three sequences counted in entries, put >= get >= ack, all from -1 (docs/protocol.md#ring).
+put belongs to the source thread and blocks while the ring is full; everything else belongs to the reactor
 thread and never blocks for longer than the lock is held.
 
 Room. A segment is admitted whole while fewer than buffer_size entries and fewer than buffer_size * mem_unit bytes

@@ -1,4 +1,4 @@
-"""What one GET takes out of segments, and which positions its batch gets: pure functions (specification 5.4).
+"""What one GET takes out of segments, and which positions its batch gets: pure functions (docs/protocol.md#batches).
 
 Nothing here looks at an entry's bytes, nor at every entry.
 """

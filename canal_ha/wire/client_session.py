@@ -2,7 +2,7 @@
 
 CLIENTACK and CLIENTROLLBACK are answered only when they fail, and then with the same packet that could refuse the next
 request. So an error that follows one of them may belong to either: the session is then out of step, and only a new
-connection puts it right (specification 2.5, trap 2.a).
+connection puts it right (docs/protocol.md#out-of-step).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frames: a 4-byte big-endian signed length, then so many bytes of one serialized Packet (specification 2.1)."""
+"""Frames: a 4-byte big-endian signed length, then so many bytes of one serialized Packet (docs/protocol.md#framing)."""
 
 from __future__ import annotations
 

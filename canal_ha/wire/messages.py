@@ -1,4 +1,7 @@
-"""MESSAGES packets: a short head in front of wire-ready frames, and back (specification 2.6). No entry is parsed."""
+"""MESSAGES packets: a short head in front of wire-ready frames, and back (docs/protocol.md#messages).
+
+No entry is parsed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Packet envelope and what is in it: requests as the server reads them, packets as both sides write them.
 
-Codes, texts and the order of checks are canal's (specification 2.5).
+Codes, texts and the order of checks are canal's (docs/protocol.md#requests).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passwords on the wire: MySQL's native 4.1 scramble around the handshake's seed (specification 2.4)."""
+"""Passwords on the wire: MySQL's native 4.1 scramble around the handshake's seed (docs/protocol.md#scramble)."""
 
 from __future__ import annotations
 

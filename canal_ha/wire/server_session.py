@@ -7,7 +7,7 @@
     any state --something that is no packet, or an impossible length--> the connection is closed
 
 The next request comes out only when the last one is answered, so that pipelined requests are carried out and answered
-strictly in order (specification 2.2 to 2.5, 2.8).
+strictly in order (docs/protocol.md#order).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to write, and what the counters want to know of it (specification 9.1).
+    """What to write, and what the counters want to know of it (docs/protocol.md#metrics).
 
     pieces: a whole frame, or nothing after a successful CLIENTACK or CLIENTROLLBACK; packet_type: the request's, ""
     for authentication, which is not counted; destination: "" when it was never known.

@@ -1,4 +1,4 @@
-"""The texts that clients search for, as the specification has them (2.4, 2.5, 5.6), over TCP."""
+"""The texts that clients search for, as docs/protocol.md#errors has them, over TCP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def generic(client: RawClient) -> tuple[str, str]:
 
 
 def test_every_text() -> None:
-    """Each condition of the specification's tables that a client can bring about."""
+    """Each condition of docs/protocol.md#requests that a client can bring about."""
     with Served() as served, RawClient(served) as client:
         client.get()
         never = "ClientIdentity:ClientIdentity[destination=example,clientId=1001,filter=<null>] should subscribe first"

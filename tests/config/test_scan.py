@@ -18,7 +18,7 @@ def stamps(**times: int) -> dict[str, Stamp]:
     return {name: Stamp(time, time, 1, 1) for name, time in times.items()}
 
 
-def test_every_situation_of_the_specification() -> None:
+def test_every_situation() -> None:
     """New files start, changed ones reload (also backwards), vanished ones stop, equal ones stay."""
     known = {**stamps(same=5, newer=5, older=5, gone=5), "without_file": None, "got_file": None}
     seen = Look(stamps(same=5, newer=6, older=4, fresh=1, got_file=9))

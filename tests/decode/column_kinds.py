@@ -57,7 +57,7 @@ def decimal_bytes(value: int) -> bytes:
 
 
 def decimal_text(value: int) -> str:
-    """A fraction that is zero leaves one digit (specification 7.4.1)."""
+    """A fraction that is zero leaves one digit (docs/protocol.md#decimals)."""
     whole, fraction = divmod(abs(value), 10**4)
     return f"{'-' if value < 0 else ''}{whole}." + (f"{fraction:04}" if fraction else "0")
 

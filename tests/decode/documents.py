@@ -1,4 +1,4 @@
-"""MySQL's binary JSON made from values, and the text that canal shows for them (specification 7.4.4)."""
+"""MySQL's binary JSON made from values, and the text that canal shows for them (docs/protocol.md#json)."""
 
 from __future__ import annotations
 

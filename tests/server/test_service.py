@@ -138,7 +138,7 @@ def test_large_frames_are_for_those_who_are_known() -> None:
 
 
 def test_errors_are_canals() -> None:
-    """Codes and texts of specification 2.5 that no recording shows."""
+    """Codes and texts of docs/protocol.md#checks that no recording shows."""
     with Served() as served, RawClient(served) as client:
         for packet_type, name, body in (
             (pb.SUBSCRIPTION, "Sub", pb.Sub(client_id="é")),

@@ -224,7 +224,7 @@ def test_sets_of_mariadb_are_joined_by_domain() -> None:
 
 
 def test_failures_are_counted_strictly() -> None:
-    """canal: more failures in a row than the threshold, not as many (specification 8.5)."""
+    """canal: more failures in a row than the threshold, not as many (docs/protocol.md#source-switch)."""
     failures = Failures(3)
     assert [failures.failed() for _ in range(5)] == [False, False, False, True, False]
     assert failures.succeeded()

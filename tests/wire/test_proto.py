@@ -39,7 +39,7 @@ def test_entries_have_proto2_presence_and_defaults() -> None:
 
 
 def test_transaction_begin_has_canals_bytes() -> None:
-    """The vector of specification 2.7."""
+    """The entry of docs/protocol.md#entry-schema in canal's bytes."""
     begin = entries.Entry(
         header=entries.Header(
             version=1,

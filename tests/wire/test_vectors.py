@@ -1,4 +1,4 @@
-"""Bytes that canal's own classes produce (specification 2.4, 2.7)."""
+"""Bytes that canal's own classes produce (docs/protocol.md#vectors)."""
 
 import pytest
 
@@ -81,14 +81,14 @@ def test_messages_in_another_order_are_read_too() -> None:
 
 
 def test_token() -> None:
-    """The vector of specification 2.4, and the two secrets everyone knows."""
+    """The vector of docs/protocol.md#scramble, and the two secrets everyone knows."""
     assert scramble.token("canal", SEED) == b"7de44690d8e53782cb61804a2455c284a3bbfb06"
     assert scramble.secret_of("canal") == CANAL.secret
     assert scramble.secret_of("admin").hex() == "4acfe3202a5ff5cf467898fc58aab1d615029441"
 
 
 def test_who_may_connect() -> None:
-    """The table of specification 2.4."""
+    """The table of docs/protocol.md#authentication."""
     good, bad = scramble.token("canal", SEED), scramble.token("wrong", SEED)
     anyone, password_only = Credentials(), Credentials("", CANAL.secret)
     assert anyone.accept("x", b"not hex", SEED)

@@ -1,4 +1,4 @@
-"""Plans, as the kernel executes them: per column the constant protobuf bytes around a value (specification 1.4).
+"""Plans, as the kernel executes them: per column the constant protobuf bytes around a value (docs/protocol.md#rows).
 
 A Column message is `tag length fixed 0x42 n value suffix`: `fixed` holds index, sqlType, name, isKey, updated and
 isNull, `suffix` mysqlType. A column has one Cell for the before image and one for the after image. A compiled build

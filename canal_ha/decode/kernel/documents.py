@@ -1,4 +1,4 @@
-"""MySQL's binary JSON -> the text that canal shows (specification 7.4.4), appended to a text.
+"""MySQL's binary JSON -> the text that canal shows (docs/protocol.md#json), appended to a text.
 
 A value is its kind, a byte, and what that says; offsets count from where their container starts. Source for the form:
 MySQL sql-common/json_binary.h. Raises Broken on bytes that are no document.

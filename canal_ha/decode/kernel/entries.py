@@ -1,7 +1,7 @@
 """Entries as `Messages` carries them, read in place: headers, and where statements and rows are.
 
 Anything that protobuf allows: fields in any order, twice (the last counts, headers merge), unknown ones, defaults left
-out, numbers of enums that nobody knows (as if left out: proto2, specification 1.0).
+out, numbers of enums that nobody knows (as if left out: docs/protocol.md#entry-schema).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entries -> groups -> segments: what becomes visible, and when (specification 5.2, 5.3).
+"""Entries -> groups -> segments: what becomes visible, and when (docs/protocol.md#groups).
 
 Entries are appended to one buffer of frames with flat arrays beside it. A group is what canal's transaction buffer
 flushes at once; flushing makes it visible, or takes it back when it is an empty transaction that canal would drop.

@@ -1,4 +1,4 @@
-"""The executed GTID set as text, kept up to date by one transaction at a time (specification 7.3)."""
+"""The executed GTID set as text, kept up to date by one transaction at a time (docs/protocol.md#gtids)."""
 
 from __future__ import annotations
 

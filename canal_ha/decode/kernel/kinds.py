@@ -45,7 +45,7 @@ SEGMENT = 1  # enough entries for one are visible
 EVENT = 2  # an event that the kernel leaves to the decoder
 SAID = 3  # a packet that is no event
 
-# Event types (specification 7.1).
+# Event types (docs/protocol.md#events).
 QUERY = 2
 STOP = 3
 ROTATE = 4
@@ -84,13 +84,13 @@ KIND_ROWS = 2
 KIND_END = 3
 KIND_QUERY = 5
 
-# Entry.entryType (specification 1.3).
+# Entry.entryType (docs/protocol.md#enums).
 TYPE_BEGIN = 1
 TYPE_ROWS = 2
 TYPE_END = 3
 QUERY_TYPE = 7  # Header.eventType of a statement that accompanies others
 
-# Empty transactions and pieces of large ones (specification 5.2, 5.3).
+# Empty transactions and pieces of large ones (docs/protocol.md#groups).
 EMPTY_INTERVAL_MS = 5000
 EMPTY_THRESHOLD = 8192
 PIECE_BYTES = 1 << 20  # a transaction of more bytes than this is shown in pieces

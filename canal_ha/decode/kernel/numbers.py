@@ -40,7 +40,7 @@ def decimal_text(src: bytes, at: int, precision: int, decimals: int) -> bytes:
 
 
 def put_decimal(text: bytearray, src: bytes, at: int, precision: int, decimals: int) -> None:
-    """canal's text: the last, partial group of fraction digits is left out when it is zero (specification 7.4.1).
+    """canal's text: the last, partial group of fraction digits is left out when it is zero (docs/protocol.md#decimals).
 
     The caller has checked that decimals <= precision > 0 and that `decimal_size` bytes are there. Raises Broken on a
     group beyond its digits.

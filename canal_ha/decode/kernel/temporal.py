@@ -1,4 +1,4 @@
-"""Dates and times as canal prints them (specification 7.4.3), appended to a text.
+"""Dates and times as canal prints them (docs/protocol.md#temporal), appended to a text.
 
 TIMESTAMP follows the time zone of this process.
 """
