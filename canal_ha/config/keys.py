@@ -71,7 +71,7 @@ REGISTER_IP = _node(
     "canal.register.ip", kinds.text(), "", "address published in ZooKeeper; blank takes canal.ip, else the one detected"
 )
 PORT = _node("canal.port", kinds.whole(0, PORT_MAX), "11111", "port of the data service", "TCP port")
-USER = _node("canal.user", kinds.text(), "", "user that clients must name; blank lets every client in")
+USER = _node("canal.user", kinds.text(), "", "user that clients must name; blank lets any name in")
 PASSWD = _node(
     "canal.passwd",
     kinds.password_hash(),

@@ -82,7 +82,7 @@ def load_usable(
     warnings = [*files.node_warnings(), *told]
     if node.get(keys.PASSWD) and not node.get(keys.USER):
         warnings.append(
-            f"{node.origin(keys.PASSWD)}: canal.passwd has no effect without canal.user: every client is let in"
+            f"{node.origin(keys.PASSWD)}: canal.passwd is set without canal.user: any name with this password is let in"
         )
     return CanalConfig(
         conf_dir=scan_root,

@@ -1,4 +1,4 @@
-r"""canal's lists of regular expressions: how they are split, joined, and matched in bounded time (specification 7.6).
+r"""canal's lists of regular expressions, matched in bounded time (docs/protocol.md#filter-language).
 
 A client's list is matched by RE2, whose time grows with the length of a name and with nothing else. What RE2 cannot
 express is refused. The server's own lists fall back to the `regex` module, with a limit in time: an expression that

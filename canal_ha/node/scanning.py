@@ -1,4 +1,4 @@
-"""The scan of the configuration directory (specification 6.6). Reactor thread; files are read in the pool.
+"""The scan of the configuration directory (docs/protocol.md#scan). Reactor thread; files are read in the pool.
 
 A configuration is loaded and checked before anything that runs is touched. One that cannot be used changes nothing: it
 is an alarm for as long as the file stays so.

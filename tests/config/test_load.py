@@ -288,9 +288,9 @@ def test_unknown_keys_are_told_by_name(tmp_path: Path) -> None:
 
 
 def test_a_password_without_a_user_is_told(tmp_path: Path) -> None:
-    """canal lets everybody in then; the operator hears of it."""
+    """The password is still checked, the name is not; the operator hears of it."""
     config = one(write(tmp_path, a=""), "canal.passwd=" + "0" * 40)
-    assert any("no effect without canal.user" in warning for warning in config.warnings)
+    assert any("without canal.user: any name with this password" in warning for warning in config.warnings)
 
 
 def test_a_bad_destination_keeps_the_others_from_nothing(tmp_path: Path) -> None:
