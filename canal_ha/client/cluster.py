@@ -37,8 +37,8 @@ class ClusterConnector:
     call_timeout_s: how long a call may wait for its turn and a connection before it raises WaitedTooLong.
     filter: preset, so that every connection subscribes with it, as with the filter of the last `subscribe`.
     zk_auth: user:password, where the nodes have canal.zookeeper.auth.
-    judge: hears at every connection where the server has the cursor, and its mark, before batches in flight are taken
-    back and before anything is fetched; None from a server that does not tell. What it raises ends the call.
+    judge: hears at every connection where the server has the cursor, and its mark, before the filter is set, batches in
+    flight are taken back, or anything is fetched; None from a server that does not tell. What it raises ends the call.
     private: for `read_from`, beside every client and out of turn; such a connector subscribes to nothing.
 
     After a fail-over batches that were not acknowledged come again. An acknowledgement of a batch whose connection is

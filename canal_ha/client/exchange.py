@@ -355,14 +355,10 @@ class Exchange:
                 return
             if self.greet is not None:
                 self.greet(link)
-            cursor = None
-            if self.filter is not None:
-                cursor = link.subscribe(self.filter, tell_cursor=self._judge is not None)
             if self._judge is not None:
-                try:
-                    self._judge(cursor)
-                except CanalError as error:
-                    raise _Judged(error) from error
+                self._ask_judge(self._judge, link)
+            if self.filter is not None:
+                link.subscribe(self.filter)
             if self._access.rollback_on_connect:
                 link.rollback()
             host, port = link.local_address
@@ -393,6 +389,14 @@ class Exchange:
             )
             if self._coordination is not None:
                 self._coordination.connected_to_node(f"{host}:{port}")
+
+    def _ask_judge(self, judge: Callable[[LogPosition | None], None], link: SimpleConnector) -> None:
+        """Have the cursor told, changing nothing: a blank filter keeps the one that is there."""
+        cursor = None if self.filter is None else link.subscribe("", tell_cursor=True)
+        try:
+            judge(cursor)
+        except CanalError as error:
+            raise _Judged(error) from error
 
     def _answered(self, attempt: int, link: SimpleConnector) -> bool:
         """Whether the answer counts: not when the connection was ended, or the turn is over, while it was under way."""

@@ -392,7 +392,7 @@ class Instance:
             return
         if self._stopped or client_id not in self._streams:
             return
-        self.meta.reset(client_id, instead)
+        self.meta.reset(client_id, replace(instead, mark=""))  # its client never came to this place
         self._streams[client_id].rewind()
         self._told.event(
             self.config.destination,

@@ -58,7 +58,7 @@ class Reader:
                 [self.node.address],
                 self.database,
                 CLIENT,
-                filter="",
+                filter=options.filter,
                 call_timeout_s=5,
                 rollback_on_disconnect=True,
                 judge=judge,
@@ -196,8 +196,8 @@ def test_a_second_spool_on_a_client_id_takes_nothing(reader: Reader) -> None:
     reader.insert(3)
     reader.has(3)
     until(reader.acknowledged, what="acknowledgement")
-    for _ in range(3):
-        problem = refusal(reader.start("other"), ClientIdTaken)
+    for filter in ("", r"nothing\..*", ""):
+        problem = refusal(reader.start("other", filter=filter), ClientIdTaken)
         reader.insert(2)
     assert first.manifest is not None
     assert first.manifest.spool in str(problem)
