@@ -57,8 +57,7 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
             ring.ack(batch.range.end, batch.range.end_seq)
 
     def make_decoder(source: Source, begin: LogPosition) -> Decoder:
-        known = chronicle.view(begin)
-        chronicle.follow(dump)
+        known = chronicle.view(begin, dump)
         return Decoder(
             source=source,
             journal=begin.journal,

@@ -35,12 +35,19 @@ def created(sql: str) -> tuple[Column, ...]:
 
 
 class Draft:
-    """The versions that one statement makes, while it is worked through. live_texts: as in History."""
+    """The versions that one statement makes, while it is worked through.
 
-    def __init__(self, known: Versions, order: Order, sql: str, default_schema: str, *, live_texts: bool) -> None:
+    known: what is known before it. order, sql, default_schema: the statement. floor: as in Versions. live_texts: as in
+    History.
+    """
+
+    def __init__(
+        self, known: Versions, order: Order, sql: str, default_schema: str, *, floor: Order | None, live_texts: bool
+    ) -> None:
         self.versions: dict[Key, Version] = {}
         self._known = known
         self._order = order
+        self._floor = floor
         self._sql = sql
         self._default_schema = default_schema
         self._live_texts = live_texts
@@ -63,16 +70,28 @@ class Draft:
             case ChangeDatabase(schema=schema, drops=True):
                 for key in self._known.of_schema(schema):
                     self._set(key, Trust.DROPPED)
+                self._known.record_everywhere(self._order, schema)
 
     def _key(self, name: Name) -> Key:
         return named(self._known, name, self._default_schema)
 
     def _get(self, key: Key) -> Version | None:
-        return self.versions.get(key) or self._known.before(key, self._order)
+        return self.versions.get(key) or self._known.before(key, self._order, self._floor)
 
-    def _set(self, key: Key, trust: Trust, columns: tuple[Column, ...] = (), wants_texts: bool = False) -> None:
+    def _absent(self, key: Key) -> bool:
+        return self._known.absent(key, self._order, self._floor)
+
+    def _set(
+        self,
+        key: Key,
+        trust: Trust,
+        columns: tuple[Column, ...] = (),
+        wants_texts: bool = False,
+        *,
+        if_absent: bool = False,
+    ) -> None:
         texts = wants_texts or (self._live_texts and trust is Trust.KNOWN)
-        self.versions[key] = Version(self._order, trust, columns, self._sql, texts)
+        self.versions[key] = Version(self._order, trust, columns, self._sql, texts, if_absent=if_absent)
 
     def _create(self, statement: CreateTable) -> None:
         key = self._key(statement.name)
@@ -88,8 +107,9 @@ class Draft:
         elif statement.selected:
             self._set(key, Trust.UNCERTAIN)
         else:
-            fresh = not statement.if_not_exists or known is not None
-            self._set(key, Trust.KNOWN if fresh else Trust.ASSUMED, statement.columns, statement.refused)
+            fresh = not statement.if_not_exists or known is not None or self._absent(key)
+            trust = Trust.KNOWN if fresh else Trust.ASSUMED
+            self._set(key, trust, statement.columns, statement.refused, if_absent=not fresh)
 
     def _alter(self, statement: AlterTable) -> None:
         key = self._key(statement.name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from canal_ha.decode.history_ranges import Range
 from canal_ha.model.position import LogPosition
 
 
@@ -31,54 +32,52 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """The tables of a source as of one position. tables: (schema, table) -> a statement that creates it."""
+    """The tables of a source as of one position. tables: (schema, table) -> a statement that creates it.
+
+    left_out: tables of which the snapshot says nothing, because they changed meanwhile; a table that is in neither did
+    not exist. None: tables may be missing without a word.
+    """
 
     at: LogPosition
     tables: dict[tuple[str, str], str] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Every statement between `start` and `end` is recorded, of the source with this id.
-
-    base: where the first snapshot was taken. source: a MySQL server's uuid, else a server id.
-    """
-
-    source: str
-    start: LogPosition
-    end: LogPosition
-    base: LogPosition
+    left_out: frozenset[tuple[str, str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Everything a place holds of one destination."""
+    """Everything a place holds of one destination and one source. ranges: where every statement is among `records`."""
 
-    coverage: Coverage | None = None
+    ranges: tuple[Range, ...] = ()
     records: tuple[Record, ...] = ()
     snapshots: tuple[TableSnapshot, ...] = ()
 
 
 class HistoryStore(Protocol):
-    """A place for one destination's history. Blocks; any thread. Every method raises HistoryUnavailable."""
+    """A place for one destination's history, of each source apart. Blocks; any thread.
 
-    def load(self) -> Kept:
-        """Everything, in no order."""
+    source: whose positions these are, a MySQL server's uuid, else a server id. Every method raises HistoryUnavailable.
+    """
 
-    def add(self, records: Sequence[Record]) -> None:
+    def load(self, source: str) -> Kept:
+        """Everything of a source, in no order."""
+
+    def count(self) -> int:
+        """How many records there are, of all sources."""
+
+    def add(self, source: str, records: Sequence[Record]) -> None:
         """Keep these, durably. One that is there already is no error."""
 
-    def add_snapshot(self, snapshot: TableSnapshot) -> None:
+    def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
         """Keep it, durably."""
 
-    def cover(self, coverage: Coverage) -> None:
-        """Replace what is said to be covered."""
+    def cover(self, source: str, ranges: Sequence[Range]) -> None:
+        """Join these with the ranges that are there; what was expired does not come back."""
 
-    def expire(self, coverage: Coverage) -> None:
-        """Drop what lies before the base of this, which is covered from now on."""
+    def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
+        """Drop what lies before a position, and other sources without a snapshot since `stale_ms`."""
 
-    def clear(self) -> None:
-        """Drop everything."""
+    def clear(self, source: str) -> None:
+        """Drop everything of a source: its binlog began anew."""
 
     def close(self) -> None:
         """Let go of connections; the next call opens others."""

@@ -16,8 +16,8 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.node import upstreams
 from canal_ha.node.origin import Origin
-from canal_ha.source.chronicle import Tell
 from canal_ha.source.group import GroupView, parts
+from canal_ha.source.recording import Tell
 from canal_ha.source.trail import Recent
 
 T = TypeVar("T")

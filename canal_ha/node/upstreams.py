@@ -23,12 +23,13 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.node.origin import Origin, decoding, report
 from canal_ha.source import switch
-from canal_ha.source.chronicle import Chronicle, Tell
+from canal_ha.source.chronicle import Chronicle
 from canal_ha.source.detecting import Detecting, probe
 from canal_ha.source.dump import Dump, DumpEvent, Moved, Upstream
 from canal_ha.source.ending import Ending
 from canal_ha.source.history_sql import history_store
 from canal_ha.source.identity import replica
+from canal_ha.source.recording import Tell
 from canal_ha.source.switch import Role
 from canal_ha.source.tables import Tables
 from canal_ha.source.trail import Recent
@@ -193,8 +194,7 @@ class Upstreams:
             return Upstream(now.config, lambda source, at: decoder(now, source, at), lambda met: self._met(now, met))
 
         def decoder(now: Generation, source: Source, start: LogPosition) -> Decoder:
-            tables_then = now.chronicle.view(start)
-            now.chronicle.follow(dump)
+            tables_then = now.chronicle.view(start, dump)
             return decode(source, start, tables_then, start.gtid)
 
         first_stream = not request.read and self._slave_id_holder.setdefault(0, request.client_id) == request.client_id

@@ -84,7 +84,7 @@ def history(config: InstanceConfig) -> Iterator[Finding]:
         yield Finding(Verdict.OK, "table history", "in memory alone")
         return
     try:
-        records = len(store.load().records)
+        records = store.count()
     except HistoryUnavailable as error:
         yield Finding(Verdict.FAILED, "table history", str(error))
     else:
@@ -106,7 +106,7 @@ def _settings(server: Flavor, config: InstanceConfig, address: str) -> Iterator[
             Verdict.WARNING,
             "binlog",
             "events do not name their columns: a table whose definition at a position nobody recorded stops its stream;"
-            " run: SET GLOBAL binlog_row_metadata = FULL",
+            " run: SET GLOBAL binlog_row_metadata = FULL (events that are written by then stay as they are)",
         )
 
 

@@ -1,8 +1,9 @@
 """Chronicle: a destination's table history, made to reach as far back as its streams read, and kept where it survives.
 
-A snapshot of all tables is the base; from there every statement is recorded, up to `Coverage.end`. A stream that
-begins outside of what is covered has the statements of the stretch between looked up in the binlog first, so that a
-table's columns are never those of another time. Threads: streams' own and the pool; one lock; blocks on MySQL.
+What is covered is a set of ranges of positions. Each one begins with a snapshot of all tables, or is read up to one;
+every statement within it is recorded. A stream that begins outside of them has the statements between it and a range
+read first, or begins another range far from the others; what lies under an open stream is never dropped. So a table's
+columns are never those of another time. Threads: streams' own and the pool; one lock; blocks on MySQL.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history import Fetch, History, TableHistory
-from canal_ha.decode.history_store import Coverage, HistoryStore, Kept, Record, TableSnapshot
-from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost
+from canal_ha.decode.history_ranges import Range, edge
+from canal_ha.decode.history_store import HistoryStore, TableSnapshot
+from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.source import locate
 from canal_ha.source.flavor import Flavor, examine
+from canal_ha.source.recording import Recording, Tell
 from canal_ha.source.scan import Scanner
 from canal_ha.source.session import Interruptible, Session
 from canal_ha.source.tables import Tables
@@ -30,9 +32,16 @@ _TABLES = (
     "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE table_type IN ('BASE TABLE',"
     " 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
 )
+_MAY_SEE_ALL = (  # tables that an account has no right to are missing from the list
+    "SELECT 1 AS may FROM information_schema.user_privileges"
+    " WHERE privilege_type = 'SELECT' AND REPLACE(grantee, '''', '') = CURRENT_USER()"
+)
 
+_ANY = ("", "")  # a table that only statements without a readable name may change
 
 MOST_RECORDS = 5000  # kept, if cursors let them go, before a snapshot takes their place: a bound to time and memory
+MOST_RANGES = 16  # with snapshots: a bound to memory; more are joined by reading what lies between
+NEAR_JOURNALS = 8  # to read on rather than to begin another range
 
 
 class Reading(Protocol):
@@ -40,12 +49,6 @@ class Reading(Protocol):
 
     @property
     def decoded(self) -> LogPosition | None: ...
-
-
-class Tell(Protocol):
-    """Takes what a person on call should know; any thread."""
-
-    def __call__(self, name: str, /, *, alarm: bool = False, **facts: object) -> None: ...
 
 
 class Chronicle:
@@ -67,89 +70,88 @@ class Chronicle:
         self._config = config
         self._opening = opening
         self._tables = Tables(config, opening=opening)
+        self._fetch = fetch
         self._store = store
         self._tell = tell
         self._clock = clock
         self._most_records = most_records
         self._open: Session | None = None
-        self._history = History(fetch, live_texts=not config.decode.table_history, recorder=self)
         self._turn = threading.Lock()
-        self._coverage: Coverage | None = None
-        self._durable: Coverage | None = None  # as the store has it
+        self._recording = Recording(store, "", tell)
+        self._history = History(fetch)
         self._loaded = False
         self._snapshots: list[LogPosition] = []
-        self._statements = 0  # recorded since the last snapshot
-        self._readings: weakref.WeakSet[Reading] = weakref.WeakSet()
-        self._recording = threading.Lock()
-        self._seen: set[tuple[str, int, int, str]] = set()
-        self._pending: list[Record] = []
-        self._failing = False
+        self._streams: weakref.WeakKeyDictionary[Reading, _Opened] = weakref.WeakKeyDictionary()
 
     # ---- streams
 
-    def view(self, start: LogPosition) -> TableHistory:
-        """The tables as a stream from `start` sees them; looks up first what it takes to know them."""
+    def view(self, start: LogPosition, reading: Reading | None = None) -> TableHistory:
+        """The tables as a stream from `start` sees them; looks up first what it takes to know them.
+
+        reading: the stream's dump. What it has decoded counts as covered from now on, and what it needs is kept.
+        """
         with self._turn, self._session() as session:
-            server = self._prepare(session)
-            self._reach(start, Scanner(session, server, self._config, self._config.master, self._opening), server)
-        return self._history.view(start)
+            server = examine(session)
+            newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
+            stream = _Opened(self, self._history, edge(start), reading)
+            if reading is not None:
+                self._streams[reading] = stream
+            # FULL metadata names the columns in every event: the first one without waits for the stretch to be read
+            self._reach(stream.since, newest, self._scanner(session, server), lazily=server.row_metadata == "FULL")
+        return self._history.view(start, stream)
 
-    def follow(self, reading: Reading) -> None:
-        """From now on count what this dump has decoded as covered; its view was asked for from where it began."""
+    def reach(self, stream: _Opened) -> None:
+        """See Ahead: for a stream whose view was asked for here."""
         with self._turn:
-            self._readings.add(reading)
-
-    # ---- recording
-
-    def record(self, record: Record) -> None:
-        """Keep what the history learned, before the stream goes on. A failure is an alarm, and `look` tries again."""
-        with self._recording:
-            if not self._is_new(record):
+            self._advance()
+            if stream.reached and self._place(stream):
                 return
-            self._statements += not record.table
-            if self._store is None:
-                return
-            self._pending.append(record)
-            if not self._failing:
-                self._write(self._store)
+        with self._turn, self._session() as session:
+            server = examine(session)
+            newest = self._prepare(session, server, strict=True)
+            self._reach(self._place(stream), newest, self._scanner(session, server), lazily=False)
+            stream.reached = True
 
-    def _is_new(self, record: Record) -> bool:
-        key = (record.at.journal, record.at.offset, record.at.sub_index, record.table)
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        return True
+    def read_on(self, stream: _Opened) -> LogPosition | None:
+        """See Ahead: for a stream whose view was asked for here."""
+        with self._turn, self._session() as session:
+            server = examine(session)
+            newest = edge(self._prepare(session, server, strict=True))
+            at, scanner = self._place(stream), self._scanner(session, server)
+            while True:
+                ranges = self._history.ranges()
+                known = ranges.of(at.order) or Range(at, at)
+                if known.end.order >= newest.order:
+                    return newest
+                behind = ranges.behind(known.end.order)
+                until = newest if behind is None or behind.start.order > newest.order else behind.start
+                if not self._read(known.end, until, scanner):
+                    return None
 
-    def _write(self, store: HistoryStore) -> bool:
-        """Write what is pending; the lock for recording is held."""
-        try:
-            store.add(self._pending)
-        except HistoryUnavailable as error:
-            self._failed(error)
-            return False
-        self._pending = []
-        self._written()
-        return True
-
-    def _failed(self, error: HistoryUnavailable) -> None:
-        if not self._failing:
-            self._tell("history.unavailable", error=str(error), alarm=True)
-        self._failing = True
-
-    def _written(self) -> None:
-        if self._failing:
-            self._tell("history.available")
-        self._failing = False
+    def look_back(self, stream: _Opened) -> bool:
+        """See Ahead: for a stream whose view was asked for here."""
+        with self._turn:
+            at, ranges = self._place(stream), self._history.ranges()
+            known = ranges.of(at.order) or Range(at, at)
+            before = ranges.ending_before(known.start.order)
+            if before is None or stream.gone_before:
+                return False
+            with self._session() as session:
+                found = self._read(before.end, known.start, self._scanner(session, examine(session)))
+            stream.gone_before = not found
+            return found
 
     # ---- the pool, now and then
 
     def look(self, oldest: LogPosition | None) -> None:
         """Begin to cover, say how far, take a snapshot when one is due. oldest: the last cursor of all."""
         with self._turn, self._session() as session:
-            self._prepare(session)
-            if self._snapshot_due() and self._coverage:
-                self._keep_snapshot(self._snapshot(session))
+            server = examine(session)
+            self._prepare(session, server, strict=server.row_metadata != "FULL")
+            if self._snapshot_due():
+                self._snapshot(session, server)
                 self._expire(oldest)
+            self._trim()
             self._note()
 
     def close(self) -> None:
@@ -159,28 +161,15 @@ class Chronicle:
             self._note()
             self._tables.close()
             self._let_go()
-            with self._recording:  # a stream may still decode what it has received
-                store, self._store = self._store, None
+            self._recording.end()
+            store, self._store = self._store, None
             if store:
                 store.close()
 
     def _note(self) -> None:
-        """Make durable what is covered, once everything that belongs to it is."""
-        store, coverage = self._store, self._coverage
-        if store is None or coverage is None:
-            return
-        with self._recording:
-            if self._pending and not self._write(store):
-                return
-        if coverage == self._durable:
-            return
-        try:
-            store.cover(coverage)
-        except HistoryUnavailable as error:
-            self._failed(error)
-        else:
-            self._durable = coverage
-            self._written()
+        """Make durable what is covered; a range without a snapshot says nothing to another node."""
+        if self._loaded:
+            self._recording.note(tuple(known for known in self._history.ranges() if self._has_snapshot(known)))
 
     # ---- holding the turn
 
@@ -200,161 +189,243 @@ class Chronicle:
             self._open.close()
             self._open = None
 
-    def _prepare(self, session: Session) -> Flavor:
-        """Load what was kept, unless it is of another binlog; have a base."""
-        server = examine(session)
+    def _scanner(self, session: Session, server: Flavor) -> Scanner:
+        return Scanner(session, server, self._config, self._config.master, self._opening)
+
+    def _prepare(self, session: Session, server: Flavor, *, strict: bool) -> LogPosition:
+        """Load what was kept of this server's binlog; have a range. strict: what other nodes keep is needed.
+
+        Returns the newest place. Raises HistoryUnavailable.
+        """
         source = server.uuid or str(server.server_id)
-        self._history.fold_names = server.folds_names
+        if self._recording.source != source:
+            if self._recording.source:
+                self._tell("history.of_another_binlog", covered=self._recording.source, source=source)
+            self._begin(source, server)
         if not self._loaded:
-            self._load(server)
+            self._load(strict=strict)
         self._advance()  # before the end is asked for: a busy stream is beyond it otherwise
         newest = locate.newest(session, server, self._config, self._config.master)
-        if self._coverage and (self._coverage.source != source or self._coverage.end.order > newest.order):
-            self._tell("history.of_another_binlog", covered=self._coverage.source, source=source)
-            self._start_over()
-        if self._coverage is None:
-            snapshot = self._snapshot(session)
-            self._coverage = Coverage(source, snapshot.at, snapshot.at, snapshot.at)
-            self._keep_snapshot(snapshot)
+        if any(known.end.order > newest.order for known in self._history.ranges()):
+            self._tell("history.of_another_binlog", covered=source, source=source)
+            self._recording.clear()
+            self._begin(source, server)
+            self._loaded = True
+        if not len(self._history.ranges()):
+            self._snapshot(session, server)
             self._note()
-        return server
+        return newest
 
-    def _load(self, server: Flavor) -> None:
-        kept = Kept()
-        if self._store:
-            try:
-                kept = self._store.load()
-            except HistoryUnavailable as error:
-                if self._config.tsdb_url and server.row_metadata != "FULL":
-                    raise  # what other nodes have recorded is needed here
-                self._failed(error)
-                self._store = None
-        self._loaded = True
-        self._coverage = self._durable = kept.coverage
-        if kept.coverage is None:
-            if kept.records or kept.snapshots:
-                self._start_over()
-            return
-        self._snapshots = sorted((snapshot.at for snapshot in kept.snapshots), key=lambda at: at.order)
-        for record in kept.records:
-            self._is_new(record)
-        self._history.restore(kept.records, kept.snapshots)
-        self._history.reach_back(kept.coverage.start, kept.coverage.base)
-
-    def _start_over(self) -> None:
-        """Forget everything; a fresh base is needed."""
-        self._history.clear()
-        self._coverage = self._durable = None
+    def _begin(self, source: str, server: Flavor) -> None:
+        """A history of its own: who still decodes another binlog keeps that one's."""
+        self._recording.end()
+        self._recording = Recording(self._store, source, self._tell)
+        self._history = History(
+            self._fetch,
+            live_texts=not self._config.decode.table_history,
+            fold_names=server.folds_names,
+            recorder=self._recording,
+        )
         self._snapshots = []
-        self._readings.clear()
-        with self._recording:
-            self._seen.clear()
-            self._pending = []
-        if self._store:
-            try:
-                self._store.clear()
-            except HistoryUnavailable as error:  # what is left there must not be taken for ours
-                self._failed(error)
-                self._store = None
+        self._streams.clear()
+        self._loaded = False
+
+    def _load(self, *, strict: bool) -> None:
+        try:
+            kept = self._recording.load()
+        except HistoryUnavailable as error:
+            if self._config.tsdb_url:
+                if strict:
+                    raise  # what other nodes have recorded is needed here
+                self._recording.failed(error)
+                return
+            self._recording.failed(error)
+            self._recording.end()
+            self._loaded = True
+            return
+        self._loaded = True
+        for known in kept.ranges:
+            self._history.cover(known.start, known.end)
+        ranges = self._history.ranges()
+        snapshots = [snapshot for snapshot in kept.snapshots if ranges.of(edge(snapshot.at).order)]
+        self._snapshots = sorted((*self._snapshots, *(snapshot.at for snapshot in snapshots)), key=lambda at: at.order)
+        self._history.restore(kept.records, snapshots)
 
     def _advance(self) -> None:
-        for reading in self._readings:
-            self._cover_to(reading.decoded)
+        """Count as covered what streams have read."""
+        for stream in tuple(self._streams.values()):
+            place = stream.decoded()
+            if place is not None:
+                self._history.cover(stream.since, place)
 
-    def _cover_to(self, at: LogPosition | None) -> None:
-        if at is not None and self._coverage is not None and at.order > self._coverage.end.order:
-            self._coverage = replace(self._coverage, end=at)
+    def _place(self, stream: _Opened) -> LogPosition:
+        """Where a stream stands, which is behind the range that it has read."""
+        if stream.history is not self._history:
+            raise SourceUnavailable(
+                f"{self._config.destination}: the source has another binlog than when reading began at {stream.since};"
+                " the dump begins again"
+            )
+        return stream.decoded() or stream.since
 
-    def _reach(self, start: LogPosition, scanner: Scanner, server: Flavor) -> None:
-        """Cover `start`: read the statements between it and what is covered. With FULL row metadata, which names the
-        columns in every event, a stretch before the base is left alone.
+    # ---- ranges
+
+    def _reach(self, at: LogPosition, newest: LogPosition, scanner: Scanner, *, lazily: bool) -> None:
+        """Have a position in a range with a snapshot, by reading the statements of the shorter stretch: from the range
+        before it, or up to the one behind it. lazily: read on from a range nearby, nothing else.
         """
-        assert self._coverage is not None
-        if start.order > self._coverage.end.order and not self._read_on(start, scanner):
-            self._start_over()
-            self._prepare(scanner.session)
-        if start.order >= self._coverage.start.order or server.row_metadata == "FULL":
+        lost = False
+        if at.order > newest.order:  # journals that were renamed do not sort
             return
-        with suppress(PositionLost):  # the dump meets the same, and says so
-            scanner.statements(start, self._coverage.start, self._history.apply)
-            before = self._coverage.start
-            self._coverage = replace(self._coverage, start=start)
-            self._history.reach_back(start, before)
-        self._note()
+        while True:
+            ranges = self._history.ranges()
+            known = ranges.of(at.order)
+            if known is not None and (lazily or self._has_snapshot(known)):
+                return
+            start, end = (at, at) if known is None else (known.start, known.end)
+            before = ranges.ending_before(start.order)
+            behind = ranges.behind(end.order)
+            ahead = _journals(end, behind.start if behind else newest)
+            if before is not None and not lost and self._is_near(_journals(before.end, start), ahead, lazily=lazily):
+                lost = not self._read(before.end, start, scanner)
+                continue
+            if behind is None:
+                self._snapshot(scanner.session, scanner.server)
+                continue
+            if lazily:
+                return
+            if not self._read(end, behind.start, scanner):  # the dump meets the same, and says so
+                return
 
-    def _read_on(self, start: LogPosition, scanner: Scanner) -> bool:
-        """Cover everything up to `start`; False when that is gone, or too far."""
-        assert self._coverage is not None
-        if self._is_far(start):
+    def _is_near(self, back: float, ahead: float, *, lazily: bool) -> bool:
+        """Whether to read the stretch from the range before; `back` and `ahead`: journals to there, and to the next."""
+        if back == float("inf"):
             return False
-        try:
-            self._cover_to(scanner.statements(self._coverage.end, start, self._history.apply))
-        except PositionLost:
-            return False
-        self._cover_to(start)
+        many = sum(self._has_snapshot(known) for known in self._history.ranges()) >= MOST_RANGES
+        return back <= NEAR_JOURNALS or many or (not lazily and back <= ahead)
+
+    def _read(self, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
+        """Read every statement between two edges; False when they are gone."""
+        if (start.journal, start.offset) != (end.journal, end.offset):
+            try:
+                scanner.statements(start, end, self._history.view(start).apply)
+            except PositionLost:
+                return False
+        self._history.cover(start, end)
+        self._note()
         return True
 
-    def _is_far(self, start: LogPosition) -> bool:
-        """Whether what is covered ends more journals ago than it may take to read everything since `start`."""
-        assert self._coverage is not None
-        base, number = split_journal(start.journal)
-        covered_base, covered = split_journal(self._coverage.end.journal)
-        return base != covered_base or number - covered > 8
+    def _has_snapshot(self, known: Range) -> bool:
+        return any(known.start.order <= edge(at).order <= known.end.order for at in self._snapshots)
+
+    def _trim(self) -> None:
+        """Forget the oldest ranges without a snapshot that no stream reads: there is nothing in them to be missed."""
+        bare = [known for known in self._history.ranges() if not self._has_snapshot(known)]
+        read = [stream.since.order for stream in self._streams.values()]
+        for known in bare[: max(0, len(bare) - MOST_RANGES)]:
+            if not any(known.start.order <= since <= known.end.order for since in read):
+                self._history.forget(known)
 
     # ---- snapshots
 
-    def _snapshot(self, session: Session) -> TableSnapshot:
-        """All tables that did not change around one position: read before it and after it, and the same."""
-        server = examine(session)
-        before = self._definitions(session)
+    def _snapshot(self, session: Session, server: Flavor) -> None:
+        """Have all tables as of the newest place, without those that statements change meanwhile: these are read."""
+        first = edge(locate.newest(session, server, self._config, self._config.master))
+        names = self._names(session)
+        found = {name: self._tables.fetch(*name) for name in names}
+        names |= self._names(session)  # a table may be in the binlog before it is listed
         at = locate.newest(session, server, self._config, self._config.master)
-        after = self._definitions(session)
-        return TableSnapshot(at, {name: sql for name, sql in before.items() if after.get(name) == sql})
-
-    def _definitions(self, session: Session) -> dict[tuple[str, str], str]:
-        names = [(str(row["s"]), str(row["t"])) for row in session.query(_TABLES)]
-        fetched = ((name, self._tables.fetch(*name)) for name in names)
-        return {name: sql for name, sql in fetched if sql}
-
-    def _keep_snapshot(self, snapshot: TableSnapshot) -> None:
+        if not self._read(first, edge(at), self._scanner(session, server)):
+            raise SourceUnavailable(f"{session.where.address}: {first} was purged while tables were asked for; again")
+        changed = self._history.changed(names, first, at)
+        tables = {name: sql for name, sql in found.items() if sql and name not in changed}
+        all_listed = session.query(_MAY_SEE_ALL) and not self._history.changed([_ANY], first, at)
+        left_out = names - tables.keys() if all_listed else None
+        snapshot = TableSnapshot(at, tables, left_out)
         self._history.restore((), (snapshot,))
         self._snapshots.append(snapshot.at)
-        self._statements = 0
-        if self._store:
-            try:
-                self._store.add_snapshot(snapshot)
-            except HistoryUnavailable as error:
-                self._failed(error)
+        self._recording.keep_snapshot(snapshot)
+
+    def _names(self, session: Session) -> frozenset[tuple[str, str]]:
+        return frozenset((str(row["s"]), str(row["t"])) for row in session.query(_TABLES))
 
     def _snapshot_due(self) -> bool:
-        interval_h = self._config.tsdb_snapshot_interval_h
-        if self._statements >= self._most_records:
+        statements = self._recording.statements
+        if len(self._history.ranges()) >= MOST_RANGES:
+            return False
+        if statements >= self._most_records:
             return True
-        if interval_h <= 0 or not self._statements or not self._snapshots:
+        interval_h = self._config.tsdb_snapshot_interval_h
+        if interval_h <= 0 or not statements or not self._snapshots:
             return False
         return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
 
     def _expire(self, oldest: LogPosition | None) -> None:
-        """Drop what lies before the newest snapshot that has expired and that every cursor is behind.
+        """Drop what lies before the newest snapshot that has expired and that every cursor and stream is behind.
 
         When there are too many records the age of snapshots does not count.
         """
-        with self._recording:
-            many = len(self._seen) > self._most_records
-        limit_ms = self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000
+        many = self._recording.size > self._most_records
+        limit_ms = int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
+        needed = [oldest, *(stream.needed() for stream in self._streams.values())]
         expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
-        bases = [at for at in expired if oldest is not None and at.order <= oldest.order]
-        if not bases or self._coverage is None or bases[-1].order <= self._coverage.start.order:
+        bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
+        first = next(iter(self._history.ranges()), None)
+        if not bases or first is None or bases[-1].order <= first.start.order:
             return
-        base = replace(self._coverage, start=bases[-1], base=bases[-1])
-        if self._store:
-            try:
-                self._store.expire(base)
-            except HistoryUnavailable as error:
-                self._failed(error)
-                return
-        self._coverage = self._durable = base
-        self._snapshots = [at for at in self._snapshots if at.order >= bases[-1].order]
-        self._history.forget_before(bases[-1])
-        with self._recording:
-            self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= bases[-1].order}
+        base = bases[-1]
+        if not self._recording.expire(base, limit_ms):
+            return
+        self._snapshots = [at for at in self._snapshots if at.order >= base.order]
+        self._history.forget_before(base)
+        for stream in self._streams.values():
+            stream.since = max(stream.since, edge(base), key=lambda at: at.order)
+
+
+class _Opened:
+    """One open stream as its chronicle sees it. Implements decode.Ahead.
+
+    since: from where on it has read every statement. history: of the binlog that it reads. reached: there is a snapshot
+    in its range. gone_before: what lies before its range cannot be read any more.
+    """
+
+    def __init__(self, chronicle: Chronicle, history: History, since: LogPosition, reading: Reading | None) -> None:
+        self.since = since
+        self.history = history
+        self.reached = False
+        self.gone_before = False
+        self._chronicle = chronicle
+        self._reading = None if reading is None else weakref.ref(reading)
+        claimed = None if reading is None else reading.decoded
+        # a dump that has to begin before its place reads again what it has decoded
+        self._behind = claimed if claimed is not None and edge(claimed).order > since.order else None
+
+    def decoded(self) -> LogPosition | None:
+        """The edge up to which it has read, None when that is not known."""
+        reading = self._reading() if self._reading else None
+        at = reading.decoded if reading is not None else None
+        if at is None or (self._behind is not None and at.order <= self._behind.order):
+            return None
+        return edge(at)
+
+    def needed(self) -> LogPosition | None:
+        """From where on it may ask for tables, None for anywhere."""
+        reading = self._reading() if self._reading else None
+        if reading is None or reading.decoded is None:
+            return None
+        return self.decoded() or self.since
+
+    def reach(self) -> None:
+        self._chronicle.reach(self)
+
+    def read_on(self) -> LogPosition | None:
+        return self._chronicle.read_on(self)
+
+    def look_back(self) -> bool:
+        return self._chronicle.look_back(self)
+
+
+def _journals(start: LogPosition, end: LogPosition) -> float:
+    """How many journals one position lies behind another; infinitely many when their names do not tell."""
+    base, number = split_journal(start.journal)
+    other, further = split_journal(end.journal)
+    return further - number if base == other and further >= number else float("inf")

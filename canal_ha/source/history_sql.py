@@ -1,6 +1,7 @@
 """Table histories in SQL: a SQLite file of one node, or a MySQL database that nodes share. Any thread; blocks.
 
-Tables and columns are canal's (docs/protocol.md#table-history); `meta_coverage` is our own.
+Tables and columns are canal's (docs/protocol.md#table-history); `meta_coverage` belongs to canal-ha. `binlog_master_id`
+tells which server a row's positions belong to: a MySQL server's uuid, else a server id.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +23,8 @@ from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.ddl_grammar import read
 from canal_ha.decode.ddl_statements import CreateTable
 from canal_ha.decode.ddl_tokens import Unreadable
-from canal_ha.decode.history_store import Coverage, HistoryStore, Kept, Record, TableSnapshot
+from canal_ha.decode.history_ranges import Range, Ranges
+from canal_ha.decode.history_store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.decode.script import statements
 from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
@@ -30,6 +33,7 @@ from canal_ha.source.session import CONNECT_TIMEOUT_S
 FILE = "table_history.db"
 _IO_TIMEOUT_S = 10.0
 
+_OF_A_SOURCE = ("meta_history", "meta_snapshot")
 _AT = "destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta_snapshot (
@@ -65,27 +69,33 @@ class SqlStore:
         self._lock = threading.Lock()
         self._connection: Any = None
 
-    def load(self) -> Kept:
+    def load(self, source: str) -> Kept:
         """See HistoryStore."""
         with self._cursor() as cursor:
-            self._run(cursor, "SELECT data FROM meta_coverage WHERE destination = ?")
-            row = cursor.fetchone()
-            coverage = _coverage(row[0]) if row else None
+            covered = self._covered(cursor)
             self._run(
                 cursor,
-                "SELECT binlog_file, binlog_offest, binlog_master_id, binlog_timestamp, extra, use_schema, sql_table,"
-                " sql_text FROM meta_history WHERE destination = ?",
+                "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, use_schema, sql_table, sql_text"
+                " FROM meta_history WHERE destination = ? AND binlog_master_id = ?",
+                source,
             )
             records = tuple(_record(row) for row in cursor.fetchall())
             self._run(
                 cursor,
-                "SELECT binlog_file, binlog_offest, binlog_master_id, binlog_timestamp, extra, data"
-                " FROM meta_snapshot WHERE destination = ?",
+                "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, data FROM meta_snapshot"
+                " WHERE destination = ? AND binlog_master_id = ?",
+                source,
             )
-            snapshots = tuple(TableSnapshot(_at(row), _tables(row[5])) for row in cursor.fetchall())
-        return Kept(coverage, records, snapshots)
+            snapshots = tuple(_snapshot(row) for row in cursor.fetchall())
+        return Kept(tuple(covered.get(source, _Covered()).ranges), records, snapshots)
 
-    def add(self, records: Sequence[Record]) -> None:
+    def count(self) -> int:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            self._run(cursor, "SELECT COUNT(*) FROM meta_history WHERE destination = ?")
+            return int(cursor.fetchone()[0])
+
+    def add(self, source: str, records: Sequence[Record]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
             for record in records:
@@ -93,7 +103,7 @@ class SqlStore:
                     cursor,
                     f"INSERT {self._ignore} INTO meta_history ({_AT}, use_schema, sql_schema, sql_table, sql_text,"
                     " sql_type, extra) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    *_at_values(record.at),
+                    *_at_values(source, record.at),
                     record.schema,
                     record.schema,
                     record.table,
@@ -102,44 +112,64 @@ class SqlStore:
                     json.dumps({"sub": record.at.sub_index, "since": record.since and _place(record.since)}),
                 )
 
-    def add_snapshot(self, snapshot: TableSnapshot) -> None:
+    def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
         """See HistoryStore."""
         data: dict[str, list[str]] = defaultdict(list)
         for (schema, _), sql in snapshot.tables.items():
             data[schema].append(sql)
         text = json.dumps({schema: ";\n".join(tables) for schema, tables in data.items()}, ensure_ascii=False)
+        left_out = None if snapshot.left_out is None else sorted(snapshot.left_out)
         with self._cursor() as cursor:
             self._run(
                 cursor,
                 f"INSERT {self._ignore} INTO meta_snapshot ({_AT}, data, extra) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                *_at_values(snapshot.at),
+                *_at_values(source, snapshot.at),
                 text,
-                json.dumps({"sub": snapshot.at.sub_index}),
+                json.dumps({"sub": snapshot.at.sub_index, "left_out": left_out}, ensure_ascii=False),
             )
 
-    def cover(self, coverage: Coverage) -> None:
+    def cover(self, source: str, ranges: Sequence[Range]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
-            self._cover(cursor, coverage)
+            covered = self._covered(cursor)
+            own = covered.setdefault(source, _Covered())
+            for known in ranges:
+                own.ranges.add(known.start, known.end)
+            self._cover(cursor, covered)
 
-    def expire(self, coverage: Coverage) -> None:
+    def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
         """See HistoryStore."""
-        journal, offset = coverage.base.journal, coverage.base.offset
-        before = (
+        journal, offset = before.journal, before.offset
+        earlier = (
             "(length(binlog_file) < ? OR (length(binlog_file) = ?"
             " AND (binlog_file < ? OR (binlog_file = ? AND binlog_offest < ?))))"
         )
-        values = (len(journal), len(journal), journal, journal, offset)
+        values = (source, len(journal), len(journal), journal, journal, offset)
         with self._cursor() as cursor:
-            for table in ("meta_history", "meta_snapshot"):
-                self._run(cursor, f"DELETE FROM {table} WHERE destination = ? AND {before}", *values)
-            self._cover(cursor, coverage)
+            covered = self._covered(cursor)
+            for table in _OF_A_SOURCE:
+                self._run(
+                    cursor, f"DELETE FROM {table} WHERE destination = ? AND binlog_master_id = ? AND {earlier}", *values
+                )
+            own = covered.setdefault(source, _Covered())
+            own.expired = before
+            self._run(
+                cursor,
+                "SELECT binlog_master_id FROM meta_snapshot WHERE destination = ? GROUP BY binlog_master_id"
+                " HAVING MAX(binlog_timestamp) < ?",
+                stale_ms,
+            )
+            for (stale,) in cursor.fetchall():
+                if str(stale) != source:
+                    self._forget_source(cursor, covered, str(stale))
+            self._cover(cursor, covered)
 
-    def clear(self) -> None:
+    def clear(self, source: str) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
-            for table in ("meta_coverage", "meta_snapshot", "meta_history"):
-                self._run(cursor, f"DELETE FROM {table} WHERE destination = ?")
+            covered = self._covered(cursor)
+            self._forget_source(cursor, covered, source)
+            self._cover(cursor, covered)
 
     def close(self) -> None:
         """See HistoryStore."""
@@ -148,9 +178,31 @@ class SqlStore:
 
     # ---- holding the lock
 
-    def _cover(self, cursor: Any, coverage: Coverage) -> None:
+    def _covered(self, cursor: Any) -> dict[str, _Covered]:
+        """What is covered, by source; nobody else changes it until the transaction ends."""
+        self._run(cursor, f"SELECT data FROM meta_coverage WHERE destination = ?{self._types['lock']}")
+        row = cursor.fetchone()
+        body = json.loads(row[0]) if row else {}
+        if "sources" in body or not body:
+            return {source: _Covered.read(known) for source, known in body.get("sources", {}).items()}
+        # one range of one source, whose rows carry the id of the server that first wrote each event
+        source = str(body["source"])
+        for table in _OF_A_SOURCE:
+            update = f"UPDATE {self._ignore} {table} SET binlog_master_id = ? WHERE destination = ?"
+            cursor.execute(update.replace("?", self._mark), (source, self._destination))
+        covered = {source: _Covered.read({"ranges": [[body["start"], body["end"]]]})}
+        self._cover(cursor, covered)
+        return covered
+
+    def _cover(self, cursor: Any, covered: Mapping[str, _Covered]) -> None:
+        data = json.dumps({"sources": {source: known.body() for source, known in covered.items()}})
         self._run(cursor, "DELETE FROM meta_coverage WHERE destination = ?")
-        self._run(cursor, "INSERT INTO meta_coverage (destination, data) VALUES (?, ?)", _covered(coverage))
+        self._run(cursor, "INSERT INTO meta_coverage (destination, data) VALUES (?, ?)", data)
+
+    def _forget_source(self, cursor: Any, covered: dict[str, _Covered], source: str) -> None:
+        covered.pop(source, None)
+        for table in _OF_A_SOURCE:
+            self._run(cursor, f"DELETE FROM {table} WHERE destination = ? AND binlog_master_id = ?", source)
 
     def _run(self, cursor: Any, sql: str, *values: object) -> None:
         cursor.execute(sql.replace("?", self._mark), (self._destination, *values))
@@ -198,7 +250,7 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
         return connection
 
     now = "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP"
-    types = {"serial": "integer PRIMARY KEY AUTOINCREMENT", "now": now, "text": "text"}
+    types = {"serial": "integer PRIMARY KEY AUTOINCREMENT", "now": now, "text": "text", "lock": ""}
     return SqlStore(destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types)
 
 
@@ -229,7 +281,12 @@ def in_mysql(destination: str, url: str, user: str, password: str) -> HistorySto
         return connection
 
     now = "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP"
-    types = {"serial": "bigint NOT NULL AUTO_INCREMENT PRIMARY KEY", "now": now, "text": "longtext"}
+    types = {
+        "serial": "bigint NOT NULL AUTO_INCREMENT PRIMARY KEY",
+        "now": now,
+        "text": "longtext",
+        "lock": " FOR UPDATE",
+    }
     where = f"{parts.hostname}:{parts.port or 3306}/{database}"
     return SqlStore(destination, connect, where=where, mark="%s", ignore="IGNORE", types=types)
 
@@ -256,24 +313,27 @@ def _alive(connection: Any) -> bool:
 # ---- rows
 
 
-def _at_values(at: LogPosition) -> tuple[object, ...]:
-    return (at.journal, at.offset, str(at.server_id or 0), at.timestamp_ms)
+def _at_values(source: str, at: LogPosition) -> tuple[object, ...]:
+    return (at.journal, at.offset, source, at.timestamp_ms)
 
 
 def _at(row: Sequence[Any]) -> LogPosition:
-    extra = json.loads(row[4] or "{}")
+    """row: journal, offset, time, extra."""
+    extra = json.loads(row[3] or "{}")
     return LogPosition(
-        journal=str(row[0]),
-        offset=int(row[1]),
-        server_id=int(row[2]) or None,
-        timestamp_ms=int(row[3]),
-        sub_index=int(extra.get("sub") or 0),
+        journal=str(row[0]), offset=int(row[1]), timestamp_ms=int(row[2]), sub_index=int(extra.get("sub") or 0)
     )
 
 
 def _record(row: Sequence[Any]) -> Record:
-    since = json.loads(row[4] or "{}").get("since")
-    return Record(_at(row), str(row[5] or ""), str(row[7]), str(row[6] or ""), _from_place(since) if since else None)
+    since = json.loads(row[3] or "{}").get("since")
+    return Record(_at(row), str(row[4] or ""), str(row[6]), str(row[5] or ""), _from_place(since) if since else None)
+
+
+def _snapshot(row: Sequence[Any]) -> TableSnapshot:
+    left_out = json.loads(row[3] or "{}").get("left_out")
+    names = None if left_out is None else frozenset((str(schema), str(table)) for schema, table in left_out)
+    return TableSnapshot(_at(row), _tables(row[4]), names)
 
 
 def _tables(text: str) -> dict[tuple[str, str], str]:
@@ -295,12 +355,24 @@ def _from_place(place: Sequence[Any]) -> LogPosition:
     return LogPosition(str(place[0]), int(place[1]), consumed=bool(place[2]), sub_index=int(place[3]))
 
 
-def _covered(coverage: Coverage) -> str:
-    body = {"start": _place(coverage.start), "end": _place(coverage.end), "base": _place(coverage.base)}
-    return json.dumps({"source": coverage.source, **body})
+@dataclass(slots=True)
+class _Covered:
+    """What is covered of one source. expired: what lies before it is gone, whatever another node says of it."""
 
+    ranges: Ranges = field(default_factory=Ranges)
+    expired: LogPosition | None = None
 
-def _coverage(text: str) -> Coverage:
-    body = json.loads(text)
-    start, end, base = (_from_place(body[name]) for name in ("start", "end", "base"))
-    return Coverage(str(body["source"]), start, end, base)
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> _Covered:
+        """Of JSON."""
+        known = cls(expired=_from_place(body["expired"]) if body.get("expired") else None)
+        for start, end in body["ranges"]:
+            known.ranges.add(_from_place(start), _from_place(end))
+        return known
+
+    def body(self) -> dict[str, Any]:
+        """For JSON."""
+        if self.expired is not None:
+            self.ranges.forget_before(self.expired)
+        ranges = [[_place(known.start), _place(known.end)] for known in self.ranges]
+        return {"ranges": ranges, "expired": self.expired and _place(self.expired)}

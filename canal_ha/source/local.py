@@ -162,7 +162,7 @@ class LocalTables:
             for reading in self._readings:
                 self._cover_to(reading.decoded)
             if start.order > self._covered.order:
-                journals.statements(self._directory, self._covered, start, self._history.apply)
+                journals.statements(self._directory, self._covered, start, self._history.view(self._covered).apply)
                 self._cover_to(start)
         return self._history.view(start)
 

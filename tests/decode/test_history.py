@@ -289,16 +289,6 @@ def test_folded_names() -> None:
     assert texts(view.table(event(INT), at(100))) == ["a int"]
 
 
-def test_clear_forgets() -> None:
-    """After a switch of sources nothing known before counts."""
-    history = History(server())
-    view = history.view(at(4))
-    view.apply(at(90), "s", "CREATE TABLE t (a int)")
-    history.clear()
-    with pytest.raises(TableUnknown):
-        view.table(event(INT), at(100))
-
-
 def test_streams_share_it_from_several_threads() -> None:
     """Streams that read the same statements side by side end up with one version per position."""
     history = History(server())

@@ -1,0 +1,215 @@
+"""A server whose binlog and tables exist in memory only, for a chronicle: statements, rows, and journals.
+
+`installed` puts it in the place of the connections that a chronicle opens; the chronicle, the history, and the stores
+are the real ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.decode.ddl_text import create_table
+from canal_ha.decode.history import TableHistory
+from canal_ha.decode.history_store import HistoryStore
+from canal_ha.decode.table_map import TableMap
+from canal_ha.decode.types import LONG
+from canal_ha.errors import PositionLost, TableUnknown
+from canal_ha.model.position import LogPosition
+from canal_ha.model.table import Column
+from canal_ha.source import chronicle, locate
+from canal_ha.source.chronicle import Chronicle
+from canal_ha.source.flavor import Flavor
+
+SCHEMA = "s"
+FIRST = 4
+
+
+@dataclass(frozen=True)
+class Event:
+    """A statement, or a row of a table with the columns that it had then. named: the event carries their names."""
+
+    at: LogPosition
+    sql: str = ""
+    table: str = ""
+    columns: tuple[str, ...] = ()
+    named: bool = False
+
+    @property
+    def table_map(self) -> TableMap:
+        """All columns are int: only names tell them apart."""
+        count = len(self.columns)
+        return TableMap(
+            table_id=1,
+            schema=SCHEMA,
+            name=self.table,
+            types=bytes([LONG] * count),
+            metas=(0,) * count,
+            nullable=(True,) * count,
+            names=self.columns if self.named else None,
+            primary_key=() if self.named else None,
+        )
+
+
+@dataclass
+class Binlog:
+    """tables: as of now, the names of their columns. purged: how many journals are gone. reads: how many events were
+    read for a history. asking: called when a definition was asked for, before anything else is.
+    """
+
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    metadata: str = "MINIMAL"
+    uuid: str = "u"
+    purged: int = 0
+    reads: int = 0
+    asking: Callable[[], None] = lambda: None
+    _journal: int = 1
+    _offset: int = FIRST
+
+    @property
+    def newest(self) -> LogPosition:
+        """Where it ends."""
+        return LogPosition(f"bin.{self._journal:06d}", self._offset, timestamp_ms=1000)
+
+    def rotate(self, times: int = 1) -> None:
+        """Begin journals."""
+        self._journal += times
+        self._offset = FIRST
+
+    def run(self, sql: str, **tables: tuple[str, ...] | None) -> None:
+        """Log a statement. tables: what it makes of these; None drops one."""
+        self.events.append(Event(self._next(), sql=sql))
+        for table, columns in tables.items():
+            self.tables.pop(table, None)
+            if columns is not None:
+                self.tables[table] = columns
+
+    def insert(self, table: str) -> Event:
+        """Log a row."""
+        event = Event(self._next(), table=table, columns=self.tables[table], named=self.metadata == "FULL")
+        self.events.append(event)
+        return event
+
+    def between(self, start: LogPosition, end: LogPosition) -> list[Event]:
+        """The events from one position on, before another one."""
+        first = bisect_left(self.events, start.order, key=_order)
+        return self.events[first : bisect_left(self.events, end.order, key=_order)]
+
+    def definition(self, table: str) -> str | None:
+        """SHOW CREATE TABLE."""
+        columns = self.tables.get(table)
+        found = None if columns is None else create_table(table, [Column(name, "int") for name in columns])
+        self.asking()
+        return found
+
+    def chronicle(self, store: HistoryStore | None = None, **more: Any) -> Chronicle:
+        """A node's, over this binlog. more: arguments of Chronicle."""
+        config = InstanceConfig("example", SourceConfig("127.0.0.1"))
+        return Chronicle(config, lambda schema, table: self.definition(table), store, _silent, **more)
+
+    def _next(self) -> LogPosition:
+        """The position of an event, behind the event that names its transaction."""
+        at = replace(self.newest, offset=self._offset + 10)
+        self._offset += 20
+        return at
+
+
+@dataclass
+class Stream:
+    """A dump that reads this binlog with a view of a chronicle. seen: what it made of each row; None was refused."""
+
+    binlog: Binlog
+    chronicle: Chronicle
+    decoded: LogPosition | None
+    seen: list[tuple[Event, tuple[str, ...] | None]] = field(default_factory=list)
+    view: TableHistory | None = None
+
+    __hash__ = object.__hash__
+
+    def open(self) -> Stream:
+        """Begin to read where it stands."""
+        assert self.decoded is not None
+        self.view = self.chronicle.view(self.decoded, self)
+        return self
+
+    def read(self, events: int = 1_000_000) -> Stream:
+        """Read so many events; returns the stream."""
+        assert self.view is not None
+        assert self.decoded is not None
+        for event in self.binlog.between(self.decoded, self.binlog.newest)[:events]:
+            if event.sql:
+                self.view.apply(event.at, SCHEMA, event.sql)
+            else:
+                self.seen.append((event, names(self.view, event)))
+            self.decoded = replace(event.at, offset=event.at.offset + 10)
+        return self
+
+
+def names(view: TableHistory, event: Event) -> tuple[str, ...] | None:
+    """The columns of a row as a history tells them, None when it refuses to."""
+    try:
+        return tuple(column.name for column in view.table(event.table_map, event.at).columns)
+    except TableUnknown:
+        return None
+
+
+@contextmanager
+def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
+    """Chronicles that are made from now on ask this binlog."""
+
+    class Asked:
+        """Session, Tables, and Scanner in one."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            self.session = self
+            self.server = examined(self)
+
+        def alive(self) -> bool:
+            return True
+
+        def close(self) -> None:
+            return None
+
+        def query(self, sql: str) -> list[dict[str, str]]:
+            if "user_privileges" in sql:
+                return [{"may": "1"}]
+            return [{"s": SCHEMA, "t": table} for table in binlog.tables]
+
+        def fetch(self, schema: str, table: str) -> str | None:
+            return binlog.definition(table)
+
+        def statements(
+            self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
+        ) -> LogPosition:
+            if int(start.journal.rpartition(".")[2]) <= binlog.purged:
+                raise PositionLost(f"{start.journal} is purged")
+            for event in binlog.between(start, end):
+                binlog.reads += 1
+                if event.sql:
+                    told(event.at, SCHEMA, event.sql)
+            return end
+
+    def examined(session: object) -> Flavor:
+        return Flavor("8.4.0", False, (8, 4, 0), 1, uuid=binlog.uuid, row_metadata=binlog.metadata)
+
+    with patch.context() as patched:
+        patched.setattr(chronicle, "examine", examined)
+        for name in ("Session", "Tables", "Scanner"):
+            patched.setattr(chronicle, name, Asked)
+        patched.setattr(locate, "newest", lambda *_: binlog.newest)
+        yield binlog
+
+
+def _order(event: Event) -> tuple[str, int, int, bool, int]:
+    return event.at.order
+
+
+def _silent(name: str, /, *, alarm: bool = False, **facts: object) -> None:
+    """Nobody is on call."""
