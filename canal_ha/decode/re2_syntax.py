@@ -37,7 +37,7 @@ _SURROGATES = range(0xD800, 0xE000)
 _REPEAT = re.compile(r"\{([0-9]*)(,?)([0-9]*)\}")
 _NAMED = re.compile(r"\(\?P<([^>]*)>")
 _BOTH_ON = re.compile(r"\(\?[is]+:")  # flags that hold anyway
-_COMMENT = re.compile(r"\(\?#[^)]*\)")
+_COMMENT = re.compile(r"\(\?#(?:\\.|[^\\)])*\)", re.DOTALL)  # Python reads an escaped bracket as part of it
 _CLASS_NAME = re.compile(r"\[:(\^?[a-z]+):\]")
 _GROUPS = {
     "(?=": "look-ahead (?=",

@@ -227,3 +227,11 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(FilterInvalid):
         match_of_client("(")
     assert capfd.readouterr().err == ""
+
+
+def test_a_comment_may_hold_an_escaped_bracket() -> None:
+    """As in Python: the bracket behind the backslash does not end the comment."""
+    matches = match_of_client(r"test\.(?#\)(b)c")
+    assert matches is not None
+    assert matches("test.c")
+    assert not matches("test.bc")
