@@ -61,7 +61,7 @@ class Alarms:
     active: set[str] = field(default_factory=set)
     _cursor: LogPosition | None = None
     _moved_at: float = 0.0
-    _acked_seq: int = -1
+    _flow: tuple[int, int] = (-1, -1)
     _flowed_at: float = 0.0
 
     def step(self, stream: StreamStatus, outlook: Outlook, now: float) -> Iterator[Change]:
@@ -77,8 +77,8 @@ class Alarms:
         unmoved = 0 < self.unmoved_s < unmoved_for
         yield from self._set(UNMOVED, unmoved, unmoved_s=round(unmoved_for), entries=stream.ring_entries, cursor=cursor)
 
-        if not stream.blocked or stream.ack_seq != self._acked_seq:
-            self._acked_seq, self._flowed_at = stream.ack_seq, now
+        if not stream.blocked or (stream.put_seq, stream.ack_seq) != self._flow:
+            self._flow, self._flowed_at = (stream.put_seq, stream.ack_seq), now
         blocked_for = now - self._flowed_at
         blocked = 0 < self.blocked_s < blocked_for
         facts = {"entries": stream.ring_entries, "bytes": stream.ring_bytes, "batches": len(stream.batches)}

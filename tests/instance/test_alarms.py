@@ -57,6 +57,9 @@ def test_a_full_ring_that_flows_is_no_alarm() -> None:
     for now in range(0, 200, 20):
         assert told(alarms, replace(FULL, put_seq=19 + now, get_seq=19 + now, ack_seq=9 + now), now) == []
     alarms = Alarms(0, 0, blocked_s=30)
+    for now in range(0, 200, 20):  # a transaction larger than the ring
+        assert told(alarms, replace(FULL, put_seq=19 + now, get_seq=19 + now, ring_entries=10 + now), now) == []
+    alarms = Alarms(0, 0, blocked_s=30)
     waiting = replace(FULL, get_seq=9)
     assert told(alarms, waiting, 0) == told(alarms, waiting, 100) == []
 
