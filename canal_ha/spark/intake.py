@@ -121,12 +121,19 @@ class Intake:
 
     def quiet(self) -> None:
         """Nothing came for a while. Where the server sends no ends of transactions at all, this is one."""
-        if not self._ends_seen:
+        if not self._ends_seen and not self._in_transaction:
             self._close()
 
-    def spill(self) -> None:
-        """The rest of a transaction is overdue: what came of it goes to the spool, so that its batches can be acked."""
-        self._spilling = True
+    def overdue(self) -> None:
+        """Nothing came for long. What is there goes to the spool, so that its batches can be acknowledged.
+
+        Behind a begin the rest of the transaction is still awaited. Without one the server may leave out most begins
+        and ends (canal.instance.filter.transaction.entry), so this counts as an end.
+        """
+        if self._in_transaction:
+            self._spilling = True
+        else:
+            self._close()
 
     def take(self) -> Piece | None:
         """What is to be made durable now."""

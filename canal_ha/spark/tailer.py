@@ -260,10 +260,11 @@ class Tailer:
         """Nothing came for so long while the end of a transaction is awaited."""
         if silent_s > UNFINISHED_S:
             intake.quiet()
+        if silent_s > OVERDUE_S:
+            intake.overdue()
         place = intake.unfinished
         if place is None or silent_s <= OVERDUE_S:
             return
-        intake.spill()
         trouble = f"the server has not sent the end of the transaction at {place.journal}:{place.offset}"
         if trouble != self._trouble:
             log.warning("spark.transaction_overdue", destination=self.destination, position=str(place))

@@ -164,7 +164,7 @@ def test_what_came_of_an_overdue_transaction_is_acknowledged() -> None:
     intake.add(3, walk([three]))
     assert drain(intake) == []
     assert str(intake.unfinished) == str(LogPosition("bin.000001", 120, 1000, 1))
-    intake.spill()
+    intake.overdue()
     [piece] = drain(intake)
     assert not piece.closed
     assert entries_of(piece) == [one, two]
@@ -176,3 +176,30 @@ def test_what_came_of_an_overdue_transaction_is_acknowledged() -> None:
     assert rest.closed
     assert entries_of(rest) == [three, four]
     assert intake.acknowledged() == [3, 4]
+
+
+def test_rows_without_boundaries_are_not_held_for_ever() -> None:
+    """Where the server leaves out most begins and ends, what is overdue is whole, also behind an end that it sent."""
+    intake = fresh()
+    intake.add(1, walk(transaction(100)))
+    assert [piece.closed for piece in drain(intake)] == [True]
+    intake.add(2, walk([insert(200, 1), insert(300, 2)]))
+    intake.quiet()
+    assert drain(intake) == []
+    intake.overdue()
+    [piece] = drain(intake)
+    assert piece.closed
+    assert piece.rows == {"s.t": 2}
+    assert intake.acknowledged() == [1, 2]
+
+
+def test_silence_inside_a_transaction_does_not_end_it() -> None:
+    """The begin came and the end did not: the first transaction of a connection stays open over a pause."""
+    intake = fresh()
+    one, two, three = transaction(100)
+    intake.add(1, walk([one, two]))
+    intake.quiet()
+    assert drain(intake) == []
+    intake.add(2, walk([three]))
+    [piece] = drain(intake)
+    assert entries_of(piece) == [one, two, three]
