@@ -194,7 +194,9 @@ class Decoder:
     def _taken(self) -> Segment:
         """What is visible by now, which is something."""
         group = self._stream.group
-        cut = bool(self._stream.open) and group.kinds[group.visible - 1] not in (Kind.END, Kind.DDL)
+        last = group.kinds[group.visible - 1]
+        stands_alone = last == Kind.DDL and not self._stream.begun  # unlike the first entry of CREATE TABLE ... SELECT
+        cut = bool(self._stream.open) and last != Kind.END and not stands_alone
         group = group.take()
         return Segment(
             source=self._source,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -77,13 +77,16 @@ class _Waiting:
 
 
 Accept = Callable[[Segment], None]
-Pieces = tuple[tuple[Segment, int, int], ...]
 
 
 class Remembered(Protocol):
     """What was acknowledged last, as text by which another server's binlog tells the place."""
 
-    def add(self, segment: Segment, first: int, last: int, /) -> None: ...
+    def copy(self, segment: Segment, first: int, last: int, /) -> Any:
+        """What is needed of entries that are being handed out, without the ring's memory."""
+
+    def add_copy(self, piece: Any, /) -> None:
+        """Such entries were acknowledged next."""
 
     def trail(self) -> str: ...
 
@@ -149,7 +152,7 @@ class Stream:
         self._cut = cut
         self._remember = remember
         self._recent: Remembered | None = None  # as of the cursor, once the stream was open
-        self._pieces: dict[int, Pieces] = {}  # of batches in flight
+        self._copies: dict[int, list[Any]] = {}  # of batches in flight, for `_recent`
         self._finding = False  # position_lost was called, and is at work
         self._feed: Feed | None = None
         self._ring: Ring | None = None
@@ -187,10 +190,8 @@ class Stream:
             return Message(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range)
         self._opened_at[batch_id] = self._reactor.seconds()
-        if self._remember:
-            if self._ring and not self._ring.can_roll_back:
-                self._pieces.clear()  # they would keep the memory that the ring let go
-            self._pieces[batch_id] = batch.pieces
+        if self._recent:
+            self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces]
         self._handed_out = batch.range.end
         return Message(batch_id, batch)
 
@@ -198,10 +199,10 @@ class Stream:
         """Close the oldest batch: its ack point becomes the cursor, with this mark (Meta makes it durable)."""
         done = self._batches.ack(batch_id)
         self._opened_at.pop(batch_id, None)
-        pieces = self._pieces.pop(batch_id, ())
+        copies = self._copies.pop(batch_id, ())
         if self._recent and batch_id > self._void_through:
-            for piece in pieces:  # before the ring gives their memory back
-                self._recent.add(*piece)
+            for copy in copies:
+                self._recent.add_copy(copy)
         if self._ring and batch_id > self._last_of_gone_rings:
             self._ring.ack(done.end, done.end_seq)
         if batch_id <= self._void_through:
@@ -222,9 +223,7 @@ class Stream:
         if self._ring is None:
             return
         reaches = self._ring_behind is None or (self._acked is not None and _reaches(self._acked, self._ring_behind))
-        if reaches and self._ring.can_roll_back:
-            self._ring.rollback()
-        else:  # this ring begins behind what is rolled back, or has let go of some of it
+        if not (reaches and self._ring.rollback()):  # it begins behind what is rolled back, or has let go of it
             self._abandon_ring()
             self._open()
 
@@ -274,7 +273,7 @@ class Stream:
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._opened_at.clear()
-        self._pieces.clear()
+        self._copies.clear()
 
     def _ensure_open(self) -> None:
         failed = self.state is State.FAILED and not self._holds_something()
@@ -339,7 +338,6 @@ class Stream:
             self.state = State.PARKED
             return
         self._last_of_gone_rings = max(self._batches.ids, default=self._last_of_gone_rings)
-        self._pieces.clear()  # they would keep the ring's memory
         if self._feed:
             self._feed.stop()
         self._ring.close()

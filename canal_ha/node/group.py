@@ -18,7 +18,7 @@ from canal_ha.node import upstreams
 from canal_ha.node.origin import Origin
 from canal_ha.source.group import GroupView, parts
 from canal_ha.source.recording import Tell
-from canal_ha.source.trail import Recent
+from canal_ha.source.trail import Copied, Recent
 
 T = TypeVar("T")
 
@@ -108,11 +108,17 @@ class _Trails:
     def __init__(self, start: str) -> None:
         self._recent = {part: Recent(trail) for part, trail in _split(start).items()}
 
-    def add(self, segment: Segment, first: int, last: int) -> None:
+    @staticmethod
+    def copy(segment: Segment, first: int, last: int) -> tuple[int, Copied]:
         """See Recent."""
-        if segment.part not in self._recent:
-            self._recent[segment.part] = Recent()
-        self._recent[segment.part].add(segment, first, last)
+        return segment.part, Recent.copy(segment, first, last)
+
+    def add_copy(self, piece: tuple[int, Copied]) -> None:
+        """See Recent."""
+        part, copied = piece
+        if part not in self._recent:
+            self._recent[part] = Recent()
+        self._recent[part].add_copy(copied)
 
     def trail(self) -> str:
         """See Recent."""

@@ -171,11 +171,18 @@ class Recent:
     def add(self, segment: Segment, first: int = 0, last: int | None = None) -> None:
         """These entries were delivered next."""
         last = len(segment) if last is None else last
-        if first == last:
-            return
-        piece = Copied.of(segment, first, last)
+        if first != last:
+            self.add_copy(Copied.of(segment, first, last))
+
+    @staticmethod
+    def copy(segment: Segment, first: int, last: int) -> Copied:
+        """What `add_copy` needs of entries that are being delivered, at least one. It keeps none of their frames."""
+        return Copied.of(segment, first, last)
+
+    def add_copy(self, piece: Copied) -> None:
+        """These entries were delivered next."""
         self._pieces.append(piece)
-        self._entries += last - first
+        self._entries += piece.last - piece.first
         self._bytes += len(piece.frames)
         while len(self._pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
             dropped = self._pieces.popleft()

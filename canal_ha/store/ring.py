@@ -13,7 +13,7 @@ buffer_size entries is never admitted, ITEMSIZE has no bound in bytes, and the p
 Progress. A client may wait with its acknowledgements until a transaction ends, and that end may still wait for room. So
 a full ring admits the rest of a transaction, one segment at a time, as long as everything it holds is handed out and no
 batch in flight ends with a transaction. It drops what it holds to make that room, because the source can send it again:
-acknowledgements of these entries still count, but a roll-back reads them from the source (`can_roll_back`).
+acknowledgements of these entries still count, but a roll-back has to read them from the source.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from canal_ha.store.take import (
     canal_text,
     take_bytes,
 )
+
+IN_FLIGHT_MOST = 65536  # batches of one transaction beyond the ring's room; each takes some 700 bytes
 
 
 class _InFlight(NamedTuple):
@@ -173,18 +175,19 @@ class Ring:
             self._free(max(through, 0))  # nothing of a batch that was let go is held
             self._room.notify_all()
 
-    @property
-    def can_roll_back(self) -> bool:
-        """Whether the ring still holds everything that is not acknowledged."""
-        return self._let_go_seq <= self.ack_seq
+    def rollback(self) -> bool:
+        """Go back to the ack sequence, so that everything unacknowledged is handed out again.
 
-    def rollback(self) -> None:
-        """Go back to the ack sequence: everything unacknowledged is handed out again. Only if `can_roll_back`."""
+        False if some of that was let go: nothing is changed then, and the ring is of no more use.
+        """
         with self._lock:
+            if self._let_go_seq > self.ack_seq:
+                return False
             self._in_flight.clear()
             self.get_seq = self._whole_seq = self.ack_seq
             self.get_bytes = self.ack_bytes
             self._get_size = self._ack_size
+            return True
 
     def close(self) -> None:
         """Refuse every put from now on, the waiting one included. What is stored can still be got and acknowledged."""
@@ -220,7 +223,8 @@ class Ring:
         """Whether a put need not wait: there is room, or the client may wait for the rest of a transaction."""
         if not self._full():
             return True
-        return self.get_seq == self.put_seq and self._whole_seq <= self.ack_seq
+        drained = self.get_seq == self.put_seq
+        return drained and self._whole_seq <= self.ack_seq and len(self._in_flight) < IN_FLIGHT_MOST
 
     def _let_go(self) -> None:
         """Drop what is held, all of which is handed out; the batches in flight stay known."""
@@ -237,7 +241,7 @@ class Ring:
         """The last entry that ends a transaction, as far as this segment, which was just put, tells."""
         if not segment.cut:
             return self.put_seq
-        index = max(segment.kinds.rfind(Kind.END), segment.kinds.rfind(Kind.DDL))
+        index = segment.kinds.rfind(Kind.END)  # a DDL may stand inside a transaction: CREATE TABLE ... SELECT
         return self._ended_seq if index < 0 else self._firsts[-1] + index
 
     def _through(self, seq: int) -> tuple[int, int, int]:
@@ -250,6 +254,7 @@ class Ring:
     def _pieces(self, first: int, last: int) -> Iterator[Piece]:
         """Entries first..last (sequences, last inclusive), segment by segment."""
         index = bisect_right(self._firsts, first) - 1
+        assert index >= 0, "these entries were let go"
         while first <= last:
             segment, base = self._segments[index], self._firsts[index]
             end = min(last + 1, base + len(segment.ends))
@@ -273,4 +278,4 @@ class Ring:
 def _ends_whole(piece: Piece) -> bool:
     """Whether no transaction goes on behind the last entry of a piece."""
     segment, _, last = piece
-    return segment.kinds[last - 1] in (Kind.END, Kind.DDL) or (last == len(segment) and not segment.cut)
+    return segment.kinds[last - 1] == Kind.END or (last == len(segment) and not segment.cut)

@@ -93,8 +93,12 @@ class Remembering:
     def __init__(self, trail: str) -> None:
         self.said = trail.split(",") if trail else []
 
-    def add(self, segment: Segment, first: int, last: int) -> None:
-        self.said += [segment.entry(index).decode() for index in range(first, last)]
+    @staticmethod
+    def copy(segment: Segment, first: int, last: int) -> list[str]:
+        return [segment.entry(index).decode() for index in range(first, last)]
+
+    def add_copy(self, piece: list[str]) -> None:
+        self.said += piece
 
     def trail(self) -> str:
         return ",".join(self.said)

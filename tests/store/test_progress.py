@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from dataclasses import dataclass, replace
 
@@ -164,6 +166,42 @@ def test_a_client_that_never_acknowledges_is_sent_no_more_than_the_ring_and_one_
         ring.put(segment([Item(52, Kind.END)]), timeout_s=0.0)
 
 
+class Slow(Ring):
+    """A ring whose source thread is interrupted while it makes room."""
+
+    def __init__(self) -> None:
+        super().__init__(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
+        self.letting_go = threading.Event()
+
+    def _let_go(self) -> None:
+        self.letting_go.set()
+        time.sleep(0.05)
+        super()._let_go()
+
+
+def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
+    """The source's thread drops the begin of the transaction at this moment: no half of it may be handed out again."""
+    ring = Slow()
+    ring.put(replace(segment([Item(1, Kind.BEGIN), *(Item(at) for at in range(2, 7))]), cut=True))
+    rest = replace(segment([Item(at) for at in range(7, 9)]), cut=True)
+    assert ring.get(100)
+    source = threading.Thread(target=ring.put, args=(rest,))
+    source.start()
+    assert ring.letting_go.wait(5)
+    assert not ring.rollback()
+    source.join()
+
+
+def test_a_ddl_inside_a_transaction_ends_nothing() -> None:
+    """MySQL logs CREATE TABLE ... SELECT as one transaction: begin, statement, rows. Its client waits for the end."""
+    ring = Ring(buffer_size=2, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
+    ring.put(replace(segment([Item(1, Kind.BEGIN), Item(2, Kind.DDL)]), cut=True))
+    assert ring.get(100)
+    ring.put(replace(segment([Item(3), Item(4)]), cut=True), timeout_s=0.0)
+    assert ring.get(100)
+    ring.put(segment([Item(5, Kind.END)]), timeout_s=0.0)
+
+
 def test_entries_in_flight_beyond_the_ring_are_let_go() -> None:
     """A transaction larger than the ring costs no memory while its client waits for the end: it can be read again."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
@@ -171,4 +209,4 @@ def test_entries_in_flight_beyond_the_ring_are_let_go() -> None:
         ring.put(replace(segment([Item(at, Kind.BEGIN if at == 1 else Kind.ROWS)]), cut=True), timeout_s=0.0)
         assert ring.get(100)
     assert sum(map(len, ring._segments)) <= 5
-    assert not ring.can_roll_back
+    assert not ring.rollback()
