@@ -16,12 +16,15 @@ RESTART = "restart"  # canal.properties is not what the node read at its start
 class ConfigAlarm:
     """The configuration in a file is not the one that runs.
 
-    alarm: one of the names above.
-    destination: its name; "" for what concerns the node.
+    alarm: refused, unreadable, gone or restart.
+    destination: its name; "" for an alarm of the node itself.
     text: what happened, where, what runs meanwhile, and what to do.
     running: whether the destination goes on with what was read before.
-    file, line, key, reason: what ConfigError says; "" and 0 where they do not apply.
-    since: s since 1970.
+    file: the file that cannot be used; "" where none is to blame.
+    line: in that file, from 1; 0 where no line is to blame.
+    key: the key that cannot be used; "" where none is to blame.
+    reason: what is wrong with it.
+    since: when it began, s since 1970.
     """
 
     alarm: str

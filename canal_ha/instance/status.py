@@ -9,7 +9,17 @@ from canal_ha.model.position import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """One source of a stream that merges several. left_behind: the others do not wait for it at the moment."""
+    """One source of a stream that merges several.
+
+    part: its number, from 1.
+    source_address: host:port of the server that is read.
+    decoded: the newest event decoded.
+    received_bytes: bytes received from this source since the stream opened.
+    last_event_ms: time of its last event, ms since 1970; 0 before the first one.
+    idle: it has told that nothing waits there.
+    left_behind: it is silent, and the others do not wait for it at the moment.
+    error: why it cannot be read; "" while it can.
+    """
 
     part: int
     source_address: str
@@ -23,11 +33,44 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """One client id's stream. Sequences start at -1; times in seconds; -1.0 where a figure is unknown."""
+    """One client id's stream. A figure that is unknown is -1.
+
+    client_id: the client's.
+    filter: the table filter of its subscription; "" where it has none and the server's holds.
+    state: open (reads the source), parked (nobody asks, so it does not read) or failed (stopped by an error).
+    error: why it cannot read; "" while it can.
+    cursor: the acknowledged position.
+    decoded: the newest event decoded.
+    put_seq: sequence number of the newest entry in the ring; the first entry of a ring has 0.
+    get_seq: sequence number of the newest entry delivered.
+    ack_seq: sequence number of the newest entry acknowledged.
+    put_bytes: bytes of entries put into the ring.
+    ack_bytes: bytes of entries acknowledged.
+    put_rows: rows put into the ring.
+    get_rows: rows delivered.
+    ack_rows: rows acknowledged.
+    put_time_ms: when the newest entry in the ring was executed at the source, ms since 1970.
+    get_time_ms: when the newest entry delivered was executed at the source, ms since 1970.
+    ack_time_ms: when the newest entry acknowledged was executed at the source, ms since 1970.
+    transactions: transaction ends put into the ring.
+    received_bytes: bytes received from the source since the stream opened.
+    sink_blocking_ms: how long the reader has waited for room in the ring, ms.
+    ring_entries: entries in the ring.
+    ring_capacity: places in the ring.
+    ring_bytes: bytes in the ring.
+    ring_bytes_budget: bytes that the ring may hold.
+    batches: ids of the batches in flight: delivered and not acknowledged.
+    oldest_unacked_s: age of the oldest batch in flight, s.
+    seconds_behind: lag behind the source, s.
+    bytes_behind: lag behind the source, bytes of binlog.
+    purge_in_s: until the source may purge the cursor's journal, s; 0: it has purged it.
+    alarms: purge, lag, unmoved, blocked; see canal_ha.instance.alarms.
+    parts: the sources, where the stream merges several.
+    """
 
     client_id: int
     filter: str
-    state: str  # open, parked, failed
+    state: str
     error: str = ""
     cursor: LogPosition | None = None
     decoded: LogPosition | None = None
@@ -39,7 +82,7 @@ class StreamStatus:
     put_rows: int = 0
     get_rows: int = 0
     ack_rows: int = 0
-    put_time_ms: int = 0  # executeTime of the newest entry put, got, acknowledged
+    put_time_ms: int = 0
     get_time_ms: int = 0
     ack_time_ms: int = 0
     transactions: int = 0
@@ -53,9 +96,9 @@ class StreamStatus:
     oldest_unacked_s: float = -1.0
     seconds_behind: float = -1.0
     bytes_behind: int = -1
-    purge_in_s: float = -1.0  # until the source may purge the cursor's journal; 0.0: it has
-    alarms: tuple[str, ...] = ()  # purge, lag, unmoved, blocked: see instance.alarms
-    parts: tuple[PartStatus, ...] = ()  # of several sources
+    purge_in_s: float = -1.0
+    alarms: tuple[str, ...] = ()
+    parts: tuple[PartStatus, ...] = ()
 
     @property
     def blocked(self) -> bool:
@@ -67,9 +110,13 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Which server is read. role: master or standby; server: its server_uuid, or on MariaDB its server id, "" while
-    unknown; switches: since this node runs the destination, and changes of the server behind the address too;
-    detecting_failures: how often in a row it did not answer the detecting statement.
+    """Which server is read.
+
+    address: host:port.
+    role: master or standby.
+    server: its server_uuid, or on MariaDB its server id; "" while unknown.
+    switches: changes of the server since this node runs the destination; a change behind the same address counts too.
+    detecting_failures: detecting statements in a row that it has not answered.
     """
 
     address: str
@@ -81,13 +128,28 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """One running destination. source_role, source_server, source_switches, detecting_failures: see SourceFacts."""
+    """One running destination.
+
+    destination: its name.
+    source_address: host:port of the server that is read, or the directory of binlog files.
+    source_version: the server's version; "" while unknown.
+    source_error: why the source is not healthy; "" while it is.
+    newest: where the source's binlog ended when the node last asked.
+    batch_mode: what the size of a GET counts: MEMSIZE or ITEMSIZE.
+    buffer_size: places in the ring of a stream.
+    subscriptions: clients that have subscribed.
+    streams: one for each client id that has a stream on this node.
+    source_role: master or standby.
+    source_server: the server's server_uuid, or on MariaDB its server id; "" while unknown.
+    source_switches: changes of the server since this node runs the destination.
+    detecting_failures: detecting statements in a row that the server has not answered.
+    """
 
     destination: str
     source_address: str
     source_version: str = ""
     source_error: str = ""
-    newest: LogPosition | None = None  # where the source's binlog stood when last asked
+    newest: LogPosition | None = None
     batch_mode: str = "MEMSIZE"
     buffer_size: int = 0
     subscriptions: int = 0

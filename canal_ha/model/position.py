@@ -17,17 +17,22 @@ TYPE_NAME = "com.alibaba.otter.canal.protocol.position.LogPosition"
 class LogPosition:
     """A place in the binlog of one source.
 
-    journal: file name; offset: start of the event, bytes; timestamp_ms: event time, 0 when unknown;
-    gtid: executed set including this transaction, "" outside GTID mode, None when unknown;
-    address, port: the MySQL address as configured (what canal calls identity);
-    consumed: the event at `offset` itself is done with (an acknowledged transaction end or DDL), so reading goes on
-    behind it; sub_index: entry within a compressed payload, whose entries share one offset;
-    server: whose binlog this is, server_uuid or, on MariaDB, which has none, server id; "" when unknown (server_id is
-    where the event was first written, which may be another one); trail: what was delivered last before it, by which the
-    place is found again in another server's binlog (source.trail); mark: what the client that acknowledged up to here
-    said of it, "" when it said nothing. None of the three is part of what makes positions equal.
-    part, others: of a destination with several sources, whose streams are merged: which of them this is, from 1, and
-    where the others stood then, by their numbers; 0 and () where there is one source.
+    Positions that differ in server, trail or mark alone are equal.
+
+    journal: file name.
+    offset: where the event starts in that file, bytes.
+    timestamp_ms: time of the event, ms since 1970; 0 when unknown.
+    server_id: where the event was first written, which may be another server than the one that is read.
+    gtid: the executed GTID set, this transaction included; "" outside GTID mode, None when unknown.
+    address: host of the MySQL server as configured (canal: identity).
+    port: port of the MySQL server as configured.
+    consumed: the event at `offset` is an acknowledged transaction end or DDL, so reading resumes after it.
+    sub_index: entry within a compressed payload, whose entries share one offset.
+    server: whose binlog this is: server_uuid or, on MariaDB, which has none, server id; "" when unknown.
+    trail: fingerprints of the transactions delivered last, to find the place again in another server's binlog.
+    mark: what the client that acknowledged up to here said of it; "" when it said nothing.
+    part: which of several sources this is, from 1; 0 where there is one source.
+    others: where the other sources stood then, by their numbers; () where there is one source.
     """
 
     journal: str
