@@ -1,0 +1,131 @@
+"""The generated reference leaves nothing out: it has as many lines as the code's own registries have entries."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import pytest
+
+from canal_ha import errors
+from canal_ha.cli.main import COMMANDS
+from canal_ha.config.keys import KEYS
+from docs.generate import PAGES, commands, configuration, events, metrics, status
+from docs.generate.markdown import prose, table
+
+ROOT = Path(__file__).parents[2]
+
+
+def lines(page: str) -> list[str]:
+    """The first cells of all tables of a page, heads left out."""
+    rows = page.splitlines()
+    body = [row for _, row in pairwise(rows) if row.startswith("| ") and not row.startswith("| ---")]
+    heads = {row for row, below in pairwise(rows) if below.startswith("| ---")}
+    return [re.split(r"(?<!\\)\|", row)[1].strip() for row in body if row not in heads]
+
+
+def names(page: str) -> list[str]:
+    """The first cells without their marks."""
+    return [re.sub(r"^`([^` ]+).*", r"\1", cell) for cell in lines(page)]
+
+
+def test_every_key_is_in_the_reference() -> None:
+    """One line for each key of the table that parses the files."""
+    found = names(PAGES["configuration"]())
+    assert sorted(found) == sorted(key.name for key in KEYS)
+
+
+def test_our_own_keys_are_told_from_canals() -> None:
+    """The files in conf/ say which keys canal does not have; canal's stock files have none of those."""
+    own = configuration.own_keys()
+    stock = "".join(path.read_text() for path in (ROOT / "tests/config/stock").rglob("*.properties"))
+    assert "canal.max.frame.bytes" in own
+    assert "canal.port" not in own
+    assert own <= {key.name for key in KEYS}
+    assert not [name for name in own if re.search(rf"^#? *{re.escape(name)} *=", stock, re.MULTILINE)]
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    """A section for each command, a line for each of its options, as click has them."""
+    page = PAGES["commands"]()
+    shown = dict(commands.commands())
+    assert {name.split()[1] for name in shown} == set(COMMANDS)
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == list(shown)
+    assert len(lines(page)) == sum(len(command.params) for command in shown.values())
+    assert not [name for name, command in shown.items() if isinstance(command, click.Group)]
+
+
+def test_every_error_is_in_the_reference() -> None:
+    """One line for each class of canal_ha/errors.py, with what its docstring says."""
+    tree = ast.parse((ROOT / "canal_ha/errors.py").read_text())
+    written = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    page = PAGES["errors"]()
+    assert names(page) == written
+    assert prose(errors.Fenced.__doc__ or "") in page
+
+
+def test_every_metric_is_in_the_reference() -> None:
+    """Every family that the collector's code names has a line, with its labels."""
+    text = (ROOT / "canal_ha/server/metrics.py").read_text()
+    literal = set(re.findall(r'Family\(\s*"(canal_\w+)"', text))
+    row = r'^    \(\s*"(\w+)",\s*"[^"]+",\s*lambda {}:'
+    counters = {f"canal_instance_{name}" for name in re.findall(row.format("streams"), text, re.MULTILINE)}
+    gauges = {f"canal_stream_{name}" for name in re.findall(row.format("stream"), text, re.MULTILINE)}
+    found = names(PAGES["metrics"]())
+    assert len(found) == len(set(found))
+    assert set(found) == literal | counters | gauges
+    assert len(counters) == 9
+    assert len(gauges) == 9
+    assert all(family.samples and family.documentation for family in metrics.families())
+
+
+def test_every_log_event_is_in_the_reference() -> None:
+    """Each call that writes a line is found: no module's text has an event-like name at a logger that is missing."""
+    found = {event.name for event in events.collect()}
+    assert names(PAGES["log events"]()) == sorted(found)
+    written = set()
+    for path in (ROOT / "canal_ha").rglob("*.py"):
+        if "testing" not in path.parts:
+            text = path.read_text()
+            written |= set(re.findall(r'(?:\blog|_log|LOG|tell|write)(?:\.\w+)?\(\s*"([a-z]+\.[a-z_]+)"', text))
+            written |= set(re.findall(r'\.event\([^"]*?"([a-z]+\.[a-z_]+)"', text))
+    assert len(written) > 70
+    assert written <= found
+    assert {"alarm.lag", "alarm.lag_over", "scan.refused", "scan.refused_over"} <= found
+
+
+def test_alarms_are_told_from_news() -> None:
+    """The level of a line is the one that the code gives it."""
+    by_name = {event.name: event for event in events.collect()}
+    assert by_name["source.lost"].alarm
+    assert by_name["running.instance_failed"].level == "ERROR"
+    assert not by_name["running.claimed"].alarm
+    assert by_name["running.claimed"].keys == ("destination", "node", "epoch", "cursors_put_back")
+    assert by_name["alarm.lag"].level == "WARN"
+    assert by_name["alarm.lag_over"].level == "INFO"
+    assert by_name["stream.moved"].level == "INFO or WARN"
+
+
+def test_an_event_whose_name_is_made_up_at_run_time_is_refused() -> None:
+    """A new family of events has to be named, so that the reference cannot lack it in silence."""
+    with pytest.raises(ValueError, match="FAMILIES"):
+        list(events.of_module('def f(kind):\n    log.info(f"new.{kind}", a=1)\n', "module.py"))
+
+
+def test_every_field_of_the_status_has_a_meaning() -> None:
+    """A line for each field of the document's objects; none without its sentence."""
+    page = PAGES["status"]()
+    wanted = [*status.node(), *(field.name for _, _, each in status.OBJECTS for field in fields(each))]
+    assert sorted(names(page)) == sorted(wanted)
+    assert set(status.NODE) == set(status.node())
+    assert not re.findall(r"^.*\| *\|$", page, re.MULTILINE)
+
+
+def test_texts_from_the_code_stay_what_they_are() -> None:
+    """Nothing in a docstring can become markup or a column."""
+    assert prose("a `b|c` <d> *e* f_g [h] $i") == r"a `b|c` \<d\> \*e\* f\_g \[h\] \$i"
+    assert table(("x",), [("a|b",)]).splitlines()[-1] == r"| a\|b |"
