@@ -4,6 +4,7 @@
 #   bash deploy/install.sh          Debian packages (servers' programs, no service is set up), .venv with this checkout
 #   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing outside of it
 #   bash deploy/install.sh spark    also pyspark in the virtual environment
+#   bash deploy/install.sh docs     also Sphinx in the virtual environment, for deploy/docs.sh
 #   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
 #   bash deploy/install.sh peers    also canal-python, the client from PyPI, in a virtual environment of its own in the cache
 #   bash deploy/install.sh compose  also what checks docker-compose files and systemd units
@@ -46,7 +47,7 @@ as_root() {
     fi
 }
 
-want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no
+want_mysql=no want_spark=no want_java=no want_peers=no want_compose=no want_go=no want_mysql56=no want_docs=no
 for argument in "$@"; do
     case $argument in
     mysql) want_mysql=yes ;;
@@ -56,7 +57,8 @@ for argument in "$@"; do
     compose) want_compose=yes ;;
     go) want_go=yes ;;
     mysql56) want_mysql56=yes ;;
-    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [java] [peers] [compose] [go] [mysql56]" ;;
+    docs) want_docs=yes ;;
+    *) fail "unknown argument: $argument" "bash deploy/install.sh [mysql] [spark] [docs] [java] [peers] [compose] [go] [mysql56]" ;;
     esac
 done
 
@@ -144,7 +146,8 @@ fi
 # --- the virtual environment ------------------------------------------------------------------------------------------
 
 extras=dev
-[[ $want_spark == no ]] || extras=dev,spark
+[[ $want_spark == no ]] || extras+=,spark
+[[ $want_docs == no ]] || extras+=,docs
 
 # Changes when the dependencies, the interpreter, or a file that setup.py compiles changes.
 fingerprint() {
