@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the imports below
 
 from canal_ha.version import VERSION
 from docs.generate import PAGES
@@ -18,7 +19,7 @@ version = release = VERSION
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", "pictures/README.md"]
+exclude_patterns = ["_build"]
 nitpicky = True
 
 myst_enable_extensions = ["attrs_inline", "colon_fence"]
@@ -26,10 +27,19 @@ myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = f"canal-ha {VERSION}"
-html_extra_path = ["pictures"]
 html_show_sphinx = False
 html_copy_source = False
 
+ROOT = Path(__file__).parents[1]
+INCLUDED = {
+    "ARCHITECTURE.md": "explanation/architecture.md",
+    "CHANGELOG.md": "reference/changelog.md",
+    "bench/README.md": "explanation/benchmarks.md",
+    "zk/README.md": "reference/zookeeper.md",
+}
+"""Files outside of docs/ -> the page that includes them. A link to the file leads to that page on the site."""
+
+_OUTSIDE = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+\.md)(?=[)#])")
 _GENERATED = re.compile(r"<!-- generated: (?P<name>[a-z ]+) -->")
 _ANCHOR_BEFORE_HEADING = re.compile(r'^<a id="(?P<id>[\w-]+)"></a>\n(?=#)', re.MULTILINE)
 _ANCHOR = re.compile(r'<a id="(?P<id>[\w-]+)"></a>')
@@ -42,8 +52,16 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     Raises KeyError for a part that nobody generates.
     """
     text = _GENERATED.sub(lambda match: PAGES[match["name"]](), source[0])
+    text = _OUTSIDE.sub(lambda match: "](" + _on_site(page, match["path"]), text)
     text = _ANCHOR_BEFORE_HEADING.sub(r"(\g<id>)=\n", text)
     source[0] = _ANCHOR.sub(r"[]{#\g<id>}", text)
+
+
+def _on_site(page: str, path: str) -> str:
+    """Return a link as it has to be on the site. page: without suffix, below docs/; path: relative to it."""
+    here = (ROOT / "docs" / page).parent
+    file = os.path.relpath(os.path.normpath(here / path), ROOT)
+    return os.path.relpath(ROOT / "docs" / INCLUDED[file], here) if file in INCLUDED else path
 
 
 def setup(app: Any) -> dict[str, bool]:
