@@ -17,7 +17,7 @@ class ConfigAlarm:
     """The configuration in a file is not the one that runs.
 
     alarm: refused, unreadable, gone or restart.
-    destination: its name; "" for an alarm of the node itself.
+    destination: name of the destination; "" for an alarm of the node itself.
     text: what happened, where, what runs meanwhile, and what to do.
     running: whether the destination goes on with what was read before.
     file: the file that cannot be used; "" where none is to blame.

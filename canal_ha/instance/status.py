@@ -130,7 +130,7 @@ class SourceFacts:
 class InstanceStatus:
     """One running destination.
 
-    destination: its name.
+    destination: name of the destination.
     source_address: host:port of the server that is read, or the directory of binlog files.
     source_version: the server's version; "" while unknown.
     source_error: why the source is not healthy; "" while it is.

@@ -34,8 +34,8 @@ NODE: Mapping[str, str] = {
     "uptime_s": "time since then, s",
 }
 
-CHANGED = {"since": "text: ISO 8601 in UTC"}
-"""Fields of an alarm that the document shows as another type."""
+SINCE = ("since", "text", "when it began, ISO 8601 in UTC")
+"""The document shows this field of an alarm as another type than the class has."""
 
 
 def node() -> Mapping[str, object]:
@@ -87,7 +87,11 @@ def page() -> str:
     ]
     for where, what, each in OBJECTS:
         told = meanings(each)
-        kinds = {field.name: field.type for field in fields(each)} | (CHANGED if each is ConfigAlarm else {})
-        rows = [row(name, kind, told.get(name, "")) for name, kind in kinds.items()]
+        rows = [
+            row(*SINCE)
+            if each is ConfigAlarm and field.name == "since"
+            else row(field.name, field.type, told[field.name])
+            for field in fields(each)
+        ]
         parts += [f"## {where}\n\n{what}\n", table(head, rows)]
     return "\n".join(parts)
