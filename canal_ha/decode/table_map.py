@@ -22,19 +22,6 @@ _NUMERIC = frozenset(
         types.YEAR,  # has a bit too, always unsigned (seen on MySQL 9.7 and MariaDB 10.11)
     }
 )
-_CHARACTER = frozenset(
-    {
-        types.STRING,
-        types.VAR_STRING,
-        types.VARCHAR,
-        types.VARCHAR_COMPRESSED,
-        types.TINY_BLOB,
-        types.BLOB,
-        types.MEDIUM_BLOB,
-        types.LONG_BLOB,
-        types.BLOB_COMPRESSED,
-    }
-)
 _ONE_BYTE_META = frozenset(
     {
         types.FLOAT,
@@ -58,8 +45,9 @@ _RAW_META = frozenset({types.STRING, types.ENUM, types.SET, types.NEWDECIMAL})
 _COLUMNS_MAX = 4096  # of MySQL and MariaDB alike
 
 # Table_map_log_event::Optional_metadata_field_type
-_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = range(1, 8)
-_PRIMARY_KEY, _PRIMARY_KEY_PREFIXES, _ENUM_SET_DEFAULT_CHARSET, _ENUM_SET_COLUMN_CHARSET = range(8, 12)
+# MySQL counts geometry among the columns with a character set, MariaDB does not: fields 2, 3, 10 and 11 are not read.
+_SIGNEDNESS, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = 1, 4, 5, 6, 7
+_PRIMARY_KEY, _PRIMARY_KEY_PREFIXES = 8, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +71,6 @@ class TableMap:
     enum_values: tuple[tuple[str, ...], ...] | None = None
     set_values: tuple[tuple[str, ...], ...] | None = None
     geometry_types: tuple[int, ...] | None = None
-    charsets: tuple[int, ...] | None = None  # collation id per column, 0 for none
 
 
 class _Cursor:
@@ -157,7 +144,6 @@ def parse_table_map(body: bytes) -> TableMap:
         enum_values=_values(optional.get(_ENUM_VALUES)),
         set_values=_values(optional.get(_SET_VALUES)),
         geometry_types=_integers(optional.get(_GEOMETRY_TYPE)),
-        charsets=_charsets(real, optional),
     )
 
 
@@ -242,32 +228,3 @@ def _values(field: bytes | None) -> tuple[tuple[str, ...], ...] | None:
     while cursor.left():
         columns.append(tuple(cursor.text(cursor.packed()) for _ in range(cursor.packed())))
     return tuple(columns)
-
-
-def _charsets(real: bytes, optional: dict[int, bytes]) -> tuple[int, ...] | None:
-    """Collation id per column, from the four fields that may carry them."""
-    fields = (
-        (_CHARACTER, _DEFAULT_CHARSET, _COLUMN_CHARSET),
-        (frozenset({types.ENUM, types.SET}), _ENUM_SET_DEFAULT_CHARSET, _ENUM_SET_COLUMN_CHARSET),
-    )
-    charsets = [0] * len(real)
-    known = False
-    for kinds, default_field, column_field in fields:
-        columns = [index for index, code in enumerate(real) if code in kinds]
-        default = _integers(optional.get(default_field))
-        single = _integers(optional.get(column_field))
-        if default:
-            known = True
-            for index in columns:
-                charsets[index] = default[0]
-            for ordinal, collation in zip(default[1::2], default[2::2], strict=False):
-                if ordinal >= len(columns):
-                    raise p.Broken("a table map with a charset for a column that is not there")
-                charsets[columns[ordinal]] = collation
-        elif single is not None:
-            known = True
-            if len(single) != len(columns):
-                raise p.Broken("a table map with too few charsets")
-            for index, collation in zip(columns, single, strict=True):
-                charsets[index] = collation
-    return tuple(charsets) if known else None

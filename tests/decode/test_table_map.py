@@ -29,7 +29,7 @@ def maps(tag: str) -> dict[str, TableMap]:
 
 @pytest.mark.parametrize("tag", ["mysql9", "mariadb10.11"])
 def test_full_metadata(tag: str) -> None:
-    """Names, signs, keys, labels and charsets come from binlog_row_metadata=FULL."""
+    """Names, signs, keys and labels come from binlog_row_metadata=FULL."""
     found = maps(tag)
     ints = found["t_int"]
     assert ints.names == ("id", "ti", "tu", "si", "su", "mi", "mu", "i", "iu", "bi", "bu", "zf", "bo")
@@ -49,10 +49,6 @@ def test_full_metadata(tag: str) -> None:
     enums = found["t_enum"]
     assert enums.enum_values is not None
     assert enums.enum_values[:2] == (("a", "b", "c"), ("中", "é", "it's", "x,y"))
-    charsets = found["t_cs"]
-    assert charsets.names is not None
-    assert charsets.charsets is not None
-    assert dict(zip(charsets.names, charsets.charsets, strict=True))["l1c"] == 8  # latin1_swedish_ci
     geometry = found["t_geo"]
     assert geometry.geometry_types is not None
     assert geometry.geometry_types[:3] == (0, 1, 2)
@@ -64,18 +60,17 @@ def test_without_metadata() -> None:
     assert (parsed.table_id, parsed.schema, parsed.name) == (7, "s", "t")
     assert parsed.metas == (0, 0xEEE0)
     assert types.split_string(parsed.metas[1]) == (types.STRING, 480)
-    assert (parsed.names, parsed.primary_key, parsed.unsigned, parsed.charsets) == (None, None, None, None)
+    assert (parsed.names, parsed.primary_key, parsed.unsigned) == (None, None, None)
 
 
-def test_keys_with_prefixes_and_exceptions_to_the_charset() -> None:
-    """A key over the first characters of a column, and columns that differ from the table's charset."""
+def test_keys_with_prefixes() -> None:
+    """A key over the first characters of a column."""
     columns = [ColumnType(types.VARCHAR, b"\x50\0"), ColumnType(types.LONG), ColumnType(types.VARCHAR, b"\x50\0")]
     names = b"".join(packed(1) + name for name in (b"a", b"b", b"c"))
-    fields = [(4, names), (2, packed(255) + packed(1) + packed(8)), (9, packed(2) + packed(10))]
+    fields = [(4, names), (9, packed(2) + packed(10))]
     optional = b"".join(bytes([kind]) + packed(len(field)) + field for kind, field in fields)
     parsed = parse_table_map(table_map(1, "s", "t", columns, optional))
     assert parsed.primary_key == (2,)
-    assert parsed.charsets == (255, 0, 8)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +80,6 @@ def test_keys_with_prefixes_and_exceptions_to_the_charset() -> None:
         b"\x08\1\5",  # a key over column 5 of 2
         b"\1\0",  # no signs
         b"\4\x20\1a",  # a field beyond the event
-        b"\3\1\x08",  # charsets for another number of columns
     ],
 )
 def test_metadata_that_contradicts_the_columns(optional: bytes) -> None:
