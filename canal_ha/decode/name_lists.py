@@ -8,6 +8,7 @@ takes too long stops the stream, and is never taken for an answer.
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -21,7 +22,10 @@ from canal_ha.errors import FilterInvalid
 from canal_ha.model.excerpt import excerpt
 
 CLIENT_FILTER_BYTES = 4096
-PROGRAM_BYTES = 8 * 1024 * 1024  # of one compiled list in RE2; such a program takes a tenth of a second to compile
+PROGRAM_BYTES = 8 * 1024 * 1024  # of one compiled list in RE2: 150 items with \w+; it takes some 0.1 s to compile
+CLASSES_MOST = 400  # of Unicode in one list, two for each \w: RE2 needs 0.15 ms for each, whatever its memory
+REST = 9  # times as long as a compilation took: nobody else compiles, so that other threads have the interpreter
+RESTS_FROM_S = 0.005  # of a compilation
 SYNTAX_BYTES = 64 * 1024  # enough to find a mistake in one item, without compiling it
 COMPILED_LISTS = 8  # kept: a list is compiled when a client subscribes and again when its stream opens
 MATCH_LIMIT_S = 1.0  # for one name and one of the server's lists that RE2 cannot express
@@ -114,8 +118,12 @@ def _linear(text: str) -> Match | None:
             raise _Refused(item, f"it cannot be read: {error}") from error
     if not translated:
         return None
+    joined = "|".join(translated)
+    classes = joined.count(r"\p{") + joined.count(r"\P{")
+    if classes > CLASSES_MOST:
+        raise _Refused(text, rf"it has {classes} Unicode classes, two for each \w, and {CLASSES_MOST} are allowed")
     try:
-        expression = _compiled("|".join(translated))
+        expression = _compiled(joined)
     except re2.error as error:
         raise _at_fault(text, error) from error
     return lambda name: expression.fullmatch(_utf8(name)) is not None
@@ -148,10 +156,14 @@ def _compiled(expression: str, size_bytes: int = PROGRAM_BYTES) -> re2._Regexp:
     options.log_errors = False
     options.max_mem = size_bytes
     with _COMPILING:
+        began = time.thread_time()
         try:
             return re2.compile(expression, options)
         finally:
             re2.purge()  # it would keep the last 128
+            took_s = time.thread_time() - began
+            if took_s > RESTS_FROM_S:
+                time.sleep(REST * took_s)
 
 
 def _utf8(name: str) -> bytes:
