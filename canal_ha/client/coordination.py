@@ -21,8 +21,8 @@ from canal_ha.client import running_inputs as i
 from canal_ha.client.running import Seat, State
 from canal_ha.client.zookeeper import ClientSession, Found, SessionState, Suspended, Up
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.zookeeper import Create
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create
 
 READ_AGAIN_S = 0.5  # after a read that got no answer
 GIVE_UP_SESSIONS = 2.0  # session time-outs without a connection before a fresh session is asked for

@@ -44,7 +44,7 @@ from canal_ha.client.running_inputs import (
     Tick,
     Unanswered,
 )
-from canal_ha.model.znode_tree import RunningData
+from canal_ha.zookeeper.tree import RunningData
 
 LEASE_PART = 2 / 3  # of the session time-out: what remains pays for clocks that run at different speeds
 PROBES = 6  # quorum writes per session time-out

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData
-from canal_ha.model.znode_tree import RunningData
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.tree import RunningData
 
 
 class Reason(Enum):

@@ -29,9 +29,9 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData
-from canal_ha.model.connect_string import connect_string
-from canal_ha.model.znode_tree import DESTINATIONS
+from canal_ha.zookeeper.connect_string import connect_string
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.tree import DESTINATIONS
 
 REASONS = {
     NodeExistsError: "exists",

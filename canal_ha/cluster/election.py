@@ -17,7 +17,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from canal_ha.cluster import inputs as i
-from canal_ha.cluster.lease import Lease
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.running import Race, State
@@ -25,8 +24,9 @@ from canal_ha.cluster.session import ClusterSession, SessionState
 from canal_ha.cluster.spread import Turns
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import Snapshot
-from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.lease import Lease
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
 
 
 class Owner(Protocol):

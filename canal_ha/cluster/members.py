@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.zookeeper import Create, Delete, Operation
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, Delete, Operation
 
 STABLE_S = 0.300
 ATTEMPTS = 10

@@ -15,9 +15,9 @@ from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from canal_ha.errors import ZooKeeperUnavailable
-from canal_ha.model import znode_tree as tree
-from canal_ha.model.connect_string import connect_string
 from canal_ha.model.position import LogPosition
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.connect_string import connect_string
 
 CONNECT_MOST_S = 10.0
 

@@ -12,9 +12,9 @@ from canal_ha.cluster.session import ClusterSession, Watch
 from canal_ha.errors import Fenced, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import Snapshot
 from canal_ha.meta.znodes import ZnodeBackend
-from canal_ha.meta.zookeeper import Check, Operation, Znode
-from canal_ha.model import znode_tree as tree
 from canal_ha.model.position import LogPosition
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Check, Operation, Znode
 
 
 class Ownership:

@@ -36,8 +36,8 @@ from kazoo.security import CREATOR_ALL_ACL
 from twisted.internet.defer import Deferred
 
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData, Znode
-from canal_ha.model.connect_string import connect_string
+from canal_ha.zookeeper.connect_string import connect_string
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 
 REASONS = {
     NodeExistsError: "exists",

@@ -20,10 +20,10 @@ from canal_ha.meta.repository import (
     Unsubscribed,
     apply,
 )
-from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData, Znode, Znodes
-from canal_ha.model import znode_tree as tree
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode, Znodes
 
 ATTEMPTS = 8  # each follows a node that somebody else created, changed or deleted meanwhile
 

@@ -20,13 +20,13 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig
 from canal_ha.errors import CanalError
 from canal_ha.meta.write_behind import Meta
-from canal_ha.meta.zookeeper import Create, Delete, Operation, SetData
-from canal_ha.model import znode_tree as tree
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.testing.session import Link, SimulatedSession
 from canal_ha.testing.time import Process, World
 from canal_ha.testing.zookeeper import Ensemble
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
 
 CLIENT_ID = 1001
 FLUSH_S = 1.0

@@ -16,9 +16,9 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.cluster.session import Listener, SessionState, Watch
 from canal_ha.errors import CanalError, TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.zookeeper import Create, Operation, Znode
 from canal_ha.testing.time import Process, Timer
 from canal_ha.testing.zookeeper import Ensemble, Tree
+from canal_ha.zookeeper.operations import Create, Operation, Znode
 
 RECONNECT_S = 0.2
 

@@ -9,8 +9,8 @@ from itertools import count
 from typing import Protocol
 
 from canal_ha.errors import TransactionRefused
-from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData, Znode
 from canal_ha.testing.time import Timer, World
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 
 Tree = dict[str, Znode]
 Commit = Callable[[int, Sequence[Operation], tuple[int, ...]], None]

@@ -12,11 +12,11 @@ from canal_ha.client import running_inputs as i
 from canal_ha.client.running import Seat, State
 from canal_ha.cluster.session import SessionState
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.zookeeper import Create, Delete, SetData
-from canal_ha.model import znode_tree as tree
 from canal_ha.testing.session import Link, SimulatedSession
 from canal_ha.testing.time import Process, Timer, World
 from canal_ha.testing.zookeeper import Ensemble
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, Delete, SetData
 
 CLIENT = 1001
 PATH = tree.client_running("example", CLIENT)

@@ -6,9 +6,9 @@ import pytest
 
 from canal_ha.client import running_inputs as i
 from canal_ha.client.running import HOLD_BACK_S, LEASE_PART, TAKEOVER_DELAY_S, Seat, State
-from canal_ha.model import znode_tree as tree
-from canal_ha.model.znode_tree import RunningData
 from canal_ha.testing.session import Link
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.tree import RunningData
 from tests.client.contenders import CLIENT, PATH, TIMEOUT_S, Contest
 
 OURS, THEIRS = 7, 8

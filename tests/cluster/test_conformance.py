@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.zookeeper import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
 from tests.cluster.stage import MemoryStage, RealStage, Stage
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.cluster.lease import Lease
 from canal_ha.cluster.spread import MOST_S, ORDERLY_STEP_S, VANISHED_STEP_S, Turns
-from canal_ha.model.connect_string import connect_string
-from canal_ha.model.znode_tree import RunningData
+from canal_ha.zookeeper.connect_string import connect_string
+from canal_ha.zookeeper.lease import Lease
+from canal_ha.zookeeper.tree import RunningData
 
 
 def test_a_lease_runs_from_the_sending_of_the_last_answered_write() -> None:

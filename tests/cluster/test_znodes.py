@@ -11,10 +11,10 @@ from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, ZooKeeperUnavailable
 from canal_ha.meta.repository import Change, CursorMoved, Snapshot, StartForgotten, StartKept, Subscribed, Unsubscribed
 from canal_ha.meta.znodes import ZnodeBackend
-from canal_ha.meta.zookeeper import Create, Delete, Operation, SetData, Znode
-from canal_ha.model import znode_tree as tree
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData, Znode
 from tests.cluster.stage import MemoryStage
 
 DESTINATION = tree.destination("example")

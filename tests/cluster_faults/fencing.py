@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
 from tests.cluster_faults.history import Operation, Transaction
 
 

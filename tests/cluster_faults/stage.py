@@ -11,7 +11,7 @@ from typing import Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
 from tests.cluster_faults.delivery import Delivery
 from tests.cluster_faults.ledger import Ledger, Writer
 from tests.cluster_faults.readers import CLIENT_ID, Reader

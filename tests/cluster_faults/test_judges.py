@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from canal_ha.model import znode_tree as tree
 from canal_ha.model.position import LogPosition
+from canal_ha.zookeeper import tree
 from tests.cluster_faults.delivery import Delivery
 from tests.cluster_faults.fencing import judge
 from tests.cluster_faults.history import Operation, Transaction

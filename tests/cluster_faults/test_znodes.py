@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from canal_ha.client.cluster import ClusterConnector
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
 from tests.real import MySQL, Node, ZooKeeper, follow
 from tests.real.node import PROGRAM
 from tests.real.process import spawn

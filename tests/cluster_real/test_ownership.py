@@ -13,7 +13,7 @@ from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.errors import Fenced
 from canal_ha.meta.repository import CursorMoved
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
 from tests.cluster.stage import RealStage, on_reactor, wait_until
 from tests.cluster_real.nodes import CLIENT, Node, owner_of, position
 from tests.real import ZooKeeper

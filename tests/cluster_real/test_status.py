@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.cluster.overview import TreeReader
 from canal_ha.errors import ZooKeeperUnavailable
-from canal_ha.model import znode_tree as tree
+from canal_ha.zookeeper import tree
 from tests.real import MariaDB, Node, ZooKeeper, follow, free_port
 from tests.real.node import PROGRAM
 from tests.waiting import until

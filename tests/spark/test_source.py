@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from canal_ha.model import znode_tree
+from canal_ha.zookeeper import tree
 from tests.real import MariaDB, MySQL, Node, ZooKeeper, follow
 from tests.spark.conftest import Stream
 from tests.waiting import until
@@ -223,7 +223,7 @@ def test_the_clients_place_is_free_at_once(
     settings = follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})
     client = KazooClient(hosts=zookeeper.hosts)
     client.start()
-    path = znode_tree.client_running(database, 7)
+    path = tree.client_running(database, 7)
     with Node({database: settings}, zk_servers=zookeeper.hosts, wait_for=[database]):
         one = stream(zkServers=zookeeper.hosts, destination=f"{database}*", clientId=7)
         query = one.start()
