@@ -92,7 +92,7 @@ step unit 3 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 suite parts 2 tests/real
 suite node 8 tests/decode tests/source tests/node
-suite cluster 6 tests/cluster tests/cluster_real tests/cluster_faults
+suite cluster 6 tests/zookeeper tests/cluster tests/cluster_real tests/cluster_faults
 suite positions 4 tests/positions
 suite compatibility 4 tests/compat
 suite spark 7 tests/spark

@@ -1,13 +1,13 @@
-"""canal.zkServers, as nodes and clients hand it to kazoo."""
+"""canal.zkServers, translated for kazoo."""
 
 from __future__ import annotations
 
 
 def connect_string(servers: str) -> tuple[str, bool]:
-    """canal.zkServers as kazoo takes it, and whether servers may be tried in any order.
+    """Return the hosts as kazoo takes them, and whether kazoo may try them in any order.
 
-    `a:2181,b:2181/chroot;c:2181`: groups are separated by `;`, an earlier group's servers are tried first, a chroot
-    behind any group holds for all.
+    servers: as in `a:2181,b:2181/chroot;c:2181`. `;` separates groups, and the servers of an earlier group are tried
+    first. A chroot behind any group holds for all of them.
     """
     groups = [group.strip() for group in servers.split(";") if group.strip()]
     hosts, chroot = [], ""

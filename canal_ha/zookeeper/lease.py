@@ -1,18 +1,18 @@
-"""How long this node may act as owner without hearing from ZooKeeper (pure).
+"""How long an owner may act without an answer from ZooKeeper (pure).
 
-A session cannot expire sooner than its time-out after the ensemble last handled a write of it, and the write was
-handled after it was sent. So the clock runs from the send time of the last write that was answered. Reads, pings and
-sync prove nothing: a follower cut off from its leader answered reads for 10 s.
+A session expires at the earliest one time-out after the ensemble handled its last write, and the ensemble handles a
+write after it was sent. So the lease runs from the send time of the last write that was answered. Reads, pings and sync
+prove nothing: a follower that was cut off from its leader answered reads for another 10 s.
 """
 
 from __future__ import annotations
 
-PART = 2 / 3  # of the session time-out: what remains pays for clocks that run at different speeds
-PROBES = 6  # quorum writes per session time-out, when nothing else is written
+PART = 2 / 3  # of the session time-out; the rest covers clocks that run at different speeds
+PROBES = 6  # quorum writes in each session time-out when nothing else is written
 
 
 class Lease:
-    """One per session, shared by all destinations of the node. Times in seconds on one monotonic clock."""
+    """The lease of one session. All times are seconds on one monotonic clock."""
 
     def __init__(self) -> None:
         self._timeout_s = 0.0
@@ -20,32 +20,33 @@ class Lease:
 
     @property
     def probe_interval_s(self) -> float:
-        """How often a quorum write must be sent."""
+        """Seconds between two quorum writes."""
         return self._timeout_s / PROBES
 
     def begin(self, timeout_s: float) -> None:
-        """A new session was granted. timeout_s: as negotiated, not as asked for. Nothing is proven yet."""
+        """Start without proof: a new session was granted. timeout_s: as negotiated, not as asked for."""
         self._timeout_s = timeout_s
         self._proven_at = None
 
     def end(self) -> None:
-        """The session is gone; the lease with it."""
+        """Give up the lease, because its session is gone or its owner lets go."""
         self._proven_at = None
 
     def answered(self, sent_at: float) -> None:
-        """A quorum write of this session, sent at `sent_at`, was answered."""
+        """Extend the lease: a quorum write of this session, sent at `sent_at`, was answered."""
         if self._proven_at is None or sent_at > self._proven_at:
             self._proven_at = sent_at
 
     def proven_at(self) -> float | None:
-        """Send time of the newest answered write, None before the first."""
+        """Return the send time of the newest answered write, None before the first."""
         return self._proven_at
 
     def over_at(self) -> float | None:
-        """When the lease is over, None when there is none."""
-        return None if self._proven_at is None else self._proven_at + self._timeout_s * PART
+        """Return when the lease ends, None when there is none."""
+        proven_at = self._proven_at  # read once, because a client's other threads ask as well
+        return None if proven_at is None else proven_at + self._timeout_s * PART
 
     def holds(self, now: float) -> bool:
-        """Whether the node may still act as owner."""
+        """Return whether the owner may still act."""
         over = self.over_at()
         return over is not None and now < over

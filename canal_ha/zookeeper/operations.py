@@ -1,24 +1,32 @@
-"""What cursors need of ZooKeeper: nodes, transactions and watches, behind one small Protocol."""
+"""Znodes, the operations of a transaction, and the small Protocol through which cursors use a session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A node as read. version: of its data; owner: session id of an ephemeral node, 0 for a persistent one."""
+    """A node as it was read.
+
+    data: empty also when the node holds null, as nodes made by Java programs often do.
+    version: the version of its data.
+    owner: the session id of an ephemeral node, 0 for a persistent one.
+    created: its czxid, which no other node shares; 0 when unknown. A writer does not learn it, so that it takes no
+    part in comparisons.
+    """
 
     data: bytes
     version: int
     owner: int = 0
+    created: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The node must exist and its data be at this version."""
+    """Demand that the node exists and that its data is at this version."""
 
     path: str
     version: int
@@ -26,7 +34,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """The node must not exist, its parent must."""
+    """Create the node. It must not exist; its parent must."""
 
     path: str
     data: bytes = b""
@@ -35,7 +43,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """version: what the data must be at, -1 for any."""
+    """Replace the data. version: the version that the data must be at, -1 for any."""
 
     path: str
     data: bytes
@@ -44,7 +52,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The node must exist and have no children. version: as for SetData."""
+    """Delete the node. It must exist and have no children. version: as for SetData."""
 
     path: str
     version: int = -1
@@ -54,23 +62,24 @@ Operation = Check | Create | SetData | Delete
 
 
 class Znodes(Protocol):
-    """A ZooKeeper session as cursors see it. Every method raises ZooKeeperUnavailable."""
+    """A ZooKeeper session as the cursor store sees it. Every method raises ZooKeeperUnavailable."""
 
     async def get(self, path: str) -> Znode | None:
-        """The node, None when there is none."""
+        """Return the node, or None when it does not exist."""
         ...
 
     async def children(self, path: str) -> tuple[str, ...]:
-        """Names of the node's children, sorted; none when there is no such node."""
+        """Return the sorted names of the node's children; none when the node does not exist."""
         ...
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """Do all or nothing. Returns per operation the data version its node has now, 0 for a deleted one.
+        """Do all operations or none. Return each node's data version afterwards, 0 for a deleted node.
 
-        Raises TransactionRefused when an operation did not fit. After ZooKeeperUnavailable it may be done or not.
+        Raises TransactionRefused when an operation did not fit. After ZooKeeperUnavailable nobody knows whether the
+        transaction was done.
         """
         ...
 
     def watch(self, path: str, changed: Callable[[Znode | None], None]) -> None:
-        """From now on call `changed` with the node as it is (None: gone) whenever it may have changed."""
+        """Call `changed` with the node whenever it may have changed; with None when it is gone."""
         ...

@@ -1,18 +1,16 @@
 """The znode tree, drawn once, and the JSON of `running` (docs/protocol.md#znodes).
 
-It stands among the nouns because three rooms that may not import each other draw on it: meta, cluster and client.
-
-    /otter/canal
-      cluster/{n}                  ephemeral   one live node; n = registerIp:port; data = its status endpoint
-      destinations/{d}             persistent  its data version is the epoch of ownership
-        cluster/{n}                ephemeral   a node that could run this destination
-        running                    ephemeral   {"active":true,"address":"n"}: who runs it
-        parse                      persistent  where the first client starts, until it has a cursor
-        {c}                        persistent  one client id, in decimal
-          cursor                   persistent  position of the last acknowledged entry
-          filter                   persistent  filter text as subscribed, not JSON
-          running                  ephemeral   which client process is active
-          mark/{id}                persistent  written by canal's other meta modes only
+/otter/canal
+  cluster/{n}                  ephemeral   a live node; n is registerIp:port; its data is the status endpoint
+  destinations/{d}             persistent  its data version is the epoch of ownership
+    cluster/{n}                ephemeral   a node that could run this destination
+    running                    ephemeral   {"active":true,"address":"n"}: who runs it
+    parse                      persistent  where the first client starts, until it has a cursor
+    {c}                        persistent  one client id, in decimal
+      cursor                   persistent  position of the last acknowledged entry
+      filter                   persistent  filter text as subscribed, not JSON
+      running                  ephemeral   which client process is active
+      mark/{id}                persistent  written by canal's other meta modes only
 """
 
 from __future__ import annotations
@@ -26,65 +24,70 @@ DESTINATIONS = f"{ROOT}/destinations"
 
 
 def member(node: str) -> str:
-    """The live node. node: registerIp:port."""
+    """Path of a live node. node: registerIp:port."""
     return f"{CLUSTER}/{node}"
 
 
 def destination(name: str) -> str:
-    """The destination; its data version is the epoch."""
+    """Path of the destination, whose data version is the epoch."""
     return f"{DESTINATIONS}/{name}"
 
 
 def destination_members(name: str) -> str:
-    """Parent of the nodes that could run the destination."""
+    """Parent path of the nodes that could run the destination."""
     return f"{destination(name)}/cluster"
 
 
 def destination_member(name: str, node: str) -> str:
-    """One node that could run the destination."""
+    """Path of one node that could run the destination."""
     return f"{destination_members(name)}/{node}"
 
 
 def running(name: str) -> str:
-    """Who runs the destination."""
+    """Path of the node that says who runs the destination."""
     return f"{destination(name)}/running"
 
 
 def parse(name: str) -> str:
-    """Where the first client of the destination starts."""
+    """Path of the position where the destination's first client starts."""
     return f"{destination(name)}/parse"
 
 
 def client(name: str, client_id: int) -> str:
-    """One client id of the destination."""
+    """Path of one client id."""
     return f"{destination(name)}/{client_id}"
 
 
 def cursor(name: str, client_id: int) -> str:
-    """The client's cursor."""
+    """Path of the client's cursor."""
     return f"{client(name, client_id)}/cursor"
 
 
 def client_filter(name: str, client_id: int) -> str:
-    """The client's filter text."""
+    """Path of the client's filter text."""
     return f"{client(name, client_id)}/filter"
 
 
 def client_running(name: str, client_id: int) -> str:
-    """Which process of this client id is active."""
+    """Path of the node that says which process of this client id is active."""
     return f"{client(name, client_id)}/running"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningData:
-    """What `running` says. active=False asks the owner to let go. client_id: only in a client's node."""
+    """What a `running` node says (docs/protocol.md#running-json).
+
+    address: ip:port of the owner; a client without a connection gives its host alone.
+    active: False asks the owner to let go.
+    client_id: only a client's node has it.
+    """
 
     address: str
     active: bool = True
     client_id: int | None = None
 
     def to_bytes(self) -> bytes:
-        """canal's exact text: no blanks, keys in alphabetical order."""
+        """Return canal's exact text: no blanks, keys in alphabetical order."""
         body: dict[str, object] = {"active": self.active, "address": self.address}
         if self.client_id is not None:
             body["clientId"] = self.client_id
@@ -92,9 +95,9 @@ class RunningData:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RunningData:
-        """Read what any peer or an operator wrote: unknown keys are ignored, a missing `active` means true.
+        """Read what a peer or an operator wrote. Unknown keys are ignored; a missing `active` means true.
 
-        Bytes that are no JSON object count as an address that nobody has: the node is still somebody's.
+        Bytes that are not a JSON object give an empty address, because the node still has an owner.
         """
         try:
             body = json.loads(data)

@@ -15,7 +15,7 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData, Znode
-from tests.cluster.stage import MemoryStage
+from tests.zookeeper.stage import MemoryStage
 
 DESTINATION = tree.destination("example")
 CURSOR = tree.cursor("example", 1001)

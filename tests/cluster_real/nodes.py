@@ -16,7 +16,7 @@ from canal_ha.config.model import CanalConfig
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
-from tests.cluster.stage import RealStage, on_reactor, reactor, wait_until
+from tests.zookeeper.stage import RealStage, on_reactor, reactor, wait_until
 
 CLIENT = 1001
 

@@ -10,8 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from tests.cluster.stage import RealStage
 from tests.real import ZooKeeper
+from tests.zookeeper.stage import RealStage
 
 pytestmark = pytest.mark.real
 

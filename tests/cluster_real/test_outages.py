@@ -8,9 +8,9 @@ import time
 import pytest
 
 from canal_ha.cluster.inputs import StopReason
-from tests.cluster.stage import RealStage, wait_until
 from tests.cluster_real.nodes import Node, owner_of
 from tests.real import Ensemble, ZooKeeper
+from tests.zookeeper.stage import RealStage, wait_until
 
 pytestmark = pytest.mark.real
 

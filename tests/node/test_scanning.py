@@ -10,8 +10,8 @@ import pytest
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import InstanceConfig
 from canal_ha.node.scanning import Scan
-from tests.cluster.stage import on_reactor, reactor, start_reactor
 from tests.waiting import until
+from tests.zookeeper.stage import on_reactor, reactor, start_reactor
 
 INTERVAL_S = 0.1
 ADDRESS = "canal.instance.master.address = db:3306\n"

@@ -8,7 +8,7 @@ import pytest
 
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
-from tests.cluster.stage import MemoryStage, RealStage, Stage
+from tests.zookeeper.stage import MemoryStage, RealStage, Stage
 
 
 @pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.real)])

@@ -1,0 +1,22 @@
+"""The lease, by numbers."""
+
+from __future__ import annotations
+
+from canal_ha.zookeeper.lease import Lease
+
+
+def test_a_lease_runs_from_the_sending_of_the_last_answered_write() -> None:
+    """Two thirds of the time-out; a late answer to an early write does not shorten it; a new session starts without."""
+    lease = Lease()
+    assert not lease.holds(0.0)
+    lease.begin(6.0)
+    assert lease.probe_interval_s == 1.0
+    assert not lease.holds(0.0)
+    lease.answered(10.0)
+    lease.answered(9.0)
+    assert lease.holds(13.99)
+    assert not lease.holds(14.0)
+    lease.end()
+    assert not lease.holds(10.1)
+    lease.begin(3.0)
+    assert lease.over_at() is None
