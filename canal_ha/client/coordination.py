@@ -23,6 +23,19 @@ from canal_ha.client.zookeeper import ClientSession, Found, SessionState, Suspen
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
+    RunningNode,
+    SessionLost,
+    SessionSuspended,
+    SessionUp,
+    StandingBy,
+)
 
 READ_AGAIN_S = 0.5  # after a read that got no answer
 GIVE_UP_SESSIONS = 2.0  # session time-outs without a connection before a fresh session is asked for
@@ -123,7 +136,7 @@ class Coordination:
 
     def start(self) -> None:
         """Begin to connect and to race; returns at once."""
-        self._queue.put(partial(self._feed, i.Join()) if self._takes_turns else partial(self._tell, BecameActive()))
+        self._queue.put(partial(self._feed, Join()) if self._takes_turns else partial(self._tell, BecameActive()))
         self._queue.put(self._session.start)
         self._queue.put(self._have_patience)
         self._thread.start()
@@ -179,7 +192,7 @@ class Coordination:
             self._end()
             return
         self._later(LEAVE_MOST_S, self._end)
-        self._feed(i.Leave())
+        self._feed(Leave())
 
     def _end(self) -> None:
         self._ending = True
@@ -197,13 +210,13 @@ class Coordination:
                         timeout_s=timeout_s,
                     )
                 self._session_id = session_id
-                self._feed(i.SessionUp(session_id, timeout_s))
+                self._feed(SessionUp(session_id, timeout_s))
                 self._read_running()
                 self._read_members()
             case Suspended():
                 self._down_since = time.monotonic()
                 log.warning("zookeeper.suspended", session=hex(self._session_id))
-                self._feed(i.SessionSuspended())
+                self._feed(SessionSuspended())
             case _:
                 self._lose_session()
 
@@ -211,7 +224,7 @@ class Coordination:
         if self._session_id:
             log.warning("zookeeper.session_lost", session=hex(self._session_id))
             self._session_id = 0
-        self._feed(i.SessionLost())
+        self._feed(SessionLost())
 
     def _have_patience(self) -> None:
         """Give up a session that cannot be resumed.
@@ -270,7 +283,7 @@ class Coordination:
 
     def _execute(self, command: i.Command) -> None:
         match command:
-            case i.Look(ticket):
+            case Look(ticket):
                 self._session.get(self._path, self._node_changed, partial(self._looked, ticket))
             case i.Claim() | i.Rewrite() | i.Probe() | i.Release():
                 self._write(command)
@@ -281,14 +294,14 @@ class Coordination:
                 self._tell(LostActivity(reason))
                 write = log.info if reason is i.Reason.STOPPED else log.warning
                 write("client.inactive", destination=self._destination, client_id=self._client_id, reason=reason.value)
-            case i.StandingBy(address):
+            case StandingBy(address):
                 log.info("client.standby", destination=self._destination, client_id=self._client_id, active_on=address)
                 self._tell(StandsBy(address))
-            case i.Left():
+            case Left():
                 self._end()
 
     def _node_changed(self, deleted: bool) -> None:
-        self._feed(i.NodeEvent(deleted))
+        self._feed(NodeEvent(deleted))
 
     def _looked(self, ticket: int, found: Found | ZooKeeperUnavailable | None) -> None:
         if isinstance(found, ZooKeeperUnavailable):
@@ -297,7 +310,7 @@ class Coordination:
         seen = None
         if found is not None:
             data = tree.RunningData.from_bytes(found.data)
-            seen = i.Seen(found.owner, found.version, data.address, data.active)
+            seen = RunningNode(found.owner, found.version, data.address, data.active)
         self._feed(i.Looked(ticket, seen))
 
     def _write(self, command: i.Writing) -> None:
@@ -306,7 +319,7 @@ class Coordination:
 
         def answered(result: tuple[int, ...] | TransactionRefused | ZooKeeperUnavailable) -> None:
             if isinstance(command, i.Release):
-                self._feed(i.Released(command.ticket))
+                self._feed(Released(command.ticket))
             elif isinstance(result, ZooKeeperUnavailable):
                 self._feed(i.Unanswered(command.ticket))
             elif not isinstance(result, TransactionRefused):

@@ -1,15 +1,13 @@
-"""Which process of a client id is active: one process's half of the race, as a pure machine.
-
-See docs/protocol.md#client-running.
+"""Which process of a client id is active: one process's half of the race (docs/protocol.md#client-running; pure).
 
     IDLE ── Join ──► OFFLINE ── SessionUp ──► LOOKING ──► STANDBY     another session holds the node
                                                  ├──────► WAITING     it vanished: a delay first
                                                  │            └─► CLAIMING ──► ACTIVE ──► RELEASING
                                                  └── nobody's, ours already, or left by us ──┘
 
-The node is `{d}/{c}/running`. Holding it means that its ephemeralOwner is our session, never the address in it. Being
-active ends before the session can: its lease runs from the send time of the last quorum write that was answered, since
-reads, pings and sync are answered by servers that were cut off. Whatever is unclear is looked at again.
+The node is `{d}/{c}/running`. A process holds it if its session is the node's ephemeralOwner; the address in the node
+decides nothing. The lease ends before the session can, so that a process stops in time (zookeeper/lease.py). When
+something is unclear the machine looks at the node again.
 """
 
 from __future__ import annotations
@@ -25,33 +23,34 @@ from canal_ha.client.running_inputs import (
     Deactivate,
     Held,
     Input,
-    Join,
-    Leave,
-    Left,
-    Look,
     Looked,
-    NodeEvent,
     Probe,
     Reason,
     Refused,
     Release,
-    Released,
     Rewrite,
+    Tick,
+    Unanswered,
+)
+from canal_ha.zookeeper.lease import Lease
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
     SessionLost,
     SessionSuspended,
     SessionUp,
     StandingBy,
-    Tick,
-    Unanswered,
 )
 from canal_ha.zookeeper.tree import RunningData
 
-LEASE_PART = 2 / 3  # of the session time-out: what remains pays for clocks that run at different speeds
-PROBES = 6  # quorum writes per session time-out
-TAKEOVER_DELAY_S = 1.0  # after a node that vanished: time for its process to come back (canal: 5 s)
-HOLD_BACK_S = 5.0  # after letting go because an operator said so: canal's delay
+TAKEOVER_DELAY_S = 1.0  # after a node vanished: its process may come back (canal: 5 s)
+HOLD_BACK_S = 5.0  # after an operator took the turn away: canal's delay
 LOOK_AGAIN_S = 0.5  # after a look that got no answer
-DELETED_S = 0.5  # after somebody deleted our node: time for a deleteall, or a server's unsubscribe, to come to its end
+DELETED_S = 0.5  # after somebody deleted our node: a deleteall or a server's unsubscribe ends first
 
 
 class State(Enum):
@@ -68,9 +67,13 @@ class State(Enum):
 
 
 class Seat:
-    """One process's place. address: what the node says until a connection is made: this host's IP, without port.
+    """One process's place in the race.
 
-    past_sessions: ids of ended sessions of this process, shared by all its connectors; only their nodes are replaced.
+    client_id: what the node says beside the address.
+    address: what the node says until there is a connection: this host's IP, without a port.
+    past_sessions: ids of ended sessions of this process. All its connectors share them, and a node of one of them is
+    replaced.
+    takeover_delay_s: how long to wait after a node vanished.
     """
 
     def __init__(
@@ -82,7 +85,6 @@ class Seat:
         takeover_delay_s: float = TAKEOVER_DELAY_S,
     ) -> None:
         self.state = State.IDLE
-        self.lease_until = 0.0  # of an active process: when it stops being one unless ZooKeeper answers before
         self.standing_by_for = ""  # address of the active process while in STANDBY
         self._client_id = client_id
         self._address = address
@@ -91,7 +93,7 @@ class Seat:
         self._ticket = 0
         self._look_ticket = 0  # of an active process: its newest look
         self._session_id = 0
-        self._timeout_s = 0.0
+        self._lease = Lease()
         self._connected = False
         self._leaving = False
         self._orderly = True  # how the last holder went; at first sight nobody crashed
@@ -103,12 +105,17 @@ class Seat:
         self._since = 0  # ticket of the claim that made this process active
 
     def active(self, now: float) -> bool:
-        """Whether this process may act as the active one at this moment."""
-        return self.state is State.ACTIVE and now < self.lease_until
+        """Return whether this process may act as the active one at this moment. Any thread may ask."""
+        return self.state is State.ACTIVE and self._lease.holds(now)
+
+    @property
+    def lease_until(self) -> float:
+        """When an active process ceases to be one unless ZooKeeper answers before; 0.0 without a lease."""
+        return self._lease.over_at() or 0.0
 
     @property
     def wakes_at(self) -> float | None:
-        """When Tick is due, None when only facts can change anything."""
+        """When Tick is due; None when only facts can change anything."""
         if self.state is State.ACTIVE:
             due = (self.lease_until, self._probe_at, self._look_at) if self._connected else (self.lease_until,)
             return min(moment for moment in due if moment is not None)
@@ -150,7 +157,11 @@ class Seat:
         commands: list[Command] = []
         if self._session_id and event.session_id != self._session_id:
             commands = self._session_lost(SessionLost(), now)
-        self._session_id, self._timeout_s, self._connected = event.session_id, event.timeout_s, True
+        if event.session_id != self._session_id:
+            self._session_id = event.session_id
+            self._lease.begin(event.timeout_s)
+        self._lease.resume(event.timeout_s)
+        self._connected = True
         if self.state is State.ACTIVE:
             return self._look_at_ours()  # watches went with the connection
         return commands + (self._look() if self.state is State.OFFLINE else [])
@@ -164,6 +175,7 @@ class Seat:
         if self._session_id:
             self._past_sessions.add(self._session_id)
             self._session_id = 0
+            self._lease.end()
         if self.state is not State.ACTIVE:
             return self._go_offline()
         return self._lose(Reason.SESSION_LOST)
@@ -297,7 +309,7 @@ class Seat:
         if event.ticket != self._ticket:
             return []
         self._extend(event)
-        if self._leaving or self.lease_until <= now:
+        if self._leaving or not self._lease.holds(now):
             return self._release()
         self.state = State.ACTIVE
         self._since = event.ticket
@@ -311,16 +323,16 @@ class Seat:
 
     def _extend(self, event: Held) -> None:
         self._version = event.version
-        self.lease_until = max(self.lease_until, event.sent_at + self._timeout_s * LEASE_PART)
-        self._probe_at = event.sent_at + self._timeout_s / PROBES
+        self._lease.answered(event.sent_at)
+        self._probe_at = event.sent_at + self._lease.probe_interval_s
 
     def _probe(self, now: float) -> list[Command]:
         self._ticket += 1
-        self._probe_at = now + self._timeout_s / PROBES
+        self._probe_at = now + self._lease.probe_interval_s
         return [Probe(self._ticket, self._version)]
 
     def _tick_active(self, event: Tick, now: float) -> list[Command]:
-        if now >= self.lease_until:
+        if not self._lease.holds(now):
             return self._lose(Reason.LEASE_OVER)
         if not self._connected:
             return []
@@ -338,7 +350,7 @@ class Seat:
     def _release(self) -> list[Command]:
         self.state = State.RELEASING
         self._wait_until = None
-        self.lease_until = 0.0
+        self._lease.end()
         self._ticket += 1
         return [Release(self._ticket, self._data(active=False), self._version)] if self._connected else self._let_go()
 
@@ -379,4 +391,4 @@ TABLE: dict[tuple[State, type], Callable[..., list[Command]]] = {
     (State.ACTIVE, Tick): Seat._tick_active,
     (State.RELEASING, Released): Seat._released,
 }
-"""(state, input) -> what is done; anything else changes nothing."""
+"""(state, input) -> what to do. Any other pair changes nothing."""

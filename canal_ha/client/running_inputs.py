@@ -1,7 +1,7 @@
-"""What a client's race is told and what it answers: the vocabulary of running.py.
+"""What a client process's race hears and answers, beside what race_events.py has for both races (pure).
 
-Inputs are ZooKeeper facts, answers to earlier commands, and wishes of the connector. An answer carries the ticket of
-the command it belongs to. Commands are executed by coordination.py; `operations` says what each writes.
+Inputs are facts from ZooKeeper, answers to earlier commands, and wishes of the connector. coordination.py executes the
+commands; `operations` says what each of them writes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,22 @@ from dataclasses import dataclass
 from enum import Enum
 
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
+    RunningNode,
+    SessionEvent,
+    StandingBy,
+)
 from canal_ha.zookeeper.tree import RunningData
 
 
 class Reason(Enum):
-    """Why this process is not active any more."""
+    """Why this process is no longer active."""
 
     STOPPED = "stopped"
     OPERATOR = "an operator set active to false"
@@ -24,65 +35,24 @@ class Reason(Enum):
     VANISHED = "the node was deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The node as read. owner: session id; version: its data version."""
-
-    owner: int
-    version: int
-    address: str
-    active: bool = True
-
-
 # ---- inputs
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
-    """Take part in the race."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Let go in good order and take no further part; ends in Left."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionUp:
-    """Connected; a new session when `session_id` differs from the last one. timeout_s: as negotiated."""
-
-    session_id: int
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSuspended:
-    """The connection is gone, the session perhaps not."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLost:
-    """The session is gone, and its ephemeral nodes with it (or soon)."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
-    """The watch fired. deleted: the node vanished; otherwise it was created or its data changed."""
-
-    deleted: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Looked:
-    """Answer to Look: the node, None when there is none."""
+    """The answer to Look. seen: the node; None when it does not exist."""
 
     ticket: int
-    seen: Seen | None
+    seen: RunningNode | None
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Answer to Claim, Rewrite or Probe: the node is ours, its data at `version`. sent_at: when that was asked."""
+    """Claim, Rewrite or Probe was done: the node is ours.
+
+    version: the version of its data now.
+    sent_at: when the command was sent.
+    """
 
     ticket: int
     version: int
@@ -91,69 +61,42 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Answer to Claim, Rewrite or Probe: the tree is not as it was when we looked. Nothing was done."""
+    """Claim, Rewrite or Probe was refused because the tree has changed since the look. Nothing was done."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Instead of an answer to Look, Claim, Rewrite or Probe: none to be had, or an error nobody foresaw."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """Answer to Release, whatever came of it."""
+    """Look, Claim, Rewrite or Probe got no answer. A write may have been done."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """This process is connected to a node now. local_address: ip:port of its end of the socket."""
+    """This process has connected to a node. local_address: ip:port of its own end of the socket."""
 
     local_address: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time went on; due at `wakes_at`, harmless at any other time."""
+    """Time went on. It is due at `wakes_at` and harmless at any other time."""
 
 
-Input = (
-    Join
-    | Leave
-    | SessionUp
-    | SessionSuspended
-    | SessionLost
-    | NodeEvent
-    | Looked
-    | Held
-    | Refused
-    | Unanswered
-    | Released
-    | Connected
-    | Tick
-)
+Input = Join | Leave | SessionEvent | NodeEvent | Looked | Held | Refused | Unanswered | Released | Connected | Tick
 
 # ---- commands
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Read the node, leaving a watch."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
-    """Make the node ours with this data, in one transaction.
+    """Make the node ours with this data, in one transaction; without `held` and `leftover`, create it.
 
-    held: version of one that is ours already and stays; leftover: version of one of an earlier session of this
-    process, replaced; neither: create it, with its parents when they are missing.
+    data: what the node shall say.
+    held: version of a node that is ours already and stays.
+    leftover: version of a node of an earlier session of this process; replace it.
     """
 
     ticket: int
@@ -164,7 +107,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Set the data of our node, which is at `version`."""
+    """Replace the data of our node, which is at `version`."""
 
     ticket: int
     data: RunningData
@@ -173,7 +116,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A quorum write that changes nothing: check our node at `version`."""
+    """Prove the lease by a quorum write that changes nothing: check our node at `version`."""
 
     ticket: int
     version: int
@@ -181,7 +124,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One transaction: set the node to inactive, so that those who stand by see an orderly end, and delete it."""
+    """Set the node to inactive, which tells the others that the end is orderly, and delete it, in one transaction."""
 
     ticket: int
     data: RunningData
@@ -190,26 +133,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Activate:
-    """This process is the active one."""
+    """This process is active now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deactivate:
-    """It is not any more: close the connection to the node at once."""
+    """This process is no longer active: close its connection to the node at once."""
 
     reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
-class StandingBy:
-    """Another process is active; its address, for the log."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Leave is done."""
 
 
 Command = Look | Claim | Rewrite | Probe | Release | Activate | Deactivate | StandingBy | Left
@@ -218,7 +149,7 @@ Writing = Claim | Rewrite | Probe | Release
 
 
 def operations(command: Writing, path: str) -> tuple[Operation, ...]:
-    """The one transaction that carries out a command. path: of the client's `running` node."""
+    """Return the one transaction that carries out a command. path: the client's `running` node."""
     match command:
         case Claim(_, data, held, leftover):
             if held is not None:

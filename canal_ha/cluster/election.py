@@ -27,6 +27,19 @@ from canal_ha.meta.repository import Snapshot
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.lease import Lease
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
+    RunningNode,
+    SessionLost,
+    SessionSuspended,
+    SessionUp,
+    StandingBy,
+)
 
 
 class Owner(Protocol):
@@ -97,8 +110,8 @@ class Election:
         if seat is None:
             seat = self._seats[destination] = Seat(destination, Race(self._random.randint))
         if self._session.connected:
-            self._feed(seat, i.SessionUp(self._session.id, self._session.timeout_s))
-        self._feed(seat, i.Join())
+            self._feed(seat, SessionUp(self._session.id, self._session.timeout_s))
+        self._feed(seat, Join())
         self._tell_left(seat)  # whoever waited for the end of an earlier stay waits no longer
 
     async def remove(self, destination: str) -> None:
@@ -108,7 +121,7 @@ class Election:
             return
         done: Deferred[None] = Deferred()
         seat.left.append(done)
-        self._feed(seat, i.Leave())
+        self._feed(seat, Leave())
         await done
         if seat.race.state is State.IDLE:
             self._seats.pop(destination, None)
@@ -141,17 +154,21 @@ class Election:
                 self._session_id = self._session.id
                 self._settled = False
                 self.lease.begin(self._session.timeout_s)
-            self._feed_all(i.SessionUp(self._session.id, self._session.timeout_s))
+            self.lease.resume(self._session.timeout_s)
+            _cancel(self._lease_timer)
+            self._lease_timer = None
+            self._watch_lease()
+            self._feed_all(SessionUp(self._session.id, self._session.timeout_s))
             for seat in self._seats.values():
                 if seat.ownership is not None:
                     seat.ownership.watch_again()
             self._probe_soon(0.0)
         elif state is SessionState.SUSPENDED:
-            self._feed_all(i.SessionSuspended())
+            self._feed_all(SessionSuspended())
         else:
             self.lease.end()
             self._session_id = 0
-            self._feed_all(i.SessionLost())
+            self._feed_all(SessionLost())
 
     def _feed_all(self, event: i.Input) -> None:
         for seat in tuple(self._seats.values()):
@@ -176,7 +193,7 @@ class Election:
 
     def _execute(self, seat: Seat, command: i.Command) -> None:
         match command:
-            case i.Look(ticket):
+            case Look(ticket):
                 self._spawn(seat, self._look(seat, ticket))
             case i.Claim():
                 self._spawn(seat, self._claim(seat, command))
@@ -193,9 +210,9 @@ class Election:
                 self._start(seat, epoch, restore)
             case i.StopInstance(reason):
                 self._spawn(seat, self._stop(seat, reason))
-            case i.StandingBy(address):
+            case StandingBy(address):
                 self._log.info("running.standby", destination=seat.destination, running_on=address)
-            case i.Left():
+            case Left():
                 _cancel(seat.timer)
                 self._tell_left(seat)
 
@@ -231,11 +248,8 @@ class Election:
         except ZooKeeperUnavailable:
             self._feed(seat, i.LookFailed(ticket))
             return
-        seen = None
-        if running is not None:
-            data = tree.RunningData.from_bytes(running.data)
-            seen = i.Running(running.owner, running.version, data.address, data.active)
-        self._feed(seat, i.Looked(ticket, None if node is None else node.version, seen))
+        version = None if node is None else node.version
+        self._feed(seat, i.Looked(ticket, version, RunningNode.read(running)))
 
     def _watch(self, seat: Seat, what: str) -> Callable[[bool], None]:
         key = (seat.destination, what)
@@ -245,7 +259,7 @@ class Election:
 
     def _fired(self, destination: str, deleted: bool) -> None:
         if destination in self._seats:
-            self._feed(self._seats[destination], i.NodeEvent(deleted))
+            self._feed(self._seats[destination], NodeEvent(deleted))
 
     async def _claim(self, seat: Seat, claim: i.Claim) -> None:
         path, running = tree.destination(seat.destination), tree.running(seat.destination)
@@ -285,7 +299,7 @@ class Election:
             self._log.warning("running.release_failed", destination=seat.destination, error=str(error))
         else:
             self._log.info("running.released", destination=seat.destination, node=self._node)
-        self._feed(seat, i.Released(ticket))
+        self._feed(seat, Released(ticket))
 
     # ---- instances
 

@@ -1,7 +1,6 @@
-"""What a race is told and what it answers: the vocabulary of running.py.
+"""What a node's race for a destination hears and answers, beside what race_events.py has for both races (pure).
 
-Inputs are ZooKeeper facts, answers to earlier commands, and wishes of the node. An answer carries the ticket of the
-command it belongs to; an answer to an older ticket is out of date. Commands are executed by election.py.
+Inputs are facts from ZooKeeper, answers to earlier commands, and wishes of the node. election.py executes the commands.
 """
 
 from __future__ import annotations
@@ -9,9 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
+    RunningNode,
+    SessionEvent,
+    StandingBy,
+)
+
 
 class StopReason(Enum):
-    """Why an instance stops. Orderly ones may flush first; after the others nothing can be made durable any more."""
+    """Why an instance stops. After an orderly reason it may flush first; after the others nothing becomes durable."""
 
     SHUTDOWN = "orderly stop"
     HAND_OVER = "handed over on request"
@@ -26,67 +37,36 @@ class StopReason(Enum):
 
     @property
     def orderly(self) -> bool:
-        """Ownership still holds: flush cursors, then let go."""
+        """Whether ownership still holds, so that the instance can flush its cursors before the node lets go."""
         return self in (StopReason.SHUTDOWN, StopReason.HAND_OVER, StopReason.OPERATOR, StopReason.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """The `running` node as read. owner: session id; version: its data version."""
-
-    owner: int
-    version: int
-    address: str
-    active: bool = True
 
 
 # ---- inputs
 
 
 @dataclass(frozen=True, slots=True)
-class SessionUp:
-    """Connected; a new session when `session_id` differs from the last one. timeout_s: as negotiated."""
-
-    session_id: int
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSuspended:
-    """The connection is gone, the session perhaps not."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLost:
-    """The session is gone, and its ephemeral nodes with it (or soon)."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
-    """A watch fired. deleted: a node vanished; otherwise it was created or its data changed."""
-
-    deleted: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Looked:
-    """Answer to Look. version: data version of `{d}`, read first, None when there is no such node."""
+    """The answer to Look.
+
+    version: the data version of `{d}`, which was read first; None when it does not exist.
+    running: the `running` node; None when it does not exist.
+    """
 
     ticket: int
     version: int | None
-    running: Running | None
+    running: RunningNode | None
 
 
 @dataclass(frozen=True, slots=True)
 class LookFailed:
-    """Answer to Look: none to be had."""
+    """ZooKeeper did not answer the Look."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """It is this destination's turn to be claimed."""
+    """The node may claim this destination now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +78,7 @@ class Elapsed:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """Answer to Claim: ours. epoch: data version of `{d}` after the claim."""
+    """The claim was done. epoch: the data version of `{d}` after it."""
 
     ticket: int
     epoch: int
@@ -106,7 +86,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFailed:
-    """Answer to Claim: refused, or (unknown) perhaps done and the answer lost."""
+    """The claim was refused. unknown: or its answer was lost, and it may have been done."""
 
     ticket: int
     unknown: bool = False
@@ -114,12 +94,12 @@ class ClaimFailed:
 
 @dataclass(frozen=True, slots=True)
 class EpochMismatch:
-    """A write or probe of ours was refused because `{d}` is not at our epoch any more."""
+    """ZooKeeper refused a write or probe of ours because `{d}` has left our epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOver:
-    """Too long without an answered quorum write."""
+    """The lease ended: no quorum write was answered for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,31 +113,12 @@ class InstanceStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """Answer to Release, whatever came of it: what is true now is for the next look."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Take part in the race."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Let go in good order and take no further part."""
-
-
-@dataclass(frozen=True, slots=True)
 class HandOver:
     """Let go in good order, stand by for a while, then take part again."""
 
 
 Input = (
-    SessionUp
-    | SessionSuspended
-    | SessionLost
+    SessionEvent
     | NodeEvent
     | Looked
     | LookFailed
@@ -179,19 +140,14 @@ Input = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Read `{d}`, then `running`, leaving watches on both."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
-    """One transaction that makes `running` ours and moves the epoch.
+    """Make `running` ours and move the epoch, in one transaction.
 
-    version: `{d}` must be at it; None: create `{d}` first. jumps: further writes of `{d}` in the same transaction, so
-    that a node which began again at version 0 does not come to an epoch that once was. held: version of a `running`
-    node that is ours already and stays; leftover: version of one of an earlier session of this process, replaced.
+    version: what `{d}` must be at; None: create `{d}` first.
+    jumps: how often to write `{d}` again in this transaction, so that a node which began again at version 0 does not
+    repeat an old epoch.
+    held: version of a `running` node that is ours already and stays.
+    leftover: version of a `running` node of an earlier session of this process; replace it.
     """
 
     ticket: int
@@ -203,7 +159,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One fenced transaction: `running` set to inactive and deleted."""
+    """Set `running` to inactive and delete it, in one fenced transaction."""
 
     ticket: int
     epoch: int
@@ -211,14 +167,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class WantTurn:
-    """Queue for a claim. step_s: see spread.py."""
+    """Join the queue of claims. step_s: see spread.py."""
 
     step_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class DropTurn:
-    """Leave the queue."""
+    """Leave the queue of claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +187,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class StartInstance:
-    """Start serving. restore: ZooKeeper came back empty; put back the cursors this node last knew to be durable."""
+    """Start to serve. restore: ZooKeeper came back empty; put back the cursors that this node knew to be durable."""
 
     epoch: int
     restore: bool = False
@@ -239,21 +195,9 @@ class StartInstance:
 
 @dataclass(frozen=True, slots=True)
 class StopInstance:
-    """Stop serving, then feed InstanceStopped."""
+    """Stop to serve, then feed InstanceStopped."""
 
     reason: StopReason
-
-
-@dataclass(frozen=True, slots=True)
-class StandingBy:
-    """Another node runs it: for the log and for whoever asks where it runs."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Leave is done."""
 
 
 Command = Look | Claim | Release | WantTurn | DropTurn | Wait | StartInstance | StopInstance | StandingBy | Left

@@ -26,20 +26,10 @@ from canal_ha.cluster.inputs import (
     Input,
     InstanceFailed,
     InstanceStopped,
-    Join,
     LeaseOver,
-    Leave,
-    Left,
-    Look,
     Looked,
     LookFailed,
-    NodeEvent,
     Release,
-    Released,
-    SessionLost,
-    SessionSuspended,
-    SessionUp,
-    StandingBy,
     StartInstance,
     StopInstance,
     StopReason,
@@ -48,6 +38,18 @@ from canal_ha.cluster.inputs import (
     WantTurn,
 )
 from canal_ha.cluster.spread import ORDERLY_STEP_S, VANISHED_STEP_S
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
+    SessionLost,
+    SessionSuspended,
+    SessionUp,
+    StandingBy,
+)
 
 HOLD_BACK_S = 5.0  # after letting go on request: canal's delay, long enough for any other node to take it
 FAILURE_FIRST_S = 1.0  # back-off of an instance that fails: doubles up to

@@ -28,6 +28,10 @@ class Lease:
         self._timeout_s = timeout_s
         self._proven_at = None
 
+    def resume(self, timeout_s: float) -> None:
+        """Go on with the same session over a new connection, whose server may grant another time-out."""
+        self._timeout_s = timeout_s
+
     def end(self) -> None:
         """Give up the lease, because its session is gone or its owner lets go."""
         self._proven_at = None

@@ -17,6 +17,18 @@ from canal_ha.testing.time import Process, Timer, World
 from canal_ha.testing.zookeeper import Ensemble
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, SetData
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
+    RunningNode,
+    SessionLost,
+    SessionSuspended,
+    SessionUp,
+)
 
 CLIENT = 1001
 PATH = tree.client_running("example", CLIENT)
@@ -35,7 +47,7 @@ class Contender:
         self._timer: Timer | None = None
         self.session.listen(self._session_changed)
         self._spawn(self.session.start())
-        self.feed(i.Join())
+        self.feed(Join())
 
     def active(self) -> bool:
         """Whether it would send an acknowledgement at this moment, if it were not stopped."""
@@ -43,13 +55,13 @@ class Contender:
 
     def leave(self) -> None:
         """Orderly: let go, and close the session when that is done."""
-        self.feed(i.Leave())
+        self.feed(Leave())
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
-            self.feed(i.SessionUp(self.session.id, self.session.timeout_s))
+            self.feed(SessionUp(self.session.id, self.session.timeout_s))
         else:
-            self.feed(i.SessionSuspended() if state is SessionState.SUSPENDED else i.SessionLost())
+            self.feed(SessionSuspended() if state is SessionState.SUSPENDED else SessionLost())
 
     def feed(self, event: i.Input) -> None:
         """One fact, and what follows from it."""
@@ -67,13 +79,13 @@ class Contender:
 
     def _execute(self, command: i.Command) -> None:
         match command:
-            case i.Look(ticket):
+            case Look(ticket):
                 self._spawn(self._look(ticket))
             case i.Claim() | i.Rewrite() | i.Probe() | i.Release():
                 self._spawn(self._write(command))
             case i.Activate():
                 self.process.callLater(0.01, self.feed, i.Connected(f"{self.name}:40000"))
-            case i.Left():
+            case Left():
                 self._spawn(self.session.stop())
 
     async def _look(self, ticket: int) -> None:
@@ -82,12 +94,10 @@ class Contender:
         except ZooKeeperUnavailable:
             self.feed(i.Unanswered(ticket))
             return
-        data = tree.RunningData.from_bytes(node.data) if node is not None else None
-        seen = i.Seen(node.owner, node.version, data.address, data.active) if node is not None and data else None
-        self.feed(i.Looked(ticket, seen))
+        self.feed(i.Looked(ticket, RunningNode.read(node)))
 
     def _node_changed(self, deleted: bool) -> None:
-        self.feed(i.NodeEvent(deleted))
+        self.feed(NodeEvent(deleted))
 
     async def _write(self, command: i.Writing) -> None:
         operations, sent_at = i.operations(command, PATH), self.process.seconds()
@@ -101,7 +111,7 @@ class Contender:
             if refused.reason == "missing" and isinstance(operations[refused.index], Create):
                 await self._try(self.session.ensure(PATH.rpartition("/")[0]))
             answer = i.Refused(command.ticket)
-        self.feed(i.Released(command.ticket) if isinstance(command, i.Release) else answer)
+        self.feed(Released(command.ticket) if isinstance(command, i.Release) else answer)
 
     async def _try(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
         try:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.client import running_inputs as i
-from canal_ha.client.running import HOLD_BACK_S, LEASE_PART, TAKEOVER_DELAY_S, Seat, State
+from canal_ha.client.running import HOLD_BACK_S, TAKEOVER_DELAY_S, Seat, State
 from canal_ha.testing.session import Link
 from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.lease import PART
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Look,
+    NodeEvent,
+    Released,
+    RunningNode,
+    SessionSuspended,
+    SessionUp,
+    StandingBy,
+)
 from canal_ha.zookeeper.tree import RunningData
 from tests.client.contenders import CLIENT, PATH, TIMEOUT_S, Contest
 
@@ -18,8 +29,8 @@ SEEDS = 80
 def seat(past: set[int] | None = None) -> Seat:
     """A seat that has joined and is connected; its look has ticket 1."""
     made = Seat(CLIENT, "10.0.0.1", past_sessions=past if past is not None else set())
-    assert made.step(i.Join(), 0.0) == []
-    assert made.step(i.SessionUp(OURS, 6.0), 0.0) == [i.Look(1)]
+    assert made.step(Join(), 0.0) == []
+    assert made.step(SessionUp(OURS, 6.0), 0.0) == [Look(1)]
     return made
 
 
@@ -28,15 +39,15 @@ def active_seat() -> Seat:
     made = seat()
     data = RunningData("10.0.0.1", True, CLIENT)
     assert made.step(i.Looked(1, None), 0.0) == [i.Claim(2, data)]
-    assert made.step(i.Held(2, 0, 0.0), 0.0) == [i.Activate(), i.Look(3)]
+    assert made.step(i.Held(2, 0, 0.0), 0.0) == [i.Activate(), Look(3)]
     return made
 
 
 def test_the_node_says_first_the_host_then_the_connection() -> None:
     """As canal: the address is the host's until there is a connection, then that connection's end, with its port."""
     machine = active_seat()
-    assert machine.step(i.Connected("10.0.0.1:5555"), 0.1) == [i.Look(4)]
-    rewrite = machine.step(i.Looked(4, i.Seen(OURS, 0, "10.0.0.1")), 0.1)
+    assert machine.step(i.Connected("10.0.0.1:5555"), 0.1) == [Look(4)]
+    rewrite = machine.step(i.Looked(4, RunningNode(OURS, 0, "10.0.0.1")), 0.1)
     assert rewrite == [i.Rewrite(5, RunningData("10.0.0.1:5555", True, CLIENT), 0)]
     assert isinstance(rewrite[0], i.Rewrite)
     assert rewrite[0].data.to_bytes() == b'{"active":true,"address":"10.0.0.1:5555","clientId":1001}'
@@ -49,18 +60,18 @@ def test_a_lost_answer_to_the_claim_is_looked_after() -> None:
     machine.step(i.Looked(1, None), 0.0)
     assert machine.step(i.Unanswered(2), 0.0) == []
     assert machine.wakes_at == 0.5
-    assert machine.step(i.Tick(), 0.5) == [i.Look(4)]
-    claim = machine.step(i.Looked(4, i.Seen(OURS, 0, "10.0.0.1")), 0.5)
+    assert machine.step(i.Tick(), 0.5) == [Look(4)]
+    claim = machine.step(i.Looked(4, RunningNode(OURS, 0, "10.0.0.1")), 0.5)
     assert claim == [i.Claim(5, RunningData("10.0.0.1", True, CLIENT), held=0)]
 
 
 def test_the_lease_counts_from_the_time_of_sending() -> None:
     """Two thirds of the session time-out after the last answered write was sent it is over, whatever was read since."""
     machine = active_seat()
-    assert machine.active(6.0 * LEASE_PART - 0.01)
-    assert not machine.active(6.0 * LEASE_PART)
-    machine.step(i.Looked(3, i.Seen(OURS, 0, "10.0.0.1")), 3.9)
-    machine.step(i.SessionSuspended(), 3.9)
+    assert machine.active(6.0 * PART - 0.01)
+    assert not machine.active(6.0 * PART)
+    machine.step(i.Looked(3, RunningNode(OURS, 0, "10.0.0.1")), 3.9)
+    machine.step(SessionSuspended(), 3.9)
     assert machine.active(3.95)
     assert machine.wakes_at == 4.0
     assert machine.step(i.Tick(), 4.0) == [i.Deactivate(i.Reason.LEASE_OVER)]
@@ -80,24 +91,24 @@ def test_a_look_is_not_lost_behind_a_probe() -> None:
     """The answer to a look that was under way when a probe was due still counts."""
     machine = active_seat()
     assert machine.step(i.Tick(), 1.0) == [i.Probe(4, 0)]
-    commands = machine.step(i.Looked(3, i.Seen(OURS, 1, "10.0.0.1", active=False)), 1.1)
+    commands = machine.step(i.Looked(3, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.1)
     assert commands[0] == i.Deactivate(i.Reason.OPERATOR)
 
 
 def test_only_a_leftover_of_this_process_is_deleted() -> None:
     """A node of an earlier session of ours is replaced; one with our own address but an unknown session is not."""
-    stale = i.Seen(THEIRS, 3, "10.0.0.1")
+    stale = RunningNode(THEIRS, 3, "10.0.0.1")
     replaced = seat({THEIRS}).step(i.Looked(1, stale), 0.0)
     assert replaced == [i.Claim(2, RunningData("10.0.0.1", True, CLIENT), leftover=3)]
-    assert seat().step(i.Looked(1, stale), 0.0) == [i.StandingBy("10.0.0.1")]
+    assert seat().step(i.Looked(1, stale), 0.0) == [StandingBy("10.0.0.1")]
 
 
 @pytest.mark.parametrize("changed_first", [True, False])
 def test_an_orderly_end_is_followed_at_once_any_other_after_the_delay(changed_first: bool) -> None:
     """A node that changed and then was gone was released; one that just vanished may come back within the delay."""
     machine = seat()
-    machine.step(i.Looked(1, i.Seen(THEIRS, 1, "10.0.0.2:1")), 0.0)
-    assert machine.step(i.NodeEvent(deleted=not changed_first), 1.0) == [i.Look(2)]
+    machine.step(i.Looked(1, RunningNode(THEIRS, 1, "10.0.0.2:1")), 0.0)
+    assert machine.step(NodeEvent(deleted=not changed_first), 1.0) == [Look(2)]
     commands = machine.step(i.Looked(2, None), 1.0)
     if changed_first:
         assert isinstance(commands[0], i.Claim)
@@ -110,13 +121,13 @@ def test_an_orderly_end_is_followed_at_once_any_other_after_the_delay(changed_fi
 def test_an_operator_sends_the_active_client_back() -> None:
     """`active` set to false: close, release, and stand back for 5 s."""
     machine = active_seat()
-    assert machine.step(i.NodeEvent(deleted=False), 1.0) == [i.Look(4)]
-    commands = machine.step(i.Looked(4, i.Seen(OURS, 1, "10.0.0.1", active=False)), 1.0)
+    assert machine.step(NodeEvent(deleted=False), 1.0) == [Look(4)]
+    commands = machine.step(i.Looked(4, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.0)
     assert commands == [
         i.Deactivate(i.Reason.OPERATOR),
         i.Release(5, RunningData("10.0.0.1", False, CLIENT), 1),
     ]
-    assert machine.step(i.Released(5), 1.0) == [i.Look(6)]
+    assert machine.step(Released(5), 1.0) == [Look(6)]
     assert machine.step(i.Looked(6, None), 1.0) == []
     assert machine.wakes_at == 1.0 + HOLD_BACK_S
 
@@ -124,8 +135,8 @@ def test_an_operator_sends_the_active_client_back() -> None:
 def test_answers_out_of_date_are_not_heard() -> None:
     """Whatever answers an older ticket changes nothing."""
     machine = seat()
-    machine.step(i.NodeEvent(deleted=False), 0.0)
-    for late in (i.Looked(1, None), i.Unanswered(1), i.Held(1, 0, 0.0), i.Released(1)):
+    machine.step(NodeEvent(deleted=False), 0.0)
+    for late in (i.Looked(1, None), i.Unanswered(1), i.Held(1, 0, 0.0), Released(1)):
         assert machine.step(late, 0.0) == []
     assert machine.state is State.LOOKING
 
@@ -198,7 +209,7 @@ def test_a_node_that_somebody_deleted_is_made_again() -> None:
     contest.run(2.0)
     del contest.ensemble.tree[PATH]
     del contest.ensemble.tree[tree.client("example", CLIENT)]
-    contest.contenders[0].feed(i.NodeEvent(deleted=True))
+    contest.contenders[0].feed(NodeEvent(deleted=True))
     contest.run(2.0)
     assert contest.winner() is contest.contenders[0]
 

@@ -9,6 +9,19 @@ import pytest
 from canal_ha.cluster import inputs as i
 from canal_ha.cluster.running import FAILURE_FIRST_S, GRACE_S, HOLD_BACK_S, Race, State
 from canal_ha.cluster.spread import ORDERLY_STEP_S, VANISHED_STEP_S
+from canal_ha.zookeeper.race_events import (
+    Join,
+    Leave,
+    Left,
+    Look,
+    NodeEvent,
+    Released,
+    RunningNode,
+    SessionLost,
+    SessionSuspended,
+    SessionUp,
+    StandingBy,
+)
 
 MINE, OTHER = 11, 22
 
@@ -31,10 +44,10 @@ class Player:
         """The last command of this type among the newest commands."""
         return next((command for command in reversed(self.commands) if isinstance(command, kind)), None)
 
-    def sees(self, version: int | None, running: i.Running | None) -> list[i.Command]:
+    def sees(self, version: int | None, running: RunningNode | None) -> list[i.Command]:
         """Answer the newest Look."""
-        look = self.last(i.Look)
-        assert isinstance(look, i.Look)
+        look = self.last(Look)
+        assert isinstance(look, Look)
         return self.tell(i.Looked(look.ticket, version, running))
 
     def claims(self, epoch: int) -> list[i.Command]:
@@ -55,7 +68,7 @@ class Player:
 def joined() -> Player:
     """Connected and looking."""
     player = Player()
-    player.tell(i.Join(), i.SessionUp(MINE, 6.0))
+    player.tell(Join(), SessionUp(MINE, 6.0))
     return player
 
 
@@ -65,7 +78,7 @@ def running(version: int = 4) -> Player:
     player.sees(version, None)
     player.tell(i.Turn())
     player.claims(version + 1)
-    player.sees(version + 1, i.Running(MINE, 0, "me"))
+    player.sees(version + 1, RunningNode(MINE, 0, "me"))
     return player
 
 
@@ -84,7 +97,7 @@ def test_a_free_destination_is_claimed_when_the_turn_comes() -> None:
     assert kinds(player.claims(5)) == ["StartInstance", "Look"]
     assert player.race.serving
     assert player.race.epoch == 5
-    assert player.sees(5, i.Running(MINE, 0, "me")) == []
+    assert player.sees(5, RunningNode(MINE, 0, "me")) == []
 
 
 @pytest.mark.parametrize("version", [None, 0])
@@ -100,7 +113,7 @@ def test_a_new_destination_jumps_to_an_epoch_that_never_was(version: int | None)
 def test_an_owner_is_who_holds_the_session_not_who_has_the_address() -> None:
     """Our address under another session is somebody else's: a leftover of a process before us."""
     player = joined()
-    assert player.sees(4, i.Running(OTHER, 0, "me")) == [i.StandingBy("me")]
+    assert player.sees(4, RunningNode(OTHER, 0, "me")) == [StandingBy("me")]
     assert player.race.state is State.STANDBY
 
 
@@ -111,7 +124,7 @@ def test_a_claim_without_answer_is_looked_at() -> None:
     (claim,) = player.tell(i.Turn())
     assert isinstance(claim, i.Claim)
     assert kinds(player.tell(i.ClaimFailed(claim.ticket, unknown=True))) == ["DropTurn", "Look"]
-    (again,) = player.sees(5, i.Running(MINE, 0, "me"))
+    (again,) = player.sees(5, RunningNode(MINE, 0, "me"))
     assert isinstance(again, i.Claim)
     assert (again.version, again.held) == (5, 0)
 
@@ -119,8 +132,8 @@ def test_a_claim_without_answer_is_looked_at() -> None:
 def test_what_an_earlier_session_of_this_process_left_is_replaced() -> None:
     """No need to wait for its expiry."""
     player = joined()
-    player.tell(i.SessionLost(), i.SessionUp(33, 6.0))
-    (claim,) = player.sees(4, i.Running(MINE, 2, "me"))
+    player.tell(SessionLost(), SessionUp(33, 6.0))
+    (claim,) = player.sees(4, RunningNode(MINE, 2, "me"))
     assert isinstance(claim, i.Claim)
     assert claim.leftover == 2
 
@@ -128,9 +141,9 @@ def test_what_an_earlier_session_of_this_process_left_is_replaced() -> None:
 def test_answers_to_old_questions_are_not_heard() -> None:
     """A look that was overtaken by an event says nothing."""
     player = joined()
-    look = player.last(i.Look)
-    assert isinstance(look, i.Look)
-    player.tell(i.NodeEvent(False))
+    look = player.last(Look)
+    assert isinstance(look, Look)
+    player.tell(NodeEvent(False))
     assert player.tell(i.Looked(look.ticket, 4, None)) == []
 
 
@@ -139,15 +152,17 @@ def test_answers_to_old_questions_are_not_heard() -> None:
     [
         (None, None, i.StopReason.RESET),
         (5, None, i.StopReason.VANISHED),
-        (6, i.Running(OTHER, 0, "other"), i.StopReason.TAKEN),
-        (6, i.Running(MINE, 0, "me"), i.StopReason.FENCED),
-        (5, i.Running(MINE, 1, "me", active=False), i.StopReason.OPERATOR),
+        (6, RunningNode(OTHER, 0, "other"), i.StopReason.TAKEN),
+        (6, RunningNode(MINE, 0, "me"), i.StopReason.FENCED),
+        (5, RunningNode(MINE, 1, "me", active=False), i.StopReason.OPERATOR),
     ],
 )
-def test_an_owner_steps_down_by_what_it_sees(version: int | None, seen: i.Running | None, reason: i.StopReason) -> None:
+def test_an_owner_steps_down_by_what_it_sees(
+    version: int | None, seen: RunningNode | None, reason: i.StopReason
+) -> None:
     """Ownership that is gone, or asked back, ends the instance at once."""
     player = running()
-    player.tell(i.NodeEvent(False))
+    player.tell(NodeEvent(False))
     assert player.sees(version, seen) == [i.StopInstance(reason)]
     assert not player.race.serving
     assert player.race.writing is reason.orderly
@@ -156,10 +171,10 @@ def test_an_owner_steps_down_by_what_it_sees(version: int | None, seen: i.Runnin
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (i.SessionLost(), i.StopReason.SESSION_LOST),
+        (SessionLost(), i.StopReason.SESSION_LOST),
         (i.LeaseOver(), i.StopReason.LEASE_OVER),
         (i.EpochMismatch(), i.StopReason.FENCED),
-        (i.SessionUp(77, 6.0), i.StopReason.SESSION_LOST),
+        (SessionUp(77, 6.0), i.StopReason.SESSION_LOST),
     ],
 )
 def test_an_owner_steps_down_by_what_it_hears(event: i.Input, reason: i.StopReason) -> None:
@@ -172,27 +187,27 @@ def test_an_owner_steps_down_by_what_it_hears(event: i.Input, reason: i.StopReas
 def test_a_suspended_owner_goes_on_and_looks_when_it_is_back() -> None:
     """Within the lease nothing stops; the watches went with the connection and are left again."""
     player = running()
-    assert player.tell(i.SessionSuspended()) == []
+    assert player.tell(SessionSuspended()) == []
     assert player.race.serving
-    assert kinds(player.tell(i.SessionUp(MINE, 6.0))) == ["Look"]
+    assert kinds(player.tell(SessionUp(MINE, 6.0))) == ["Look"]
 
 
 def test_an_orderly_leave_flushes_and_releases() -> None:
     """Stop first, then one release at the epoch, then the end."""
     player = running()
-    assert player.tell(i.Leave()) == [i.StopInstance(i.StopReason.SHUTDOWN)]
+    assert player.tell(Leave()) == [i.StopInstance(i.StopReason.SHUTDOWN)]
     (release,) = player.tell(i.InstanceStopped())
     assert isinstance(release, i.Release)
     assert release.epoch == 5
-    player.tell(i.Released(release.ticket))
-    assert i.Left() in player.sees(5, None)
+    player.tell(Released(release.ticket))
+    assert Left() in player.sees(5, None)
 
 
 def test_a_leave_without_zookeeper_ends_all_the_same() -> None:
     """Nothing to release with: the session's end does it."""
     player = running()
-    player.tell(i.SessionSuspended(), i.Leave())
-    assert i.Left() in player.tell(i.InstanceStopped())
+    player.tell(SessionSuspended(), Leave())
+    assert Left() in player.tell(i.InstanceStopped())
 
 
 def test_a_leave_while_claiming_releases_what_was_won() -> None:
@@ -201,7 +216,7 @@ def test_a_leave_while_claiming_releases_what_was_won() -> None:
     player.sees(4, None)
     player.tell(i.Turn())
     claim = player.last(i.Claim)
-    player.tell(i.Leave())
+    player.tell(Leave())
     player.commands = [claim] if claim else []
     assert kinds(player.claims(5)) == ["Release"]
 
@@ -212,7 +227,7 @@ def test_after_an_operators_release_this_node_stands_back() -> None:
     player.tell(i.HandOver())
     (release,) = player.tell(i.InstanceStopped())
     assert isinstance(release, i.Release)
-    player.tell(i.Released(release.ticket))
+    player.tell(Released(release.ticket))
     player.sees(5, None)
     assert player.waits() == HOLD_BACK_S
     assert player.sees(5, None) == [i.WantTurn(ORDERLY_STEP_S)]
@@ -225,7 +240,7 @@ def test_an_instance_that_fails_backs_off_longer_each_time() -> None:
         player.tell(i.InstanceFailed())
         (release,) = player.tell(i.InstanceStopped())
         assert isinstance(release, i.Release)
-        player.tell(i.Released(release.ticket))
+        player.tell(Released(release.ticket))
         player.sees(5, None)
         assert player.waits() == min(60.0, FAILURE_FIRST_S * 2**round_)
         player.sees(5, None)
@@ -237,8 +252,8 @@ def test_an_orderly_release_of_another_is_followed_at_once_a_crash_a_little_late
     """Changed and gone: short steps. Vanished: time for a deleteall to end, then long steps."""
     for deleted, step_s in ((False, ORDERLY_STEP_S), (True, VANISHED_STEP_S)):
         player = joined()
-        player.sees(4, i.Running(OTHER, 0, "other"))
-        player.tell(i.NodeEvent(deleted))
+        player.sees(4, RunningNode(OTHER, 0, "other"))
+        player.tell(NodeEvent(deleted))
         player.sees(4, None)
         if deleted:
             assert player.waits() == pytest.approx(GRACE_S)
@@ -249,7 +264,7 @@ def test_an_orderly_release_of_another_is_followed_at_once_a_crash_a_little_late
 def test_ownership_that_goes_while_stopping_in_good_order_is_not_released() -> None:
     """Nor may anything be flushed from then on."""
     player = running()
-    player.tell(i.Leave())
+    player.tell(Leave())
     before = player.race.writing
     player.tell(i.EpochMismatch())
     assert (before, player.race.writing) == (True, False)
@@ -259,14 +274,14 @@ def test_ownership_that_goes_while_stopping_in_good_order_is_not_released() -> N
 def test_an_emptied_ensemble() -> None:
     """New session and the destination at version 0 again: who owned it claims at once and puts back; others wait."""
     player = running()
-    player.tell(i.LeaseOver(), i.InstanceStopped(), i.SessionLost(), i.SessionUp(33, 6.0))
+    player.tell(i.LeaseOver(), i.InstanceStopped(), SessionLost(), SessionUp(33, 6.0))
     (claim,) = player.sees(0, None)
     assert isinstance(claim, i.Claim)
     assert player.claims(9)[0] == i.StartInstance(9, restore=True)
 
     other = joined()
-    other.sees(4, i.Running(OTHER, 0, "other"))
-    other.tell(i.SessionLost(), i.SessionUp(33, 6.0))
+    other.sees(4, RunningNode(OTHER, 0, "other"))
+    other.tell(SessionLost(), SessionUp(33, 6.0))
     other.sees(None, None)
     assert other.waits() == 6.0
 
@@ -274,7 +289,7 @@ def test_an_emptied_ensemble() -> None:
 def test_a_destination_reset_by_a_person_is_not_put_back() -> None:
     """Same session: the cursors were meant to go."""
     player = running()
-    player.tell(i.NodeEvent(True))
+    player.tell(NodeEvent(True))
     player.sees(None, None)
     player.tell(i.InstanceStopped())
     player.sees(None, None)

@@ -20,3 +20,13 @@ def test_a_lease_runs_from_the_sending_of_the_last_answered_write() -> None:
     assert not lease.holds(10.1)
     lease.begin(3.0)
     assert lease.over_at() is None
+
+
+def test_a_lease_follows_the_time_out_that_a_new_connection_grants() -> None:
+    """The ensemble counts a session's time-out anew from each connect; a shorter one shortens the lease at once."""
+    lease = Lease()
+    lease.begin(6.0)
+    lease.answered(10.0)
+    lease.resume(3.0)
+    assert lease.over_at() == 12.0
+    assert lease.probe_interval_s == 0.5
