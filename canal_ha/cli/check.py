@@ -20,6 +20,7 @@ from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
 from canal_ha.source.group import parts
 from canal_ha.source.switch import Role, first, server
+from canal_ha.zookeeper.reading import BlockingZnodes
 
 Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> cursor
 
@@ -56,7 +57,8 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
 
 def _zookeeper(config: CanalConfig, cursors: Cursors) -> Iterator[Finding]:
     try:
-        with CursorNodes(config.zk_servers, config.zk_auth) as nodes:
+        with BlockingZnodes(config.zk_servers, config.zk_auth, read_only=False) as znodes:
+            nodes = CursorNodes(znodes)
             problems = nodes.problems()
             for problem in problems:
                 yield Finding(Verdict.FAILED, "ZooKeeper", problem)

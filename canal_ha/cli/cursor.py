@@ -25,6 +25,7 @@ from canal_ha.source import switch
 from canal_ha.source.group import MembersView, parts
 from canal_ha.source.local import LocalView, view_of
 from canal_ha.source.view import View
+from canal_ha.zookeeper.reading import BlockingZnodes
 
 T = TypeVar("T")
 
@@ -125,7 +126,8 @@ def choose(
         raise click.UsageError("give one of --conf and --zk")
     auth = first_line(zk_auth_file) if zk_auth_file else ""
     if zk is not None:
-        return Chosen(destination, client_id, stack.enter_context(CursorNodes(zk, auth)), None, None)
+        znodes = stack.enter_context(BlockingZnodes(zk, auth, read_only=False))
+        return Chosen(destination, client_id, CursorNodes(znodes), None, None)
     assert conf is not None
     config = load_usable(conf, (), os.environ)
     for refused in config.refused:
@@ -137,8 +139,8 @@ def choose(
     if instance.cursor_place is CursorPlace.MEMORY:
         raise LocalProtocolError(f"cursors of {destination} live in its node's memory alone (memory-instance)")
     if instance.cursor_place is CursorPlace.ZOOKEEPER:
-        nodes = CursorNodes(config.zk_servers, auth or config.zk_auth)
-        return Chosen(destination, client_id, stack.enter_context(nodes), instance, None)
+        znodes = stack.enter_context(BlockingZnodes(config.zk_servers, auth or config.zk_auth, read_only=False))
+        return Chosen(destination, client_id, CursorNodes(znodes), instance, None)
     return Chosen(destination, client_id, CursorFiles(instance.data_dir), instance, config)
 
 

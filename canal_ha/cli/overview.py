@@ -13,15 +13,16 @@ from rich.text import Text  # cells are texts: rich reads brackets in a plain st
 
 from canal_ha.cli.figures import duration, size
 from canal_ha.cli.status import NodeUnreachable, fetch
-from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, TreeReader
+from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.instance.alarms import MEANINGS
+from canal_ha.zookeeper.reading import BlockingZnodes
 
 ASKED_AT_ONCE = 16
 
 
-def look(reader: TreeReader) -> Overview:
+def look(znodes: BlockingZnodes) -> Overview:
     """What ZooKeeper says now, with what every node says that has a status endpoint. Raises ZooKeeperUnavailable."""
-    seen = reader.read()
+    seen = read_overview(znodes)
     asked = [node for node in seen.nodes if node.status_address]
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return seen.told(dict(zip([node.address for node in asked], pool.map(_ask, asked), strict=True)))

@@ -61,12 +61,12 @@ def command(url: str | None, zk: str | None, zk_auth_file: Path | None, as_json:
 def show_cluster(zk: str, zk_auth_file: Path | None, *, as_json: bool, watch: bool) -> None:
     """Look through one ZooKeeper session, once or again and again."""
     from canal_ha.cli import overview
-    from canal_ha.cluster.overview import TreeReader
+    from canal_ha.zookeeper.reading import BlockingZnodes
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what matters is raised
     auth = zk_auth_file.read_text().partition("\n")[0].rstrip("\r") if zk_auth_file else ""
-    with TreeReader(zk, auth) as reader:
-        seen = partial(overview.look, reader)
+    with BlockingZnodes(zk, auth) as znodes:
+        seen = partial(overview.look, znodes)
         if as_json:
             repeat(lambda: overview.document_of(seen()), lambda document, console: None, as_json=True, watch=watch)
         else:

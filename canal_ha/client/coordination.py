@@ -1,7 +1,7 @@
-"""A connector's thread for ZooKeeper: holds the client's `running` node, and sees who runs the destination.
+"""A connector's thread for ZooKeeper: it holds the client's `running` node and sees who runs the destination.
 
-The thread starts in `start` and owns session, seat and timers; whatever comes from elsewhere is put into its queue. It
-never blocks but for the next thing to do. What the connector has to know it is told on this thread, by `tell`.
+`start` starts the thread, which owns the session, the seat and the timers. Everything from other threads goes through
+its queue, and it waits for nothing but the queue. It calls `tell` with everything that the connector has to know.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from queue import Empty, SimpleQueue
 from canal_ha import logs
 from canal_ha.client import running_inputs as i
 from canal_ha.client.running import Seat, State
-from canal_ha.client.zookeeper import ClientSession, Found, SessionState, Suspended, Up
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.operations import Create, Znode
+from canal_ha.zookeeper.port import KazooPort
 from canal_ha.zookeeper.race_events import (
     Join,
     Leave,
@@ -31,20 +31,18 @@ from canal_ha.zookeeper.race_events import (
     NodeEvent,
     Released,
     RunningNode,
-    SessionLost,
-    SessionSuspended,
+    SessionEvent,
     SessionUp,
     StandingBy,
 )
 
-READ_AGAIN_S = 0.5  # after a read that got no answer
-GIVE_UP_SESSIONS = 2.0  # session time-outs without a connection before a fresh session is asked for
-LEAVE_MOST_S = 3.0  # for an orderly end; after that the session is closed, which releases as well
+READ_AGAIN_S = 0.5  # after a read without an answer
+LEAVE_MOST_S = 3.0  # for an orderly end; then the session is closed, which releases the node as well
 
 log = logs.get(__name__)
 
 _past_sessions: set[int] = set()
-"""Sessions of this process that have ended: a `running` node of one of them is a leftover of ours."""
+"""Sessions of this process that have ended. A `running` node of one of them is a leftover of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class BecameActive:
 
 @dataclass(frozen=True, slots=True)
 class LostActivity:
-    """It is not any more: its connection must be closed before `tell` returns."""
+    """This process is no longer active. Its connection must be closed before `tell` returns."""
 
     reason: i.Reason
 
@@ -88,7 +86,7 @@ class MembersAre:
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """Something nobody foresaw ended the thread: nothing will be told any more, and this process is not active."""
+    """An unforeseen error ended the thread. This process is not active, and `tell` is called no more."""
 
     error: Exception
 
@@ -97,9 +95,17 @@ News = BecameActive | LostActivity | StandsBy | RunningIs | NobodyRuns | Members
 
 
 class Coordination:
-    """servers, auth, timeout_ms: of the session, see ClientSession; address: what `running` says before a connection
-    is made; takes_turns: False only sees who runs the destination, and is always active. Made for one stay: start once,
-    stop once.
+    """One stay in the race: start it once, stop it once.
+
+    servers: as in canal.zkServers.
+    destination: whose node the client uses.
+    client_id: whose `running` node it holds.
+    tell: hears all news, on the thread of this object.
+    address: what `running` says before there is a connection.
+    timeout_ms: the session time-out to ask for.
+    auth: user:password of a digest; "" for none.
+    takeover_delay_s: how long to wait after another process vanished.
+    takes_turns: False takes no part in the race and is always active; it only sees who runs the destination.
     """
 
     def __init__(
@@ -121,14 +127,19 @@ class Coordination:
         self._takes_turns = takes_turns
         self._path = tree.client_running(destination, client_id)
         self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._session = ClientSession(
-            servers, timeout_ms=timeout_ms, auth=auth, post=self._queue.put, changed=self._session_changed
+        self._session = KazooPort(
+            servers,
+            timeout_ms=timeout_ms,
+            auth=auth,
+            post=self._queue.put,
+            later=self._later,
+            changed=self._session_changed,
+            log=log.bind(destination=destination, client_id=client_id),
         )
         self._seat = Seat(client_id, address, past_sessions=_past_sessions, takeover_delay_s=takeover_delay_s)
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
-        self._session_id = 0
-        self._down_since = time.monotonic()
+        self._session_id = 0  # the last one
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=f"canal-client-{destination}-{client_id}", daemon=True)
 
@@ -138,23 +149,23 @@ class Coordination:
         """Begin to connect and to race; returns at once."""
         self._queue.put(partial(self._feed, Join()) if self._takes_turns else partial(self._tell, BecameActive()))
         self._queue.put(self._session.start)
-        self._queue.put(self._have_patience)
         self._thread.start()
 
     def stop(self) -> None:
-        """Release in good order and close the session; waits for it, but not for ever."""
+        """Release in good order and close the session; waits, but not for ever."""
         self._queue.put(self._leave)
         if threading.current_thread() is not self._thread:
             self._thread.join(LEAVE_MOST_S + self._session.timeout_s)
 
     def connected_to_node(self, local_address: str) -> None:
-        """There is a connection: others may see where from. local_address: ip:port."""
+        """Show the others where this process is connected from. local_address: ip:port."""
         if self._takes_turns:
             self._queue.put(partial(self._feed, i.Connected(local_address)))
 
     def active(self) -> bool:
-        """Whether this process may act as the active one now. Two reads of plain values: right enough without a lock,
-        since the lease was taken before the state was entered.
+        """Return whether this process may act as the active one now.
+
+        No lock is needed: the machine takes its lease before it enters the state, and both are plain values.
         """
         return not self._takes_turns or self._seat.active(time.monotonic())
 
@@ -168,7 +179,7 @@ class Coordination:
             self._tell(Broke(error))
         if self._session_id:
             _past_sessions.add(self._session_id)
-        self._session.stop()
+        self._session.stop().join()
 
     def _work(self) -> None:
         while not self._ending:
@@ -199,49 +210,13 @@ class Coordination:
 
     # ---- session
 
-    def _session_changed(self, state: SessionState) -> None:
-        match state:
-            case Up(session_id, timeout_s):
-                if session_id != self._session_id:
-                    log.info(
-                        "zookeeper.connected",
-                        servers=self._session.servers,
-                        session=hex(session_id),
-                        timeout_s=timeout_s,
-                    )
-                self._session_id = session_id
-                self._feed(SessionUp(session_id, timeout_s))
-                self._read_running()
-                self._read_members()
-            case Suspended():
-                self._down_since = time.monotonic()
-                log.warning("zookeeper.suspended", session=hex(self._session_id))
-                self._feed(SessionSuspended())
-            case _:
-                self._lose_session()
-
-    def _lose_session(self) -> None:
-        if self._session_id:
-            log.warning("zookeeper.session_lost", session=hex(self._session_id))
-            self._session_id = 0
-        self._feed(SessionLost())
-
-    def _have_patience(self) -> None:
-        """Give up a session that cannot be resumed.
-
-        An ensemble that came back with older data refuses a client that has seen newer, for ever; a fresh session is
-        let in. By then the lease is over.
-        """
-        patience_s = GIVE_UP_SESSIONS * self._session.timeout_s
-        self._later(patience_s, self._have_patience)
-        if self._session.connected or time.monotonic() - self._down_since < patience_s:
-            return
-        self._down_since = time.monotonic()
-        log.warning("zookeeper.waiting", servers=self._session.servers, destination=self._destination)
-        if self._session_id:
-            self._lose_session()
-            self._session.stop()
-            self._session.start()
+    def _session_changed(self, event: SessionEvent) -> None:
+        if isinstance(event, SessionUp):
+            self._session_id = event.session_id
+        self._feed(event)
+        if isinstance(event, SessionUp):
+            self._read_running()
+            self._read_members()
 
     # ---- who runs the destination
 
@@ -252,7 +227,7 @@ class Coordination:
         self._read_members()
 
     def _read_running(self) -> None:
-        def read(found: Found | ZooKeeperUnavailable | None) -> None:
+        def read(found: Znode | ZooKeeperUnavailable | None) -> None:
             if isinstance(found, ZooKeeperUnavailable):
                 self._read_again(self._read_running)
             elif found is None:
@@ -272,7 +247,7 @@ class Coordination:
         self._session.children(tree.destination_members(self._destination), self._members_changed, read)
 
     def _read_again(self, call: Callable[[], None]) -> None:
-        if self._session.connected:  # when it is connected again everything is read anyway
+        if self._session.connected:  # otherwise the next connection reads everything
             self._later(READ_AGAIN_S, lambda: call() if self._session.connected else None)
 
     # ---- the seat
@@ -303,15 +278,11 @@ class Coordination:
     def _node_changed(self, deleted: bool) -> None:
         self._feed(NodeEvent(deleted))
 
-    def _looked(self, ticket: int, found: Found | ZooKeeperUnavailable | None) -> None:
+    def _looked(self, ticket: int, found: Znode | ZooKeeperUnavailable | None) -> None:
         if isinstance(found, ZooKeeperUnavailable):
             self._feed(i.Unanswered(ticket))
             return
-        seen = None
-        if found is not None:
-            data = tree.RunningData.from_bytes(found.data)
-            seen = RunningNode(found.owner, found.version, data.address, data.active)
-        self._feed(i.Looked(ticket, seen))
+        self._feed(i.Looked(ticket, RunningNode.read(found)))
 
     def _write(self, command: i.Writing) -> None:
         operations = i.operations(command, self._path)
@@ -334,5 +305,5 @@ class Coordination:
 
 
 def _ensured(ticket: int, error: ZooKeeperUnavailable | None) -> i.Input:
-    """The parent is there now: the claim was refused, look and claim again."""
+    """The parent exists now; the claim was refused, so look and claim again."""
     return i.Refused(ticket) if error is None else i.Unanswered(ticket)

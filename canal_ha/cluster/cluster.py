@@ -12,8 +12,9 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from canal_ha.cluster.election import Election, Owner
 from canal_ha.cluster.members import Members
-from canal_ha.cluster.session import ClusterSession, SessionState
+from canal_ha.cluster.session import ClusterSession
 from canal_ha.config.model import CanalConfig
+from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
 
 
 class Cluster:
@@ -90,10 +91,10 @@ class Cluster:
         """Per destination: IDLE … RUNNING as in running.py, and the owner's address while standing by."""
         return self._election.states()
 
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
+    def _session_changed(self, event: SessionEvent) -> None:
+        if isinstance(event, SessionUp):
             self.members.connected()
-        self._election.session_changed(state)
+        self._election.session_changed(event)
 
 
 def node_address(config: CanalConfig) -> str:

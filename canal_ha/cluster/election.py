@@ -20,7 +20,7 @@ from canal_ha.cluster import inputs as i
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.running import Race, State
-from canal_ha.cluster.session import ClusterSession, SessionState
+from canal_ha.cluster.session import ClusterSession
 from canal_ha.cluster.spread import Turns
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import Snapshot
@@ -35,8 +35,8 @@ from canal_ha.zookeeper.race_events import (
     NodeEvent,
     Released,
     RunningNode,
+    SessionEvent,
     SessionLost,
-    SessionSuspended,
     SessionUp,
     StandingBy,
 )
@@ -147,28 +147,26 @@ class Election:
 
     # ---- session
 
-    def session_changed(self, state: SessionState) -> None:
-        """Listener of the session."""
-        if state is SessionState.CONNECTED:
-            if self._session.id != self._session_id:
-                self._session_id = self._session.id
+    def session_changed(self, event: SessionEvent) -> None:
+        """Hear what the session says, before every destination does."""
+        if isinstance(event, SessionUp):
+            if event.session_id != self._session_id:
+                self._session_id = event.session_id
                 self._settled = False
-                self.lease.begin(self._session.timeout_s)
-            self.lease.resume(self._session.timeout_s)
+                self.lease.begin(event.timeout_s)
+            self.lease.resume(event.timeout_s)
             _cancel(self._lease_timer)
             self._lease_timer = None
             self._watch_lease()
-            self._feed_all(SessionUp(self._session.id, self._session.timeout_s))
+        elif isinstance(event, SessionLost):
+            self.lease.end()
+            self._session_id = 0
+        self._feed_all(event)
+        if isinstance(event, SessionUp):
             for seat in self._seats.values():
                 if seat.ownership is not None:
                     seat.ownership.watch_again()
             self._probe_soon(0.0)
-        elif state is SessionState.SUSPENDED:
-            self._feed_all(SessionSuspended())
-        else:
-            self.lease.end()
-            self._session_id = 0
-            self._feed_all(SessionLost())
 
     def _feed_all(self, event: i.Input) -> None:
         for seat in tuple(self._seats.values()):

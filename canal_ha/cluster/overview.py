@@ -1,33 +1,28 @@
 """The whole cluster at one moment, as ZooKeeper and its nodes tell it: frozen data, and how to read it.
 
-Read-only, blocking, without a reactor: for commands. What nodes say of themselves is handed in by the caller.
+For commands: it only reads, and it blocks. The caller asks the nodes and hands in what they say of themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
-
-from canal_ha.errors import ZooKeeperUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.connect_string import connect_string
-
-CONNECT_MOST_S = 10.0
+from canal_ha.zookeeper.race_events import RunningNode
+from canal_ha.zookeeper.reading import BlockingZnodes
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A live node. status_address: host:port, "" for a Java node; problem: why it could not be asked.
+    """A live node.
 
-    version, kernel, uptime_s: as it says; "", -1.0 when it was not asked or did not answer.
-    alarms: where the configuration that it runs with is not the one in its files, in words.
+    status_address: host:port; "" for a Java node.
+    version, kernel, uptime_s: what it says; "" and -1.0 if nobody asked it or it did not answer.
+    problem: why it could not be asked.
+    alarms: in words, where it runs with another configuration than its files have.
     """
 
     address: str
@@ -41,7 +36,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """What the running node says of a client's stream; units as in instance.status.StreamStatus."""
+    """What the running node says of a client's stream. Units are those of instance.status.StreamStatus."""
 
     state: str
     error: str
@@ -54,8 +49,11 @@ class StreamView:
 
 @dataclass(frozen=True, slots=True)
 class ClientView:
-    """One client id. cursor: as in ZooKeeper; active: address of the process that is active, "" for none (clients
-    without ZooKeeper are not seen here); stream: None when the running node does not tell.
+    """One client id.
+
+    cursor: as in ZooKeeper.
+    active: address of the active process; "" for none. Clients without ZooKeeper do not show here.
+    stream: None if the running node does not tell.
     """
 
     client_id: int
@@ -68,7 +66,7 @@ class ClientView:
 
 @dataclass(frozen=True, slots=True)
 class DestinationView:
-    """One destination. runs_on: address, "" for nobody; released: an operator has set it to inactive."""
+    """One destination. runs_on: an address, "" for nobody. released: an operator has set it to inactive."""
 
     name: str
     runs_on: str = ""
@@ -87,7 +85,7 @@ class Overview:
     destinations: tuple[DestinationView, ...] = ()
 
     def told(self, statuses: Mapping[str, Mapping[str, Any] | str]) -> Overview:
-        """With what nodes say. statuses: per node its status document, or why there is none."""
+        """Add what nodes say. statuses: for each node its status document, or why there is none."""
         return Overview(
             tuple(_node_told(node, statuses.get(node.address)) for node in self.nodes),
             tuple(_destination_told(view, statuses.get(view.runs_on)) for view in self.destinations),
@@ -139,90 +137,44 @@ def _client_told(client: ClientView, stream: Mapping[str, Any] | None) -> Client
     )
 
 
-class TreeReader:
-    """A session to read the tree with; `with` opens and closes it. servers: as canal.zkServers; auth: user:password.
+def read_overview(znodes: BlockingZnodes) -> Overview:
+    """Read the tree. What changes meanwhile is seen before or after its change. Raises ZooKeeperUnavailable."""
+    nodes = (NodeView(name, _text(znodes, tree.member(name))) for name in znodes.children(tree.CLUSTER))
+    destinations = (_destination(znodes, name) for name in znodes.children(tree.DESTINATIONS))
+    return Overview(tuple(nodes), tuple(destinations))
 
-    Every method raises ZooKeeperUnavailable.
-    """
 
-    def __init__(self, servers: str, auth: str = "") -> None:
-        self._servers = servers
-        hosts, random_order = connect_string(servers)
-        self._client = KazooClient(
-            hosts, randomize_hosts=random_order, read_only=True, auth_data=[("digest", auth)] if auth else None
-        )
+def _destination(znodes: BlockingZnodes, name: str) -> DestinationView:
+    running = RunningNode.read(znodes.get(tree.running(name)))
+    runs_on = running.address if running is not None else ""
+    clients = sorted(int(child) for child in znodes.children(tree.destination(name)) if child.isdecimal())
+    return DestinationView(
+        name,
+        runs_on,
+        running is not None and not running.active,
+        tuple(node for node in znodes.children(tree.destination_members(name)) if node != runs_on),
+        clients=tuple(_client_view(znodes, name, client_id) for client_id in clients),
+    )
 
-    def __enter__(self) -> Self:
+
+def _client_view(znodes: BlockingZnodes, destination: str, client_id: int) -> ClientView:
+    active = RunningNode.read(znodes.get(tree.client_running(destination, client_id)))
+    cursor, problem = None, ""
+    text = _text(znodes, tree.cursor(destination, client_id))
+    if text:
         try:
-            self._client.start(timeout=CONNECT_MOST_S)
-        except (KazooTimeoutError, KazooException) as error:
-            self._close()
-            raise ZooKeeperUnavailable(f"no ZooKeeper answers at {self._servers}: {error}") from error
-        return self
+            cursor = LogPosition.from_json(text)
+        except ValueError as error:
+            problem = f"{tree.cursor(destination, client_id)} cannot be read: {error}"
+    return ClientView(
+        client_id,
+        _text(znodes, tree.client_filter(destination, client_id)),
+        cursor,
+        "" if active is None else active.address,
+        problem=problem,
+    )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
 
-    def _close(self) -> None:
-        self._client.stop()
-        self._client.close()
-
-    def read(self) -> Overview:
-        """The tree now. Not one moment's: what changes meanwhile is seen before or after."""
-        try:
-            nodes = [NodeView(name, self._text(tree.member(name))) for name in self._children(tree.CLUSTER)]
-            return Overview(tuple(nodes), tuple(map(self._destination, self._children(tree.DESTINATIONS))))
-        except NoAuthError as error:
-            raise ZooKeeperUnavailable(
-                f"ZooKeeper at {self._servers} refuses to show the nodes: is canal.zookeeper.auth set?"
-            ) from error
-        except (KazooTimeoutError, KazooException) as error:
-            raise ZooKeeperUnavailable(f"ZooKeeper at {self._servers}: {error!r}") from error
-
-    def _destination(self, name: str) -> DestinationView:
-        data = self._data(tree.running(name))
-        running = tree.RunningData.from_bytes(data) if data is not None else None
-        runs_on = running.address if running is not None else ""
-        clients = sorted(int(child) for child in self._children(tree.destination(name)) if child.isdecimal())
-        return DestinationView(
-            name,
-            runs_on,
-            running is not None and not running.active,
-            tuple(node for node in self._children(tree.destination_members(name)) if node != runs_on),
-            clients=tuple(self._client_view(name, client_id) for client_id in clients),
-        )
-
-    def _client_view(self, destination: str, client_id: int) -> ClientView:
-        active = self._data(tree.client_running(destination, client_id))
-        cursor, problem = None, ""
-        text = self._text(tree.cursor(destination, client_id))
-        if text:
-            try:
-                cursor = LogPosition.from_json(text)
-            except ValueError as error:
-                problem = f"{tree.cursor(destination, client_id)} cannot be read: {error}"
-        return ClientView(
-            client_id,
-            self._text(tree.client_filter(destination, client_id)),
-            cursor,
-            "" if active is None else tree.RunningData.from_bytes(active).address,
-            problem=problem,
-        )
-
-    def _children(self, path: str) -> Sequence[str]:
-        try:
-            return sorted(self._client.get_children(path))
-        except NoNodeError:
-            return ()
-
-    def _data(self, path: str) -> bytes | None:
-        try:
-            data: bytes | None = self._client.get(path)[0]
-        except NoNodeError:
-            return None
-        return data or b""
-
-    def _text(self, path: str) -> str:
-        return (self._data(path) or b"").decode(errors="replace")
+def _text(znodes: BlockingZnodes, path: str) -> str:
+    node = znodes.get(path)
+    return "" if node is None else node.data.decode(errors="replace")

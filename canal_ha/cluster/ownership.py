@@ -8,13 +8,13 @@ from functools import partial
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from canal_ha.cluster.session import ClusterSession, Watch
+from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import Snapshot
 from canal_ha.meta.znodes import ZnodeBackend
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Check, Operation, Znode
+from canal_ha.zookeeper.operations import Check, Operation, Watch, Znode
 
 
 class Ownership:

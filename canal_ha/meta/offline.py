@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class CursorFiles:
-    """As cluster's CursorNodes, on meta.dat. data_dir: holds a directory per destination. Raises MetaUnreadable."""
+    """As CursorNodes, on meta.dat. data_dir: holds a directory per destination. Raises MetaUnreadable."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from canal_ha.client.zookeeper import known_destinations
 from canal_ha.errors import OptionInvalid
 from canal_ha.spark.options import GLOB_CHARACTERS, SourceOptions
+from canal_ha.zookeeper.reading import BlockingZnodes
+from canal_ha.zookeeper.tree import DESTINATIONS
 
 
 def resolve(options: SourceOptions) -> tuple[str, ...]:
@@ -14,7 +15,8 @@ def resolve(options: SourceOptions) -> tuple[str, ...]:
     names = {name for name in options.destinations if not _is_glob(name)}
     globs = [name for name in options.destinations if _is_glob(name)]
     if globs:
-        known = known_destinations(options.zk_servers)
+        with BlockingZnodes(options.zk_servers) as znodes:
+            known = znodes.children(DESTINATIONS)
         found = {name for name in known for glob in globs if fnmatchcase(name, glob)}
         if not found | names:
             raise OptionInvalid(

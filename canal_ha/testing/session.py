@@ -1,6 +1,6 @@
 """A session with the ensemble in memory, with everything that can go wrong between the two.
 
-It behaves as cluster/session.py does with kazoo: a client library that reconnects by itself and may hold a new session
+It behaves as zookeeper/port.py does with kazoo: a client library that reconnects by itself and may hold a new session
 before the node has heard that the old one is gone, answers that get lost with or without effect, late watches.
 """
 
@@ -14,11 +14,12 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from canal_ha.cluster.session import Listener, SessionState, Watch
+from canal_ha.cluster.session import Listener
 from canal_ha.errors import CanalError, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.testing.time import Process, Timer
 from canal_ha.testing.zookeeper import Ensemble, Tree
-from canal_ha.zookeeper.operations import Create, Operation, Znode
+from canal_ha.zookeeper.operations import Create, Operation, Watch, Znode
+from canal_ha.zookeeper.race_events import SessionEvent, SessionLost, SessionSuspended, SessionUp
 
 RECONNECT_S = 0.2
 
@@ -127,15 +128,15 @@ class SimulatedSession:
         if self.id and session_id != self.id:
             self._announce_lost()
         self.id, self.connected = session_id, True
-        self._announce(SessionState.CONNECTED)
+        self._announce(SessionUp(session_id, self.timeout_s))
 
     def _announce_lost(self) -> None:
         self.id, self.connected = 0, False
-        self._announce(SessionState.LOST)
+        self._announce(SessionLost())
 
-    def _announce(self, state: SessionState) -> None:
+    def _announce(self, event: SessionEvent) -> None:
         for listener in self._listeners:
-            listener(state)
+            listener(event)
 
     def _ping(self, connection: int) -> None:
         if connection != self.connection or not self._library_up:
@@ -161,7 +162,7 @@ class SimulatedSession:
     def _heard_suspended(self, connection: int) -> None:
         if connection == self.connection and self.connected:
             self.connected = False
-            self._announce(SessionState.SUSPENDED)
+            self._announce(SessionSuspended())
 
     # ---- requests
 
@@ -179,8 +180,9 @@ class SimulatedSession:
         """As ClusterSession."""
 
         def read(tree: Tree) -> tuple[str, ...]:
-            if watch is not None and tree is self._ensemble.tree and path in tree:
-                self._ensemble.watch_children(path, Left(self, watch))
+            if watch is not None and tree is self._ensemble.tree:
+                leave = self._ensemble.watch_children if path in tree else self._ensemble.watch_data
+                leave(path, Left(self, watch))
             return self._ensemble.children(path, tree)
 
         return await self._ask(read, reads=True)  # type: ignore[no-any-return]  # _ask returns what read does

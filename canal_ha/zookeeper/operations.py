@@ -61,6 +61,10 @@ class Delete:
 Operation = Check | Create | SetData | Delete
 
 
+Watch = Callable[[bool], None]
+"""Told once that a node has changed, and whether it was deleted."""
+
+
 class Znodes(Protocol):
     """A ZooKeeper session as the cursor store sees it. Every method raises ZooKeeperUnavailable."""
 

@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.client import running_inputs as i
 from canal_ha.client.running import Seat, State
-from canal_ha.cluster.session import SessionState
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.testing.session import Link, SimulatedSession
 from canal_ha.testing.time import Process, Timer, World
@@ -25,9 +24,6 @@ from canal_ha.zookeeper.race_events import (
     NodeEvent,
     Released,
     RunningNode,
-    SessionLost,
-    SessionSuspended,
-    SessionUp,
 )
 
 CLIENT = 1001
@@ -45,7 +41,7 @@ class Contender:
         self.session = SimulatedSession(ensemble, self.process, random, timeout_s=TIMEOUT_S)
         self.seat = Seat(CLIENT, name, past_sessions=set())
         self._timer: Timer | None = None
-        self.session.listen(self._session_changed)
+        self.session.listen(self.feed)
         self._spawn(self.session.start())
         self.feed(Join())
 
@@ -56,12 +52,6 @@ class Contender:
     def leave(self) -> None:
         """Orderly: let go, and close the session when that is done."""
         self.feed(Leave())
-
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            self.feed(SessionUp(self.session.id, self.session.timeout_s))
-        else:
-            self.feed(SessionSuspended() if state is SessionState.SUSPENDED else SessionLost())
 
     def feed(self, event: i.Input) -> None:
         """One fact, and what follows from it."""

@@ -236,8 +236,7 @@ def test_a_session_that_ends_takes_the_turn_with_it(place: Place) -> None:
     message = client.get_without_ack(100, WAIT_MS)
     old, coordination = place.says(), client._exchange._coordination
     assert coordination is not None
-    assert coordination._session._client is not None
-    thief = KazooClient(place.hosts, client_id=coordination._session._client.client_id)
+    thief = KazooClient(place.hosts, client_id=coordination._session.credentials)
     thief.start()
     thief.stop()
     thief.close()

@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from canal_ha.client.cluster import ClusterConnector
-from canal_ha.cluster.overview import TreeReader
 from canal_ha.errors import ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.reading import BlockingZnodes
 from tests.real import MariaDB, Node, ZooKeeper, follow, free_port
 from tests.real.node import PROGRAM
 from tests.waiting import until
@@ -92,7 +92,7 @@ def test_watching(zookeeper: ZooKeeper) -> None:
 
 def test_no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
     """Said so, not a traceback."""
-    monkeypatch.setattr("canal_ha.cluster.overview.CONNECT_MOST_S", 0.5)
+    monkeypatch.setattr("canal_ha.zookeeper.reading.CONNECT_MOST_S", 0.5)
     port = free_port()
     with pytest.raises(ZooKeeperUnavailable, match=f"no ZooKeeper answers at 127.0.0.1:{port}"):
-        TreeReader(f"127.0.0.1:{port}").__enter__()
+        BlockingZnodes(f"127.0.0.1:{port}").__enter__()

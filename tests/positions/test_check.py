@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from canal_ha.cli.main import group
-from canal_ha.cluster import cursors
 from canal_ha.errors import ConfigError
+from canal_ha.zookeeper import reading
 from tests.positions.reading import connected
 from tests.real import Node, SqlServer, ZooKeeper, follow, free_port
 from tests.real.node import PROGRAM
@@ -40,7 +40,7 @@ def test_what_it_finds(
     source_server: SqlServer, database: str, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing on a good configuration; wrong passwords, missing rights, dead servers and lost positions otherwise."""
-    monkeypatch.setattr(cursors, "CONNECT_MOST_S", 1.0)
+    monkeypatch.setattr(reading, "CONNECT_MOST_S", 1.0)
     server = source_server
     hosts = f"{zookeeper.hosts}/{database}"
     server.execute(f"CREATE USER {database}@'%' IDENTIFIED BY 'p'", f"CREATE DATABASE {database}")

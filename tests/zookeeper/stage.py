@@ -1,11 +1,13 @@
-"""Sessions to test on: with a real ZooKeeper through a reactor in a thread, or with the one in memory."""
+"""Sessions to test on: with a real ZooKeeper, on a reactor or on a queue, or with the one in memory."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from queue import SimpleQueue
 from random import Random
 from typing import Any, Protocol, TypeVar, cast
 
@@ -14,10 +16,13 @@ from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import blockingCallFromThread
 
-from canal_ha.cluster.session import ClusterSession, Session
+from canal_ha.cluster.session import ClusterSession, Listener, Session
 from canal_ha.testing.session import SimulatedSession
 from canal_ha.testing.time import Process, World
 from canal_ha.testing.zookeeper import Ensemble
+from canal_ha.zookeeper.operations import Operation, Watch, Znode
+from canal_ha.zookeeper.port import KazooPort
+from canal_ha.zookeeper.race_events import SessionEvent
 
 T = TypeVar("T")
 reactor: Any = global_reactor
@@ -112,6 +117,132 @@ class RealStage:
         """End all sessions."""
         for session in self._sessions:
             on_reactor(session.stop)
+
+
+class QueueSession:
+    """The port as a client drives it: a thread, a queue, and requests that the test waits for. A ClusterSession."""
+
+    def __init__(self, hosts: str, *, timeout_ms: int = 3000, auth: str = "") -> None:
+        self.heard: list[SessionEvent] = []
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.port = KazooPort(
+            hosts,
+            timeout_ms=timeout_ms,
+            auth=auth,
+            post=self._queue.put,
+            later=lambda delay_s, call: threading.Timer(delay_s, self._queue.put, [call]).start(),
+            changed=self.heard.append,
+            log=structlog.get_logger(),
+        )
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        while (call := self._queue.get()) is not None:
+            call()
+
+    def end(self) -> None:
+        """End the thread, without the session."""
+        self._queue.put(None)
+
+    @property
+    def id(self) -> int:
+        """As ClusterSession."""
+        return self.port.id
+
+    @property
+    def timeout_s(self) -> float:
+        """As ClusterSession."""
+        return self.port.timeout_s
+
+    @property
+    def connected(self) -> bool:
+        """As ClusterSession."""
+        return self.port.connected
+
+    def listen(self, listener: Listener) -> None:
+        """As ClusterSession; nobody needs it here."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """As ClusterSession."""
+        self._queue.put(self.port.start)
+
+    async def stop(self) -> None:
+        """As ClusterSession."""
+        closing: SimpleQueue[threading.Thread] = SimpleQueue()
+        self._queue.put(lambda: closing.put(self.port.stop()))
+        closing.get(timeout=10.0).join()
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
+        """As ClusterSession."""
+        node: Znode | None = self._asked(partial(self.port.get, path, watch))
+        return node
+
+    async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
+        """As ClusterSession."""
+        names: tuple[str, ...] = self._asked(partial(self.port.children, path, watch))
+        return names
+
+    async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
+        """As ClusterSession."""
+        versions: tuple[int, ...] = self._asked(partial(self.port.transaction, operations))
+        return versions
+
+    async def ensure(self, path: str) -> None:
+        """As ClusterSession."""
+        self._asked(partial(self.port.ensure, path))
+
+    def _asked(self, request: Callable[[Callable[[Any], None]], None]) -> Any:
+        answers: SimpleQueue[Any] = SimpleQueue()
+        self._queue.put(partial(request, answers.put))
+        answer = answers.get(timeout=10.0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class QueueStage:
+    """A chroot of its own on a real server, for sessions that a thread and a queue drive. hosts: of the server."""
+
+    def __init__(self, hosts: str) -> None:
+        self.hosts = f"{hosts}/queue{time.time_ns()}_{next(_chroots)}"
+        self._sessions: list[QueueSession] = []
+
+    def open(self, *, timeout_ms: int = 3000, auth: str = "") -> QueueSession:
+        """A session that is not started yet."""
+        session = QueueSession(self.hosts, timeout_ms=timeout_ms, auth=auth)
+        self._sessions.append(session)
+        return session
+
+    def session(self) -> QueueSession:
+        """As Stage."""
+        session = self.open()
+        self.do(session.start)
+        wait_until(lambda: session.connected, 15.0)
+        self.do(lambda: session.ensure("/"))
+        return session
+
+    def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """As Stage. The coroutine never suspends: its requests wait by themselves."""
+        try:
+            work().send(None)
+        except StopIteration as done:
+            return cast(T, done.value)
+        raise AssertionError("it waits for something else")
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """As Stage."""
+        wait_until(condition, 10.0)
+
+    def pass_time(self) -> None:
+        """As Stage."""
+        time.sleep(0.2)
+
+    def close(self) -> None:
+        """End all sessions and their threads."""
+        for session in self._sessions:
+            self.do(session.stop)
+            session.end()
 
 
 class MemoryStage:

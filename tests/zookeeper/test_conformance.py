@@ -1,4 +1,4 @@
-"""What the cluster room relies on in ZooKeeper, on the real one and on the one in memory."""
+"""What both users of the port rely on in ZooKeeper, with the real one and with the one in memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ import pytest
 
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
-from tests.zookeeper.stage import MemoryStage, RealStage, Stage
+from tests.zookeeper.stage import MemoryStage, QueueStage, RealStage, Stage
 
 
-@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(
+    params=["memory", pytest.param("node", marks=pytest.mark.real), pytest.param("client", marks=pytest.mark.real)]
+)
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Each test plays on both."""
-    stage = MemoryStage() if request.param == "memory" else RealStage(request.getfixturevalue("zookeeper").hosts)
+    """Each test plays in memory, on a reactor as a node does, and on a thread with a queue as a client does."""
+    stage: MemoryStage | RealStage | QueueStage
+    if request.param == "memory":
+        stage = MemoryStage()
+    else:
+        made = RealStage if request.param == "node" else QueueStage
+        stage = made(request.getfixturevalue("zookeeper").hosts)
     yield stage
     stage.close()
 
@@ -126,6 +133,15 @@ def test_children_and_their_watch(stage: Stage) -> None:
     assert stage.do(lambda: session.children("/p", heard)) == ("b", "q")
     stage.do(lambda: session.transaction([Delete("/p/b")]))
     stage.until(lambda: len(events) == 2)
+
+
+def test_a_watch_for_children_waits_for_a_node_that_does_not_exist(stage: Stage) -> None:
+    """It fires when the node comes, so that whoever reads a list may read it before anybody has made it."""
+    session = stage.session()
+    events: list[bool] = []
+    assert stage.do(lambda: session.children("/later", events.append)) == ()
+    stage.do(lambda: session.transaction([Create("/later")]))
+    stage.until(lambda: events == [False])
 
 
 def test_one_of_two_claims_wins(stage: Stage) -> None:

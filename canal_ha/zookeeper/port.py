@@ -1,0 +1,357 @@
+"""The one live adapter to kazoo. kazoo's threads call in here; every callback leaves through `post`.
+
+`post` runs a call on the owner's thread: callFromThread of a node's reactor, or the queue of a client's thread. No
+request blocks. Without a connection its answer, ZooKeeperUnavailable, comes at once. kazoo reports a lost session only
+after it has connected again, so an owner that is cut off hears SessionSuspended and nothing more; its lease decides how
+long it may act. A thread of its own closes the session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Thread
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.zookeeper.connect_string import connect_string
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Watch, Znode
+from canal_ha.zookeeper.race_events import SessionEvent, SessionLost, SessionSuspended, SessionUp
+
+REASONS = {
+    NodeExistsError: "exists",
+    NoNodeError: "missing",
+    BadVersionError: "version",
+    NotEmptyError: "not empty",
+    NoAuthError: "no rights",
+}
+RECONNECT_MOST_S = 1.0
+GIVE_UP_SESSIONS = 2.0  # session time-outs without a connection before the port asks for a fresh session
+
+Post = Callable[[Callable[[], None]], None]
+Later = Callable[[float, Callable[[], None]], object]
+
+
+class KazooPort:
+    """One ZooKeeper session. The owner's thread calls every method, and every callback runs there.
+
+    servers: as in canal.zkServers.
+    timeout_ms: the session time-out to ask for.
+    auth: user:password of a digest; new nodes then belong to it alone. "" leaves them open.
+    post: runs a call on the owner's thread. Any thread calls it, and it does not block.
+    later: runs a call on the owner's thread after that many seconds. The owner's thread calls it.
+    changed: hears of every change of the session's state. It may send requests.
+    log: structlog's.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        *,
+        timeout_ms: int,
+        auth: str,
+        post: Post,
+        later: Later,
+        changed: Callable[[SessionEvent], None],
+        log: Any,
+    ) -> None:
+        self.servers, self._random_order = connect_string(servers)
+        self.id = 0  # of the session; 0 while there is none
+        self.timeout_s = timeout_ms / 1000  # as negotiated; as asked for before the first connection
+        self.connected = False
+        self._timeout_ms = timeout_ms
+        self._auth = auth
+        self._post = post
+        self._later = later
+        self._changed = changed
+        self._log = log
+        self._client: KazooClient | None = None
+        self._generation = 0  # of the kazoo client; what an earlier client still says does not count
+        self._down = 0  # counts the times without a connection, so that an old timer does not end a newer one
+        self._negotiated_ms = timeout_ms
+        self._watches: dict[Watch, Callable[[WatchedEvent], None]] = {}
+        self._stopped = False
+
+    @property
+    def credentials(self) -> tuple[int, bytes] | None:
+        """Id and password of the session. Whoever has them can close it."""
+        return None if self._client is None else self._client.client_id
+
+    # ---- life
+
+    def start(self) -> None:
+        """Begin to connect and never give up; returns at once."""
+        if self._client is None and not self._stopped:
+            self._connect()
+
+    def stop(self) -> Thread:
+        """Close the session for good, and its ephemeral nodes with it.
+
+        The returned thread ends when ZooKeeper has answered, after ten seconds (or a session time-out) at most. Join it
+        to wait. `changed` hears nothing more.
+        """
+        self._stopped = True
+        return self._close(closed=lambda: None)
+
+    def _connect(self) -> None:
+        self._generation += 1
+        generation = self._generation
+        client = KazooClient(
+            hosts=self.servers,
+            timeout=self._timeout_ms / 1000,
+            randomize_hosts=self._random_order,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_MOST_S),
+            auth_data=[("digest", self._auth)] if self._auth else None,
+            default_acl=CREATOR_ALL_ACL if self._auth else None,
+            logger=logging.getLogger("kazoo.client"),
+        )
+        # kazoo does not publish the negotiated time-out, so read the answer to its connect request
+        client._connection._invoke = partial(self._overhear, client._connection._invoke)
+        client.add_listener(lambda state: self._post(partial(self._heard, generation, state, client.client_id)))
+        self._client = client
+        client.start_async()
+        self._have_patience()
+
+    def _overhear(self, invoke: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Runs on kazoo's thread, before kazoo tells anybody that it is connected."""
+        answer = invoke(*args, **kwargs)
+        if isinstance(answer, tuple) and hasattr(answer[0], "time_out") and answer[0].time_out > 0:
+            self._negotiated_ms = answer[0].time_out
+        return answer
+
+    def _close(self, closed: Callable[[], None]) -> Thread:
+        client, self._client = self._client, None
+        self._generation += 1
+        self._down += 1
+        self.connected = False
+        self._watches.clear()
+        thread = Thread(target=self._close_client, args=(client, closed), name="canal-zookeeper-close", daemon=True)
+        thread.start()
+        return thread
+
+    def _close_client(self, client: KazooClient | None, closed: Callable[[], None]) -> None:
+        """Runs on the closing thread."""
+        try:
+            if client is not None:
+                client.stop()
+                client.close()
+        except (KazooException, OSError) as error:  # the session then expires by itself
+            self._log.warning("zookeeper.not_closed", servers=self.servers, error=repr(error))
+        finally:
+            self._post(closed)
+
+    def _have_patience(self) -> None:
+        """Give up a session that cannot be resumed.
+
+        An ensemble that came back with older data refuses for ever a client that has seen newer data, but it grants
+        that client a fresh session. The lease is over by then.
+        """
+        self._down += 1
+        self._later(GIVE_UP_SESSIONS * self.timeout_s, partial(self._out_of_patience, self._down))
+
+    def _out_of_patience(self, down: int) -> None:
+        if down != self._down or self.connected or self._stopped:
+            return
+        self._log.warning("zookeeper.waiting", servers=self.servers, waited_s=GIVE_UP_SESSIONS * self.timeout_s)
+        if self.id:
+            self._lose()
+            self._close(closed=self.start)
+        else:
+            self._have_patience()  # there was no session yet; kazoo goes on trying
+
+    # ---- states
+
+    def _heard(self, generation: int, state: str, client_id: tuple[int, bytes] | None) -> None:
+        if generation != self._generation:
+            return
+        self._watches.clear()
+        if state == KazooState.CONNECTED and client_id is not None:
+            if self.id and client_id[0] != self.id:
+                self._lose()
+            self._down += 1
+            self.id, self.timeout_s, self.connected = client_id[0], self._negotiated_ms / 1000, True
+            self._log.info(
+                "zookeeper.connected", servers=self.servers, session=f"{self.id:#x}", timeout_s=self.timeout_s
+            )
+            self._changed(SessionUp(self.id, self.timeout_s))
+        elif state == KazooState.SUSPENDED:
+            self.connected = False
+            self._log.warning("zookeeper.suspended", session=f"{self.id:#x}")
+            self._have_patience()
+            self._changed(SessionSuspended())
+        elif state == KazooState.LOST:
+            self._lose()
+
+    def _lose(self) -> None:
+        if not self.id:
+            return
+        self._log.warning("zookeeper.session_lost", session=f"{self.id:#x}")
+        self.id, self.connected = 0, False
+        self._changed(SessionLost())
+
+    # ---- requests
+
+    def get(
+        self, path: str, watch: Watch | None, answer: Callable[[Znode | ZooKeeperUnavailable | None], None]
+    ) -> None:
+        """Answer the node, or None when it does not exist. The watch is left in both cases."""
+
+        def got(result: Any) -> None:
+            if isinstance(result, NoNodeError):
+                self._missing(path, watch, partial(self.get, path, watch, answer), answer, None)
+            elif isinstance(result, Exception):
+                answer(self._unavailable(result))
+            else:
+                data, stat = result
+                answer(Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid))
+
+        self._ask(lambda client: client.get_async(path, self._wrap(watch)), got)
+
+    def children(
+        self, path: str, watch: Watch | None, answer: Callable[[tuple[str, ...] | ZooKeeperUnavailable], None]
+    ) -> None:
+        """Answer the sorted names of the children; none when the node does not exist. The watch is left either way."""
+
+        def got(result: Any) -> None:
+            if isinstance(result, NoNodeError):
+                self._missing(path, watch, partial(self.children, path, watch, answer), answer, ())
+            else:
+                answer(self._unavailable(result) if isinstance(result, Exception) else tuple(sorted(result)))
+
+        self._ask(lambda client: client.get_children_async(path, self._wrap(watch)), got)
+
+    def transaction(
+        self,
+        operations: Sequence[Operation],
+        answer: Callable[[tuple[int, ...] | TransactionRefused | ZooKeeperUnavailable], None],
+    ) -> None:
+        """Do all operations or none; answer as Znodes.transaction."""
+
+        def done(results: Any) -> None:
+            if isinstance(results, Exception):
+                answer(self._unavailable(results))
+            else:
+                answer(versions_after(operations, results))
+
+        self._ask(lambda client: transaction_of(client, operations).commit_async(), done)
+
+    def ensure(self, path: str, answer: Callable[[ZooKeeperUnavailable | None], None]) -> None:
+        """Create the persistent node and its parents, the chroot among them, where they are missing."""
+
+        def done(result: Any) -> None:
+            answer(self._unavailable(result) if isinstance(result, Exception) else None)
+
+        self._ask(lambda client: client.ensure_path_async(path), done)
+
+    def _missing(
+        self,
+        path: str,
+        watch: Watch | None,
+        again: Callable[[], None],
+        answer: Callable[[Any], None],
+        nothing: tuple[()] | None,
+    ) -> None:
+        """Leave the watch on a node that does not exist. again: it came meanwhile; nothing: the answer otherwise."""
+
+        def looked(result: Any) -> None:
+            if isinstance(result, Exception):
+                answer(self._unavailable(result))
+            elif result is None:
+                answer(nothing)
+            else:
+                again()
+
+        if watch is None:
+            answer(nothing)
+        else:
+            self._ask(lambda client: client.exists_async(path, self._wrap(watch)), looked)
+
+    def _ask(self, request: Callable[[KazooClient], Any], answer: Callable[[Any], None]) -> None:
+        if self._client is None or not self.connected:
+            self._post(partial(answer, ZooKeeperUnavailable(f"not connected to ZooKeeper at {self.servers}")))
+            return
+        request(self._client).rawlink(lambda result: self._post(partial(answer, _outcome(result))))
+
+    def _unavailable(self, error: Exception) -> ZooKeeperUnavailable:
+        return unavailable(self.servers, error)
+
+    def _wrap(self, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
+        """Return one kazoo callback for each watch, so that kazoo's set of watches holds it once."""
+        if watch is None:
+            return None
+        if watch not in self._watches:
+            self._watches[watch] = partial(self._watch_fired, watch)
+        return self._watches[watch]
+
+    def _watch_fired(self, watch: Watch, event: WatchedEvent) -> None:
+        """Runs on kazoo's thread. An event without a type says that the connection went, and the watch with it."""
+        if event.type != EventType.NONE:
+            self._post(partial(watch, event.type == EventType.DELETED))
+
+
+def _outcome(result: Any) -> Any:
+    """Return what an asynchronous result holds: its value, or its exception as a value."""
+    try:
+        return result.get(block=False)
+    except (KazooException, KazooTimeoutError) as error:
+        return error
+
+
+def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
+    """Translate an error of kazoo. servers: where it happened."""
+    if isinstance(error, ZooKeeperUnavailable):
+        return error
+    if isinstance(error, NoAuthError):
+        text = f"ZooKeeper at {servers} refuses: set canal.zookeeper.auth as on the node that made the tree"
+    else:
+        text = f"ZooKeeper at {servers}: {type(error).__name__} {error}".rstrip()
+    translated = ZooKeeperUnavailable(text)
+    translated.__cause__ = error
+    return translated
+
+
+def transaction_of(client: KazooClient, operations: Sequence[Operation]) -> Any:
+    """Return kazoo's transaction for these operations, not yet sent."""
+    request = client.transaction()
+    for operation in operations:
+        match operation:
+            case Check(path, version):
+                request.check(path, version)
+            case Create(path, data, ephemeral):
+                request.create(path, data, ephemeral=ephemeral)
+            case SetData(path, data, version):
+                request.set_data(path, data, version)
+            case Delete(path, version):
+                request.delete(path, version)
+    return request
+
+
+def versions_after(operations: Sequence[Operation], results: Sequence[Any]) -> tuple[int, ...] | TransactionRefused:
+    """Read kazoo's list of results. In a refused transaction all errors but one are echoes of that one."""
+    for index, result in enumerate(results):
+        if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+            reason = REASONS.get(type(result), type(result).__name__)
+            refused = TransactionRefused(index, reason, operations[index].path)
+            refused.__cause__ = result
+            return refused
+    return tuple(
+        result.version if isinstance(result, ZnodeStat) else operation.version if isinstance(operation, Check) else 0
+        for operation, result in zip(operations, results, strict=True)
+    )

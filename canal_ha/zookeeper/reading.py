@@ -1,0 +1,93 @@
+"""A blocking session for commands: it reads the tree, and writes it where an operator edits by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import CREATOR_ALL_ACL
+
+from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.zookeeper.connect_string import connect_string
+from canal_ha.zookeeper.operations import Operation, Znode
+from canal_ha.zookeeper.port import transaction_of, unavailable, versions_after
+
+CONNECT_MOST_S = 10.0
+
+
+class BlockingZnodes:
+    """Znodes for a caller that may wait; `with` opens and closes the session. Every method raises ZooKeeperUnavailable.
+
+    servers: as in canal.zkServers.
+    auth: user:password of a digest; new nodes then belong to it alone. "" leaves them open.
+    read_only: take a server without a quorum too, which cannot write.
+    """
+
+    def __init__(self, servers: str, auth: str = "", *, read_only: bool = True) -> None:
+        self._servers = servers
+        hosts, random_order = connect_string(servers)
+        self._client = KazooClient(
+            hosts,
+            randomize_hosts=random_order,
+            read_only=read_only,
+            auth_data=[("digest", auth)] if auth else None,
+            default_acl=CREATOR_ALL_ACL if auth else None,
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self._client.start(timeout=CONNECT_MOST_S)
+        except (KazooTimeoutError, KazooException) as error:
+            self._close()
+            raise ZooKeeperUnavailable(f"no ZooKeeper answers at {self._servers}: {error}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def get(self, path: str) -> Znode | None:
+        """Return the node, or None when it does not exist."""
+        try:
+            data, stat = self._client.get(path)
+        except NoNodeError:
+            return None
+        except (KazooTimeoutError, KazooException) as error:
+            raise unavailable(self._servers, error) from error
+        return Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Return the sorted names of the children; none when the node does not exist."""
+        try:
+            return tuple(sorted(self._client.get_children(path)))
+        except NoNodeError:
+            return ()
+        except (KazooTimeoutError, KazooException) as error:
+            raise unavailable(self._servers, error) from error
+
+    def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
+        """Do all operations or none, as Znodes.transaction. Raises TransactionRefused."""
+        try:
+            results = transaction_of(self._client, operations).commit()
+        except (KazooTimeoutError, KazooException) as error:
+            raise unavailable(self._servers, error) from error
+        versions = versions_after(operations, results)
+        if isinstance(versions, TransactionRefused):
+            raise versions
+        return versions
+
+    def ensure(self, path: str) -> None:
+        """Create the persistent node and its parents, the chroot among them, where they are missing."""
+        try:
+            self._client.ensure_path(path)
+        except (KazooTimeoutError, KazooException) as error:
+            raise unavailable(self._servers, error) from error
