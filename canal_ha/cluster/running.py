@@ -1,12 +1,13 @@
-"""Who runs a destination: one node's half of the race, as a pure machine (docs/protocol.md#ownership).
+"""Who runs a destination: one node's half of the race (docs/protocol.md#ownership; pure).
 
     IDLE ── Join ──► OFFLINE ── session ──► LOOKING ──► STANDBY      another session owns `running`
                                               ├───────► WAITING      nobody does: a turn or a hold-back comes first
                                               │            └──► CLAIMING ──► RUNNING ──► STOPPING ──► RELEASING
                                               └── ours already, or left by us ──┘
 
-Ownership is the `running` node's ephemeralOwner, never the address in it, and what it is worth is the epoch, the data
-version of `{d}`: whoever claims moves it, and every durable write checks it. Whatever is unclear is looked at again.
+A node owns the destination if its session is the ephemeralOwner of `running`; the address in `running` decides nothing.
+The data version of `{d}` is the epoch: every claim moves it, and every durable write checks it. When something is
+unclear the machine looks again.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ from canal_ha.zookeeper.race_events import (
     StandingBy,
 )
 
-HOLD_BACK_S = 5.0  # after letting go on request: canal's delay, long enough for any other node to take it
-FAILURE_FIRST_S = 1.0  # back-off of an instance that fails: doubles up to
-FAILURE_MOST_S = 60.0  # this, and starts again after having run this long
-LOOK_AGAIN_S = 0.5  # after a look that got no answer
-JUMP_MOST = 1000
-GRACE_S = 0.25  # after `running` vanished: a person's deleteall comes to its end before anybody creates nodes again
+HOLD_BACK_S = 5.0  # after letting go on request: canal's delay; any other node takes it meanwhile
+FAILURE_FIRST_S = 1.0  # back-off after an instance failed; it doubles up to
+FAILURE_MOST_S = 60.0  # this, and begins anew when an instance has run that long
+LOOK_AGAIN_S = 0.5  # after a look without an answer
+JUMP_MOST = 1000  # further writes of a `{d}` at version 0, so that no epoch repeats
+GRACE_S = 0.25  # after `running` vanished: a person's deleteall ends before a node creates anything
 
 
 class State(Enum):
@@ -74,7 +75,7 @@ class State(Enum):
 
 
 class Race:
-    """One destination on one node. randint: random whole number of a range, both ends included, as random.randint."""
+    """One destination on one node. randint: as random.randint."""
 
     def __init__(self, randint: Callable[[int, int], int]) -> None:
         self._randint = randint
@@ -98,70 +99,67 @@ class Race:
         self._seen_version = 0  # of `{d}`, and in which session
         self._seen_session = 0
         self._version: int | None = None
-        self._handlers: dict[type, Callable[..., list[Command]]] = {
-            SessionUp: self._session_up,
-            SessionSuspended: self._session_suspended,
-            SessionLost: self._session_lost,
-            NodeEvent: self._node_event,
-            Looked: self._looked,
-            LookFailed: self._look_failed,
-            Turn: self._turn,
-            Elapsed: self._elapsed,
-            Claimed: self._claimed,
-            ClaimFailed: self._claim_failed,
-            EpochMismatch: lambda event, now: self._step_down(StopReason.FENCED),
-            LeaseOver: lambda event, now: self._step_down(StopReason.LEASE_OVER),
-            InstanceFailed: self._instance_failed,
-            InstanceStopped: self._instance_stopped,
-            Released: self._released,
-            Join: self._join,
-            Leave: self._leave,
-            HandOver: self._hand_over,
-        }
 
     @property
     def serving(self) -> bool:
-        """GETs and ACKs may be answered, if the lease holds."""
+        """Whether the instance may answer GETs and ACKs, if the lease holds."""
         return self.state is State.RUNNING
 
     @property
     def writing(self) -> bool:
-        """Durable writes may be tried, if the lease holds: while serving, and while stopping in good order."""
+        """Whether durable writes may be tried, if the lease holds: while serving and during an orderly stop."""
         return self.state is State.RUNNING or (self.state is State.STOPPING and self._stop_reason.orderly)
 
     def step(self, event: Input, now: float) -> list[Command]:
         """Feed one fact; return what to do, in order. now: seconds, monotonic."""
-        return self._handlers[type(event)](event, now)
+        handler = TABLE.get((self.state, type(event)))
+        return [] if handler is None else handler(self, event, now)
 
     # ---- session
 
     def _session_up(self, event: SessionUp, now: float) -> list[Command]:
         commands: list[Command] = []
         if event.session_id != self._session_id:
-            commands += self._session_lost(SessionLost(), now)
+            commands = self.step(SessionLost(), now)
             self._session_id = event.session_id
         self._timeout_s = event.timeout_s
         self._connected = True
         if self.state is State.RUNNING:
             return [*commands, self._look()]  # the watches went with the connection
-        if self.state is State.OFFLINE:
-            commands += self._start_looking()
-        return commands
+        return commands + (self._start_looking() if self.state is State.OFFLINE else [])
 
-    def _session_suspended(self, event: SessionSuspended, now: float) -> list[Command]:
+    def _suspended(self, event: SessionSuspended, now: float) -> list[Command]:
+        self._connected = False
+        return []  # an instance goes on within its lease
+
+    def _suspended_in_race(self, event: SessionSuspended, now: float) -> list[Command]:
         self._connected = False
         return self._go_offline()
 
-    def _session_lost(self, event: SessionLost, now: float) -> list[Command]:
+    def _lost(self, event: SessionLost, now: float) -> list[Command]:
+        self._forget_session()
+        return []
+
+    def _lost_in_race(self, event: SessionLost, now: float) -> list[Command]:
+        self._forget_session()
+        return self._go_offline()
+
+    def _lost_ours(self, event: SessionLost, now: float) -> list[Command]:
+        self._forget_session()
+        return self._step_down(StopReason.SESSION_LOST)
+
+    def _lost_while_stopping(self, event: SessionLost, now: float) -> list[Command]:
+        self._forget_session()
+        self._stop_reason = StopReason.SESSION_LOST
+        return []
+
+    def _forget_session(self) -> None:
         self._connected = False
         if self._session_id:
             self._past_sessions.add(self._session_id)
             self._session_id = 0
-        return self._step_down(StopReason.SESSION_LOST) + self._go_offline()
 
     def _go_offline(self) -> list[Command]:
-        if self.state in (State.IDLE, State.OFFLINE, State.RUNNING, State.STOPPING):
-            return []  # an instance goes on within its lease
         self._ticket += 1
         if self._leaving:
             return self._left()
@@ -184,25 +182,23 @@ class Race:
         return [DropTurn(), self._look()]
 
     def _node_event(self, event: NodeEvent, now: float) -> list[Command]:
-        if self.state is State.RUNNING:
-            return [self._look()]
-        if self.state not in (State.LOOKING, State.STANDBY, State.WAITING):
-            return []
         if not event.deleted:
-            self._orderly = True  # changed before it goes, if it goes: that is how owners let go
+            self._orderly = True  # an owner that lets go changes the node before it deletes it
         return self._start_looking()
 
+    def _our_node_event(self, event: NodeEvent, now: float) -> list[Command]:
+        return [self._look()]
+
     def _look_failed(self, event: LookFailed, now: float) -> list[Command]:
-        if event.ticket != self._ticket or self.state not in (State.LOOKING, State.RUNNING):
+        if event.ticket != self._ticket:
             return []
         return self._left() if self._leaving else [self._wait(LOOK_AGAIN_S)]
 
-    def _elapsed(self, event: Elapsed, now: float) -> list[Command]:
-        if event.ticket != self._ticket:
-            return []
-        if self.state is State.RUNNING:
-            return [self._look()]
-        return self._start_looking() if self.state in (State.LOOKING, State.WAITING) else []
+    def _waited(self, event: Elapsed, now: float) -> list[Command]:
+        return self._start_looking() if event.ticket == self._ticket else []
+
+    def _waited_as_owner(self, event: Elapsed, now: float) -> list[Command]:
+        return [self._look()] if event.ticket == self._ticket else []
 
     def _wait(self, delay_s: float) -> Wait:
         self._ticket += 1
@@ -210,10 +206,6 @@ class Race:
 
     def _looked(self, event: Looked, now: float) -> list[Command]:
         if event.ticket != self._ticket:
-            return []
-        if self.state is State.RUNNING:
-            return self._looked_at_ours(event)
-        if self.state is not State.LOOKING:
             return []
         self._notice_wipe(event.version or 0, now)
         self._version = event.version
@@ -234,9 +226,11 @@ class Race:
         self.standing_by_for = seen.address
         return [StandingBy(seen.address)]
 
-    def _looked_at_ours(self, event: Looked) -> list[Command]:
+    def _looked_at_ours(self, event: Looked, now: float) -> list[Command]:
+        if event.ticket != self._ticket:
+            return []
         if event.version is None:
-            self._last_owner_was_us = False  # a person reset the destination: nothing is put back
+            self._last_owner_was_us = False  # a person reset the destination, so nothing is put back
             return self._step_down(StopReason.RESET)
         self._seen_version, self._seen_session = event.version, self._session_id
         if event.running is None:
@@ -250,10 +244,10 @@ class Race:
         return []
 
     def _notice_wipe(self, version: int, now: float) -> None:
-        """Tell an emptied ensemble from a destination that a person reset.
+        """Tell an emptied ensemble from a destination that a person reset. In both, `{d}` begins at version 0 again.
 
-        `{d}` begins again at version 0 in both cases; in the same session a person did it, and cursors are forgotten.
-        In a new session data was lost: the owner of that time puts its cursors back, others give it time to.
+        In the same session a person did it, and the cursors are forgotten. In a new session the ensemble lost its data:
+        the last owner puts its cursors back, and the others give it the time to do so.
         """
         if version == 0 and self._seen_version > 0:
             if self._seen_session == self._session_id:
@@ -278,7 +272,7 @@ class Race:
     # ---- claiming
 
     def _turn(self, event: Turn, now: float) -> list[Command]:
-        return self._claim() if self.state is State.WAITING else []
+        return self._claim()
 
     def _claim(self, *, held: int | None = None, leftover: int | None = None) -> list[Command]:
         self.state = State.CLAIMING
@@ -287,9 +281,8 @@ class Race:
         return [Claim(self._ticket, self._version, jumps, held, leftover)]
 
     def _claimed(self, event: Claimed, now: float) -> list[Command]:
-        if event.ticket != self._ticket or self.state is not State.CLAIMING:
-            # The answer came after we had given up on it; a look finds the node to be ours.
-            return self._start_looking() if self.state in (State.STANDBY, State.WAITING, State.LOOKING) else []
+        if event.ticket != self._ticket:
+            return []
         self.epoch = self._seen_version = event.epoch
         self._seen_session = self._session_id
         self._last_owner_was_us = True
@@ -300,35 +293,42 @@ class Race:
         restore, self._restore = self._restore, False
         return [StartInstance(event.epoch, restore), self._look()]
 
+    def _claimed_late(self, event: Claimed, now: float) -> list[Command]:
+        return self._start_looking()  # nobody waited for this answer any more; a look finds the node to be ours
+
     def _claim_failed(self, event: ClaimFailed, now: float) -> list[Command]:
-        if event.ticket != self._ticket or self.state is not State.CLAIMING:
-            return []
-        return self._start_looking()
+        return self._start_looking() if event.ticket == self._ticket else []
 
     # ---- letting go
 
     def _step_down(self, reason: StopReason) -> list[Command]:
-        if self.state is State.STOPPING and not reason.orderly:
-            self._stop_reason = reason  # ownership went while the instance was stopping: nothing left to release
-        if self.state is not State.RUNNING:
-            return []
         self.state = State.STOPPING
         self._ticket += 1
         self._stop_reason = reason
         self._orderly, self._graced = reason.orderly, False
         return [StopInstance(reason)]
 
+    def _lease_over(self, event: LeaseOver, now: float) -> list[Command]:
+        return self._step_down(StopReason.LEASE_OVER)
+
+    def _lease_over_while_stopping(self, event: LeaseOver, now: float) -> list[Command]:
+        self._stop_reason = StopReason.LEASE_OVER  # ownership is gone, so there is nothing left to release
+        return []
+
+    def _fenced(self, event: EpochMismatch, now: float) -> list[Command]:
+        return self._step_down(StopReason.FENCED)
+
+    def _fenced_while_stopping(self, event: EpochMismatch, now: float) -> list[Command]:
+        self._stop_reason = StopReason.FENCED
+        return []
+
     def _instance_failed(self, event: InstanceFailed, now: float) -> list[Command]:
-        if self.state is not State.RUNNING:
-            return []
         self._failures = self._failures + 1 if now - self._running_since < FAILURE_MOST_S else 1
         back_off = min(FAILURE_MOST_S, FAILURE_FIRST_S * 2.0 ** min(self._failures - 1, 10))
         self._hold_until = now + back_off
         return self._step_down(StopReason.FAILED)
 
     def _instance_stopped(self, event: InstanceStopped, now: float) -> list[Command]:
-        if self.state is not State.STOPPING:
-            return []
         if self._stop_reason in (StopReason.OPERATOR, StopReason.HAND_OVER):
             self._hold_until = max(self._hold_until, now + HOLD_BACK_S)
         if self._stop_reason.orderly and self._connected:
@@ -342,26 +342,29 @@ class Race:
         return [Release(self._ticket, epoch)]
 
     def _released(self, event: Released, now: float) -> list[Command]:
-        if event.ticket != self._ticket or self.state is not State.RELEASING:
-            return []
-        return self._start_looking()
+        return self._start_looking() if event.ticket == self._ticket else []
 
     # ---- wishes of the node
 
     def _join(self, event: Join, now: float) -> list[Command]:
         self._leaving = False
-        if self.state is not State.IDLE:
-            return []
-        self.state = State.OFFLINE
         return self._start_looking()
+
+    def _stay(self, event: Join, now: float) -> list[Command]:
+        self._leaving = False
+        return []
 
     def _leave(self, event: Leave, now: float) -> list[Command]:
         self._leaving = True
-        if self.state is State.RUNNING:
-            return self._step_down(StopReason.SHUTDOWN)
-        if self.state in (State.LOOKING, State.CLAIMING, State.STOPPING, State.RELEASING):
-            return []  # it may be ours: what we do next ends in Left
         return self._left()
+
+    def _leave_next(self, event: Leave, now: float) -> list[Command]:
+        self._leaving = True
+        return []  # the destination may be ours; what we do next ends in Left
+
+    def _leave_ours(self, event: Leave, now: float) -> list[Command]:
+        self._leaving = True
+        return self._step_down(StopReason.SHUTDOWN)
 
     def _hand_over(self, event: HandOver, now: float) -> list[Command]:
         return self._step_down(StopReason.HAND_OVER)
@@ -370,3 +373,45 @@ class Race:
         self.state = State.IDLE
         self._ticket += 1
         return [DropTurn(), Left()]
+
+
+_WATCHING = (State.LOOKING, State.STANDBY, State.WAITING)
+_RACING = (*_WATCHING, State.CLAIMING, State.RELEASING)
+_JOINED = (State.OFFLINE, *_RACING, State.RUNNING, State.STOPPING)
+
+TABLE: dict[tuple[State, type], Callable[..., list[Command]]] = {
+    (State.IDLE, Join): Race._join,
+    **{(state, Join): Race._stay for state in _JOINED},
+    **{(state, Leave): Race._leave for state in (State.IDLE, State.OFFLINE, State.STANDBY, State.WAITING)},
+    **{(state, Leave): Race._leave_next for state in (State.LOOKING, State.CLAIMING, State.STOPPING, State.RELEASING)},
+    (State.RUNNING, Leave): Race._leave_ours,
+    **{(state, SessionUp): Race._session_up for state in State},
+    **{(state, SessionSuspended): Race._suspended for state in State},
+    **{(state, SessionSuspended): Race._suspended_in_race for state in _RACING},
+    **{(state, SessionLost): Race._lost for state in (State.IDLE, State.OFFLINE)},
+    **{(state, SessionLost): Race._lost_in_race for state in _RACING},
+    (State.RUNNING, SessionLost): Race._lost_ours,
+    (State.STOPPING, SessionLost): Race._lost_while_stopping,
+    **{(state, NodeEvent): Race._node_event for state in _WATCHING},
+    **{(state, Claimed): Race._claimed_late for state in _WATCHING},
+    (State.LOOKING, Looked): Race._looked,
+    (State.LOOKING, LookFailed): Race._look_failed,
+    (State.LOOKING, Elapsed): Race._waited,
+    (State.WAITING, Elapsed): Race._waited,
+    (State.WAITING, Turn): Race._turn,
+    (State.CLAIMING, Claimed): Race._claimed,
+    (State.CLAIMING, ClaimFailed): Race._claim_failed,
+    (State.RUNNING, NodeEvent): Race._our_node_event,
+    (State.RUNNING, Looked): Race._looked_at_ours,
+    (State.RUNNING, LookFailed): Race._look_failed,
+    (State.RUNNING, Elapsed): Race._waited_as_owner,
+    (State.RUNNING, LeaseOver): Race._lease_over,
+    (State.RUNNING, EpochMismatch): Race._fenced,
+    (State.RUNNING, InstanceFailed): Race._instance_failed,
+    (State.RUNNING, HandOver): Race._hand_over,
+    (State.STOPPING, LeaseOver): Race._lease_over_while_stopping,
+    (State.STOPPING, EpochMismatch): Race._fenced_while_stopping,
+    (State.STOPPING, InstanceStopped): Race._instance_stopped,
+    (State.RELEASING, Released): Race._released,
+}
+"""(state, input) -> what to do. Any other pair changes nothing."""
