@@ -1,11 +1,12 @@
-"""ZooKeeper: who runs which destination, and the proof of it in every durable write. Imports kazoo.
+"""The cluster: which node runs which destination, and the proof of ownership in every durable write.
 
-In: one session, the node's address, what it can run. Out: Owner.start/stop with an Ownership per destination: `epoch`,
-`lease_ok()` (ask it in the GET, ACK and flush paths), `meta(...)`, the fenced cursor store, `failed()`. In a node:
+In: one session, the node's address, what it can run. Out: Owner.start and stop, with an Ownership for each destination:
+`epoch`; `lease_ok()`, asked before each GET, ACK and flush; `meta(...)`, the fenced cursor store; `failed()`. A node:
 
     session = Session(config.zk_servers, timeout_ms=config.zk_session_timeout_ms, auth=config.zk_auth, reactor=reactor)
     cluster = Cluster(config, reactor, session, owner, status_address)
     await cluster.start(); cluster.add("example"); await cluster.remove("example"); await cluster.stop()
 
-All state lives on the reactor thread. Writes raise ZooKeeperUnavailable, TransactionRefused or Fenced.
+The reactor thread owns all state. Writes raise ZooKeeperUnavailable, TransactionRefused or Fenced. `overview` and
+`cursors` serve commands and block.
 """
