@@ -78,7 +78,7 @@ others() {
 trap 'exit 130' INT TERM
 
 # MySQL 5.6, canal-go and canal's own server are for the long suites alone
-step install 9 bash deploy/install.sh mysql spark java peers compose ${CANAL_HA_LONG:+mysql56 go}
+step install 9 bash deploy/install.sh mysql spark docs java peers compose ${CANAL_HA_LONG:+mysql56 go}
 if ((failed)); then
     report
     exit 1
@@ -89,6 +89,7 @@ step lint 1 ruff check .
 step imports 1 lint-imports
 step types 3 mypy
 step unit 3 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
+step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 suite parts 2 tests/real
 suite node 8 tests/decode tests/source tests/node
