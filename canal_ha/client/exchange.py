@@ -424,7 +424,7 @@ class Exchange:
                 self._feed(f.Failed(attempt, kind or kind_of(error, subscribed=self.filter is not None)))
             self._busy = False
             self._changed.notify_all()
-        link.abort()
+        link.abort()  # so that disconnect() sends no ROLLBACK: another client may have these batches in flight
         with suppress(CanalError):
             link.disconnect()
 

@@ -22,6 +22,7 @@ from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
 from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.repository import Snapshot
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import Message
 from canal_ha.model.identity import ClientIdentity
@@ -153,6 +154,10 @@ class Served:
         for feed in latest.values():
             with suppress(RingClosed):
                 feed.request.accept(made)
+
+    def durable(self) -> Snapshot:
+        """What a node would find that starts now."""
+        return on_reactor(self._backend.load)
 
     def lose_and_regain(self) -> None:
         """Stop the destination without a flush and start it again, as a node does whose lease was over for a moment.
