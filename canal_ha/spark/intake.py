@@ -5,9 +5,11 @@ share an offset (a compressed payload): such a piece may be acknowledged, so tha
 rest, but no micro-batch ends with it.
 
 After a (re)connect the server delivers again what it does not know to be acknowledged. Entries are dropped until the
-first one that is new: of another server id, or behind the last durable position, or newer than every durable entry
-(after a reset of the binary logs positions begin anew). The newest time counts, not the last one's: a long transaction
-is logged with old times.
+first one that is new. What was delivered before lies between the cursor and the last durable position, has the last
+one's server id, and is no newer than every durable entry: any other entry is new. After a switch to a standby, or a
+reset of the binary logs, positions begin anew, and an entry before the cursor shows that. Where the cursor is known to
+be of another server than the last durable position, nothing is dropped: a doubled row is better than a lost one. The
+newest time counts, not the last one's: a long transaction is logged with old times.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.model.entry import DDL_TYPES, EntryType, EventType
 from canal_ha.model.position import LogPosition, split_journal
+
+Order = tuple[str, int, int, bool, int]  # LogPosition.order
 
 _KEPT = frozenset({EntryType.TRANSACTIONBEGIN, EntryType.ROWDATA, EntryType.TRANSACTIONEND})
 _ALONE = DDL_TYPES | {EventType.XACOMMIT, EventType.XAROLLBACK}
@@ -72,17 +76,26 @@ class Piece:
 
 
 class Intake:
-    """last, newest_ms: of the spool's manifest; segment_bytes: when a transaction is cut."""
+    """last, newest_ms: of the spool's manifest; segment_bytes: when a transaction is cut. `connected`
+    comes before the first `add`.
+    """
 
     def __init__(self, last: LogPosition | None, newest_ms: int, segment_bytes: int) -> None:
         self._durable = last
         self._newest_ms = newest_ms
         self._segment_bytes = segment_bytes
-        self.connected()
+        self.connected(None)
 
-    def connected(self) -> None:
-        """A new connection: what is held comes again, and what is durable may."""
-        self._trimming = self._durable is not None
+    def connected(self, cursor: LogPosition | None) -> None:
+        """A new connection: what is held comes again, and what is durable may, from the cursor on.
+
+        cursor: as the server told it, None from one that does not
+        """
+        self._server = (
+            cursor.server if cursor is not None and not cursor.part else ""
+        )  # a part's entries do not tell it
+        self._from = self._first_again(cursor)
+        self._trimming = self._may_come_again()
         self._whole = Piece()  # up to the last end of a transaction
         self._open = Piece()  # behind it, up to the last change of offset
         self._run = Piece()  # entries of the present offset
@@ -178,6 +191,7 @@ class Intake:
             timestamp_ms=entry.time_ms,
             server_id=entry.server_id,
             gtid=entry.text(entry.gtid_start, entry.gtid_stop),
+            server=self._server,
         )
         rows = entry.change() if entry.kind == k.ROWDATA else 0
         if not self._trimming or self._is_new(position):
@@ -185,11 +199,30 @@ class Intake:
             self._keep(entry, start, rows, position)
         self._follow_transaction(entry, rows)
 
+    def _first_again(self, cursor: LogPosition | None) -> Order | None:
+        """Before this place of the last durable position's binlog nothing comes again; None when that is not known."""
+        last = self._durable
+        if last is None or cursor is None:
+            return None
+        return min((each.order for each in cursor.parts if base(each) == base(last)), default=None)
+
+    def _may_come_again(self) -> bool:
+        """Whether anything durable can lie behind the cursor."""
+        last = self._durable
+        if last is None:
+            return False
+        if last.server and self._server and last.server != self._server:
+            return False  # their positions do not compare
+        return self._from is None or self._from <= last.order
+
     def _is_new(self, position: LogPosition) -> bool:
         last = self._durable
         assert last is not None
-        same_source = position.server_id == last.server_id and base(position) == base(last)
-        return not same_source or position.order > last.order or position.timestamp_ms > self._newest_ms
+        if position.server_id != last.server_id or base(position) != base(last):
+            return True
+        if self._from is not None and position.order < self._from:
+            return True  # of another binlog: this one is read from the cursor on
+        return position.order > last.order or position.timestamp_ms > self._newest_ms
 
     def _keep(self, entry: Entries, start: int, rows: int, position: LogPosition) -> None:
         before = self._run.last

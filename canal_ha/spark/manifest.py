@@ -6,9 +6,9 @@ are thousands of them:
 
     {"v":1,"spool":"5f1c...","segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid],
      ...],"reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."},"writers":[[epoch,first seq,follows],...],
-     "since":0,"forgotten":0,"problem":""}
+     "since":0,"forgotten":0,"problem":"","server":"8f0e..."}
 
-Versions that know nothing of writers read the rest, and write manifests without them.
+Versions that know nothing of writers, or of the server, read the rest, and write manifests without them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class SegmentInfo:
 class Manifest:
     """segments: by seq, without gaps; next_seq: of the segment to come; reads: last segments of the micro-batches that
     are known to be done, ascending; newest_ms: newest time of any entry of the present source; ddl: latest statement by
-    table; lineage: who wrote the segments; problem: why the last writer refused to go on, "" when it did not.
+    table; lineage: who wrote the segments; problem: why the last writer refused to go on, "" when it did not; server:
+    whose binlog the last position is a place in (LogPosition.server), "" when that is not known.
     """
 
     spool: str
@@ -60,6 +61,7 @@ class Manifest:
     ddl: dict[str, str] = field(default_factory=dict)
     lineage: Lineage = field(default_factory=Lineage)
     problem: str = ""
+    server: str = ""
 
     @property
     def oldest(self) -> int:
@@ -69,7 +71,7 @@ class Manifest:
     @property
     def last(self) -> LogPosition | None:
         """Position of the newest entry; None only before the first: the last segment is never removed."""
-        return self.segments[-1].last if self.segments else None
+        return replace(self.segments[-1].last, server=self.server) if self.segments else None
 
     @property
     def done(self) -> int:
@@ -107,6 +109,7 @@ class Manifest:
             newest_ms=newest_ms,
             ddl=known,
             lineage=self.lineage.with_segment(segment.seq, epoch, follows=follows),
+            server=segment.last.server,
         )
 
     def with_read(self, seq: int) -> Manifest:
@@ -149,6 +152,7 @@ class Manifest:
             "since": self.lineage.since,
             "forgotten": self.lineage.forgotten,
             "problem": self.problem,
+            "server": self.server,
         }
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -169,6 +173,7 @@ class Manifest:
                 ddl=dict(body["ddl"]),
                 lineage=_lineage(body, segments),
                 problem=str(body.get("problem", "")),
+                server=str(body.get("server", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise SpoolUnusable(f"{name} is no manifest of a spool: {error}") from error

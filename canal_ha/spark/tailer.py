@@ -100,6 +100,7 @@ class Tailer:
         self._connector: Connector | None = None
         self._writer: SpoolWriter | None = None
         self._intake: Intake | None = None
+        self._cursor: LogPosition | None = None  # as the server told it at the newest connection
         self._read_up_to = -1
         self._silent_since: float | None = None  # when the server last had something, or this connection first answered
         self._answered_at = 0.0
@@ -236,7 +237,7 @@ class Tailer:
             anew = connector.connection != connection
             if anew:
                 connection = connector.connection
-                intake.connected()
+                intake.connected(self._cursor)
             if not intake.held_bytes:
                 held_since = time.monotonic()
             if message:
@@ -290,6 +291,7 @@ class Tailer:
             self._writer = self._claim()
             manifest = self._writer.manifest
             self._intake = Intake(manifest.last, manifest.newest_ms, self._options.segment_bytes)
+        self._cursor = cursor
         writer, manifest, options = self._writer, self._writer.manifest, self._options
         found = judge(cursor, manifest)
         problem: CanalError | None = None

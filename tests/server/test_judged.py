@@ -1,4 +1,4 @@
-"""Connectors with a judge, over TCP: what is refused leaves no trace, and every cursor is judged before rows behind it."""
+"""Connectors with a judge, over TCP: a refused query leaves no trace, and no row comes before the cursor is judged."""
 
 from __future__ import annotations
 

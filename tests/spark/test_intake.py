@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.model.position import LogPosition
 from canal_ha.spark.intake import Intake, Piece
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 from tests.spark.entries import begin, ddl, end, frames, insert
 
@@ -109,8 +114,8 @@ def test_without_ends_of_transactions_silence_is_one() -> None:
     assert intake.acknowledged() == [1]
 
 
-@given(st.integers(0, 11), st.integers(0, 11), st.integers(1, 5))
-def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size: int) -> None:
+@given(st.integers(0, 11), st.integers(0, 11), st.integers(1, 5), st.booleans())
+def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size: int, told: bool) -> None:
     """However far the server goes back, at whatever point the connection broke, nothing is lost and nothing doubled."""
     entries = [entry for number in range(3) for entry in transaction(100 * (number + 1), count=2, time=9000 - number)]
     intake = fresh()
@@ -123,7 +128,9 @@ def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size
 
     deliver(entries[:cut])
     durable = len(kept)
-    intake.connected()
+    first = Messages.FromString(frames(entries[min(back, durable) :][:1])).messages[0]
+    offset = pb.Entry.FromString(first).header.logfileOffset
+    intake.connected(LogPosition("bin.000001", offset) if told else None)
     deliver(entries[min(back, durable) :])
     assert kept == entries
 
@@ -142,6 +149,61 @@ def test_after_a_change_of_the_source_nothing_is_dropped() -> None:
     [piece] = drain(intake)
     assert len(entries_of(piece)) == 2
     assert piece.newest_ms == 10
+
+
+OLD_MASTER = LogPosition("bin.000010", 900, 5000, 1, server="a")
+STANDBY: dict[str, Any] = {
+    "journal": "bin.000003",
+    "time": 5000,
+}  # its events keep the server id of the one they were copied from
+
+
+@pytest.mark.parametrize(
+    ("last", "cursor"),
+    [
+        (OLD_MASTER, replace(OLD_MASTER, consumed=True)),
+        (replace(OLD_MASTER, server=""), replace(OLD_MASTER, consumed=True, server="")),
+        (OLD_MASTER, replace(OLD_MASTER, offset=700, consumed=True)),
+        (OLD_MASTER, LogPosition("bin.000003", 90, 4000, 1, server="b")),
+        (OLD_MASTER, LogPosition("bin.000010", 90, 4000, 1, server="b")),
+        (OLD_MASTER, None),
+    ],
+    ids=["all acknowledged", "of a server unknown", "some acknowledged", "moved", "moved to the same number", "untold"],
+)
+def test_after_a_switch_to_lower_journals_no_row_of_the_last_second_is_dropped(
+    last: LogPosition, cursor: LogPosition | None
+) -> None:
+    """The driver was away meanwhile. Where the server tells no cursor, rows as old as the newest one are dropped."""
+    intake = Intake(last, 5000, 1 << 20)
+    intake.connected(cursor)
+    told = STANDBY if cursor is None or cursor.offset != 90 else STANDBY | {"journal": cursor.journal}
+    intake.add(1, walk([begin(100, **told), insert(110, 77, **told), end(120, **told)]))
+    assert sum(len(entries_of(piece)) for piece in drain(intake)) == (0 if cursor is None else 3)
+
+
+def test_what_is_durable_behind_the_cursor_is_dropped_once() -> None:
+    """As after a crash before the cursor was written: of one server, places compare."""
+    intake = Intake(LogPosition("bin.000001", 220, 1000, 1, server="a"), 1000, 1 << 20)
+    intake.connected(LogPosition("bin.000001", 120, 1000, 1, consumed=True, server="a"))
+    intake.add(1, walk([*transaction(200), *transaction(300)]))
+    [piece] = drain(intake)
+    assert entries_of(piece) == transaction(300)
+    assert piece.last is not None
+    assert piece.last.server == "a"
+
+
+def test_with_several_sources_each_place_may_be_where_redelivery_begins() -> None:
+    """An entry does not say which source it is of; the server of the spool's end is unknown then."""
+    first = LogPosition("bin.000001", 900, 1000, 1, consumed=True, server="a", part=1)
+    second = LogPosition("bin.000001", 120, 1000, 2, consumed=True, server="b", part=2)
+    intake = Intake(LogPosition("bin.000001", 220, 1000, 2), 1000, 1 << 20)
+    intake.connected(first.beside([second]))
+    intake.add(1, walk([begin(200, server=2), insert(210, 1, server=2), end(220, server=2)]))
+    intake.add(2, walk([begin(300, server=2), insert(310, 2, server=2), end(320, server=2)]))
+    [piece] = drain(intake)
+    assert len(entries_of(piece)) == 3
+    assert piece.last is not None
+    assert piece.last.server == ""
 
 
 def test_dropped_entries_are_acknowledged() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -53,6 +54,22 @@ def test_what_was_appended_is_there_for_the_next_writer(storage: Storage) -> Non
     assert [segment.seq for segment in found.segments] == [0, 1, 2]
     contents = segments.decode(storage.read(found.segments[2].name), "x")
     assert contents == segments.Contents("d", {"s.t": 3}, b"frames")
+
+
+def test_the_server_of_the_last_position_is_kept(storage: Storage) -> None:
+    """Manifests of earlier versions do not tell it."""
+    spool = writer(storage)
+    for server in ("a", "b"):
+        spool.append(b"f", {}, LogPosition("b.1", 4, 1, 1, server=server), closed=True, newest_ms=1, ddl={})
+        found = newest_manifest(storage)
+        assert found is not None
+        assert found.last is not None
+        assert found.last.server == server
+    body = json.loads(found.to_bytes())
+    del body["server"]
+    former = Manifest.from_bytes(json.dumps(body).encode(), "m")
+    assert former.last is not None
+    assert former.last.server == ""
 
 
 def test_an_older_writer_is_fenced(storage: Storage) -> None:
