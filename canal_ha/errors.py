@@ -78,6 +78,18 @@ class NotSubscribed(CanalError):
         )
 
 
+class CursorReplaced(CanalError):
+    """GET or ACK of a connection that was told another cursor: it must connect and be told again."""
+
+    retryable = True
+
+    def __init__(self, destination: str, client_id: int) -> None:
+        super().__init__(
+            f"destination:{destination} client {client_id}: the cursor was put elsewhere after this connection was told"
+            " it: subscribe on a new connection"
+        )
+
+
 class BatchNotFirst(CanalError):
     """ACK or ROLLBACK names a batch that is not the oldest in flight."""
 

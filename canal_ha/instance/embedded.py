@@ -83,6 +83,11 @@ class Embedded:
         await self._demanded(identity)
         return await (await self._instance(identity)).subscribe(identity)
 
+    def era(self, identity: ClientIdentity) -> object | None:
+        """See Instance.era; None where the destination does not run."""
+        instance = self._running.get(identity.destination)
+        return instance.era(identity) if instance else None
+
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """See Instance.unsubscribe. Raises NotRunningHere."""
         await (await self._instance(identity)).unsubscribe(identity)

@@ -223,6 +223,11 @@ class Instance:
         self._stream(known).subscribed(known.filter)
         return self.meta.cursor(identity.client_id)
 
+    def era(self, identity: ClientIdentity) -> object | None:
+        """What stays the same as long as only acknowledgements move the client's cursor; None without a stream."""
+        stream = self._streams.get(identity.client_id)
+        return stream.era if stream else None
+
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Forget this client: its stream ends, its cursor and filter are deleted durably."""
         stream = self._streams.pop(identity.client_id, None)

@@ -124,6 +124,7 @@ class Stream:
         remember: Callable[[str], Remembered] | None = None,
     ) -> None:
         self.client_id = client_id
+        self.era = object()  # another one as soon as the cursor is anywhere but where acknowledgements have put it
         self.state = State.PARKED
         self.error: CanalError | None = None
         self._config = config
@@ -242,6 +243,7 @@ class Stream:
     def rewind(self) -> None:
         """The cursor was written from outside: what is in flight belongs to the old one, begin again at the new."""
         self._finding = False
+        self.era = object()
         self._forget_batches()
         self._recent = None
         self.restart()

@@ -37,6 +37,11 @@ class Destinations(Protocol):
     async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
         """Know this client, durably, before returning its cursor."""
 
+    def era(self, identity: ClientIdentity) -> object | None:
+        """Another object as soon as the client's cursor is anywhere but where acknowledgements have put it; None where
+        the destination does not run, or has no such client.
+        """
+
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Forget this client."""
 

@@ -19,8 +19,9 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
 from canal_ha import logs
-from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
+from canal_ha.errors import CanalError, CursorReplaced, LocalProtocolError, RemoteProtocolError
 from canal_ha.model.excerpt import excerpt
+from canal_ha.model.identity import ClientIdentity
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
@@ -76,6 +77,7 @@ class CanalConnection(Protocol):
         self._listening = False  # the conversation waits for something to happen,
         self._awaited: Deferred[typing.Any] | None = None  # or for this, which is
         self._fetching = False  # what a GET waits for
+        self._told: tuple[ClientIdentity, object] | None = None  # who was told a cursor, and of which era it was
         self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
 
     def connectionMade(self) -> None:
@@ -220,12 +222,16 @@ class CanalConnection(Protocol):
                     raise LocalProtocolError("this connection reads from a position: use another one to subscribe")
                 case Acknowledge():
                     self._unacked.discard(request.batch_id)
+                    self._check_told(identity)
                     await destinations.ack(identity, request.batch_id, request.mark)
                 case Rollback():
                     self._unacked.clear()
                     await destinations.rollback(identity, request.batch_id)
                 case Subscribe():
-                    return self._session.subscribed(await destinations.subscribe(identity))
+                    cursor = await destinations.subscribe(identity)
+                    if request.tell_cursor:
+                        self._told = (identity, destinations.era(identity))
+                    return self._session.subscribed(cursor)
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
         except CanalError as error:
@@ -246,9 +252,11 @@ class CanalConnection(Protocol):
             if self._read:
                 message = await self._read.get(request.fetch_size, request.wait_ms, eager=request.eager)
             else:
+                self._check_told(request.identity)
                 message = await self._shared.destinations.get(
                     request.identity, request.fetch_size, request.wait_ms, eager=request.eager
                 )
+                self._check_told(request.identity)
         except CancelledError:
             self._session.done()
             return None
@@ -257,6 +265,15 @@ class CanalConnection(Protocol):
         if message.batch is not None:
             self._unacked.add(message.batch_id)
         return self._session.fetched(message)
+
+    def _check_told(self, identity: ClientIdentity) -> None:
+        """Raises CursorReplaced when this client was told a cursor that something else than ACKs has moved since."""
+        if self._told is None:
+            return
+        client, era = self._told
+        same = (client.destination, client.client_id) == (identity.destination, identity.client_id)
+        if same and self._shared.destinations.era(identity) not in (era, None):
+            raise CursorReplaced(identity.destination, identity.client_id)
 
     def _end_read(self) -> None:
         if self._read:

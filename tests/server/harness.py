@@ -107,7 +107,7 @@ class Hurried:
 
     def __init__(self, inner: Destinations) -> None:
         self._inner = inner
-        self.knows = inner.knows
+        self.knows, self.era = inner.knows, inner.era
         self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
 

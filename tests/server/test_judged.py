@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,8 +12,9 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import ClientIdTaken
 from canal_ha.model.position import LogPosition
-from tests.server.harness import LOOPBACK, Served
-from tests.server.test_regained import A_TRANSACTION, WAIT_MS, cursor, end_of, numbers, push
+from tests.server.harness import JOURNAL, LOOPBACK, Served, on_reactor
+from tests.server.raw_client import RawClient
+from tests.server.test_regained import A_TRANSACTION, WAIT_MS, cursor, end_of, fetch, numbers, push
 
 ITEMS = {"batch_mode": BatchMode.ITEMSIZE}
 Judge = Callable[[LogPosition | None], None]
@@ -56,3 +59,75 @@ def test_a_refused_query_changes_no_filter_and_takes_back_no_batch(filter: str) 
         first.ack(rest.id)
         first.disconnect()
         assert cursor(served) == end_of(2)
+
+
+def put_cursor(served: Served, offset: int) -> None:
+    """As `canal-ha cursor set` does while the node runs."""
+
+    async def put() -> None:
+        instance = served.embedded.running("example")
+        assert instance is not None
+        instance.cursor_replaced(1001, LogPosition(JOURNAL, offset))
+
+    on_reactor(put)
+
+
+@pytest.mark.parametrize("held", [0, 1], ids=["nothing in flight", "a batch in flight"])
+def test_a_cursor_that_is_put_elsewhere_beside_a_client_is_judged_before_the_next_row(held: int) -> None:
+    """It connects anew by itself. The mark of an acknowledgement never hides the rows in between."""
+    with Served(config=ITEMS) as served:
+        judged: list[int] = []
+        client = connector(served, lambda told: judged.append(told.offset if told else -1))
+        client.connect()
+        push(served, 1)
+        batch = client.get_without_ack(A_TRANSACTION, WAIT_MS)
+        if not held:
+            client.ack(batch.id, "segment 0")
+            client.get_without_ack(A_TRANSACTION)
+        put_cursor(served, 9000)
+        if held:
+            client.ack(batch.id, "segment 0")
+        push(served, 9)
+        found = client.get_without_ack(A_TRANSACTION, WAIT_MS)
+        assert judged == [4, 9000]
+        assert numbers(found.raw_entries) == [9]
+        assert cursor(served) == 9000
+        client.ack(found.id, "segment 1")
+        client.get_without_ack(A_TRANSACTION)
+        assert (client.connection, cursor(served)) == (2, end_of(9))
+        client.disconnect()
+
+
+def test_a_get_that_waits_while_the_cursor_is_put_elsewhere_brings_no_row_before_it_is_judged() -> None:
+    """Nor does one after the node lost the destination and claimed it again: the cursor is the flushed one then."""
+    with Served(config=ITEMS) as served:
+        refused = connector(served, lambda told: None if told and told.offset == 4 else refuse(told))
+        refused.connect()
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(refused.get_without_ack, A_TRANSACTION, 5000)
+            time.sleep(0.2)
+            put_cursor(served, 9000)
+            push(served, 9)
+            with pytest.raises(ClientIdTaken):
+                waiting.result()
+        assert cursor(served) == 9000
+        judged: list[int] = []
+        client = connector(served, lambda told: judged.append(told.offset if told else -1))
+        client.connect()
+        served.lose_and_regain()
+        client.get_without_ack(A_TRANSACTION)
+        assert judged == [9000, 4]
+        client.disconnect()
+
+
+def test_a_client_that_asks_for_no_cursor_goes_on_behind_one_that_is_put_elsewhere() -> None:
+    """canal's clients do not ask: their connections stay."""
+    with Served(config=ITEMS) as served, RawClient(served) as client:
+        client.subscribe()
+        assert client.refusal() == (0, "")
+        push(served, 1)
+        fetch(client)
+        put_cursor(served, 9000)
+        assert fetch(client).batch_id == -1
+        push(served, 9)
+        assert numbers(fetch(client).entries()) == [9]
