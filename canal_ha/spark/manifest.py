@@ -88,6 +88,11 @@ class Manifest:
         """What waits to be read."""
         return sum(segment.size_bytes for segment in self.between(self.done, self.next_seq))
 
+    @property
+    def readable(self) -> bool:
+        """Whether a whole transaction waits to be read."""
+        return any(segment.closed for segment in self.between(self.done, self.next_seq))
+
     def with_segment(
         self, segment: SegmentInfo, newest_ms: int, ddl: dict[str, str], epoch: Epoch, *, follows: bool
     ) -> Manifest:

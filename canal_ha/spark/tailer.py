@@ -106,6 +106,7 @@ class Tailer:
         self._answered_at = 0.0
         self._full = False
         self._trouble = ""
+        self._large: int | None = None  # first segment of the latest transaction that outgrew the budget
         self._holding = False
         self._urgent = False
         self._thread = threading.Thread(target=self._run, name=f"tailer-{destination}", daemon=True)
@@ -325,11 +326,29 @@ class Tailer:
             return writer
 
     def _over_budget(self, writer: SpoolWriter) -> bool:
+        """Whether to fetch nothing until Spark has read something. A transaction that outgrows the budget alone is
+        fetched to its end, because Spark reads no part of one.
+        """
         self._prune(writer)
-        full = writer.manifest.unread_bytes >= self._options.spool_max_bytes
+        manifest = writer.manifest
+        over = manifest.unread_bytes >= self._options.spool_max_bytes
+        full = over and manifest.readable
+        if over and not full:
+            self._tell_of_large(manifest)
         with self._changed:
             self._full = full
         return full
+
+    def _tell_of_large(self, manifest: Manifest) -> None:
+        first = manifest.between(manifest.done, manifest.next_seq)[0]
+        if self._large != first.seq:
+            self._large = first.seq
+            log.warning("spark.transaction_large", destination=self.destination, position=str(first.last))
+        with self._changed:
+            self._trouble = (
+                f"the transaction at {first.last} has {manifest.unread_bytes} bytes in the spool so far, more"
+                f" than spoolMaxBytes ({self._options.spool_max_bytes}): it is fetched to its end all the same"
+            )
 
     def _append(self, writer: SpoolWriter, piece: Piece) -> None:
         assert piece.last is not None

@@ -7,11 +7,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from canal_ha.client.cluster import ClusterConnector
+from canal_ha.config.model import BatchMode
 from canal_ha.errors import SpoolUnusable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import segments
@@ -22,6 +24,7 @@ from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.spark.tailer import HELD_MOST_S, Tailer, hold_s
 from tests.real import MariaDB, Node, follow
+from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 from tests.waiting import until
 
 CLIENT = 7
@@ -88,6 +91,11 @@ def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Ta
         tailer.stop()
 
 
+def noise_text() -> str:
+    """6 KiB that do not compress."""
+    return os.urandom(6_000).hex()
+
+
 def noise(server: MariaDB, database: str, first: int, count: int) -> None:
     """Rows that do not compress, of about 24 KiB each, each a transaction."""
     for number in range(first, first + count):
@@ -125,6 +133,45 @@ def test_slow_micro_batches_make_few_segments() -> None:
     assert hold_s(Manifest("a", segments, 3, (2,)), 4_000) == 0
     assert hold_s(Manifest("a", segments, 3), 4_000_000) == HELD_MOST_S
     assert hold_s(Manifest("a", segments, 3), -4_000) == 0
+
+
+def test_a_transaction_larger_than_the_spool_may_be_comes_whole(tmp_path: Path) -> None:
+    """Spark reads whole transactions only, so waiting for it would never end; a person can see why the spool grows."""
+    with Served(config={"batch_mode": BatchMode.ITEMSIZE}) as served:
+        given = {"servers": f"{LOOPBACK}:{served.port}", "destination": "example", "clientId": CLIENT, "fetchSize": 2}
+        given |= {"spoolDir": tmp_path / "spool", "spoolMaxBytes": 1 << 16, "segmentBytes": 1 << 14}
+        options = parse({name: str(value) for name, value in given.items()})
+        storage = open_storage(options.spool_dir, "example", str(CLIENT))
+        nodes = [f"{LOOPBACK}:{served.port}"]
+        tailer = Tailer(
+            options,
+            "example",
+            storage,
+            unobserved,
+            lambda judge: ClusterConnector(nodes, "example", CLIENT, filter="", call_timeout_s=5, judge=judge),
+        )
+        tailer.start()
+        until(lambda: bool(served.feeds) and tailer.manifest, what="the tailer's stream")
+        rows = [transaction(number, value=noise_text())[1] for number in range(40)]
+
+        def spooled() -> Manifest:
+            manifest = tailer.manifest
+            assert manifest is not None
+            return manifest
+
+        served.push(replace(entries_segment([transaction(0)[0], *rows]), cut=True))
+        until(lambda: spooled().unread_bytes > 3 << 16, what="more than the budget", seconds=30)
+        assert not any(segment.closed for segment in spooled().segments)
+        until(lambda: "spoolMaxBytes" in tailer.trouble, what="why the spool grows")
+        served.push(entries_segment([transaction(39)[-1]]))
+        until(lambda: spooled().segments[-1].closed, what="the end of the transaction", seconds=30)
+        assert tailer.trouble == ""
+        served.push(entries_segment(transaction(50)))
+        time.sleep(0.5)
+        assert spooled().segments[-1].last.offset == 40_900
+        tailer.done_up_to(spooled().next_seq - 1)
+        until(lambda: spooled().segments[-1].last.offset == 51_900, what="what comes after it", seconds=30)
+        tailer.stop()
 
 
 @pytest.mark.real
