@@ -105,14 +105,23 @@ def test_names_of_the_source_stay_below_their_schema(tmp_path: Path, name: str, 
     assert DeltaTable(str(table)).to_pyarrow_table().num_rows == 2
 
 
-def test_a_table_of_a_former_version_stays_where_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.b", "a#b", "a~b", "a:b", "a?b", "a%b", "a b"])
+def test_a_table_of_a_former_version_stays_where_it_is(tmp_path: Path, name: str) -> None:
     """Its directory had the name as it is; going on beside it would begin an empty copy."""
     sink = Delta(str(tmp_path), "UTC")
+    sink.apply(Made(0, put("insert", "1", "5.0", None)._replace(table=name)))
+    (tmp_path / "s" / segment(name)).rename(tmp_path / "s" / name)
+    sink.apply(Made(1, put("insert", "2", "5.0", None)._replace(table=name)))
+    assert [path.name for path in (tmp_path / "s").iterdir()] == [name]
+    assert DeltaTable(str(tmp_path / "s" / name)).to_pyarrow_table().num_rows == 2
+
+
+def test_a_table_whose_name_looks_escaped_is_not_taken_for_another_one(tmp_path: Path) -> None:
+    """What is there under the plain name is the other table's."""
+    sink = Delta(str(tmp_path), "UTC")
     sink.apply(Made(0, put("insert", "1", "5.0", None)._replace(table="a.b")))
-    (tmp_path / "s" / segment("a.b")).rename(tmp_path / "s" / "a.b")
-    sink.apply(Made(1, put("insert", "2", "5.0", None)._replace(table="a.b")))
-    assert [path.name for path in (tmp_path / "s").iterdir()] == ["a.b"]
-    assert DeltaTable(str(tmp_path / "s" / "a.b")).to_pyarrow_table().num_rows == 2
+    sink.apply(Made(1, put("insert", "2", "5.0", None)._replace(table="a~2Eb")))
+    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["a~2Eb", "a~7E2Eb"]
 
 
 @pytest.mark.parametrize("with_rows", [True, False])

@@ -34,7 +34,7 @@ def test_different_names_have_different_segments(names: list[str]) -> None:
 @given(st.text(st.sampled_from("abcXYZ019_$-"), min_size=1, max_size=64))
 def test_ordinary_names_stay_as_they_are(name: str) -> None:
     """Lakes that exist keep their paths."""
-    assert segment(name) == name == former(name)
+    assert segment(name) == name == former(name, uri=False) == former(name, uri=True)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,21 @@ def test_long_names_end_in_a_digest(name: str) -> None:
     assert segment(name) != segment(name + "x")
 
 
-@pytest.mark.parametrize(("name", "path"), [("a.b", "a.b"), ("é", "é"), ("a/b", None), ("..", None), ("a%2F", None)])
-def test_the_former_path_of_a_name(name: str, path: str | None) -> None:
-    """Only names that were one segment had one."""
-    assert former(name) == path
+@pytest.mark.parametrize("name", ["a.b", "é", "a b", "a#b", "a?b", "a:b", "a~b", "a%b", "100%", "~", "a~2E b"])
+def test_the_former_path_of_a_name_is_the_name(name: str) -> None:
+    """In a URI what follows `?` or `#` was no part of the path."""
+    assert former(name, uri=False) == name
+    assert former(name, uri=True) == (None if "?" in name or "#" in name else name)
+
+
+@pytest.mark.parametrize("name", ["a/b", "a\\b", "..", ".", "", "a%2Fb", "..%2Fb", "a%41", "a\tb", "a\x7f"])
+def test_names_that_were_no_segment_have_no_former_path(name: str) -> None:
+    """A separator in disguise included."""
+    assert former(name, uri=False) is None
+
+
+@given(NAMES, NAMES)
+def test_no_former_path_is_the_path_of_another_name(name: str, other: str) -> None:
+    """Or a table would be merged into another one."""
+    assert former(segment(other), uri=False) in (None, other)
+    assert former(name, uri=False) != segment(other) or name == other

@@ -74,7 +74,8 @@ class Delta:
 
     def _existing(self, uri: str, changes: TableChanges) -> str:
         """Where the table is: versions before this one escaped nothing in its names."""
-        schema, table = former(changes.schema), former(changes.table)
+        is_uri = "://" in self._path
+        schema, table = former(changes.schema, uri=is_uri), former(changes.table, uri=is_uri)
         if schema is None or table is None:
             return uri
         raw = f"{self._path}/{schema}/{table}"

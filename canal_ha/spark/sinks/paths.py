@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from urllib.parse import unquote
 
 LONGEST = 200  # characters; file systems take 255 bytes
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_$-]")
-_PLAIN = re.compile(r"[^/\\%~?#:\x00-\x1f]+")
+_PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
+_ESCAPED = re.compile(r"([A-Za-z0-9_$-]|~[0-9A-Fa-f]{2}|~-)*")
 
 
 def segment(name: str) -> str:
@@ -26,6 +28,13 @@ def segment(name: str) -> str:
     return f"{escaped[: LONGEST - len(digest) - 2]}~-{digest}"
 
 
-def former(name: str) -> str | None:
-    """The segment that versions before this one used for a name, None where that was no segment of its own."""
-    return name if _PLAIN.fullmatch(name) and name not in (".", "..") else None
+def former(name: str, *, uri: bool) -> str | None:
+    """The segment that versions before this one used for a name: the name itself. None where that was no segment of its
+    own, or may be another name's today: delta-rs decodes `%2F`, and `a~2Eb` is where table `a.b` is.
+
+    uri: the path is a URI, where `?` and `#` end it
+    """
+    own = _PLAIN.fullmatch(name) and name not in (".", "..") and unquote(name) == name
+    cut = uri and ("?" in name or "#" in name)
+    taken = "~" in name and _ESCAPED.fullmatch(name)
+    return name if own and not cut and not taken else None
