@@ -261,3 +261,4 @@ def test_a_node_that_dies_under_the_reader_raises_no_alarm(reader: Reader) -> No
     reader.has(10)
     assert reader.rows() == list(range(1, 11))
     assert made.manifest is not None
+    assert made.manifest.server, "the spool must know whose binlog its end is a place in"

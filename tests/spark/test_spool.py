@@ -65,7 +65,7 @@ def test_the_server_of_the_last_position_is_kept(storage: Storage) -> None:
         assert found is not None
         assert found.last is not None
         assert found.last.server == server
-    body = json.loads(found.to_bytes())
+    body = json.loads(spool.manifest.to_bytes())
     del body["server"]
     former = Manifest.from_bytes(json.dumps(body).encode(), "m")
     assert former.last is not None
