@@ -1,49 +1,64 @@
-"""Complaints: log lines that peers cause, so that none of them can fill a disk. Reactor thread."""
+"""Complaints: log lines that peers cause, so that none of them can fill a disk, nor all together. Reactor thread."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address, ip_network
+from itertools import chain
 
 from canal_ha import logs
 from canal_ha.server.idle import Clock, Timer
 
 LINES_AT_ONCE = 10  # of one address; a second later it may have one more
-PEERS = 256  # addresses told apart; those who have been silent longest share their lines with newcomers
+ALL_LINES_AT_ONCE = 100  # of all addresses together
+ALL_LINES_PER_S = 50
+PEERS = 256  # addresses told apart; newcomers share one allowance until one of these has all its lines again
+NAMED = 10  # addresses that one report names; it counts the others together
+
+_NETWORK_BITS = 64  # of IPv6: whoever has one address has all of such a network
+_OTHERS = "others"
 
 LOG = logs.get(__name__)
 
 
 @dataclass(slots=True)
-class _Peer:
+class _Allowance:
+    """Lines that may be written: `most` at once, and `per_s` more each second."""
+
+    most: int
+    per_s: float
     left: float
     seen_at: float
     left_out: int = 0
 
+    def refill(self, now: float) -> None:
+        self.left = min(self.most, self.left + (now - self.seen_at) * self.per_s)
+        self.seen_at = now
+
 
 class Complaints:
-    """Decides which lines are written, and once a second writes how many were left out for each address."""
+    """Decides which lines are written, and once a second writes how many were left out, by address."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._peers: OrderedDict[str, _Peer] = OrderedDict()
+        now = clock.seconds()
+        self._all = _Allowance(ALL_LINES_AT_ONCE, ALL_LINES_PER_S, ALL_LINES_AT_ONCE, now)
+        self._newcomers = _Allowance(LINES_AT_ONCE, 1, LINES_AT_ONCE, now)
+        self._peers: OrderedDict[str, _Allowance] = OrderedDict()  # those who complained last are last
         self._timer: Timer | None = None
 
     def may(self, peer: str) -> bool:
         """Whether a line about this address may be written now; a line that may not is counted. peer: `/ip`."""
         now = self._clock.seconds()
-        known = self._peers.pop(peer, None)
-        if known is None:
-            if len(self._peers) >= PEERS:
-                self._tell(*self._peers.popitem(last=False))
-            known = _Peer(LINES_AT_ONCE, now)
-        self._peers[peer] = known
-        known.left = min(LINES_AT_ONCE, known.left + now - known.seen_at)
-        known.seen_at = now
-        if known.left >= 1:
-            known.left -= 1
+        allowance = self._of(_origin(peer), now)
+        for each in (allowance, self._all):
+            each.refill(now)
+        if allowance.left >= 1 and self._all.left >= 1:
+            allowance.left -= 1
+            self._all.left -= 1
             return True
-        known.left_out += 1
+        allowance.left_out += 1
         if self._timer is None:
             self._timer = self._clock.callLater(1.0, self._rang)
         return False
@@ -54,12 +69,45 @@ class Complaints:
             self._timer.cancel()
         self._rang()
 
+    def _of(self, origin: str, now: float) -> _Allowance:
+        """The allowance of an address. An address is forgotten only when it has all its lines again."""
+        known = self._peers.get(origin)
+        if known is not None:
+            self._peers.move_to_end(origin)
+            return known
+        if len(self._peers) >= PEERS:
+            oldest = next(iter(self._peers))
+            silent = self._peers[oldest]
+            silent.refill(now)
+            if silent.left < LINES_AT_ONCE or silent.left_out:
+                return self._newcomers
+            del self._peers[oldest]
+        return self._peers.setdefault(origin, _Allowance(LINES_AT_ONCE, 1, LINES_AT_ONCE, now))
+
     def _rang(self) -> None:
         self._timer = None
-        for peer, known in self._peers.items():
-            self._tell(peer, known)
+        silenced = [(peer, each) for peer, each in self._peers.items() if each.left_out]
+        silenced.sort(key=lambda pair: pair[1].left_out, reverse=True)
+        for peer, each in silenced[:NAMED]:
+            _tell(peer, each.left_out)
+        _tell(_OTHERS, self._newcomers.left_out + sum(each.left_out for _, each in silenced[NAMED:]))
+        for each in chain(self._peers.values(), (self._newcomers,)):
+            each.left_out = 0
 
-    def _tell(self, peer: str, known: _Peer) -> None:
-        if known.left_out:
-            LOG.warning("peer.lines_left_out", peer=peer, count=known.left_out)
-            known.left_out = 0
+
+def _tell(peer: str, count: int) -> None:
+    if count:
+        LOG.warning("peer.lines_left_out", peer=peer, count=count)
+
+
+def _origin(peer: str) -> str:
+    """Whose allowance an address uses: its own; in IPv6 that of its network."""
+    try:
+        address = ip_address(peer.removeprefix("/"))
+    except ValueError:
+        return peer
+    if not isinstance(address, IPv6Address):
+        return peer
+    if address.ipv4_mapped:
+        return f"/{address.ipv4_mapped}"
+    return f"/{ip_network((int(address), _NETWORK_BITS), strict=False)}"

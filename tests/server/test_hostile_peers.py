@@ -5,13 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from itertools import count
 
 import pytest
 from twisted.internet.task import Clock
 
 from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
-from canal_ha.server.complaints import LINES_AT_ONCE, PEERS, Complaints
+from canal_ha.server.complaints import (
+    ALL_LINES_AT_ONCE,
+    ALL_LINES_PER_S,
+    LINES_AT_ONCE,
+    NAMED,
+    PEERS,
+    Complaints,
+)
 from canal_ha.server.counters import PEERS as COUNTED_PEERS
 from canal_ha.server.counters import UNKNOWN, RequestCounters
 from canal_ha.server.metrics import CanalCollector, exposition
@@ -148,12 +154,53 @@ def test_complaints_of_one_address_hide_no_other(caplog: pytest.LogCaptureFixtur
     assert [complaints.may("/1") for _ in range(2)] == [True, False]
     clock.advance(100)
     assert sum(complaints.may("/1") for _ in range(100)) == LINES_AT_ONCE
-    numbers = count()
-    for _ in range(3 * PEERS):
-        assert complaints.may(f"/other/{next(numbers)}")
     complaints.stop()
     assert not clock.getDelayedCalls()
-    assert sum(record.msg["count"] for record in caplog.records if isinstance(record.msg, dict)) == 90 + 1 + 90
+    assert left_out(caplog) == 90 + 1 + 90
+
+
+def left_out(caplog: pytest.LogCaptureFixture) -> int:
+    """Lines that the log says were not written."""
+    return sum(record.msg["count"] for record in caplog.records if isinstance(record.msg, dict))
+
+
+def test_many_addresses_together_write_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """600 addresses that complain without end: so many lines at once and in a second, reports included."""
+    clock = Clock()
+    complaints = Complaints(clock)
+    lines = 0
+    for _ in range(10):
+        lines += sum(complaints.may(f"/10.0.{number // 200}.{number % 200}") for number in [*range(600)] * 5)
+        clock.advance(1)
+    assert ALL_LINES_AT_ONCE < lines <= ALL_LINES_AT_ONCE + 10 * ALL_LINES_PER_S
+    assert len(caplog.records) <= 10 * (NAMED + 1)
+    assert left_out(caplog) == 10 * 600 * 5 - lines
+
+
+def test_a_crowd_of_addresses_gives_none_of_them_fresh_lines() -> None:
+    """An address is forgotten only when it has all its lines again; newcomers share an allowance until then."""
+    clock = Clock()
+    complaints = Complaints(clock)
+    assert sum(complaints.may("/first") for _ in range(100)) == LINES_AT_ONCE
+    for number in range(PEERS - 1):
+        clock.advance(0.02)
+        assert complaints.may(f"/other/{number}")
+    assert sum(complaints.may("/first") for _ in range(100)) <= PEERS * 0.02
+    clock.advance(1.5)
+    for number in range(PEERS - 1):
+        complaints.may(f"/other/{number}")
+    clock.advance(2)
+    assert sum(complaints.may(f"/newcomer/{number}") for number in range(PEERS)) == LINES_AT_ONCE
+    clock.advance(LINES_AT_ONCE)
+    assert sum(complaints.may("/late") for _ in range(100)) == LINES_AT_ONCE
+
+
+def test_a_network_of_ipv6_has_the_lines_of_one_address() -> None:
+    """Who has one address of a /64 has them all. IPv4 addresses written as IPv6 are told apart."""
+    complaints = Complaints(Clock())
+    assert sum(complaints.may(f"/2001:db8:0:1::{number:x}") for number in range(100)) == LINES_AT_ONCE
+    assert complaints.may("/2001:db8:0:2:0:0:0:1")
+    assert sum(complaints.may(f"/::ffff:10.0.0.{number}") for number in range(20)) == 20
 
 
 def test_excerpts() -> None:
