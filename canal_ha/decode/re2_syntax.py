@@ -72,10 +72,10 @@ class _Translation:
 
     def result(self) -> str:
         while self._at < len(self._text):
-            self._tokens.append(self._token())
-        for index, token in enumerate(self._tokens):
-            if token == "$" and not self._is_last(index):
-                raise NotExpressible("$ with something behind it, which may be a line end")
+            token = self._token()
+            if token:  # a comment has none
+                self._tokens.append(token)
+        self._check_ends()
         return "".join(r"\z" if token == "$" else token for token in self._tokens)
 
     # ---- outside brackets
@@ -122,7 +122,7 @@ class _Translation:
         return braces if braces and braces[0] != "{}" else None
 
     def _quantifier(self) -> str:
-        before = next((token for token in reversed(self._tokens) if token), "(?:")
+        before = self._tokens[-1] if self._tokens else "(?:"
         if before in ("(?:", "|", "^", "$", r"\A", r"\z"):
             raise NotExpressible(f"nothing to repeat before {self._text[self._at]}")
         if before[0] in "*+?{":
@@ -142,27 +142,26 @@ class _Translation:
             self._at += 1
         return written
 
-    def _is_last(self, index: int) -> bool:
-        """Whether only ends follow this token in its branch, so that it cannot stand before a line end."""
-        tokens = [token for token in self._tokens[index + 1 :] if token]
-        depth = 0
-        skipping = False  # the branches beside this one
-        for place, token in enumerate(tokens):
-            if token == "(?:":
-                depth += 1
-            elif token == ")" and depth:
-                depth -= 1
-            elif token == ")":
-                skipping = False
-                following = tokens[place + 1] if place + 1 < len(tokens) else ""
-                if following and following[0] in "*+{":
-                    return False
-                continue
-            elif token == "|" and not depth:
-                skipping = True
-            if not skipping and token not in ("$", r"\z", "?"):
-                return False
-        return True
+    def _check_ends(self) -> None:
+        """Refuse a `$` that more than ends follow in its branch; it can stand before a line end. In one pass."""
+        last = True  # whether only ends follow what stands before this token
+        closings: list[bool] = []  # the same for each closing bracket around this token, the innermost last
+        following = ""
+        for token in reversed(self._tokens):
+            if token == "$" and not last:
+                raise NotExpressible("$ with something behind it, which may be a line end")
+            if token == ")":
+                last = last and not following.startswith(("*", "+", "{"))
+                closings.append(last)
+            elif token == "(?:":
+                last = False
+                if closings:
+                    closings.pop()
+            elif token == "|":  # the branches beside this one do not follow it
+                last = closings[-1] if closings else True
+            elif token not in ("$", r"\z", "?"):
+                last = False
+            following = token
 
     # ---- escapes
 

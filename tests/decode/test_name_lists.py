@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from canal_ha.decode import name_lists
 from canal_ha.decode.name_lists import CLIENT_FILTER_BYTES, join_items, match_of_client, match_of_server
+from canal_ha.decode.re2_syntax import translate
 from canal_ha.errors import FilterInvalid
 
 LETTERS = "aikszAIKSZßéÉışİſωΩςσ测٣_09 .-\n"  # some fold in Python and not in RE2, or the other way round
@@ -213,6 +214,14 @@ def test_hostile_filters_answer_in_time(text: str) -> None:
     assert matches
     assert not matches("a" * 64 + "." + "x" * 64)
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("text", ["$" * 4_000, "(a$|" * 999 + "b" + ")" * 999])
+def test_many_line_ends_are_read_in_time(text: str) -> None:
+    """The time grows with the length of the filter, not with its square."""
+    began = time.process_time()
+    translate(text)
+    assert time.process_time() - began < 0.2
 
 
 def test_half_a_surrogate_pair_in_a_name() -> None:
