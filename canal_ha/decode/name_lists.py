@@ -17,7 +17,7 @@ from threading import Lock
 import re2
 import regex
 
-from canal_ha.decode.re2_syntax import NotExpressible, translate
+from canal_ha.decode.re2_syntax import Foreign, NoExpression, NotExpressible, TooLarge, translate
 from canal_ha.errors import FilterInvalid
 from canal_ha.model.excerpt import excerpt
 
@@ -32,7 +32,9 @@ MATCH_LIMIT_S = 1.0  # for one name and one of the server's lists that RE2 canno
 
 _CLOSING = {"}": "{", "]": "[", ")": "("}
 _FUZZY = re.compile(r"(?<!\\)\{[^0-9,}]")  # the regex module reads a{e} as `a with errors`; Python as four characters
-_TOO_LARGE = "too large"  # in RE2's words
+_TOO_LARGE = ("too large", "invalid repetition size", "nest")  # in RE2's words
+_EVERY_TABLE = ("*", "*.*", r"*\.*")  # as in a shell
+_FLAGS_ON = re.compile(r"\(\?[is]+\)")  # flags that hold anyway
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COMPILING = Lock()  # RE2 compiles under the interpreter's lock: the reactor shall not wait for all who queue for it
 
@@ -62,7 +64,12 @@ def split_items(text: str) -> list[str]:
 
 def join_items(text: str) -> str:
     """The one expression canal makes of a list: longest item first, each wrapped as `^item$`."""
-    return "|".join(f"^{item}$" for item in sorted(split_items(text), key=len, reverse=True))
+    return "|".join(map(_anchored, sorted(split_items(text), key=len, reverse=True)))
+
+
+def _anchored(item: str) -> str:
+    """`^item$`, without flags at its beginning that hold anyway: Python takes none behind `^`."""
+    return f"^{_FLAGS_ON.sub('', item, count=1) if _FLAGS_ON.match(item) else item}$"
 
 
 def match_of_client(text: str) -> Match | None:
@@ -79,11 +86,7 @@ def match_of_client(text: str) -> Match | None:
     try:
         return _linear(text)
     except _Refused as refused:
-        raise FilterInvalid(
-            f"table filter {excerpt(refused.item)!r} is not a regular expression that RE2 can match: {refused}."
-            " Subscribe with another one, or put this one into canal.instance.filter.regex or"
-            " canal.instance.filter.black.regex of the server's own instance.properties"
-        ) from refused
+        raise FilterInvalid(f"table filter {excerpt(refused.item)!r} {_told(refused)}") from refused
 
 
 def match_of_server(text: str) -> Match | None:
@@ -99,11 +102,31 @@ def match_of_server(text: str) -> Match | None:
 
 
 class _Refused(Exception):
-    """RE2 cannot take an item. The text says why."""
+    """RE2 cannot take an item, for a reason."""
 
-    def __init__(self, item: str, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, item: str, reason: NotExpressible) -> None:
+        super().__init__(str(reason))
         self.item = item
+        self.reason = reason
+
+
+def _told(refused: _Refused) -> str:
+    """What a client is told behind the item: what is wrong, and what to do."""
+    reason = refused.reason
+    if isinstance(reason, NoExpression):
+        every = r". To match every table write .*\..*" if refused.item in _EVERY_TABLE else ""
+        return f"is no regular expression: {reason}{every}"
+    if isinstance(reason, Foreign):
+        return f"is no regular expression that canal-ha knows: {reason}; write it without"
+    if isinstance(reason, TooLarge):
+        return (
+            "cannot be used: the list is too large once its repeats are written out:"
+            r" use fewer or smaller repeats such as \w{m,n}"
+        )
+    return (
+        f"cannot be used: clients' filters may not use {reason}. Subscribe with another one, or put this one into"
+        " canal.instance.filter.regex or canal.instance.filter.black.regex of the server's own instance.properties"
+    )
 
 
 @lru_cache(COMPILED_LISTS)
@@ -111,11 +134,9 @@ def _linear(text: str) -> Match | None:
     translated: list[str] = []
     for item in sorted(split_items(text), key=len, reverse=True):
         try:
-            translated.append(translate(f"^{item}$"))
+            translated.append(translate(_anchored(item)))
         except NotExpressible as reason:
-            raise _Refused(item, str(reason)) from reason
-        except (RecursionError, OverflowError, ValueError) as error:
-            raise _Refused(item, f"it cannot be read: {error}") from error
+            raise _Refused(item, reason) from reason
     if not translated:
         return None
     joined = "|".join(translated)
@@ -133,11 +154,17 @@ def _at_fault(text: str, error: Exception) -> _Refused:
     """The item that RE2 cannot read; the whole list when its items are good one by one, and only too many."""
     for item in split_items(text):
         try:
-            _compiled(translate(f"^{item}$"), SYNTAX_BYTES)
+            _compiled(translate(_anchored(item)), SYNTAX_BYTES)
         except re2.error as reason:
-            if _TOO_LARGE not in _reason(reason):
-                return _Refused(item, _reason(reason))
-    return _Refused(text, f"RE2 has {PROGRAM_BYTES} bytes for it: {_reason(error)}")
+            words = _reason(reason)
+            if not _says_too_large(words):
+                return _Refused(item, NoExpression(words))
+    words = _reason(error)
+    return _Refused(text, TooLarge(words) if _says_too_large(words) else NoExpression(words))
+
+
+def _says_too_large(words: str) -> bool:
+    return any(each in words for each in _TOO_LARGE)
 
 
 def _reason(error: Exception) -> str:
@@ -185,10 +212,10 @@ def _limited(text: str) -> Match:
         for item in items:
             if _FUZZY.search(item):
                 raise FilterInvalid(rf"table filter {item!r}: write \{{ for a brace that stands for itself")
-            _checked(item, f"^{item}$")
+            _checked(item, _anchored(item))
         joined = join_items(text)
         _checked(text, joined)  # a group name used twice is no fault of one item
-    alone = {item: _backtracking(f"^{item}$") for item in items}
+    alone = {item: _backtracking(_anchored(item)) for item in items}
     expression = _backtracking(joined)
 
     def match(name: str) -> bool:

@@ -9,6 +9,10 @@ RE2 counts U+0345 among the letters because it folds into one.
 from __future__ import annotations
 
 import re
+from itertools import takewhile
+from string import hexdigits
+
+from canal_ha.model.excerpt import excerpt
 
 _SPACES = r"\t-\r\x{1c}-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _NO_SPACES = (
@@ -34,24 +38,38 @@ _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _DOTTED = "iI\u0130\u0131"  # Python folds these four into one; RE2 knows the first two
 _SURROGATES = range(0xD800, 0xE000)
+_COUNT_DIGITS = 4  # of a repeat; RE2 counts to 1000
 _REPEAT = re.compile(r"\{([0-9]*)(,?)([0-9]*)\}")
 _NAMED = re.compile(r"\(\?P<([^>]*)>")
 _BOTH_ON = re.compile(r"\(\?[is]+:")  # flags that hold anyway
 _COMMENT = re.compile(r"\(\?#(?:\\.|[^\\)])*\)", re.DOTALL)  # Python reads an escaped bracket as part of it
 _CLASS_NAME = re.compile(r"\[:(\^?[a-z]+):\]")
 _GROUPS = {
-    "(?=": "look-ahead (?=",
-    "(?!": "look-ahead (?!",
-    "(?<=": "look-behind (?<=",
-    "(?<!": "look-behind (?<!",
-    "(?P=": "the back reference (?P=",
-    "(?>": "the atomic group (?>",
-    "(?(": "the condition (?(",
+    "(?=": "look-ahead (?=…)",
+    "(?!": "look-ahead (?!…)",
+    "(?<=": "look-behind (?<=…)",
+    "(?<!": "look-behind (?<!…)",
+    "(?P=": "the back reference (?P=…)",
+    "(?>": "the atomic group (?>…)",
+    "(?(": "the condition (?(…)…)",
 }
+_FLAGS = re.compile(r"\(\?[aLimsux]*(?:-[imsx]+)?:")
 
 
 class NotExpressible(Exception):
-    """An expression that RE2 has no form for, or that is none. The text says what is in the way."""
+    """An expression that RE2 has no form for. The text names what is in the way."""
+
+
+class NoExpression(NotExpressible):
+    """A mistake, in every dialect of regular expressions. The text says what is wrong."""
+
+
+class TooLarge(NotExpressible):
+    """More than RE2 takes, with every repeat written out."""
+
+
+class Foreign(NotExpressible):
+    """Syntax of other dialects, which the server's own lists do not know either. The text says what has no meaning."""
 
 
 def translate(expression: str) -> str:
@@ -102,7 +120,7 @@ class _Translation:
             return ""
         named = _NAMED.match(text, at)
         if named and not named[1].isidentifier():
-            raise NotExpressible(f"{named[1]!r} is no name of a group")
+            raise NoExpression(f"{named[1]!r} is no name of a group")
         opening = named or _BOTH_ON.match(text, at)
         if opening:
             self._at = opening.end()
@@ -113,8 +131,13 @@ class _Translation:
         if not text.startswith("(?", at):
             self._at += 1
             return "(?:"
-        what = next((name for start, name in _GROUPS.items() if text.startswith(start, at)), text[at : at + 4])
-        raise NotExpressible(f"RE2 has no {what}")
+        what = next((name for start, name in _GROUPS.items() if text.startswith(start, at)), "")
+        flags = _FLAGS.match(text, at)
+        if flags:
+            what = f"the flags {flags[0]}…)"
+        if not what:
+            raise Foreign(f"{text[at : at + 4]} has no meaning here")
+        raise NotExpressible(what)
 
     def _repeat(self) -> re.Match[str] | None:
         """The braces here, if they count; `{}` and anything else in braces stands for itself."""
@@ -124,20 +147,26 @@ class _Translation:
     def _quantifier(self) -> str:
         before = self._tokens[-1] if self._tokens else "(?:"
         if before in ("(?:", "|", "^", "$", r"\A", r"\z"):
-            raise NotExpressible(f"nothing to repeat before {self._text[self._at]}")
+            sign = self._text[self._at]
+            which = "the first" if self._text.index(sign) == self._at else "one"
+            raise NoExpression(f"nothing before {which} {sign} to repeat")
         if before[0] in "*+?{":
-            raise NotExpressible(f"a repetition of the repetition {before}")
+            raise NoExpression(f"a repetition of the repetition {before}")
         braces = self._repeat() if self._text[self._at] == "{" else None
         if braces is None:
             written = self._text[self._at]
             self._at += 1
         else:
             low, comma, high = braces.groups()
-            written = f"{{{low or 0}{comma}{high}}}"
+            if any(len(count.lstrip("0")) > _COUNT_DIGITS for count in (low, high)):
+                raise TooLarge(f"{excerpt(braces[0])} counts too far")  # RE2 would take these braces for letters
+            if high and int(low or 0) > int(high):
+                raise NoExpression(f"{braces[0]} counts from more to fewer")
+            written = f"{{{int(low or 0)}{comma}{high and int(high)}}}"
             self._at = braces.end()
         following = self._text[self._at : self._at + 1]
         if following == "+":
-            raise NotExpressible(f"RE2 has no possessive quantifier {self._text[self._at - 1]}+")
+            raise NotExpressible(f"the possessive quantifier {self._text[self._at - 1]}+")
         if following == "?":  # lazy: the same names match
             self._at += 1
         return written
@@ -177,7 +206,7 @@ class _Translation:
             self._at += 2
             return r"\A" if char == "A" else r"\z"
         if char in ("b", "B"):
-            raise NotExpressible(rf"RE2 knows the word boundary \{char} for ASCII letters only")
+            raise NotExpressible(rf"the word boundary \{char}")
         return _literal(self._escaped_character(in_set=False))
 
     def _escaped_character(self, *, in_set: bool) -> str:
@@ -185,11 +214,14 @@ class _Translation:
         text, start = self._text, self._at + 1
         char = text[start : start + 1]
         if not char:
-            raise NotExpressible("it ends with a backslash")
+            raise NoExpression("it ends with a backslash")
         if char in _HEX_DIGITS:
-            digits = text[start + 1 : start + 1 + _HEX_DIGITS[char]]
-            if not re.fullmatch(f"[0-9a-fA-F]{{{_HEX_DIGITS[char]}}}", digits) or int(digits, 16) > 0x10FFFF:
-                raise NotExpressible(rf"\{char}{digits} is no character")
+            most = _HEX_DIGITS[char]
+            digits = "".join(takewhile(hexdigits.__contains__, text[start + 1 : start + 1 + most]))
+            if len(digits) < most:
+                raise NoExpression(rf"\{char}{digits} is incomplete: write \{char} and {most} hexadecimal digits")
+            if int(digits, 16) > 0x10FFFF:
+                raise NoExpression(rf"\{char}{digits} is no character")
             self._at = start + 1 + len(digits)
             return chr(int(digits, 16))
         if char in "0123456789" and char:
@@ -197,7 +229,7 @@ class _Translation:
                 text, start
             )
             if octal is None:
-                raise NotExpressible(rf"RE2 has no back reference \{char}")
+                raise NotExpressible(rf"the back reference \{char}")
             self._at = octal.end()
             return chr(int(octal[0], 8))
         self._at = start + 1
@@ -206,7 +238,7 @@ class _Translation:
         if in_set and char == "b":
             return "\b"
         if char.isascii() and char.isalpha():
-            raise NotExpressible(rf"\{char} has no meaning here")
+            raise Foreign(rf"\{char} has no meaning here")
         return char
 
     # ---- brackets
@@ -219,7 +251,7 @@ class _Translation:
         first = self._at
         while True:
             if self._at >= len(self._text):
-                raise NotExpressible("a [ without its ]")
+                raise NoExpression("a [ without its ]")
             if self._text[self._at] == "]" and self._at > first:
                 self._at += 1
                 return f"[{'^' * negated}{''.join(parts)}]"
@@ -233,7 +265,7 @@ class _Translation:
         self._at += 1
         high = self._one()
         if len(low) != 1 or len(high) != 1 or high < low:
-            raise NotExpressible("a range in [ ] that goes from no lower to no higher character")
+            raise NoExpression("a range in [ ] that goes from no lower to no higher character")
         folded = any(low <= char <= high for char in _DOTTED)
         return f"{_code(low)}-{_code(high)}" + ("".join(map(_code, _DOTTED)) if folded else "")
 
@@ -243,7 +275,7 @@ class _Translation:
         if text[at] == "\\":
             kind = text[at + 1 : at + 2]
             if kind == "W":
-                raise NotExpressible(r"RE2 has no \W inside [ ]")
+                raise NotExpressible(r"\W inside [ ]")
             if kind in _KINDS and kind:
                 self._at += 2
                 return _KINDS[kind]
@@ -251,7 +283,7 @@ class _Translation:
         named = _CLASS_NAME.match(text, at)
         if named:
             if named[1] not in _POSIX:
-                raise NotExpressible(f"the class {named[0]} is none of {', '.join(_POSIX)}")
+                raise NotExpressible(f"the class {named[0]}, only {', '.join(_POSIX)}")
             self._at = named.end()
             return _POSIX[named[1]]
         self._at += 1

@@ -7,13 +7,14 @@ import re
 import threading
 import time
 import warnings
+from collections.abc import Callable
 
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from canal_ha.decode import name_lists
-from canal_ha.decode.name_lists import CLIENT_FILTER_BYTES, join_items, match_of_client, match_of_server
+from canal_ha.decode.name_lists import CLIENT_FILTER_BYTES, Match, join_items, match_of_client, match_of_server
 from canal_ha.decode.re2_syntax import translate
 from canal_ha.errors import FilterInvalid
 
@@ -109,42 +110,91 @@ def test_single_characters_match_as_in_re() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (r"(?=a).*", "look-ahead"),
-        (r"(?!mysql)\w+\..*", "look-ahead"),
-        (r".*(?<=a)", "look-behind"),
-        (r".*(?<!a)", "look-behind"),
-        (r"(a)\.\1", "back reference"),
-        (r"(?P<n>a)(?P=n)", "back reference"),
-        (r"a++", "possessive"),
-        (r"a{2}+", "possessive"),
-        (r"(?>a)b", "atomic"),
-        (r"(a)?(?(1)b|c)", "condition"),
-        (r"\bshop\b\..*", "word boundary"),
-        (r"[\Wa]", r"\\W inside"),
-        (r"a$b", "behind it"),
-        (r"\pL", "no meaning"),
-        (r"\Qa.b\E", "no meaning"),
-        (r"\h", "no meaning"),
-        (r"a\z", "no meaning"),
-        (r"(?<n>a)", r"\(\?<n"),
-        (r"(?-i:A)", r"\(\?-i"),
-        (r"*", "nothing to repeat"),
-        (r"a**", "repetition"),
-        (r"[[:graph:]]", "class"),
-        (r"x{1001}", "repetition size"),
-        (r"\w{900}", "too large"),
-        (r"a,b,(", "missing"),
-        ("[", "without its"),
-        (r"\u12", "no character"),
-        (r"\ud800", "surrogate"),
+        (r"(?=a).*", r"look-ahead (?=…)"),
+        (r"(?!mysql)\w+\..*", r"look-ahead (?!…)"),
+        (r".*(?<=a)", "look-behind (?<=…)"),
+        (r".*(?<!a)", "look-behind (?<!…)"),
+        (r"(a)\.\1", r"the back reference \1"),
+        (r"(?P<n>a)(?P=n)", "the back reference (?P=…)"),
+        (r"a++", "the possessive quantifier ++"),
+        (r"a{2}+", "the possessive quantifier }+"),
+        (r"(?>a)b", "the atomic group"),
+        (r"(a)?(?(1)b|c)", "the condition"),
+        (r"\bshop\b\..*", r"the word boundary \b"),
+        (r"[\Wa]", r"\W inside [ ]"),
+        (r"a$b", "$ with something behind it"),
+        (r"(?-i:A)", "the flags (?-i:…)"),
+        (r"[[:graph:]]", "the class [:graph:]"),
+        (r"\ud800", "a half of a surrogate pair"),
     ],
 )
 def test_what_re2_cannot_express_is_refused_to_clients(text: str, reason: str) -> None:
-    """The text names the item and the reason, and says where the expression may stand instead."""
-    with pytest.raises(FilterInvalid, match=reason) as refused:
+    """The text names the item and what it uses, and says where the expression may stand instead."""
+    with pytest.raises(FilterInvalid) as refused:
         match_of_client(f"good,{text}")
-    assert "instance.properties" in str(refused.value)
-    assert "good" not in str(refused.value) or "too large" in reason or "bytes" in str(refused.value)
+    assert str(refused.value).startswith(f"table filter {text!r} cannot be used: clients' filters may not use {reason}")
+    assert "black.regex of the server's own instance.properties" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("*.*", r"nothing before the first * to repeat. To match every table write .*\..*"),
+        ("*", r"nothing before the first * to repeat. To match every table write .*\..*"),
+        ("*.orders", "nothing before the first * to repeat"),
+        ("a*|*", "nothing before one * to repeat"),
+        ("a**", "a repetition of the repetition *"),
+        ("a{3,1}", "{3,1} counts from more to fewer"),
+        ("(", "missing )"),
+        ("a)", "unexpected )"),
+        ("[", "a [ without its ]"),
+        ("[z-a]", "a range in [ ] that goes from no lower to no higher character"),
+        (r"\u12", r"\u12 is incomplete: write \u and 4 hexadecimal digits"),
+        (r"\U00110000", r"\U00110000 is no character"),
+    ],
+)
+def test_a_mistake_is_not_sent_to_the_servers_files(text: str, reason: str) -> None:
+    """What is no expression in any dialect is none there either."""
+    with pytest.raises(FilterInvalid) as refused:
+        match_of_client(text)
+    assert str(refused.value) == f"table filter {text!r} is no regular expression: {reason}"
+    with pytest.raises(FilterInvalid):
+        match_of_server(text)
+
+
+@pytest.mark.parametrize("text", [r"\pL", r"\Qa.b\E", r"\h", "(?<n>a)", "a(?i)b", "(?m)a"])
+def test_syntax_of_other_dialects_is_not_sent_to_the_servers_files(text: str) -> None:
+    """They do not know it either."""
+    with pytest.raises(FilterInvalid, match="has no meaning here; write it without"):
+        match_of_client(text)
+    with pytest.raises(FilterInvalid):
+        match_of_server(text)
+
+
+@pytest.mark.parametrize("text", [r"\w{900}", "x{1001}", "(?:x{500}){3}", "a{" + "9" * 4_000 + "}", "a{100000000}"])
+def test_a_list_that_is_too_large_is_told_so(text: str) -> None:
+    """The text says what makes it large."""
+    with pytest.raises(FilterInvalid) as refused:
+        match_of_client(text)
+    assert r"the list is too large once its repeats are written out: use fewer or smaller repeats" in str(refused.value)
+    assert "instance.properties" not in str(refused.value)
+
+
+@pytest.mark.parametrize("match_of", [match_of_client, match_of_server])
+@pytest.mark.parametrize("text", [r"other,(?i)Shop\.T", r"(?is)shop\.t", r"(?i)shop\.(?:t|T)"])
+def test_flags_that_hold_anyway_may_begin_an_item(match_of: Callable[[str], Match | None], text: str) -> None:
+    """Letter case does not matter in any case."""
+    matches = match_of(text)
+    assert matches
+    assert matches("shop.t")
+    assert not matches("shop.tt")
+
+
+def test_flags_that_hold_anyway_may_stand_beside_what_re2_lacks() -> None:
+    """In the server's own lists."""
+    matches = match_of_server(r"(?i)SHOP\.a,(?!shop)\w+\.b")
+    assert matches
+    assert [matches(name) for name in ("shop.a", "crm.b", "shop.b")] == [True, True, False]
 
 
 @pytest.mark.parametrize(
