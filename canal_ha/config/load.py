@@ -125,7 +125,7 @@ def load_instance(
     check_filter: tries its table filters.
     Raises ConfigError; the node goes on with what it has then.
     """
-    files = _Files(config.main_file, config.sets, environ)
+    files = _Files(config.main_file, config.sets, environ, config.main)
     instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers, check_filter)
     return instance, tuple(warnings)
 
@@ -166,29 +166,39 @@ def look_at(conf_dir: Path, main_file: Path) -> Look:
     conf_dir: holds <destination>/instance.properties; canal's template directory `spring` and hidden ones do not count.
     main_file: canal.properties.
     """
+    main, main_gone = None, ""
     try:
-        main = _stamp(main_file)
+        try:
+            main = _stamp(main_file)
+        except FileNotFoundError:
+            main_gone = _leads_nowhere(main_file) if _dangles(main_file) else f"{main_file} is not there"
         entries = sorted(conf_dir.iterdir())
         directories = [entry for entry in entries if entry.is_dir()]
     except OSError as error:
-        return Look(problem=f"{error.filename} cannot be read ({error.strerror})")
+        return Look(problem=main_gone or f"{error.filename} cannot be read ({error.strerror})")
     files: dict[str, Stamp] = {}
-    unreadable = {entry.name: f"{entry} leads nowhere" for entry in entries if _dangles(entry)}
+    unreadable = {entry.name: _leads_nowhere(entry) for entry in entries if _dangles(entry)}
     for directory in directories:
         if directory.name.lower() == "spring" or directory.name.startswith("."):
             continue
         try:
             path = _instance_file(directory)
-            if path is not None:
+            if path is not None and _dangles(path):
+                unreadable[directory.name] = _leads_nowhere(path)
+            elif path is not None:
                 files[directory.name] = _stamp(path)
         except OSError as error:
             unreadable[directory.name] = f"{error.filename} cannot be read ({error.strerror})"
-    return Look(files, unreadable, main)
+    return Look(files, unreadable, main, main_gone)
 
 
 def _dangles(path: Path) -> bool:
     """A link to what is not there now: a file system that is away, perhaps."""
     return path.is_symlink() and not path.exists()
+
+
+def _leads_nowhere(link: Path) -> str:
+    return f"the link {link} leads to {link.readlink()}, which is not there"
 
 
 def _stamp(path: Path) -> Stamp:
@@ -243,11 +253,21 @@ class _Reader:
 class _Files:
     """What one load reads: the main file once, the instance files on demand."""
 
-    def __init__(self, main_file: Path, sets: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, main_file: Path, sets: tuple[str, ...], environ: Mapping[str, str], known: Mapping[str, str] | None = None
+    ) -> None:
+        """main_file: canal.properties.
+
+        sets: `key=value`, stronger than environ.
+        environ: the process environment, stronger than the files.
+        known: the settings that count while the main file is gone or empty; None when it must be there.
+        """
         self.main_file = main_file
         self.sets = sets
         self._strong = (from_mapping(from_sets(sets)), from_environment(environ))
-        self._main = read(main_file)
+        self._main = read(main_file) if known is None or main_file.exists() else {}
+        if known and not self._main:
+            self._main = {key: Setting(text, str(main_file)) for key, text in known.items()}
         self._used = _used(self._main)  # names that placeholders ask for, in all files read so far
         self.node = _Reader(Layers((*self._strong, from_mapping(self._main))), str(main_file))
 

@@ -15,17 +15,24 @@ class Look:
     files: destination -> state of its instance.properties.
     unreadable: destination -> why nobody can tell whether it has that file.
     main: state of canal.properties.
+    main_gone: that canal.properties is not there; "" when it is.
     problem: why the directory or canal.properties cannot be looked at; nothing else is known then.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     main: Stamp | None = None
+    main_gone: str = ""
     problem: str = ""
 
     def missing(self, destination: str) -> bool:
-        """Whether the destination certainly has no file."""
-        return not self.problem and destination not in self.files and destination not in self.unreadable
+        """Whether the destination certainly has no file. Without canal.properties all files may be away for a while."""
+        return (
+            not self.problem
+            and not self.main_gone
+            and destination not in self.files
+            and destination not in self.unreadable
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,11 +107,15 @@ class Scan:
             if before.problem:
                 self._set(NODE, self._unreadable(NODE, seen.problem))
             return
-        await self._look_at_main_file(before, seen)
+        if seen.main_gone:
+            if before.main_gone:
+                self._set(NODE, self._main_gone(seen.main_gone))
+        else:
+            await self._look_at_main_file(before, seen)
         known = {name: config.stamp for name, config in self._configured.items()}
         changes = compare(known, before, seen)
         for destination in changes.stop:
-            LOG.info("scan.stopping", destination=destination)
+            LOG.info("scan.stopping", destination=destination, reason="gone")
             await self._end(destination)
         for destination in (*changes.reload, *changes.start):
             await self._renew(destination)
@@ -132,15 +136,15 @@ class Scan:
             return
         if self._stopped:
             return
+        for warning in warnings:  # also of a mistyped key, which changes no value
+            LOG.warning("config.warning", text=warning)
         running = self._configured.get(destination)
         if running == config:
             self._configured[destination] = config
             LOG.info("scan.same", destination=destination)
         else:
-            for warning in warnings:
-                LOG.warning("config.warning", text=warning)
             if running is not None:
-                LOG.info("scan.stopping", destination=destination)
+                LOG.info("scan.stopping", destination=destination, reason="changed")
                 await self._end(destination)
             LOG.info("scan.starting", destination=destination)
             try:
@@ -180,7 +184,13 @@ class Scan:
                 key=error.key,
                 reason=f"expected {error.expected}",
             )
-        return None if config.main == self._config.main else alarm
+        if config.main == self._config.main:
+            return None
+        if config.main:
+            return alarm
+        then = "" if config.auto_scan or config.listed else "; a start with this file would run nothing"
+        text = f"{file} is empty; the node goes on with what it read at its start{then}: put the file back"
+        return replace(alarm, text=text, reason="empty")
 
     def _look_at_what_has_no_file(self, before: Look, seen: Look) -> None:
         """Alarms about files that are not there or cannot be looked at, and the end of those that are over."""
@@ -212,6 +222,13 @@ class Scan:
         state = f"{name or 'the node'} goes on with what was read before" if running else f"{name} does not run here"
         text = f"{problem}; {state}; make it readable, then it is read again by itself"
         return ConfigAlarm(alarms.UNREADABLE, name, text, running, time.time(), reason=problem)
+
+    def _main_gone(self, reason: str) -> ConfigAlarm:
+        text = (
+            f"{reason}; the node goes on with what it read at its start and follows changed and new instance files, but"
+            " ends no destination whose file is gone as well; put the file back"
+        )
+        return ConfigAlarm(alarms.UNREADABLE, NODE, text, True, time.time(), str(self._config.main_file), reason=reason)
 
     def _gone(self, name: str) -> ConfigAlarm:
         file = self._config.conf_dir / name / "instance.properties"

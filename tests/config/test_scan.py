@@ -97,10 +97,13 @@ def test_what_cannot_be_read_is_not_taken_for_missing(tmp_path: Path) -> None:
     (tmp_path / "a/instance.properties").symlink_to(tmp_path / "nowhere")
     (tmp_path / "b").symlink_to(tmp_path / "nowhere")
     looked = look_at(tmp_path, main)
-    assert looked.unreadable["b"] == f"{tmp_path}/b leads nowhere"
-    assert looked.unreadable["a"].startswith(f"{tmp_path}/a/instance.properties cannot be read")
+    assert looked.unreadable["b"] == f"the link {tmp_path}/b leads to {tmp_path}/nowhere, which is not there"
+    assert looked.unreadable["a"].startswith(f"the link {tmp_path}/a/instance.properties leads to ")
     assert not looked.missing("a")
     assert not looked.missing("b")
-    for nothing in (look_at(tmp_path / "gone", main), look_at(tmp_path, tmp_path / "gone.properties")):
-        assert "gone" in nothing.problem
-        assert not nothing.missing("a")
+    nothing = look_at(tmp_path / "gone", main)
+    assert "gone" in nothing.problem
+    assert not nothing.missing("x")
+    without_main = look_at(tmp_path, tmp_path / "gone.properties")
+    assert (without_main.problem, without_main.main_gone) == ("", f"{tmp_path}/gone.properties is not there")
+    assert not without_main.missing("x")

@@ -108,3 +108,49 @@ def test_a_file_of_its_own_that_goes_is_no_alarm(hosted: Hosted) -> None:
     good.unlink()
     bad.unlink()
     until(lambda: ("end", "a") in hosted.log and not hosted.alarms(), what="the end")
+
+
+def test_a_mistyped_key_is_told(hosted: Hosted, caplog: pytest.LogCaptureFixture) -> None:
+    """It leaves the configuration as it was: nothing restarts, but the key is named."""
+    path = hosted.write("a", ADDRESS)
+    until(lambda: hosted.log == [("begin", "a")], what="the begin")
+    path.write_text(ADDRESS + "canal.instance.dbUsrname = canal\n")
+    until(lambda: "dbUsrname" in caplog.text, what="the warning")
+    assert hosted.log == [("begin", "a")]
+
+
+def test_an_emptied_main_file_asks_for_no_restart(hosted: Hosted) -> None:
+    """A start would run nothing; until the file is back, what was read at the start counts."""
+    main = hosted.conf / "canal.properties"
+    kept = main.read_text()
+    hosted.write("a", ADDRESS)
+    until(lambda: hosted.log == [("begin", "a")], what="the begin")
+    main.write_text("")
+    until(lambda: hosted.alarms() == [("", "restart")], what="the alarm")
+    assert hosted.scan.alarms[0].text.startswith(f"{main} is empty; the node goes on with what it read at its start")
+    assert hosted.scan.alarms[0].text.endswith(": put the file back")
+    main.write_text(kept)
+    until(lambda: not hosted.alarms(), what="its end")
+    assert hosted.log == [("begin", "a")]
+
+
+def test_without_the_main_file_the_others_are_followed_but_none_ends(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Changed and new files count, with what canal.properties said; a file that goes too may come back with it."""
+    caplog.set_level("INFO")
+    main = hosted.conf / "canal.properties"
+    a, b = hosted.write("a", ADDRESS), hosted.write("b", ADDRESS)
+    until(lambda: len(hosted.log) == 2, what="the begin of two")
+    kept = main.rename(main.with_name("kept"))
+    until(lambda: hosted.alarms() == [("", "unreadable")], what="the alarm")
+    assert hosted.scan.alarms[0].text.startswith(f"{main} is not there; the node goes on with what it read")
+    b.unlink()
+    a.write_text(ADDRESS + "canal.instance.stream.max = 3\n")
+    hosted.write("c", ADDRESS)
+    until(lambda: hosted.log[2:] == [("end", "a"), ("begin", "a"), ("begin", "c")], what="the reload and the start")
+    assert "'reason': 'changed'" in caplog.text
+    kept.rename(main)
+    until(lambda: ("end", "b") in hosted.log, what="the end of b")
+    until(lambda: not hosted.alarms(), what="the end of the alarm")
+    assert "'reason': 'gone'" in caplog.text
