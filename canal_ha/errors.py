@@ -271,3 +271,19 @@ class ConfigError(CanalError):
         self.key = key
         self.value = value
         self.expected = expected
+        self.reason = f"expected {expected}"
+
+
+class FileUnusable(ConfigError):
+    """A configuration file, or one line of it, of which nothing can be used.
+
+    file: its path.
+    reason: what is wrong, and what to do.
+    line: from 1; 0 for the whole file.
+    key: a setting that is missed; "" for none.
+    """
+
+    def __init__(self, file: str, reason: str, line: int = 0, key: str = "") -> None:
+        super().__init__(file, key or ("(line)" if line else "(file)"), "", "a properties file", line)
+        self.args = (f"{file}:{line}: {reason}" if line else f"{file} {reason}",)
+        self.reason = reason

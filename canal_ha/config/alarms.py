@@ -48,6 +48,4 @@ def refused(destination: str, error: ConfigError, *, running: bool, scanned: boo
     state = "goes on with the configuration read before" if running else "does not run on this node"
     then = "it is read again by itself" if scanned else "restart the node"
     text = f"{error}; {destination} {state}; correct it, then {then}"
-    return ConfigAlarm(
-        REFUSED, destination, text, running, now, error.file, error.line, error.key, f"expected {error.expected}"
-    )
+    return ConfigAlarm(REFUSED, destination, text, running, now, error.file, error.line, error.key, error.reason)

@@ -27,7 +27,7 @@ from canal_ha.config.model import (
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.scan import Look
 from canal_ha.config.tls import tls_config
-from canal_ha.errors import ConfigError, FilterInvalid
+from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
 
 T = TypeVar("T")
 
@@ -303,6 +303,8 @@ class _Files:
             raise ConfigError(str(where), "(directory)", destination, "a name without blanks and slashes") from error
         try:
             path = _instance_file(scan_root / destination)
+            if path and _dangles(path):
+                raise FileUnusable(str(path), f"is a link to {path.readlink()}, which is not there")
             stamp = _stamp(path) if path else None
         except OSError as error:
             raise ConfigError(str(error.filename), "(file)", "", f"a readable file ({error.strerror})") from error
@@ -334,7 +336,12 @@ class _Files:
                     check_filter(reader.get(key))
                 except FilterInvalid as error:
                     raise reader.refusal(key, f"a list of regular expressions ({error})") from error
-        return self._instance(reader, destination, cursor_place, stamp, template), warnings
+        try:
+            return self._instance(reader, destination, cursor_place, stamp, template), warnings
+        except ConfigError as error:
+            if stamp is None or stamp.size_bytes or error.file != str(where):
+                raise
+            raise FileUnusable(str(where), f"is empty; {error.key} is nowhere else", key=error.key) from error
 
     def _instance(
         self, reader: _Reader, destination: str, cursor_place: CursorPlace, stamp: Stamp | None, template: str

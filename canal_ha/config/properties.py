@@ -9,7 +9,7 @@ from pathlib import Path
 
 import javaproperties
 
-from canal_ha.errors import ConfigError
+from canal_ha.errors import ConfigError, FileUnusable
 
 _REFERENCE = re.compile(r"\$\{([^:{}]+)")
 _SERVICE_LINK = re.compile(r"(tcp|udp)://")
@@ -47,8 +47,12 @@ def read(path: Path) -> dict[str, Setting]:
     """
     try:
         raw = path.read_bytes()
+    except IsADirectoryError as error:
+        raise FileUnusable(str(path), "is a directory; a file is expected") from error
     except OSError as error:
         raise ConfigError(str(path), "(file)", "", f"a readable file ({error.strerror})") from error
+    if b"\0" in raw:  # UTF-16, or what a broken disk left
+        raise FileUnusable(str(path), "contains NUL bytes: save it as UTF-8")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -61,7 +65,8 @@ def read(path: Path) -> dict[str, Setting]:
                 settings[element.key.strip()] = Setting(element.value.strip(), str(path), line)
             line += len(re.findall(r"\r\n|\r|\n", element.source))
     except javaproperties.InvalidUEscapeError as error:
-        raise ConfigError(str(path), "(line)", error.escape, "four hexadecimal digits behind \\u", line) from error
+        cure = r"write \u and four hexadecimal digits, or \\ for a backslash"
+        raise FileUnusable(str(path), f"{error.escape} is incomplete: {cure}", line) from error
     return settings
 
 

@@ -182,7 +182,7 @@ class Scan:
                 file=error.file,
                 line=error.line,
                 key=error.key,
-                reason=f"expected {error.expected}",
+                reason=error.reason,
             )
         if config.main == self._config.main:
             return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.config.load import look_at
+from canal_ha.config.load import load_usable, look_at
 from canal_ha.config.model import Stamp
 from canal_ha.config.scan import Changes, Look, compare
 
@@ -107,3 +107,12 @@ def test_what_cannot_be_read_is_not_taken_for_missing(tmp_path: Path) -> None:
     without_main = look_at(tmp_path, tmp_path / "gone.properties")
     assert (without_main.problem, without_main.main_gone) == ("", f"{tmp_path}/gone.properties is not there")
     assert not without_main.missing("x")
+
+
+def test_a_link_to_nowhere_is_told_at_the_start(tmp_path: Path) -> None:
+    """The text names where it leads to."""
+    (tmp_path / "canal.properties").write_text("canal.destinations = a\n")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/instance.properties").symlink_to("nowhere")
+    (refused,) = load_usable(tmp_path, (), {}).refused
+    assert str(refused.error) == f"{tmp_path}/a/instance.properties is a link to nowhere, which is not there"

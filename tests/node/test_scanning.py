@@ -84,14 +84,20 @@ def test_a_bad_file_ends_nothing_and_a_good_one_replaces(hosted: Hosted) -> None
     """Nothing is ended before the new configuration is known to be good."""
     path = hosted.write("a", ADDRESS)
     until(lambda: hosted.log == [("begin", "a")], what="the begin")
-    for bad in ("", ADDRESS + "canal.instance.filter.regex = (\n", ADDRESS + "x = \\u00\n"):
+    for bad, told in (
+        ("", f"{path} is empty; canal.instance.master.address is nowhere else;"),
+        (ADDRESS + "canal.instance.filter.regex = (\n", "expected a list of regular expressions"),
+        (ADDRESS + "x = \\u00\n", rf"{path}:2: \u00 is incomplete: write \u and four hexadecimal digits, or \\ for"),
+        (ADDRESS.encode("utf-16").decode("latin-1"), f"{path} contains NUL bytes: save it as UTF-8;"),
+    ):
         path.write_text(ADDRESS)
         until(lambda: not hosted.alarms(), what="the end of the alarm")
-        path.write_text(bad)
+        path.write_text(bad, "latin-1")
         until(lambda: hosted.alarms() == [("a", "refused")], what="the alarm")
+        assert told in hosted.scan.alarms[0].text
     path.unlink()
     path.mkdir()
-    until(lambda: "Is a directory" in hosted.scan.alarms[0].text, what="the alarm for a directory")
+    until(lambda: "is a directory; a file is expected" in hosted.scan.alarms[0].text, what="the alarm for a directory")
     assert hosted.log == [("begin", "a")]
     path.rmdir()
     path.write_text(ADDRESS + "canal.instance.stream.max = 3\n")
