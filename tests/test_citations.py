@@ -28,7 +28,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     """Every text file that may cite, but this one."""
     for folder in CITING:
         for path in sorted((ROOT / folder).rglob("*")):
-            if not path.is_file() or path == Path(__file__) or "__pycache__" in path.parts:
+            if not path.is_file() or path == Path(__file__) or {"__pycache__", "_build"} & {*path.parts}:
                 continue
             try:
                 yield path, path.read_text(encoding="utf-8")

@@ -142,7 +142,7 @@ def _linear(text: str) -> Match | None:
     joined = "|".join(translated)
     classes = joined.count(r"\p{") + joined.count(r"\P{")
     if classes > CLASSES_MOST:
-        raise _Refused(text, rf"it has {classes} Unicode classes, two for each \w, and {CLASSES_MOST} are allowed")
+        raise _Refused(text, NotExpressible(rf"{classes} Unicode classes, two for each \w; {CLASSES_MOST} are allowed"))
     try:
         expression = _compiled(joined)
     except re2.error as error:
