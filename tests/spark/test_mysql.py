@@ -31,15 +31,15 @@ class Copy:
     def __init__(self, server: SqlServer, database: str) -> None:
         self.sink = MySQL(server.address, "admin", "admin", "copy_{schema}", f"state_{database}")
         self.server = server
-        self._database = database
+        self.database = database
 
     def put(self, op: str, *texts: str | None, layout: Layout = LAYOUT, seq: int = 0) -> Any:
         """A row."""
-        return row(self._database, op, *texts, layout=layout, seq=seq)
+        return row(self.database, op, *texts, layout=layout, seq=seq)
 
     def statement(self, sql: str) -> Any:
         """A statement."""
-        return statement(sql, self._database)
+        return statement(sql, self.database)
 
     def apply(self, batch_id: int, *changes: Any) -> None:
         """One micro-batch."""
@@ -48,13 +48,13 @@ class Copy:
     @property
     def rows(self) -> dict[int, dict[str, Any]]:
         """By id."""
-        found = self.server.query(f"SELECT * FROM copy_{self._database}.t ORDER BY id")
+        found = self.server.query(f"SELECT * FROM copy_{self.database}.t ORDER BY id")
         return {each.pop("id"): each for each in found}
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """All of another table."""
         escaped = name.replace("`", "``")
-        return self.server.query(f"SELECT * FROM copy_{self._database}.`{escaped}`")
+        return self.server.query(f"SELECT * FROM copy_{self.database}.`{escaped}`")
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
@@ -212,3 +212,26 @@ def test_the_state_of_a_former_version_is_read(copy: Copy, database: str) -> Non
     assert list(copy.rows) == [2]
     [row] = copy.server.query(f"SELECT segment, writer FROM {state}.canal_ha_batches")
     assert row == {"segment": 3, "writer": "00000004-0000000b"}
+
+
+def test_keys_that_differ_in_case_accent_or_trailing_blanks_stay_apart(copy: Copy) -> None:
+    """Whatever collation the source has: its rows are its rows. In a key, in a column added later, in a changed one."""
+    texts = ["e", "é", "x", "X", "x ", "ß", "ss"]
+    layout = Layout((("k", "varchar(10)", 12),), (0,), partial=False)
+    copy.apply(0, *(copy.put("insert", text, layout=layout) for text in texts))
+    assert sorted(each["k"] for each in copy.table("t")) == sorted(texts)
+    copy.apply(1, copy.put("delete", "X", layout=layout), copy.put("delete", "e", layout=layout))
+    assert sorted(each["k"] for each in copy.table("t")) == sorted({*texts} - {"X", "e"})
+    wider = Layout((*layout.columns, ("c", "nchar(3)", 1), ("m", "tinytext", 12)), (0,), partial=False)
+    copy.apply(2, copy.statement("ALTER TABLE t MODIFY k VARCHAR(20)"), copy.put("insert", "X", "a", "b", layout=wider))
+    assert sorted(each["k"] for each in copy.table("t")) == sorted({*texts} - {"e"})
+    for column in ("c", "m"):
+        same = copy.server.query(f"SELECT COUNT(*) AS n FROM copy_{copy.database}.t WHERE {column} IN ('A', 'B')")
+        assert same == [{"n": 0}]
+
+
+def test_labels_that_differ_in_case_are_two_labels(copy: Copy) -> None:
+    """The server's own collation takes them for one, and refuses the table."""
+    layout = Layout((("id", "int", 4), ("e", "enum('a','A')", 4), ("s", "set('b','B')", -7)), (0,), partial=False)
+    copy.apply(0, *(copy.put("insert", str(at), str(at), str(at), layout=layout) for at in (1, 2)))
+    assert copy.rows == {1: {"e": "a", "s": "b"}, 2: {"e": "A", "s": "B"}}

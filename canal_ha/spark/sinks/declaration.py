@@ -2,6 +2,9 @@
 
 The text is a value, never SQL: it is taken apart into a name out of a fixed list, whole numbers and labels, and only
 these go into a statement. Labels go as hexadecimal literals, which mean the same in every sql_mode.
+
+Text columns get a binary collation. The source's own collation is unknown here, and a coarser one in the copy would
+take keys for equal that the source tells apart.
 """
 
 from __future__ import annotations
@@ -12,17 +15,28 @@ from dataclasses import dataclass
 from canal_ha.errors import SinkRefused
 
 _LABELLED = frozenset({"enum", "set"})
+_NATIONAL = {  # they imply a character set and take no other one
+    "nchar": "char",
+    "national char": "char",
+    "national character": "char",
+    "nvarchar": "varchar",
+    "national varchar": "varchar",
+}
+_TEXTS = frozenset(
+    {"char", "character", "varchar", "varcharacter", "varchar2", "character varying", "char varying"}
+    | {"tinytext", "text", "mediumtext", "longtext", "long", "long varchar", "clob"}
+)
 _NAMES = frozenset(
     {"tinyint", "smallint", "mediumint", "middleint", "int", "integer", "bigint", "bool", "boolean", "serial"}
     | {"int1", "int2", "int3", "int4", "int8", "decimal", "dec", "numeric", "fixed", "number", "bit"}
     | {"float", "float4", "float8", "double", "double precision", "real"}
     | {"date", "time", "datetime", "timestamp", "year"}
-    | {"char", "character", "nchar", "national char", "national character", "varchar", "varcharacter", "nvarchar"}
-    | {"varchar2", "national varchar", "character varying", "char varying", "tinytext", "text", "mediumtext"}
-    | {"longtext", "long", "long varchar", "clob", "xmltype", "json"}
+    | {"xmltype", "json"}
     | {"binary", "varbinary", "raw", "tinyblob", "blob", "mediumblob", "longblob", "long varbinary", "vector"}
     | {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
     | {"geometrycollection", "geomcollection", "inet4", "inet6", "uuid"}
+    | _TEXTS
+    | _NATIONAL.keys()
 )
 _TYPE = re.compile(r"\s*([a-z_][a-z0-9_ ]*?)\s*(?:\((.*)\))?((?:\s+(?:unsigned|zerofill|signed))*)\s*", re.I | re.S)
 _NUMBERS = re.compile(r"[0-9]{1,10}(?:,[0-9]{1,10})?")
@@ -46,15 +60,18 @@ class Declaration:
     unsigned: bool = False
     zerofill: bool = False
 
-    @property
-    def sql(self) -> str:
-        """As MySQL and MariaDB read it, in every sql_mode and every character set of the table."""
+    def sql(self, collation: str) -> str:
+        """Write it as MySQL and MariaDB read it, in every sql_mode and every character set of the table.
+
+        collation: of text, ENUM and SET; one of utf8mb4
+        """
+        is_text = self.name in _TEXTS or bool(self.labels)
         arguments = ",".join(map(str, self.numbers)) or ",".join(map(_literal, self.labels))
         return "".join(
             (
                 self.name,
                 f"({arguments})" if arguments else "",
-                " CHARACTER SET utf8mb4" if self.labels else "",  # the literals are bytes of it
+                f" CHARACTER SET utf8mb4 COLLATE {collation}" if is_text else "",  # labels are written in its bytes
                 " unsigned" if self.unsigned else "",
                 " zerofill" if self.zerofill else "",
             )
@@ -88,7 +105,7 @@ def declaration(text: str, table: str, column: str) -> Declaration:
             " add the column to the copy by hand, or leave the table out of the pipeline's tables"
         )
     attributes = found[3].lower()
-    return Declaration(name, numbers, labels, "unsigned" in attributes, "zerofill" in attributes)
+    return Declaration(_NATIONAL.get(name, name), numbers, labels, "unsigned" in attributes, "zerofill" in attributes)
 
 
 def _labels(text: str) -> tuple[str, ...]:

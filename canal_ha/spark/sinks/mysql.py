@@ -3,8 +3,9 @@
 Changed keys are deleted and, where a row exists, inserted again: unlike an upsert this cannot trip over a second unique
 key whose values changed places within the batch. Tables and columns that are missing are added first, as the source
 declares them, and columns that a statement declared anew are changed; that commits on its own, and repeating it does
-no harm. A value that the copy cannot hold as it is ends the query: none is cut or bent. Nothing that the source says
-becomes SQL: declarations are rebuilt, names are quoted, and databases of the server's own are refused.
+no harm. The copy compares texts byte by byte, so it keeps all keys apart that the source keeps apart. A value that the
+copy cannot hold as it is ends the query: none is cut or bent. Nothing that the source says becomes SQL: declarations
+are rebuilt, names are quoted, and databases of the server's own are refused.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from canal_ha.spark.sinks.declaration import declaration
 T = TypeVar("T")
 STATE_TABLE = "canal_ha_batches"
 CHUNK = 500  # rows per statement
+_COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")  # the last one ignores trailing blanks
 _SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 _LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 _STRICT = f"{_LENIENT},STRICT_ALL_TABLES"
@@ -42,6 +44,7 @@ class MySQL:
         self._host, self._port = host, int(port)
         self._user, self._password = user, password
         self._database, self._state_database = database, state_database
+        self._collation = ""  # not asked for yet
 
     def check(self) -> str:
         """Connect, and make the table of batch ids."""
@@ -156,11 +159,15 @@ class MySQL:
 
     def _prepare_table(self, cursor: Any, changes: TableChanges) -> None:
         database, table = self._target(changes)
+        collation = self._binary_collation(cursor)
         known = self._known_columns(cursor, database, table)
         if not known:
             if not changes.rows:
                 return
-            columns = [f"{quoted(name)} {declared(changes, name, column)}" for name, column in changes.columns.items()]
+            columns = [
+                f"{quoted(name)} {declared(changes, name, column, collation)}"
+                for name, column in changes.columns.items()
+            ]
             keys = ", ".join(map(quoted, changes.keys))
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
             cursor.execute(
@@ -172,10 +179,20 @@ class MySQL:
         alter = f"ALTER TABLE {quoted(database)}.{quoted(table)}"
         for name, column in columns_now.items():
             if name.lower() not in known:
-                cursor.execute(f"{alter} ADD COLUMN {quoted(name)} {declared(changes, name, column)}")
+                cursor.execute(f"{alter} ADD COLUMN {quoted(name)} {declared(changes, name, column, collation)}")
         for name, column in changes.retyped.items():
             if name.lower() in known:
-                cursor.execute(f"{alter} MODIFY COLUMN {quoted(name)} {declared(changes, name, column)}")
+                cursor.execute(f"{alter} MODIFY COLUMN {quoted(name)} {declared(changes, name, column, collation)}")
+
+    def _binary_collation(self, cursor: Any) -> str:
+        """The collation of the server that tells most texts apart; the server is asked once."""
+        if not self._collation:
+            cursor.execute(
+                "SELECT collation_name FROM information_schema.collations WHERE collation_name IN %s", (_COLLATIONS,)
+            )
+            there = {str(name) for (name,) in cursor.fetchall()}
+            self._collation = next((name for name in _COLLATIONS if name in there), _COLLATIONS[-1])
+        return self._collation
 
     def _known_columns(self, cursor: Any, database: str, table: str) -> set[str]:
         cursor.execute(
@@ -257,9 +274,14 @@ def bound(name: str) -> str:
     return quoted(name).replace("%", "%%")
 
 
-def declared(changes: TableChanges, name: str, column: ColumnType) -> str:
-    """A column's declaration: as the source's; generated columns become plain ones, timestamps may be NULL."""
-    sql = declaration(column.text, changes.name, name).sql
+def declared(changes: TableChanges, name: str, column: ColumnType, collation: str) -> str:
+    """Declare a column as the source does; generated columns become plain ones, timestamps may be NULL.
+
+    changes: of the column's table
+    name, column: the column
+    collation: of texts, ENUM and SET
+    """
+    sql = declaration(column.text, changes.name, name).sql(collation)
     return f"{sql} NULL" if column.name == "timestamp" else sql
 
 
