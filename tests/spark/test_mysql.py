@@ -15,7 +15,7 @@ from canal_ha.spark.lineage import Epoch, Lineage, Writer
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.sinks import mysql
 from canal_ha.spark.sinks.mysql import MySQL
-from tests.real import SqlServer
+from tests.real import MariaDB, SqlServer
 from tests.spark.made import Made, row, statement
 
 pytestmark = pytest.mark.real
@@ -235,3 +235,37 @@ def test_labels_that_differ_in_case_are_two_labels(copy: Copy) -> None:
     layout = Layout((("id", "int", 4), ("e", "enum('a','A')", 4), ("s", "set('b','B')", -7)), (0,), partial=False)
     copy.apply(0, *(copy.put("insert", str(at), str(at), str(at), layout=layout) for at in (1, 2)))
     assert copy.rows == {1: {"e": "a", "s": "b"}, 2: {"e": "A", "s": "B"}}
+
+
+def test_two_tables_of_the_source_do_not_meet_in_one(copy: Copy, database: str) -> None:
+    """In one batch, in a later one, and behind a restart; a statement about the second one empties nothing."""
+    first = copy.put("insert", "1", "a")._replace(schema="a")
+    second = copy.put("insert", "2", "b")._replace(schema="b")
+
+    def sink() -> MySQL:
+        return MySQL(copy.server.address, "admin", "admin", f"copy_{database}", f"state_{database}")
+
+    with pytest.raises(SinkRefused, match=r"a\.t and b\.t of the source .*into the one table .*\{schema\}"):
+        sink().apply(Made(0, first, second))
+    sink().apply(Made(0, first))
+    sink().apply(Made(1, first._replace(op="update", before=first.after)))
+    for change in (second, copy.statement("TRUNCATE TABLE t")._replace(schema="b")):
+        with pytest.raises(SinkRefused, match=r"a\.t and b\.t of the source"):
+            sink().apply(Made(2, change))
+    assert copy.rows == {1: {"name": "a"}}
+
+
+def test_names_that_differ_in_case_meet_only_where_the_server_takes_them_for_one(copy: Copy) -> None:
+    """lower_case_table_names of the target says so."""
+    changes = [copy.put("insert", "1", "a")._replace(table=table) for table in ("t", "T")]
+    copy.apply(0, *changes)
+    assert len(copy.table("t")) == len(copy.table("T")) == 1
+
+
+def test_names_that_differ_in_case_are_refused_by_a_server_that_ignores_case(database: str) -> None:
+    """Which has one table for both."""
+    with MariaDB(extra=["--lower-case-table-names=1"]) as server:
+        copy = Copy(server, database)
+        changes = [copy.put("insert", "1", "a")._replace(table=table) for table in ("t", "T")]
+        with pytest.raises(SinkRefused, match=rf"{database}\.T and {database}\.t of the source"):
+            copy.apply(0, *changes)

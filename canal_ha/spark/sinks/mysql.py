@@ -10,7 +10,7 @@ are rebuilt, names are quoted, and databases of the server's own are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -26,8 +26,10 @@ from canal_ha.spark.sinks.declaration import declaration
 
 T = TypeVar("T")
 STATE_TABLE = "canal_ha_batches"
+TARGETS_TABLE = "canal_ha_targets"
 CHUNK = 500  # rows per statement
 _COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")  # the last one ignores trailing blanks
+_NAME_BYTES = 64 * 3  # of a database or table
 _SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 _LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 _STRICT = f"{_LENIENT},STRICT_ALL_TABLES"
@@ -45,6 +47,7 @@ class MySQL:
         self._user, self._password = user, password
         self._database, self._state_database = database, state_database
         self._collation = ""  # not asked for yet
+        self._ignores_case: bool | None = None  # not asked for yet
 
     def check(self) -> str:
         """Connect, and make the table of batch ids."""
@@ -69,6 +72,7 @@ class MySQL:
         tables = batch.after(done)
         for changes in tables.values():
             self._check_target(changes)
+        new_targets = self._new_targets(cursor, batch, tables.values())
         for changes in tables.values():
             self._prepare_table(cursor, changes)
         connection.begin()
@@ -77,6 +81,11 @@ class MySQL:
             return False
         for changes in tables.values():
             self._write(cursor, changes)
+        for (database, table), changes in new_targets.items():
+            cursor.execute(
+                f"INSERT INTO {self._state(TARGETS_TABLE)} (run, `database`, `table`, source) VALUES (%s, %s, %s, %s)",
+                (batch.run, database, table, changes.name),
+            )
         self._claim(cursor, batch, done)
         connection.commit()
         return True
@@ -95,8 +104,8 @@ class MySQL:
         except pymysql.MySQLError as error:
             raise SinkRefused(f"mysql at {self._host}:{self._port}: {error}") from error
 
-    def _state(self) -> str:
-        return f"{bound(self._state_database)}.{bound(STATE_TABLE)}"
+    def _state(self, table: str = STATE_TABLE) -> str:
+        return f"{bound(self._state_database)}.{bound(table)}"
 
     def _prepare_state(self, connection: pymysql.Connection[Any]) -> None:
         with connection.cursor() as cursor:
@@ -111,6 +120,13 @@ class MySQL:
             if not cursor.fetchall():  # an earlier version made the table
                 with _unless_there():
                     cursor.execute(f"ALTER TABLE {self._state()} ADD COLUMN writer VARCHAR(64)", ())
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._state(TARGETS_TABLE)} (run VARCHAR(64),"
+                f" `database` VARBINARY({_NAME_BYTES}), `table` VARBINARY({_NAME_BYTES}),"
+                f" source VARBINARY({2 * _NAME_BYTES + 1}) NOT NULL,"
+                " PRIMARY KEY (run, `database`, `table`)) ENGINE=InnoDB",
+                (),
+            )
 
     def _done(self, cursor: Any, batch: Batch, locking: str = "") -> dict[str, Claim]:
         """The last segment that is here, by spool. locking: the rows stay locked until the transaction ends."""
@@ -148,13 +164,69 @@ class MySQL:
             why = "which belongs to the server"
         elif ours and changes.schema.lower() == self._state_database.lower():
             why = "which is stateDatabase: it holds the pipeline's own state"
-        elif ours and table.lower() == STATE_TABLE:
+        elif ours and table.lower() in (STATE_TABLE, TARGETS_TABLE):
             why = "where the pipeline keeps its own state under this name"
         else:
             return
         raise SinkRefused(
             f"mysql at {self._host}:{self._port}: {changes.name} of the source would go into the database {database!r},"
             f" {why}; name the tables to copy under `tables`, or choose another database, as 'copy_{{schema}}'"
+        )
+
+    def _new_targets(
+        self, cursor: Any, batch: Batch, tables: Iterable[TableChanges]
+    ) -> dict[tuple[str, str], TableChanges]:
+        """The tables whose first rows this batch brings, by database and table as the server tells them apart.
+
+        cursor: of the server
+        batch: whose run it is
+        tables: what happened to each table in it
+
+        Raises SinkRefused when two tables of the source would share one target: rows of one would replace, and
+        statements about one would empty, those of the other.
+        """
+        found: dict[tuple[str, str], TableChanges] = {}
+        for changes in tables:
+            target = self._told_apart(cursor, *self._target(changes))
+            if target in found:
+                raise self._shared(target, found[target].name, changes.name, "")
+            found[target] = changes
+        new = {}
+        for target, changes in found.items():
+            cursor.execute(
+                f"SELECT source FROM {self._state(TARGETS_TABLE)} WHERE run = %s AND `database` = %s AND `table` = %s",
+                (batch.run, *target),
+            )
+            row = cursor.fetchone()
+            if row is None and changes.rows:
+                new[target] = changes
+            elif row is not None and row[0].decode() != changes.name:
+                gone = (
+                    f". If {row[0].decode()} is no more, delete its row for run {batch.run!r} from"
+                    f" {self._state_database}.{TARGETS_TABLE}, and start the query again"
+                )
+                raise self._shared(target, row[0].decode(), changes.name, gone)
+        return new
+
+    def _told_apart(self, cursor: Any, database: str, table: str) -> tuple[str, str]:
+        """A target's names, in lower case where the server takes `T` and `t` for one; the server is asked once."""
+        if self._ignores_case is None:
+            cursor.execute("SELECT @@lower_case_table_names")
+            self._ignores_case = int(cursor.fetchone()[0]) != 0
+        return (database.lower(), table.lower()) if self._ignores_case else (database, table)
+
+    def _shared(self, target: tuple[str, str], one: str, other: str, more: str) -> SinkRefused:
+        first, second = sorted((one, other))
+        if first.lower() == second.lower():
+            advice = "this server ignores the case of names; rename one of the two, or leave it out under `tables`"
+        else:
+            advice = (
+                "leave one of the two out under `tables`, or give each schema a database of its own:"
+                " database = 'copy_{schema}'"
+            )
+        return SinkRefused(
+            f"mysql at {self._host}:{self._port}: {first} and {second} of the source would both go into the one table"
+            f" {'.'.join(target)}; {advice}{more}"
         )
 
     def _prepare_table(self, cursor: Any, changes: TableChanges) -> None:
