@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from canal_ha.errors import ClientIdTaken, DataLoss
-from canal_ha.model.position import LogPosition
+from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
 
+_UNKNOWN = "JOURNAL:OFFSET"  # for a person to fill in
+
 
 def lost(destination: str, options: SourceOptions, uri: str, manifest: Manifest, cursor: LogPosition) -> DataLoss:
-    """Entries were acknowledged that the spool does not have."""
+    """Describe entries that were acknowledged and that the spool does not have.
+
+    destination: where the cursor belongs
+    options: of the query
+    uri: of the spool
+    manifest: of the spool, as it is now
+    cursor: as the server tells it
+    """
     who = (
         "this spool itself had acknowledged them, so it was restored from an older copy"
         if cursor.mark
@@ -17,31 +29,83 @@ def lost(destination: str, options: SourceOptions, uri: str, manifest: Manifest,
     )
     last = manifest.last
     again = (
-        " To have them delivered again, as long as the source has that binlog: stop the query, run"
-        f" `{_set(destination, options, last)}`, start it again."
+        f" To have them delivered again: {_steps(destination, options, _ends(manifest, last, cursor))}"
         if last is not None
         else ""
     )
     return DataLoss(
-        f"canal: changes are missing in the spool {uri}: it ends at {last or 'nothing'}, but the server's cursor for"
-        f" client {options.client_id} of {destination} is at {cursor}, and {who}.{again} To give them up: set"
-        " failOnDataLoss=false, or begin anew with another spoolDir and checkpoint"
+        f"canal: changes are missing in the spool {uri}: {f'it ends at {last}' if last else 'it is empty'}, but the"
+        f" server's cursor for client {options.client_id} of {destination} is at {cursor}, and {who}.{again} To give"
+        " them up: set failOnDataLoss=false, or begin anew with another spoolDir and checkpoint"
     )
 
 
 def taken(destination: str, options: SourceOptions, uri: str, manifest: Manifest, cursor: LogPosition) -> ClientIdTaken:
-    """Another spool acknowledges with this client id."""
+    """Describe a client id with which another spool acknowledges.
+
+    destination: where the cursor belongs
+    options: of the query
+    uri: of the spool
+    manifest: of the spool, as it is now
+    cursor: as the server tells it
+    """
     return ClientIdTaken(
         f"canal: client id {options.client_id} of {destination} is in use by another spool: the cursor at {cursor} was"
         f" acknowledged by {cursor.mark!r}, and this query has spool {manifest.spool} at {uri}. Each would miss what"
         " the other one reads. Give this query a clientId, spoolDir and checkpoint of its own. If the other spool is"
-        f" gone for good: `{_set(destination, options, cursor)}` begins at that position with this one"
+        f" gone for good, this lets this spool go on from there: {_steps(destination, options, cursor.parts)}"
     )
 
 
-def _set(destination: str, options: SourceOptions, position: LogPosition) -> str:
-    where = f"--zk {options.zk_servers}" if options.zk_servers else "--conf DIR"
-    return (
-        f"canal-ha cursor set --destination {destination} --client-id {options.client_id}"
-        f" --to {position.journal}:{position.offset} {where}"
+def _ends(manifest: Manifest, last: LogPosition, cursor: LogPosition) -> Sequence[LogPosition]:
+    """Where to read again: the end of the spool, of several sources one place for each.
+
+    A segment ends with an entry of one source. Up to there the spool has everything of that source, perhaps more. A
+    place without a journal stands for a source that no segment tells of.
+    """
+    if not cursor.part:
+        return (last,)
+    places = []
+    for each in cursor.parts:
+        alone = sum(other.server_id == each.server_id for other in cursor.parts) == 1
+        base, _ = split_journal(each.journal)
+        ends = [
+            segment.last
+            for segment in manifest.segments
+            if alone and segment.last.server_id == each.server_id and split_journal(segment.last.journal)[0] == base
+        ]
+        end = ends[-1] if ends else LogPosition("", 0)
+        places.append(LogPosition(end.journal, end.offset, part=each.part))
+    return places
+
+
+def _steps(destination: str, options: SourceOptions, places: Sequence[LogPosition]) -> str:
+    """What a person does so that the server delivers from there, with commands that work as printed."""
+    run = " and ".join(f"`{_set(destination, options, place)}`" for place in places)
+    if options.zk_servers:
+        steps = f"1. Stop the query. 2. Run: {run} 3. Start the query."
+    else:
+        steps = (
+            "1. Stop the query. 2. Stop the node. 3. On its machine run, with the node's configuration directory as"
+            f" DIR: {run} 4. Start the node and the query."
+        )
+    missing = " and ".join(f"source {place.part}" for place in places if not place.journal)
+    if missing:
+        steps += f" The spool does not tell where {missing} stood: take a place from before the copy was made."
+    kept = " and ".join(
+        f"{place.journal} (source {place.part})" if place.part else place.journal for place in places if place.journal
+    )
+    if kept:
+        steps += f" This works as long as the source{'s keep' if len(places) > 1 else ' keeps'} {kept}."
+    return steps
+
+
+def _set(destination: str, options: SourceOptions, place: LogPosition) -> str:
+    where = ("--zk", options.zk_servers) if options.zk_servers else ("--conf", "DIR")
+    to = f"{place.journal}:{place.offset}" if place.journal else _UNKNOWN
+    return shlex.join(
+        (
+            *("canal-ha", "cursor", "set", "--destination", destination, "--client-id", str(options.client_id)),
+            *("--to", f"{place.part}/{to}" if place.part else to, *where),
+        )
     )
