@@ -55,9 +55,11 @@ def check(file: Path) -> None:
 @command.command()
 @_FILE
 def status(file: Path) -> None:
-    """Show per destination what is committed and what waits; Spark need not run."""
+    """Show per destination what is committed and what waits; Spark need not run. Exit code 1 when one has a problem."""
     described = pipeline_file.load(file)
+    failed = False
     for state in _room("inspection").status(described):
+        failed |= bool(state.problem)
         click.echo(f"{described.name}: {state.destination}: {state.problem or state.says}")
         if state.manifest is not None:
             kept = sum(segment.size_bytes for segment in state.manifest.segments)
@@ -66,6 +68,7 @@ def status(file: Path) -> None:
             click.echo(f"  spool: {count} segments from {state.manifest.oldest} on, {kept:,} bytes, up to {newest}")
         if state.lag_s >= 0:
             click.echo(f"  newest committed change: {state.lag_s:.1f} s old")
+    sys.exit(1 if failed else 0)
 
 
 def _room(module: str) -> Any:

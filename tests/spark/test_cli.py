@@ -15,6 +15,9 @@ from click.testing import CliRunner
 from canal_ha.cli.main import group
 from canal_ha.spark import submit as submitted
 from canal_ha.spark.progress import Display, Summary, offsets
+from canal_ha.spark.spool import SpoolWriter
+from canal_ha.spark.steps import unobserved
+from canal_ha.spark.storage import open_storage
 from tests.real import MariaDB, Node, follow
 from tests.spark.archive import jvm_options
 from tests.spark.running import write_pipeline
@@ -114,6 +117,19 @@ def test_run_then_status_then_spark_submit(mariadb: MariaDB, database: str, tmp_
         assert "test: 1 row in 1 batch," in done.stdout
         shown = CliRunner().invoke(group, ["pipeline", "status", str(file)])
         assert f"test: {database}: batch 1 ended at mysql-bin" in shown.output
+
+
+def test_status_ends_with_1_while_a_destination_has_a_problem(tmp_path: Path) -> None:
+    """So that a script notices."""
+    source = {"servers": "127.0.0.1:1", "destination": "d", "spoolDir": str(tmp_path / "spool")}
+    file = write_pipeline(tmp_path / "p.toml", source, [{"type": "console"}], tables=["*"])
+    writer = SpoolWriter(open_storage(source["spoolDir"], "d", "1001"), "d", 10, unobserved)
+    for problem, code in (("canal: changes are missing", 1), ("", 0)):
+        writer.tell(problem)
+        shown = CliRunner().invoke(group, ["pipeline", "status", str(file)])
+        assert shown.exit_code == code
+        assert problem in shown.output
+        assert "  spool: 0 segments" in shown.output
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
