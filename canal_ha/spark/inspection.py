@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from canal_ha.client.discovery import split_address
+from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.errors import CanalError
 from canal_ha.spark import offsets as o
+from canal_ha.spark import refusals
+from canal_ha.spark.cursor import Verdict, judge
 from canal_ha.spark.destinations import resolve
 from canal_ha.spark.manifest import Manifest
+from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.pipeline_file import Pipeline
 from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
@@ -41,7 +45,10 @@ def check(pipeline: Pipeline) -> Iterator[Finding]:
     except CanalError as error:
         names = ()
         yield Finding("destinations", ", ".join(options.destinations), str(error))
-    yield _reachable(pipeline)
+    reachable = _reachable(pipeline)
+    yield reachable
+    if options.zk_servers and not reachable.problem:
+        yield from _client_ids(options, names)
     try:
         storage = open_storage(options.spool_dir)
         storage.write(_PROBE, b"")
@@ -60,6 +67,26 @@ def check(pipeline: Pipeline) -> Iterator[Finding]:
             yield Finding("sink", sink.check())
         except CanalError as error:
             yield Finding("sink", kind, str(error))
+
+
+def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Finding]:
+    """Whether another spool acknowledges with the client id. Only ZooKeeper tells that to somebody who does not
+    subscribe.
+    """
+    for name in names:
+        what = f"{options.client_id} of {name}"
+        try:
+            with CursorNodes(options.zk_servers) as nodes:
+                cursor = nodes.read(name, options.client_id)
+            storage = open_storage(options.spool_dir, name, str(options.client_id))
+            manifest = newest_manifest(storage) or Manifest(spool="(a new one)")  # read last: it has what is marked
+        except CanalError as error:
+            yield Finding("client id", f"{what}: its cursor cannot be read: {error}")
+            continue
+        if cursor is not None and judge(cursor, manifest) is Verdict.FOREIGN:
+            yield Finding("client id", what, str(refusals.taken(name, options, storage.uri, manifest, cursor)))
+        else:
+            yield Finding("client id", what)
 
 
 def _reachable(pipeline: Pipeline) -> Finding:

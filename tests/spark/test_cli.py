@@ -11,14 +11,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
 
 from canal_ha.cli.main import group
+from canal_ha.model import znode_tree as tree
+from canal_ha.model.position import LogPosition
 from canal_ha.spark import submit as submitted
+from canal_ha.spark.cursor import mark as mark_of
 from canal_ha.spark.progress import Display, Summary, offsets
 from canal_ha.spark.spool import SpoolWriter
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
-from tests.real import MariaDB, Node, follow
+from tests.real import MariaDB, Node, ZooKeeper, follow
 from tests.spark.archive import jvm_options
 from tests.spark.running import write_pipeline
 
@@ -130,6 +134,36 @@ def test_status_ends_with_1_while_a_destination_has_a_problem(tmp_path: Path) ->
         assert shown.exit_code == code
         assert problem in shown.output
         assert "  spool: 0 segments" in shown.output
+
+
+@pytest.mark.real
+def test_check_fails_for_a_client_id_that_another_spool_uses(
+    zookeeper: ZooKeeper, database: str, tmp_path: Path
+) -> None:
+    """Before anything is run; a client id of this spool, or of nobody, is well."""
+    source = {"zkServers": zookeeper.hosts, "destination": database, "spoolDir": str(tmp_path / "spool")}
+    file = write_pipeline(tmp_path / "p.toml", source, [{"type": "console"}], tables=["*"])
+
+    def checked() -> list[str]:
+        result = CliRunner().invoke(group, ["pipeline", "check", str(file)])
+        return [line for line in result.output.splitlines() if "client id" in line]
+
+    [none] = checked()
+    assert none.startswith("ok")
+    writer = SpoolWriter(open_storage(source["spoolDir"], database, "1001"), database, 10, unobserved)
+    nodes = KazooClient(zookeeper.hosts)
+    nodes.start()
+    try:
+        path = tree.cursor(database, 1001)
+        nodes.ensure_path(path)
+        for mark, word in ((mark_of(writer.manifest), "ok"), ("spool other writer none segment 9", "FAIL")):
+            nodes.set(path, LogPosition("bin.000001", 4, mark=mark).to_json(with_type=True).encode())
+            [line] = checked()
+            assert line.startswith(word), line
+        assert f"client id 1001 of {database} is in use by another spool" in line
+    finally:
+        nodes.stop()
+        nodes.close()
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
