@@ -20,6 +20,7 @@ from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.pipeline_file import Pipeline
 from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
+from canal_ha.zookeeper.reading import BlockingZnodes
 
 CONNECT_TIMEOUT_S = 5.0
 _PROBE = "canal-ha-check"
@@ -76,8 +77,8 @@ def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Find
     for name in names:
         what = f"{options.client_id} of {name}"
         try:
-            with CursorNodes(options.zk_servers) as nodes:
-                cursor = nodes.read(name, options.client_id)
+            with BlockingZnodes(options.zk_servers) as znodes:
+                cursor = CursorNodes(znodes).read(name, options.client_id)
             storage = open_storage(options.spool_dir, name, str(options.client_id))
             manifest = newest_manifest(storage) or Manifest(spool="(a new one)")  # read last: it has what is marked
         except CanalError as error:

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from kazoo.client import KazooClient
 
 from canal_ha.cli.main import group
-from canal_ha.model import znode_tree as tree
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import submit as submitted
 from canal_ha.spark.cursor import mark as mark_of
@@ -22,6 +21,7 @@ from canal_ha.spark.progress import Display, Summary, offsets
 from canal_ha.spark.spool import SpoolWriter
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
+from canal_ha.zookeeper import tree
 from tests.real import MariaDB, Node, ZooKeeper, follow
 from tests.spark.archive import jvm_options
 from tests.spark.running import write_pipeline
