@@ -88,16 +88,16 @@ step format 1 ruff format --check .
 step lint 1 ruff check .
 step imports 1 lint-imports
 step types 3 mypy
-step unit 3 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
+step unit 5 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 suite parts 2 tests/real
-suite node 8 tests/decode tests/source tests/node
-suite cluster 6 tests/zookeeper tests/cluster tests/cluster_real tests/cluster_faults
-suite positions 4 tests/positions
+suite node 10 tests/decode tests/source tests/node
+suite cluster 8 tests/zookeeper tests/cluster tests/cluster_real tests/cluster_faults
+suite positions 6 tests/positions
 suite compatibility 4 tests/compat
-suite spark 7 tests/spark
-others 6
+suite spark 10 tests/spark
+others 8
 if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long --durations=5 tests/long'
 fi
