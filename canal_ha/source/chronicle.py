@@ -42,6 +42,8 @@ _ANY = ("", "")  # a table that only statements without a readable name may chan
 MOST_RECORDS = 5000  # kept, if cursors let them go, before a snapshot takes their place: a bound to time and memory
 MOST_RANGES = 16  # with snapshots: a bound to memory; more are joined by reading what lies between
 NEAR_JOURNALS = 8  # to read on rather than to begin another range
+GIVEN_OUT_WITHIN_S = 5.0  # what a server has written; with sync_binlog=1 MySQL gives it out once it is on the disk
+_AGAIN_S = 0.01  # at first, then longer
 
 
 class Reading(Protocol):
@@ -304,12 +306,27 @@ class Chronicle:
         return back <= NEAR_JOURNALS or many or (not lazily and back <= ahead)
 
     def _read(self, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
-        """Read every statement between two edges; False when they are gone."""
-        if (start.journal, start.offset) != (end.journal, end.offset):
+        """Read every statement between two edges; False when they are gone. What was not reached is not covered.
+
+        Raises SourceUnavailable when the server does not give them out in time.
+        """
+        told, at, wait_s = self._history.view(start).apply, start, _AGAIN_S
+        until_s = time.monotonic() + GIVEN_OUT_WITHIN_S
+        while (at.journal, at.offset) != (end.journal, end.offset):
             try:
-                scanner.statements(start, end, self._history.view(start).apply)
+                at = edge(scanner.statements(at, end, told))
             except PositionLost:
                 return False
+            if at.order >= end.order:
+                break
+            self._history.cover(start, at)
+            if time.monotonic() > until_s:
+                raise SourceUnavailable(
+                    f"{scanner.session.where.address}: the binlog ends at {end}, and a dump ends at {at} since"
+                    f" {GIVEN_OUT_WITHIN_S:g} s; tables are asked for again. Look at the server's disk (sync_binlog=1)"
+                )
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, 0.5)
         self._history.cover(start, end)
         self._note()
         return True

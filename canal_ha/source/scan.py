@@ -90,7 +90,10 @@ class Scanner:
     def statements(
         self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
     ) -> LogPosition:
-        """Tell every statement between two boundaries: position, default schema, text. Returns the boundary reached."""
+        """Tell every statement between two boundaries: position, default schema, text. Returns the boundary reached.
+
+        That one lies before `end` when the server does not give out everything yet that it has written.
+        """
 
         def beyond(passed: Passed) -> bool:
             return passed.journal == end.journal and passed.position > end.offset
@@ -100,10 +103,13 @@ class Scanner:
             decoder = walker(journal, offset, Statements(told))
             walk = _Walk(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
             self._run(walk, journal=journal, offset=offset)
-            if walk.last is not None:
-                start = self._position(walk.last.journal, walk.last.position, walk.last.timestamp_ms)
+            if walk.reached is not None:
+                start = self._position(walk.reached.journal, walk.reached.position, walk.reached.timestamp_ms)
             behind = torn.next_journal(self.session, walk.journal or journal) if walk.torn else ""
-            if not behind or walk.journal == end.journal:
+            if not behind:
+                return start
+            start = self._position(behind, FIRST_OFFSET, 0)
+            if walk.journal == end.journal:
                 return start
             journal, offset = behind, FIRST_OFFSET
 
@@ -178,7 +184,8 @@ class _Walk:
     """Eats one dump until it has seen enough, or its end, and raises Enough then.
 
     beyond: ends the walk at the first boundary for which it holds, `over`; last: the boundary before that, last_gtid:
-    the set executed there. torn: the last journal ended inside an event.
+    the set executed there. reached: everything before it was walked over, journals without a boundary included.
+    torn: the last journal ended inside an event.
     until: ends the walk at the first event of these types; found: where it starts. Needs by_packet.
     onwards: the last journal to walk through; "" is the first one.
     """
@@ -196,6 +203,7 @@ class _Walk:
         self.last: Passed | None = None
         self.last_gtid = ""
         self.over: Passed | None = None
+        self.reached: Passed | None = None
         self.torn = False
         self.found: Passed | None = None
         self._decoder = decoder
@@ -225,11 +233,13 @@ class _Walk:
         for output in self._decoder.feed(data):
             match output:
                 case Passed():
+                    self.reached = output
                     if self._beyond(output):
                         self.over = output
                         raise Enough
                     self.last, self.last_gtid = output, self._decoder.gtid_set
                 case Rotated():
+                    self.reached = Passed(output.journal, output.position, 0)
                     last = not self._onwards or self.journal == self._onwards
                     if self.journal and not self._until and output.journal != self.journal and last:
                         raise Enough

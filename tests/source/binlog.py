@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,7 +61,8 @@ class Event:
 @dataclass
 class Binlog:
     """tables: as of now, the names of their columns. purged: how many journals are gone. reads: how many events were
-    read for a history. asking: called when a definition was asked for, before anything else is.
+    read for a history. asking: called when a definition was asked for, before anything else is. early: so many reads
+    stop before the end, as where the server has not yet written everything to its disk.
     """
 
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class Binlog:
     purged: int = 0
     reads: int = 0
     asking: Callable[[], None] = lambda: None
+    early: int = 0
     _journal: int = 1
     _offset: int = FIRST
 
@@ -171,6 +174,10 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
             self.session = self
             self.server = examined(self)
 
+        @property
+        def where(self) -> SimpleNamespace:
+            return SimpleNamespace(address="127.0.0.1:3306")
+
         def alive(self) -> bool:
             return True
 
@@ -190,11 +197,17 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         ) -> LogPosition:
             if int(start.journal.rpartition(".")[2]) <= binlog.purged:
                 raise PositionLost(f"{start.journal} is purged")
-            for event in binlog.between(start, end):
+            events = binlog.between(start, end)
+            reached = end
+            if binlog.early and events:
+                binlog.early -= 1
+                events = events[: len(events) // 2]
+                reached = replace(events[-1].at, offset=events[-1].at.offset + 10) if events else start
+            for event in events:
                 binlog.reads += 1
                 if event.sql:
                     told(event.at, SCHEMA, event.sql)
-            return end
+            return reached
 
     def examined(session: object) -> Flavor:
         return Flavor("8.4.0", False, (8, 4, 0), 1, uuid=binlog.uuid, row_metadata=binlog.metadata)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from canal_ha.errors import SourceUnavailable
 from canal_ha.model.position import LogPosition
+from canal_ha.source import chronicle
 from canal_ha.source.history_sql import in_file
 from tests.source.binlog import Binlog, Stream, installed
 
@@ -145,6 +147,45 @@ def test_a_definition_that_changes_while_it_is_asked_for_is_not_recorded(binlog:
     assert never_wrong(stream.read())
     assert never_wrong(stream.read())
     assert stream.seen[-1][1] == ("b", "a")
+
+
+def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snapshot_counts(
+    binlog: Binlog, tmp_path: Path
+) -> None:
+    """An ALTER runs while the tables are asked for, and the first read of the binlog ends before it."""
+    node = binlog.chronicle(in_file("example", tmp_path))
+    begin = binlog.newest
+
+    def alter() -> None:
+        binlog.asking = lambda: None
+        binlog.early = 2
+        binlog.run(MODIFY, t=("b", "a"))
+
+    binlog.asking = alter
+    stream = Stream(binlog, node, begin).open()
+    binlog.insert("t")
+    assert right(stream.read())
+    node.close()
+    node = binlog.chronicle(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, begin).open().read())
+
+
+def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is to open again; then everything is read."""
+    monkeypatch.setattr(chronicle, "GIVEN_OUT_WITHIN_S", 0.05)
+    node = binlog.chronicle()
+    node.look(None)
+    begin = binlog.newest
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.insert("t")
+    place = binlog.newest
+    binlog.insert("t")
+    binlog.early = 1_000_000
+    with pytest.raises(SourceUnavailable, match="sync_binlog"):
+        Stream(binlog, node, place).open()
+    assert [known.end.order < place.order for known in node._history.ranges()] == [True]
+    binlog.early = 0
+    assert right(Stream(binlog, node, begin).open().read(), Stream(binlog, node, place).open().read())
 
 
 def test_a_table_that_no_snapshot_holds_is_looked_up_once(binlog: Binlog) -> None:

@@ -32,7 +32,7 @@ READABLE = (
 UNREADABLE = ("unreadable", "nameless")
 ROWS = ("row",) * 6
 STREAMS = ("open", "open", "open", "read", "read", "read", "read", "read_all", "read_all", "close")
-AROUND = (*ROWS, *STREAMS, "rotate", "far", "far", "metadata", "look")
+AROUND = (*ROWS, *STREAMS, "rotate", "far", "far", "metadata", "look", "early")
 NODES = ("restart", "restart", "fresh")
 Step = tuple[str, int]
 QUICK = Path("/dev/shm")  # files in memory
@@ -148,6 +148,10 @@ class Site:
 
     def _metadata(self, number: int) -> None:
         self.binlog.metadata = "FULL" if number % 2 else "MINIMAL"
+
+    def _early(self, number: int) -> None:
+        """What was written last is not given out at once."""
+        self.binlog.early = number % 4
 
     def _run(self, sql: str, **tables: tuple[str, ...] | None) -> None:
         self.binlog.run(sql, **tables)
