@@ -63,7 +63,8 @@ class History:
     fetch: SHOW CREATE TABLE's text as of now for (schema, table), None when there is no such table; it may raise what
     the source raises. live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
     fold_names: names differ in letter case only (lower_case_table_names other than 0). recorder: told of everything
-    that is learned from the binlog; from another source thread each time.
+    that is learned from the binlog; from another source thread each time. in_ranges: what is told has gaps, and counts
+    within the ranges that are covered; otherwise all of it is one range, as of binlog files, which are read through.
     """
 
     def __init__(
@@ -73,10 +74,12 @@ class History:
         live_texts: bool = False,
         fold_names: bool = False,
         recorder: Recorder | None = None,
+        in_ranges: bool = False,
     ) -> None:
         self._fetch = fetch
         self._live_texts = live_texts
         self._recorder = recorder
+        self._in_ranges = in_ranges
         self._versions = Versions(fold_names=fold_names)
         self._ranges = Ranges()
         self._lock = Lock()
@@ -102,7 +105,7 @@ class History:
     # ---- ranges
 
     def ranges(self) -> Ranges:
-        """A copy of the ranges of which every statement is known; without any, everything told is one range."""
+        """A copy of the ranges of which every statement is known."""
         with self._lock:
             return copy(self._ranges)
 
@@ -129,7 +132,7 @@ class History:
 
     def _floor(self, since: Order | None) -> Order | None:
         """From where on everything is known to a stream that has read every statement since there."""
-        if since is None or not len(self._ranges):
+        if since is None or not self._in_ranges:
             return None
         known = self._ranges.of(since)
         return since if known is None else known.start.order
@@ -310,7 +313,7 @@ class History:
                 self._restore_snapshot(item, read_already)
             elif item.table:
                 self._restore(item.since or item.at, item.schema, item.table, created(item.sql))
-            elif not len(self._ranges) or self._ranges.of(item.at.order):
+            elif not self._in_ranges or self._ranges.of(item.at.order):
                 self._take(item.at, item.schema, item.sql, item.at.order)
 
     def _restore_snapshot(self, snapshot: TableSnapshot, read_already: dict[str, tuple[Column, ...]]) -> None:

@@ -79,8 +79,9 @@ class Chronicle:
         self._most_records = most_records
         self._open: Session | None = None
         self._turn = threading.Lock()
-        self._recording = Recording(store, "", tell)
-        self._history = History(fetch)
+        self._begun_anew: set[str] = set()
+        self._recording = Recording(store, "", tell, self._begun_anew)
+        self._history = History(fetch, in_ranges=True)
         self._loaded = False
         self._snapshots: list[LogPosition] = []
         self._streams: weakref.WeakKeyDictionary[Reading, _Opened] = weakref.WeakKeyDictionary()
@@ -210,7 +211,7 @@ class Chronicle:
         newest = locate.newest(session, server, self._config, self._config.master)
         if any(known.end.order > newest.order for known in self._history.ranges()):
             self._tell("history.of_another_binlog", covered=source, source=source)
-            self._recording.clear()
+            self._begun_anew.add(source)
             self._begin(source, server)
             self._loaded = True
         if not len(self._history.ranges()):
@@ -221,12 +222,13 @@ class Chronicle:
     def _begin(self, source: str, server: Flavor) -> None:
         """A history of its own: who still decodes another binlog keeps that one's."""
         self._recording.end()
-        self._recording = Recording(self._store, source, self._tell)
+        self._recording = Recording(self._store, source, self._tell, self._begun_anew)
         self._history = History(
             self._fetch,
             live_texts=not self._config.decode.table_history,
             fold_names=server.folds_names,
             recorder=self._recording,
+            in_ranges=True,
         )
         self._snapshots = []
         self._streams.clear()
@@ -246,6 +248,8 @@ class Chronicle:
             self._loaded = True
             return
         self._loaded = True
+        if not kept.ranges:  # what was recorded may have gaps anywhere
+            return
         for known in kept.ranges:
             self._history.cover(known.start, known.end)
         ranges = self._history.ranges()

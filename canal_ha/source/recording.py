@@ -24,10 +24,12 @@ class Recording:
     """Implements decode.Recorder. A failure of the store is an alarm, and the next `note` tries again.
 
     store: None keeps nothing. source: see HistoryStore.
+    begun_anew: sources of which the store may hold an earlier binlog; that is dropped before the store is used for one.
     """
 
-    def __init__(self, store: HistoryStore | None, source: str, tell: Tell) -> None:
+    def __init__(self, store: HistoryStore | None, source: str, tell: Tell, begun_anew: set[str]) -> None:
         self.source = source
+        self._begun_anew = begun_anew
         self.statements = 0  # recorded since the last snapshot
         self._store = store
         self._tell = tell
@@ -47,6 +49,8 @@ class Recording:
         """What the store has. Raises HistoryUnavailable."""
         if self._store is None:
             return Kept()
+        with self._lock:
+            self._clear(self._store)
         kept = self._store.load(self.source)
         with self._lock:
             for record in kept.records:
@@ -71,6 +75,8 @@ class Recording:
         self.statements = 0
         if self._store:
             try:
+                with self._lock:
+                    self._clear(self._store)
                 self._store.add_snapshot(self.source, snapshot)
             except HistoryUnavailable as error:
                 self.failed(error)
@@ -86,6 +92,8 @@ class Recording:
         if ranges == self._durable:
             return
         try:
+            with self._lock:
+                self._clear(store)
             store.cover(self.source, ranges)
         except HistoryUnavailable as error:
             self.failed(error)
@@ -97,6 +105,8 @@ class Recording:
         """Drop what lies before a position; False when the store cannot."""
         if self._store:
             try:
+                with self._lock:
+                    self._clear(self._store)
                 self._store.expire(self.source, before, stale_ms)
             except HistoryUnavailable as error:
                 self.failed(error)
@@ -104,15 +114,6 @@ class Recording:
         with self._lock:
             self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= before.order}
         return True
-
-    def clear(self) -> None:
-        """Drop everything of this source. What is left in a store that fails must not be taken for it later."""
-        if self._store:
-            try:
-                self._store.clear(self.source)
-            except HistoryUnavailable as error:
-                self.failed(error)
-                self._store = None
 
     def end(self) -> HistoryStore | None:
         """Keep nothing from now on, though a stream may still decode what it has received; returns the store."""
@@ -128,6 +129,12 @@ class Recording:
 
     # ---- holding the lock
 
+    def _clear(self, store: HistoryStore) -> None:
+        """Drop what belongs to a binlog of before. Raises HistoryUnavailable; the next call tries again."""
+        if self.source in self._begun_anew:
+            store.clear(self.source)
+            self._begun_anew.discard(self.source)
+
     def _is_new(self, record: Record) -> bool:
         key = (record.at.journal, record.at.offset, record.at.sub_index, record.table)
         if key in self._seen:
@@ -138,6 +145,7 @@ class Recording:
     def _write(self, store: HistoryStore) -> bool:
         """Write what is pending."""
         try:
+            self._clear(store)
             store.add(self.source, self._pending)
         except HistoryUnavailable as error:
             self.failed(error)

@@ -86,6 +86,11 @@ class Binlog:
         self._journal += times
         self._offset = FIRST
 
+    def begin_anew(self, **tables: tuple[str, ...]) -> None:
+        """RESET MASTER, with these tables."""
+        self.events, self.tables = [], tables
+        self._journal, self._offset = 1, FIRST
+
     def run(self, sql: str, **tables: tuple[str, ...] | None) -> None:
         """Log a statement. tables: what it makes of these; None drops one."""
         self.events.append(Event(self._next(), sql=sql))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from canal_ha.errors import SourceUnavailable
+from canal_ha.decode.history_store import HistoryStore, Record
+from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source import chronicle
 from canal_ha.source.history_sql import in_file
-from tests.source.binlog import Binlog, Stream, installed
+from tests.source.binlog import SCHEMA, Binlog, Stream, installed
 
 MODIFY = "ALTER TABLE t MODIFY b int FIRST"
 BEGIN = LogPosition("bin.000001", 4)
@@ -244,6 +246,71 @@ def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_pat
     binlog.uuid, binlog.tables, binlog.events = "u", first, events
     node = binlog.chronicle(in_file("example", tmp_path))
     assert right(Stream(binlog, node, BEGIN).open().read())
+
+
+class Failing:
+    """A store that can be out of reach."""
+
+    def __init__(self, store: HistoryStore) -> None:
+        self.fails = False
+        self._store = store
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*values: object) -> Any:
+            if self.fails and name != "close":
+                raise HistoryUnavailable("out of reach")
+            return getattr(self._store, name)(*values)
+
+        return call
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
+    binlog: Binlog, tmp_path: Path, restarts: bool
+) -> None:
+    """The binlog begins anew while the store is out of reach; the old statements are dropped before new ones are kept."""
+    store = Failing(in_file("example", tmp_path))
+    node = binlog.chronicle(store)
+    stream = Stream(binlog, node, BEGIN).open()
+    for _ in range(30):
+        binlog.insert("t")
+    binlog.run(MODIFY, t=("b", "a"))
+    stream.read()
+    node.look(BEGIN)
+    binlog.begin_anew(t=("x", "y"))
+    store.fails = True
+    node.look(None)
+    del stream
+    begin = binlog.newest
+    stream = Stream(binlog, node, begin).open()
+    binlog.insert("t")
+    stream.read()
+    node.look(begin)
+    store.fails = False
+    for _ in range(40):
+        binlog.insert("t")
+    assert right(stream.read())
+    if not restarts:
+        node.look(begin)
+    node.close()
+    node = binlog.chronicle(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, begin).open().read())
+
+
+def test_records_without_a_range_are_not_believed(binlog: Binlog, tmp_path: Path) -> None:
+    """A node crashed before it had said how far it had read; a statement between these two is missing."""
+    binlog.tables.clear()
+    begin = binlog.newest
+    binlog.run("CREATE TABLE t (a int, b int)", t=("a", "b"))
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.insert("t")
+    binlog.run("ALTER TABLE t ADD c int", t=("b", "a", "c"))
+    binlog.insert("t")
+    store = in_file("example", tmp_path)
+    store.add("u", [Record(event.at, SCHEMA, event.sql) for event in (binlog.events[0], binlog.events[3])])
+    store.close()
+    node = binlog.chronicle(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, begin).open().read())
 
 
 def test_what_a_stream_reads_is_not_expired_under_it(binlog: Binlog, tmp_path: Path) -> None:
