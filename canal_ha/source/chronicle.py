@@ -150,10 +150,12 @@ class Chronicle:
         """Begin to cover, say how far, take a snapshot when one is due. oldest: the last cursor of all."""
         with self._turn, self._session() as session:
             server = examine(session)
-            self._prepare(session, server, strict=server.row_metadata != "FULL")
+            newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
             if self._snapshot_due():
+                if self._has_many():  # the snapshot is to lie in the last range
+                    self._reach(edge(newest), newest, self._scanner(session, server), lazily=False)
                 self._snapshot(session, server)
-                self._expire(oldest)
+            self._expire(oldest)
             self._trim()
             self._note()
 
@@ -306,8 +308,10 @@ class Chronicle:
         """Whether to read the stretch from the range before; `back` and `ahead`: journals to there, and to the next."""
         if back == float("inf"):
             return False
-        many = sum(self._has_snapshot(known) for known in self._history.ranges()) >= MOST_RANGES
-        return back <= NEAR_JOURNALS or many or (not lazily and back <= ahead)
+        return back <= NEAR_JOURNALS or self._has_many() or (not lazily and back <= ahead)
+
+    def _has_many(self) -> bool:
+        return sum(self._has_snapshot(known) for known in self._history.ranges()) >= MOST_RANGES
 
     def _read(self, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
         """Read every statement between two edges; False when they are gone. What was not reached is not covered.
@@ -340,11 +344,16 @@ class Chronicle:
 
     def _trim(self) -> None:
         """Forget the oldest ranges without a snapshot that no stream reads: there is nothing in them to be missed."""
-        bare = [known for known in self._history.ranges() if not self._has_snapshot(known)]
+        ranges = self._history.ranges()
         read = [stream.since.order for stream in self._streams.values()]
-        for known in bare[: max(0, len(bare) - MOST_RANGES)]:
-            if not any(known.start.order <= since <= known.end.order for since in read):
-                self._history.forget(known)
+        idle = [
+            known
+            for known in ranges
+            if not self._has_snapshot(known)
+            and not any(known.start.order <= since <= known.end.order for since in read)
+        ]
+        for known in idle[: max(0, len(ranges) - MOST_RANGES + 1)]:
+            self._history.forget(known)
 
     # ---- snapshots
 
@@ -371,8 +380,6 @@ class Chronicle:
 
     def _snapshot_due(self) -> bool:
         statements = self._recording.statements
-        if len(self._history.ranges()) >= MOST_RANGES:
-            return False
         if statements >= self._most_records:
             return True
         interval_h = self._config.tsdb_snapshot_interval_h
@@ -391,7 +398,7 @@ class Chronicle:
         expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
         bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
         first = next(iter(self._history.ranges()), None)
-        if not bases or first is None or bases[-1].order <= first.start.order:
+        if not bases or first is None or edge(bases[-1]).order <= first.start.order:
             return
         base = bases[-1]
         if not self._recording.expire(base, limit_ms):

@@ -248,6 +248,49 @@ def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_pat
     assert right(Stream(binlog, node, BEGIN).open().read())
 
 
+@pytest.mark.parametrize("open_reads", [True, False])
+def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: Path, open_reads: bool) -> None:
+    """Private reads far apart begin ranges without a snapshot; records stay bounded under the one that goes on."""
+    binlog.metadata = "FULL"
+    for _ in range(400):
+        binlog.rotate()
+        binlog.insert("t")
+    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: 1.0, most_records=20)
+    main = Stream(binlog, node, binlog.newest).open()
+    assert main.decoded is not None
+    node.look(main.decoded)
+    reads = []
+    for number in range(17):
+        reads.append(Stream(binlog, node, LogPosition(f"bin.{5 + number * 20:06d}", 4)).open().read(1))
+        node.look(main.decoded)
+    if not open_reads:
+        reads.clear()
+    first = node._snapshots[-1]
+    for number in range(300):
+        binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
+        main.read()
+        if number % 10 == 0:
+            node.look(main.decoded)
+    assert node._snapshots[-1].order > first.order
+    if not open_reads:
+        assert node._recording.size <= 60
+        assert len(node._history.ranges()) < 16
+
+
+def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binlog, tmp_path: Path) -> None:
+    """The last snapshot was taken while a cursor lagged; the binlog has no statement since."""
+    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: 1.0, most_records=4)
+    stream = Stream(binlog, node, BEGIN).open()
+    for number in range(9):
+        binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
+    stream.read()
+    node.look(BEGIN)
+    assert node._recording.size == 9
+    binlog.insert("t")
+    node.look(stream.read().decoded)
+    assert node._recording.size == 0
+
+
 class Failing:
     """A store that can be out of reach."""
 
@@ -268,7 +311,7 @@ class Failing:
 def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
     binlog: Binlog, tmp_path: Path, restarts: bool
 ) -> None:
-    """The binlog begins anew while the store is out of reach; the old statements are dropped before new ones are kept."""
+    """The binlog begins anew while the store is out of reach; the old statements go before new ones are kept."""
     store = Failing(in_file("example", tmp_path))
     node = binlog.chronicle(store)
     stream = Stream(binlog, node, BEGIN).open()
