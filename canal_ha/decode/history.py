@@ -53,8 +53,10 @@ class Ahead(Protocol):
     def read_on(self) -> LogPosition | None:
         """Read every statement from the stream's place to the newest place; returns that, None when they are gone."""
 
-    def look_back(self) -> bool:
-        """Read every statement between the range before the stream's and that; False when there is nothing to read."""
+    def look_back(self, at: LogPosition) -> bool:
+        """Read every statement between the range before the stream's and that, and those up to `at` again, which count
+        for more now; False when there is nothing to read.
+        """
 
 
 class History:
@@ -203,7 +205,7 @@ class History:
                 observed = Version(edge(newest).order, Trust.KNOWN, present, observed=True)
                 self._record(key, observed, table_map, at)
             version, columns = self._known(key, table_map, at.order, since)
-        while columns is None and ahead.look_back():
+        while columns is None and ahead.look_back(at):
             version, columns = self._known(key, table_map, at.order, since)
         if version is not None and columns is not None:
             return version, columns

@@ -131,17 +131,23 @@ class Chronicle:
                 if not self._read(known.end, until, scanner):
                     return None
 
-    def look_back(self, stream: _Opened) -> bool:
+    def look_back(self, stream: _Opened, until: LogPosition) -> bool:
         """See Ahead: for a stream whose view was asked for here."""
         with self._turn:
             at, ranges = self._place(stream), self._history.ranges()
             known = ranges.of(at.order) or Range(at, at)
-            before = ranges.ending_before(known.start.order)
-            if before is None or stream.gone_before:
+            before = None if stream.gone_before else ranges.ending_before(known.start.order)
+            if before is None and stream.again_from == known.start:
                 return False
             with self._session() as session:
-                found = self._read(before.end, known.start, self._scanner(session, examine(session)))
-            stream.gone_before = not found
+                scanner = self._scanner(session, examine(session))
+                if before is not None:
+                    stream.gone_before = not self._read(before.end, known.start, scanner)
+                    if stream.gone_before:
+                        return False
+                # ranges may have joined: statements that told nothing for want of those before them are taken in again
+                found = self._read(known.start, edge(until), scanner)
+            stream.again_from = (self._history.ranges().of(at.order) or known).start
             return found
 
     # ---- the pool, now and then
@@ -413,7 +419,8 @@ class _Opened:
     """One open stream as its chronicle sees it. Implements decode.Ahead.
 
     since: from where on it has read every statement. history: of the binlog that it reads. reached: there is a snapshot
-    in its range. gone_before: what lies before its range cannot be read any more.
+    in its range. gone_before: what lies before its range cannot be read any more. again_from: where its range began
+    when its statements were last read again.
     """
 
     def __init__(self, chronicle: Chronicle, history: History, since: LogPosition, reading: Reading | None) -> None:
@@ -421,6 +428,7 @@ class _Opened:
         self.history = history
         self.reached = False
         self.gone_before = False
+        self.again_from: LogPosition | None = None
         self._chronicle = chronicle
         self._reading = None if reading is None else weakref.ref(reading)
         claimed = None if reading is None else reading.decoded
@@ -448,8 +456,8 @@ class _Opened:
     def read_on(self) -> LogPosition | None:
         return self._chronicle.read_on(self)
 
-    def look_back(self) -> bool:
-        return self._chronicle.look_back(self)
+    def look_back(self, at: LogPosition) -> bool:
+        return self._chronicle.look_back(self, at)
 
 
 def _journals(start: LogPosition, end: LogPosition) -> float:

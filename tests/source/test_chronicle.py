@@ -291,6 +291,30 @@ def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binl
     assert node._recording.size == 0
 
 
+@pytest.mark.parametrize("lagging_reads_on", [True, False])
+def test_statements_of_a_range_count_once_the_range_before_it_is_joined(binlog: Binlog, lagging_reads_on: bool) -> None:
+    """An ALTER of a table that the later range did not know is worked out when the earlier one reaches it."""
+    binlog.metadata = "FULL"
+    node = binlog.chronicle()
+    lagging = Stream(binlog, node, binlog.newest).open()
+    node.look(lagging.decoded)
+    binlog.rotate(20)
+    place = binlog.newest
+    binlog.run("ALTER TABLE t ADD c int", t=("a", "b", "c"))
+    binlog.rotate()
+    binlog.metadata = "MINIMAL"
+    binlog.insert("t")
+    binlog.run("ALTER TABLE t ADD d int", t=("a", "b", "c", "d"))
+    binlog.metadata = "FULL"
+    ahead = Stream(binlog, node, place).open()
+    ahead.read(1)
+    if lagging_reads_on:
+        lagging.read(1)
+        node.look(place)
+    assert right(ahead.read(), Stream(binlog, node, place).open().read())
+    assert right(lagging.read())
+
+
 class Failing:
     """A store that can be out of reach."""
 
