@@ -13,8 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import pymysql
@@ -52,6 +53,25 @@ CREATE TABLE IF NOT EXISTS meta_coverage (
 """
 
 Connect = Callable[[], Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_DEADLOCK = 1213  # MySQL rolled this transaction back to let another one go on
+
+
+def _once_more(transaction: Callable[P, T]) -> Callable[P, T]:
+    """Repeat a transaction that lost a deadlock, once."""
+
+    @wraps(transaction)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return transaction(*args, **kwargs)
+        except HistoryUnavailable as error:
+            if not isinstance(error.__cause__, pymysql.MySQLError) or error.__cause__.args[:1] != (_DEADLOCK,):
+                raise
+        return transaction(*args, **kwargs)
+
+    return run
 
 
 class SqlStore:
@@ -69,6 +89,7 @@ class SqlStore:
         self._lock = threading.Lock()
         self._connection: Any = None
 
+    @_once_more
     def load(self, source: str) -> Kept:
         """See HistoryStore."""
         with self._cursor() as cursor:
@@ -86,7 +107,9 @@ class SqlStore:
                 " WHERE destination = ? AND binlog_master_id = ?",
                 source,
             )
-            snapshots = tuple(_snapshot(row) for row in cursor.fetchall())
+            rows = cursor.fetchall()
+        names: dict[str, str | None] = {}
+        snapshots = tuple(_snapshot(row, names) for row in rows)
         return Kept(tuple(covered.get(source, _Covered()).ranges), records, snapshots)
 
     def count(self) -> int:
@@ -95,6 +118,7 @@ class SqlStore:
             self._run(cursor, "SELECT COUNT(*) FROM meta_history WHERE destination = ?")
             return int(cursor.fetchone()[0])
 
+    @_once_more
     def add(self, source: str, records: Sequence[Record]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
@@ -112,6 +136,7 @@ class SqlStore:
                     json.dumps({"sub": record.at.sub_index, "since": record.since and _place(record.since)}),
                 )
 
+    @_once_more
     def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
         """See HistoryStore."""
         data: dict[str, list[str]] = defaultdict(list)
@@ -128,6 +153,7 @@ class SqlStore:
                 json.dumps({"sub": snapshot.at.sub_index, "left_out": left_out}, ensure_ascii=False),
             )
 
+    @_once_more
     def cover(self, source: str, ranges: Sequence[Range]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
@@ -137,6 +163,7 @@ class SqlStore:
                 own.ranges.add(known.start, known.end)
             self._cover(cursor, covered)
 
+    @_once_more
     def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
         """See HistoryStore."""
         journal, offset = before.journal, before.offset
@@ -164,6 +191,7 @@ class SqlStore:
                     self._forget_source(cursor, covered, str(stale))
             self._cover(cursor, covered)
 
+    @_once_more
     def clear(self, source: str) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
@@ -180,9 +208,10 @@ class SqlStore:
 
     def _covered(self, cursor: Any) -> dict[str, _Covered]:
         """What is covered, by source; nobody else changes it until the transaction ends."""
+        # the row first: who locks one that is not there locks others out of the gap, and two of them block each other
+        self._run(cursor, f"INSERT INTO meta_coverage (destination, data) VALUES (?, '{{}}') {self._types['if_there']}")
         self._run(cursor, f"SELECT data FROM meta_coverage WHERE destination = ?{self._types['lock']}")
-        row = cursor.fetchone()
-        body = json.loads(row[0]) if row else {}
+        body = json.loads(cursor.fetchone()[0])
         if "sources" in body or not body:
             return {source: _Covered.read(known) for source, known in body.get("sources", {}).items()}
         # one range of one source, whose rows carry the id of the server that first wrote each event
@@ -196,8 +225,8 @@ class SqlStore:
 
     def _cover(self, cursor: Any, covered: Mapping[str, _Covered]) -> None:
         data = json.dumps({"sources": {source: known.body() for source, known in covered.items()}})
-        self._run(cursor, "DELETE FROM meta_coverage WHERE destination = ?")
-        self._run(cursor, "INSERT INTO meta_coverage (destination, data) VALUES (?, ?)", data)
+        update = "UPDATE meta_coverage SET gmt_modified = CURRENT_TIMESTAMP, data = ? WHERE destination = ?"
+        cursor.execute(update.replace("?", self._mark), (data, self._destination))
 
     def _forget_source(self, cursor: Any, covered: dict[str, _Covered], source: str) -> None:
         covered.pop(source, None)
@@ -250,7 +279,13 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
         return connection
 
     now = "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP"
-    types = {"serial": "integer PRIMARY KEY AUTOINCREMENT", "now": now, "text": "text", "lock": ""}
+    types = {
+        "serial": "integer PRIMARY KEY AUTOINCREMENT",
+        "now": now,
+        "text": "text",
+        "lock": "",
+        "if_there": "ON CONFLICT DO NOTHING",
+    }
     return SqlStore(destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types)
 
 
@@ -286,6 +321,7 @@ def in_mysql(destination: str, url: str, user: str, password: str) -> HistorySto
         "now": now,
         "text": "longtext",
         "lock": " FOR UPDATE",
+        "if_there": "ON DUPLICATE KEY UPDATE destination = VALUES(destination)",
     }
     where = f"{parts.hostname}:{parts.port or 3306}/{database}"
     return SqlStore(destination, connect, where=where, mark="%s", ignore="IGNORE", types=types)
@@ -330,21 +366,33 @@ def _record(row: Sequence[Any]) -> Record:
     return Record(_at(row), str(row[4] or ""), str(row[6]), str(row[5] or ""), _from_place(since) if since else None)
 
 
-def _snapshot(row: Sequence[Any]) -> TableSnapshot:
+def _snapshot(row: Sequence[Any], names: dict[str, str | None]) -> TableSnapshot:
+    """names: of the tables that texts create, as far as they were read already."""
     left_out = json.loads(row[3] or "{}").get("left_out")
-    names = None if left_out is None else frozenset((str(schema), str(table)) for schema, table in left_out)
-    return TableSnapshot(_at(row), _tables(row[4]), names)
+    untold = None if left_out is None else frozenset((str(schema), str(table)) for schema, table in left_out)
+    return TableSnapshot(_at(row), _tables(row[4], names), untold)
 
 
-def _tables(text: str) -> dict[tuple[str, str], str]:
+def _tables(text: str, names: dict[str, str | None]) -> dict[tuple[str, str], str]:
+    """names: as above; most texts are the same in every snapshot, and reading one takes a millisecond."""
     tables = {}
     for schema, script in json.loads(text).items():
         for sql in statements(script):
-            with suppress(Unreadable):
-                statement = read(sql)
-                if isinstance(statement, CreateTable):
-                    tables[(schema, statement.name.table)] = sql
+            if sql not in names:
+                names[sql] = _created(sql)
+            name = names[sql]
+            if name is not None:
+                tables[(schema, name)] = sql
     return tables
+
+
+def _created(sql: str) -> str | None:
+    """The table that a statement creates, None when it creates none."""
+    with suppress(Unreadable):
+        statement = read(sql)
+        if isinstance(statement, CreateTable):
+            return statement.name.table
+    return None
 
 
 def _place(at: LogPosition) -> list[object]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from canal_ha.decode.ddl_grammar import read
+from canal_ha.decode.ddl_statements import Statement
 from canal_ha.decode.history_ranges import Range, edge
 from canal_ha.decode.history_store import HistoryStore, Record, TableSnapshot
+from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
+from canal_ha.source import history_sql
 from canal_ha.source.history_sql import FILE, in_file, in_mysql
 from tests.real import SqlServer
 from tests.real.mysql import ADMIN
@@ -81,6 +86,83 @@ def test_a_file(check: Callable[[HistoryStore], None], tmp_path: Path) -> None:
 def test_a_file_that_two_stores_open(tmp_path: Path) -> None:
     """As a node and the one before it, which has not ended yet."""
     ranges_of_nodes_join(in_file("example", tmp_path), in_file("example", tmp_path))
+
+
+def test_tables_that_stay_the_same_are_read_once_for_all_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading takes as long as the different definitions take, however many snapshots there are."""
+    store = in_file("example", tmp_path)
+    for number in range(5):
+        tables = {("s", f"t{table}"): f"CREATE TABLE t{table} (a int)" for table in range(10)}
+        tables[("s", "u")] = f"CREATE TABLE u (c{number} int)"
+        store.add_snapshot("u", TableSnapshot(at(50 + number), tables))
+    texts: list[str] = []
+
+    def counted(sql: str) -> Statement | None:
+        texts.append(sql)
+        return read(sql)
+
+    monkeypatch.setattr(history_sql, "read", counted)
+    kept = store.load("u")
+    assert len(texts) == 15
+    assert sorted(snapshot.tables[("s", "u")] for snapshot in kept.snapshots) == [
+        f"CREATE TABLE u (c{number} int)" for number in range(5)
+    ]
+    assert {len(snapshot.tables) for snapshot in kept.snapshots} == {11}
+
+
+@pytest.mark.real
+def test_nodes_that_start_together_do_not_fail_over_locks(source_server: SqlServer, database: str) -> None:
+    """Each begins the history of a destination of its own, or of the same one, in a database that all share."""
+    url = f"mysql://{source_server.address}/{database}"
+    in_mysql("zzz", url, ADMIN, ADMIN).load("u")
+    failed: list[HistoryUnavailable] = []
+    together = threading.Barrier(12)
+
+    def begin(number: int) -> None:
+        store = in_mysql(f"d{number // 2:03d}", url, ADMIN, ADMIN)
+        together.wait()
+        try:
+            store.load("u")
+            store.add_snapshot("u", TableSnapshot(at(50), {("s", "t"): TABLE}))
+            store.cover("u", [stretch(50, 60)])
+            store.add("u", [Record(at(70), "s", "DROP TABLE t")])
+            store.cover("u", [stretch(50, 100)])
+        except HistoryUnavailable as error:
+            failed.append(error)
+        store.close()
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_what_two_processes_cover_in_one_file_is_joined(tmp_path: Path) -> None:
+    """Neither overwrites what the other one has just written."""
+    stores = [in_file("example", tmp_path) for _ in range(4)]
+    together = threading.Barrier(4)
+    failed: list[HistoryUnavailable] = []
+
+    def cover(number: int) -> None:
+        together.wait()
+        try:
+            for step in range(20):
+                place = 1000 * (4 * step + number + 1)
+                stores[number].cover("u", [stretch(place, place + 10)])
+        except HistoryUnavailable as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=cover, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(places(stores[0], "u")) == 80
 
 
 @pytest.mark.real
