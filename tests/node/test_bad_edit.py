@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.following import column, destination_of, following, read
+from tests.node.following import column, following, read
 from tests.real import MariaDB, Node, follow
 from tests.real.ports import LOOPBACK
 from tests.waiting import until
@@ -91,7 +91,7 @@ def test_a_bad_edit_does_not_stop_a_running_destination(mariadb: MariaDB, node: 
         assert column(read(client, 1)) == [3]
         assert started(node) == 1
     edit(path, f"{SIZE} = 512", base=good)
-    until(lambda: destination_of(node, "example")["buffer_size"] == 512 if node.running() else None, what="the reload")
+    until(lambda: [each["buffer_size"] for each in node.status()["destinations"]] == [512], what="the reload")
     assert started(node) == 2
 
 

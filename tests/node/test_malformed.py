@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.rows import rows_of
 from canal_ha.errors import ServerRefused
 from tests.node.breaking_proxy import BreakingProxy, Damage, flipped, too_long
 from tests.node.following import column, destination_of, following, read, stream_of
@@ -52,7 +54,7 @@ def test_a_damaged_event(source_server: SqlServer, database: str, damage: Damage
         with following(node, "hurt", 1002, rf"{database}\..*") as other:
             assert column(read(client, 1)) == [2]
             with pytest.raises(ServerRefused, match=f"malformed event at {journal}:") as refused:
-                client.get_without_ack(10, 100)
+                read_without_rows(client)
             source_server.execute(f"INSERT INTO {database}.t VALUES (5, 'good')")
             assert column(read(other, 1)) == [5]
             assert column(read(untouched, 5)) == [1, 2, 3, 4, 5]
@@ -67,3 +69,9 @@ def test_a_damaged_event(source_server: SqlServer, database: str, damage: Damage
         with following(node, "hurt", 1001, rf"{database}\..*") as again:
             assert column(read(again, 3)) == [3, 4, 5]
         assert stream_of(node, "hurt")["error"] == ""
+
+
+def read_without_rows(client: SimpleConnector) -> None:
+    """Two GETs: on MariaDB the text of the statement, before the damaged rows, is a batch of its own."""
+    for _ in range(2):
+        assert not column(rows_of(client.get_without_ack(10, 100).entries))
