@@ -143,6 +143,26 @@ if ((${#packages[@]})); then
         fail "there is still no Python >= 3.11 with venv and headers" "set CANAL_HA_PYTHON to one, then start again"
 fi
 
+# --- MariaDB's ed25519 ------------------------------------------------------------------------------------------------
+
+# The plugin is in the package with the service. Only the file is taken out of it, and tests load it from the cache.
+plugins=$cache/mariadb-plugins
+if [[ $want_mysql == yes && ! -e /usr/lib/mysql/plugin/auth_ed25519.so && ! -e $plugins/auth_ed25519.so ]]; then
+    say "MariaDB's auth_ed25519 into $plugins"
+    : >"$log"
+    mkdir -p "$plugins.making"
+    (
+        cd "$plugins.making"
+        apt-get -q download mariadb-server >>"$log" 2>&1 ||
+            { as_root apt-get -q update >>"$log" 2>&1 && apt-get -q download mariadb-server >>"$log" 2>&1; }
+        dpkg-deb --fsys-tarfile mariadb-server_*.deb |
+            tar -x --strip-components=5 ./usr/lib/mysql/plugin/auth_ed25519.so >>"$log" 2>&1
+        rm -f mariadb-server_*.deb
+    ) || fail "the package mariadb-server could not be fetched and unpacked" "check the network and /etc/apt, then start again"
+    rm -rf "$plugins"
+    mv "$plugins.making" "$plugins" # last: the sign that it is complete
+fi
+
 # --- the virtual environment ------------------------------------------------------------------------------------------
 
 extras=dev

@@ -337,4 +337,5 @@ class MariaDB(SqlServer):
             "--innodb-log-file-size=64M",
             f"--gtid-strict-mode={'ON' if self.gtid else 'OFF'}",
             f"--binlog-row-metadata={self.row_metadata}",
+            *([f"--plugin-dir={plugins}"] if (plugins := cache_directory() / "mariadb-plugins").exists() else []),
         ]
