@@ -59,6 +59,8 @@ class Running:
 
     def __init__(self, command: Sequence[str], directory: Path, environment: dict[str, str], output: Path) -> None:
         self._output = output
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a suite in the background; programs would inherit that
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         with output.open("w") as file:
             self.process: subprocess.Popen[Any] = spawn(
                 command, cwd=directory, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
