@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
 from bench import workloads
@@ -97,7 +97,9 @@ def ids_of(lake: Path) -> list[int]:
         table = DeltaTable(str(lake))
     except TableNotFoundError:
         return []
-    rows: list[dict[str, int]] = pa.table(table.to_pyarrow_table(columns=["id"])).to_pylist()
+    # not to_pyarrow_table(): its threads call back into Python and can abort the process at its exit
+    ids = QueryBuilder().register("lake", table).execute("SELECT id FROM lake")
+    rows: list[dict[str, int]] = pa.table(ids).to_pylist()
     return [row["id"] for row in rows]
 
 

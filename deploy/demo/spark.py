@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 
 from deploy.demo import show
 from deploy.demo.cluster import Demonstration, name
@@ -60,7 +61,9 @@ class Job:
         """The copy: key -> the compared columns; empty before the first batch."""
         if not DeltaTable.is_deltatable(str(self._lake)):
             return {}
-        rows = DeltaTable(self._lake).to_pyarrow_table().to_pylist()
+        # not to_pyarrow_table(): its threads call back into Python and can abort the process at its exit
+        query = QueryBuilder().register("copy", DeltaTable(self._lake))
+        rows = pa.table(query.execute("SELECT * FROM copy")).to_pylist()
         return {str(row["id"]): tuple(_compared(row)) for row in rows}
 
     def wait_for(self, expected: dict[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
