@@ -22,9 +22,9 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
 from bench import workloads
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
-from tests.real.node import PROGRAM
-from tests.real.process import spawn, temporary_directory
+from lab import MariaDB, MySQL, Node, SqlServer, follow
+from lab.node import PROGRAM
+from lab.process import spawn, temporary_directory
 
 DESTINATION = "bench"
 QUICK = ("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=OFF")  # to write; the binlog is the same

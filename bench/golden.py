@@ -7,7 +7,7 @@ import sys
 import time
 
 from canal_ha.decode import kernel
-from tests.compat.variants import VARIANTS, score
+from lab.variants import VARIANTS, score
 
 
 def main() -> int:

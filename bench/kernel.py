@@ -28,9 +28,8 @@ from canal_ha.decode import types
 from canal_ha.decode.kernel import kinds
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
-from tests.decode.column_kinds import json_bytes
-from tests.decode.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
-from tests.decode.vectors import pack_decimal
+from lab.column_kinds import json_bytes, random_decimal
+from lab.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
 
 CHUNK = 262_144  # bytes handed in at a time, as the source does
 SHARE = 100  # the interpreted build gets that many rows less
@@ -59,7 +58,7 @@ CELLS: tuple[Callable[[random.Random], bytes], ...] = (  # of MIXED
     lambda chance: struct.pack("<Q", chance.randrange(10**12)),
     lambda chance: chance.randbytes(1),
     lambda chance: struct.pack("<H", 30) + (b"text %025d" % chance.randrange(10**9)),
-    lambda chance: pack_decimal(chance, 14, 4),
+    lambda chance: random_decimal(chance, 14, 4),
     lambda chance: datetime2(chance),
     lambda chance: struct.pack(">I", chance.randrange(1_700_000_000, 1_700_900_000)) + b"\1\2\3",
     lambda chance: struct.pack("<d", chance.randrange(10**8) / 100 if chance.random() < 0.7 else chance.gauss(0, 1)),

@@ -14,9 +14,9 @@ from bench import measure, peers
 from bench.paced import TABLE
 from bench.suite import DESTINATION, Suite, settings
 from bench.workloads import SCHEMA, Written
-from tests.real import Node, free_port
-from tests.real.ports import LOOPBACK
-from tests.real.process import StartFailed, spawn
+from lab import Node, free_port
+from lab.ports import LOOPBACK
+from lab.process import StartFailed, spawn
 
 PACE = 1000  # transactions a second
 WARM_UP = 1000  # of them, not judged

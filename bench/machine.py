@@ -11,7 +11,7 @@ from pathlib import Path
 
 from canal_ha.decode import kernel
 from canal_ha.version import VERSION
-from tests.real import SqlServer
+from lab import SqlServer
 
 
 def machine() -> dict[str, str]:

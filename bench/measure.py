@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from tests.real.process import Process, StartFailed, spawn
+from lab.process import Process, StartFailed, spawn
 
 TIMEOUT_S = 300
 

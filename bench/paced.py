@@ -15,8 +15,8 @@ from array import array
 import pymysql
 
 from bench.workloads import SCHEMA
-from tests.real.mysql import ADMIN
-from tests.real.ports import LOOPBACK
+from lab.mysql import ADMIN
+from lab.ports import LOOPBACK
 
 TABLE = "paced"
 LATE_S = 0.001  # a transaction this far behind its time is one that the machine could not keep up with

@@ -26,7 +26,7 @@ from canal_ha.client.rows import rows_of, value_of
 from canal_ha.model.segment import Segment
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, RowChange
-from tests.decode.dump import AnyTable, decoder
+from lab.dump import AnyTable, decoder
 
 SHARE = 20  # the slower readers get that many rows less
 PAGES = Pages.kept(None, "UTC")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from bench import measure
 from bench.suite import BATCH_SIZES, CLIENT_ID, COUNT, DESTINATION, Suite, settings
 from bench.workloads import Written
-from tests.real import Node
-from tests.real.process import StartFailed
+from lab import Node
+from lab.process import StartFailed
 
 COUNTS = (1, 2, 4, 8)
 

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from bench import workloads
 from canal_ha.spark import register
-from tests.real import Node, follow
-from tests.real.process import temporary_directory
+from lab import Node, follow
+from lab.process import temporary_directory
 
 DESTINATION = "bench"
 SHAPES = {

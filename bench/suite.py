@@ -16,8 +16,8 @@ import pymysql
 from bench import measure, peers
 from bench.measure import Sample, Samples
 from bench.workloads import Written
-from tests.real import Node, SqlServer, follow
-from tests.real.process import StartFailed
+from lab import Node, SqlServer, follow
+from lab.process import StartFailed
 
 DESTINATION, CLIENT_ID = "bench", 1001
 COUNT, ARROW, ROWS = (f"bench.readers.{name}" for name in ("count", "arrow", "rows"))

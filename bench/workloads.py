@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.real import MariaDB, MySQL, SqlServer
+from lab import MariaDB, MySQL, SqlServer
 
 SCHEMA = "bench"
 POOL = 1000  # rows that differ, and rows of a transaction

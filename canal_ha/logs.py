@@ -71,11 +71,11 @@ def setup(log_dir: Path, log_format: str = "text", *, console: bool = True) -> N
     close()
     formatter = _formatter(_render_json if log_format == "json" else _render_text)
     lines = logging.Formatter("%(asctime)s.%(msecs)03d - %(message)s", "%Y-%m-%d %H:%M:%S")
-    files = _Files(log_dir, formatter)
+    files = _LogFiles(log_dir, formatter)
     files.open(files.node_file)
     node = _Routed(files, lambda record: files.node_file)
     destinations = _Routed(files, files.destination_file)
-    cursors = _Routed(_Files(log_dir, lines), files.cursor_file)
+    cursors = _Routed(_LogFiles(log_dir, lines), files.cursor_file)
     root, own = logging.getLogger(), logging.getLogger(_NODE)
     root.setLevel(logging.WARNING)
     own.setLevel(logging.INFO)
@@ -114,7 +114,7 @@ def close() -> None:
         logging.getLogger(name).propagate = True
 
 
-class _Files:
+class _LogFiles:
     """The open files of one format. A destination may be called `canal`: both write one file then."""
 
     def __init__(self, log_dir: Path, formatter: logging.Formatter) -> None:
@@ -149,7 +149,7 @@ class _Files:
 class _Routed(logging.Handler):
     """Hands each record to the file that is its own, opened when its first line comes."""
 
-    def __init__(self, files: _Files, path: Callable[[logging.LogRecord], Path]) -> None:
+    def __init__(self, files: _LogFiles, path: Callable[[logging.LogRecord], Path]) -> None:
         super().__init__()
         self._files = files
         self._path = path

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from canal_ha.config.model import DecodeOptions
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 
 SKIPPED_MAX = 8192  # begins and ends dropped in a row before one passes
 SKIPPED_MS = 5000  # or this far in event time from the last that passed
@@ -45,7 +45,7 @@ class Sink:
         """Count a segment and put what remains of it; nothing is put when nothing remains. Raises what put raises."""
         if not len(segment):
             return
-        self.transactions += segment.kinds.count(Kind.END)
+        self.transactions += segment.kinds.count(EntryKind.END)
         self.last_time_ms = segment.timestamps[-1]
         kept = self._compact(segment)
         if kept is None:
@@ -59,7 +59,7 @@ class Sink:
 
     def _compact(self, segment: Segment) -> Segment | None:
         kinds = segment.kinds
-        if not self._drop_boundaries and Kind.HEARTBEAT not in kinds:
+        if not self._drop_boundaries and EntryKind.HEARTBEAT not in kinds:
             return segment
         kept = [index for index, kind in enumerate(kinds) if self._keeps(kind, segment.timestamps[index])]
         if len(kept) == len(segment):
@@ -67,14 +67,14 @@ class Sink:
         return select(segment, kept) if kept else None
 
     def _keeps(self, kind: int, time_ms: int) -> bool:
-        if kind == Kind.HEARTBEAT:
+        if kind == EntryKind.HEARTBEAT:
             return False
-        if not self._drop_boundaries or kind not in (Kind.BEGIN, Kind.END):
+        if not self._drop_boundaries or kind not in (EntryKind.BEGIN, EntryKind.END):
             return True
         self._skipped += 1
         if self._skipped <= SKIPPED_MAX and abs(time_ms - self._passed_at_ms) <= SKIPPED_MS:
             return False
-        if kind == Kind.END:  # a begin that passes leaves the counters alone, so that its end passes too
+        if kind == EntryKind.END:  # a begin that passes leaves the counters alone, so that its end passes too
             self._skipped = 0
             self._passed_at_ms = time_ms
         return True

@@ -91,7 +91,7 @@ step types 3 mypy
 step unit 5 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
-suite parts 2 tests/real
+suite parts 2 tests/lab
 suite node 10 tests/decode tests/source tests/node
 suite cluster 8 tests/zookeeper tests/cluster tests/cluster_real tests/cluster_faults
 suite positions 6 tests/positions

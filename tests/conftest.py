@@ -36,7 +36,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.real import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
+from lab import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
 
 _numbers = itertools.count(1)
 

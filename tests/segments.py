@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from canal_ha.model.segment import Kind, Segment, Source
+from canal_ha.model.segment import EntryKind, Segment, Source
 
 HERE = Source("127.0.0.1", 3306)
 
@@ -17,7 +17,7 @@ class Item:
     """One entry to be: where it starts, what it is, its bytes."""
 
     offset: int
-    kind: Kind = Kind.ROWS
+    kind: EntryKind = EntryKind.ROWS
     body: bytes = b"entry"
     sub: int = 0
     timestamp_ms: int = 1_000
@@ -40,13 +40,13 @@ def segment(items: Sequence[Item], *, journal: str = "mysql-bin.000001", server_
         subs=array("i", [item.sub for item in items]),
         timestamps=array("q", [item.timestamp_ms for item in items]),
         event_lengths=array("q", [len(item.body) for item in items]),
-        row_counts=array("i", [item.rows if item.kind is Kind.ROWS else 0 for item in items]),
+        row_counts=array("i", [item.rows if item.kind is EntryKind.ROWS else 0 for item in items]),
         kinds=bytes(item.kind for item in items),
         run_starts=array("q", [0]),
         run_server_ids=array("q", [server_id]),
         run_gtids=(gtid,),
         entry_ends=array("q", accumulate(len(item.body) for item in items)),
-        row_ends=array("q", accumulate(item.rows if item.kind is Kind.ROWS else 0 for item in items)),
+        row_ends=array("q", accumulate(item.rows if item.kind is EntryKind.ROWS else 0 for item in items)),
     )
 
 

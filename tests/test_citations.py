@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROTOCOL = ROOT / "docs" / "protocol.md"
-CITING = ("canal_ha", "tests", "bench", "deploy", "conf", "docs", "zk")
+CITING = ("canal_ha", "tests", "lab", "bench", "deploy", "conf", "docs", "zk")
 DOCUMENTS = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")})
 
 CITATION = re.compile(r"protocol\.md#([\w-]+)")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bench import measure
 from bench.workloads import Written
-from tests.real import MySQL, Process, SqlServer, free_port
-from tests.real.mysql import ADMIN, cache_directory
-from tests.real.ports import LOOPBACK, listens
+from lab import MySQL, Process, SqlServer, free_port
+from lab.mysql import ADMIN, cache_directory
+from lab.ports import LOOPBACK, listens
 
 NAMES = ("java", "go", "mysqlbinlog", "mysql-replication")
 JAVA_HEAP = ("-Xms2g", "-Xmx3g")  # as canal's own startup.sh on Java 17

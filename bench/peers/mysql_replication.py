@@ -12,8 +12,8 @@ import time
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from tests.real.mysql import ADMIN
-from tests.real.ports import LOOPBACK
+from lab.mysql import ADMIN
+from lab.ports import LOOPBACK
 
 
 def count(port: int, journal: str, offset: int, rows: int) -> float:

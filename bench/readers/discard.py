@@ -10,12 +10,12 @@ import sys
 import time
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
-from canal_ha.source import flavor
-from canal_ha.source.identity import replica
-from canal_ha.source.reader import DumpRequest, run
-from canal_ha.source.session import Session
-from tests.real.mysql import CANAL
-from tests.real.ports import LOOPBACK
+from canal_ha.source.connection import flavor
+from canal_ha.source.connection.identity import replica
+from canal_ha.source.connection.reader import DumpRequest, run
+from canal_ha.source.connection.session import SourceSession
+from lab.mysql import CANAL
+from lab.ports import LOOPBACK
 
 SERVER_ID = 4005
 _EOF = b"\x05\x00\x00"  # length of the packet that ends a dump which does not wait
@@ -32,7 +32,7 @@ def discard(port: int, journal: str, offset: int) -> float:
         destination="bench", master=SourceConfig(host=LOOPBACK, port=port), username=CANAL, password=CANAL
     )
     began = time.perf_counter()
-    session = Session(config, config.master)
+    session = SourceSession(config, config.master)
     request = DumpRequest(
         server_id=SERVER_ID,
         replica=replica("discard", 1001),

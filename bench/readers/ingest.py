@@ -19,13 +19,13 @@ from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.sink import Sink
-from canal_ha.source.chronicle import Chronicle
-from canal_ha.source.dump import Dump, DumpEvent, Failed
-from canal_ha.source.identity import replica
-from canal_ha.source.tables import Tables
+from canal_ha.source.connection.identity import replica
+from canal_ha.source.connection.tables import Tables
+from canal_ha.source.history.destination_history import DestinationHistory
+from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed
 from canal_ha.store.ring import Ring
-from tests.real.mysql import CANAL
-from tests.real.ports import LOOPBACK
+from lab.mysql import CANAL
+from lab.ports import LOOPBACK
 
 BATCH_BYTES = 1 << 20  # about what a client asks for at a time
 EVERYTHING = 1 << 20  # what a GET asks for: all that is there
@@ -45,7 +45,7 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
     sink = Sink(ring.put, config.decode)
     done = threading.Event()
     errors: list[str] = []
-    chronicle = Chronicle(config, Tables(config).fetch, None, lambda name, /, *, alarm=False, **facts: None)
+    chronicle = DestinationHistory(config, Tables(config).fetch, None, lambda name, /, *, alarm=False, **facts: None)
 
     def accept(segment: Segment) -> None:
         sink.accept(segment)
@@ -69,7 +69,7 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
         )
 
     def report(event: DumpEvent) -> None:
-        if isinstance(event, Failed):
+        if isinstance(event, DumpFailed):
             errors.append(str(event.error))
             done.set()
 

@@ -6,29 +6,24 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any
 
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
-from twisted.web.http import Request as HttpRequest
 from twisted.web.resource import Resource
-from twisted.web.server import Request, Site
+from twisted.web.server import Request
 
 from canal_ha import logs
 from canal_ha.admin.control import PREFIX, Control, Switch
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.server.site import Listener, QuietSite
 
 STATUS_PATH = b"/api/v1/status"
 
+
 log = logs.get(__name__)
-
-
-class Listener(Protocol):
-    """What is needed of Twisted's reactor."""
-
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort: ...
 
 
 class StatusApi(Resource):
@@ -72,15 +67,6 @@ class StatusApi(Resource):
         return _answer(request, 200, status_document(self._facts, self._status(), time.time(), self._alarms()))
 
 
-class _QuietSite(Site):
-    """A site without an access log: monitoring asks all day."""
-
-    displayTracebacks = False
-
-    def log(self, request: HttpRequest) -> None:
-        """Write nothing."""
-
-
 def listen(
     reactor: Listener,
     bind: str,
@@ -102,7 +88,7 @@ def listen(
         return None
     interface = "127.0.0.1" if bind == "localhost" else bind
     page = StatusApi(facts, status, local=_is_loopback(interface), switch=switch, alarms=alarms)
-    site = _QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
+    site = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

@@ -19,7 +19,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
 from canal_ha.source.group import parts
-from canal_ha.source.switch import Role, first, server
+from canal_ha.source.server.switch import Role, first, server
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> cursor

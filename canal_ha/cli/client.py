@@ -30,7 +30,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """What was asked for. timeout_ms: 0 waits until a batch is full; idle_exit_s, max_rows: None for no end."""
 
     filter: str
@@ -50,7 +50,7 @@ Connector = SimpleConnector | ClusterConnector
 class Follower:
     """Reads one destination until something ends it."""
 
-    def __init__(self, connector: Connector, reading: Reading, write: Callable[[str], None]) -> None:
+    def __init__(self, connector: Connector, reading: ReadOptions, write: Callable[[str], None]) -> None:
         self.stopping = threading.Event()
         self._connector = connector
         self._reading = reading
@@ -224,7 +224,7 @@ def command(
         )
     else:
         connector = SimpleConnector(*servers[0], destination, client_id, user, password, rollback_on_connect=not start)
-    reading = Reading(
+    reading = ReadOptions(
         filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until
     )
     follower = Follower(connector, reading, write)

@@ -21,10 +21,10 @@ from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
-from canal_ha.source import switch
+from canal_ha.source.files.view import LocalView, view_of
 from canal_ha.source.group import MembersView, parts
-from canal_ha.source.local import LocalView, view_of
-from canal_ha.source.view import View
+from canal_ha.source.server import switch
+from canal_ha.source.server.view import View
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from typing import BinaryIO
 import click
 
 from canal_ha.client.rows import rows_of
-from canal_ha.config.load import Decoding, load_decoding
+from canal_ha.config.load import DecodingKeys, load_decoding
+from canal_ha.decode.ddl.script import Definitions
 from canal_ha.decode.decoder import MAGIC, Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter, effective
-from canal_ha.decode.history import History
+from canal_ha.decode.history.history import History
 from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
 from canal_ha.decode.kernel.primitives import varint
 from canal_ha.decode.outputs import Output
-from canal_ha.decode.script import Definitions
 from canal_ha.errors import CanalError, MalformedEvent, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
@@ -36,7 +36,7 @@ class FileBroken(CanalError):
 class Files:
     """Binlog files in the order given, decoded as the stream that a server would have sent."""
 
-    def __init__(self, decoding: Decoding, tables: TableFilter, definitions: Definitions | None) -> None:
+    def __init__(self, decoding: DecodingKeys, tables: TableFilter, definitions: Definitions | None) -> None:
         options = decoding.options
         self._options = options
         self._tables = tables

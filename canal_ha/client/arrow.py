@@ -35,7 +35,7 @@ from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import Maps, Marks, Sheet, TableRows
 from canal_ha.decode.kernel.columns import Target, spread, spread_texts
 from canal_ha.decode.kernel.entries import Entries
-from canal_ha.decode.kernel.layouts import Column, Layout
+from canal_ha.decode.kernel.layouts import ColumnLayout, Layout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
@@ -106,7 +106,7 @@ class Wanted(Protocol):
     def table(self, schema: str, table: str) -> bool:
         """Whether its rows are wanted."""
 
-    def fields(self, columns: Sequence[Column]) -> pa.Schema:
+    def fields(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
         """The schema of batches of rows that have these columns; found by name, in any case. It ends with META's names.
 
         A field that no column has is NULL.
@@ -120,7 +120,7 @@ class _Everything:
     def table(self, schema: str, table: str) -> bool:
         return True
 
-    def fields(self, columns: Sequence[Column]) -> pa.Schema:
+    def fields(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
         own = [pa.field(column.name, column_type(column.mysql_type, column.sql_type).arrow) for column in columns]
         return pa.schema([*own, *META])
 
@@ -288,7 +288,7 @@ class _Page:
         self.sheet.rest()
 
     def _meta(self, parts: list[pa.Field], marks: Marks, statements: pa.Array) -> list[pa.Array]:
-        told = Told(marks, self._spares)
+        told = EntryColumns(marks, self._spares)
         position = told.positions(parts, self._seq)
         return [told.ops, told.times, position, statements]
 
@@ -298,7 +298,7 @@ def _parts(schema: pa.Schema) -> list[pa.Field]:
     return list(schema.field(len(schema) - 2).type)
 
 
-class Told:
+class EntryColumns:
     """What every row tells of its entry, as arrays. spares: memory for them."""
 
     def __init__(self, marks: Marks, spares: Spares) -> None:

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 
 from canal_ha import logs
 from canal_ha.client import running_inputs as i
-from canal_ha.client.running import Seat, State
+from canal_ha.client.running import Seat, SeatState
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Znode
@@ -160,7 +160,7 @@ class Coordination:
     def connected_to_node(self, local_address: str) -> None:
         """Show the others where this process is connected from. local_address: ip:port."""
         if self._takes_turns:
-            self._queue.put(partial(self._feed, i.Connected(local_address)))
+            self._queue.put(partial(self._feed, i.NodeConnected(local_address)))
 
     def active(self) -> bool:
         """Return whether this process may act as the active one now.
@@ -185,7 +185,7 @@ class Coordination:
         while not self._ending:
             with suppress(Empty):
                 self._queue.get(timeout=self._pause_s())()
-            self._feed(i.Tick())
+            self._feed(i.RaceTick())
             while self._timers and self._timers[0][0] <= time.monotonic():
                 heapq.heappop(self._timers)[2]()
 
@@ -199,7 +199,7 @@ class Coordination:
         heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._numbers), call))
 
     def _leave(self) -> None:
-        if self._seat.state is State.IDLE:
+        if self._seat.state is SeatState.IDLE:
             self._end()
             return
         self._later(LEAVE_MOST_S, self._end)
@@ -260,7 +260,7 @@ class Coordination:
         match command:
             case Look(ticket):
                 self._session.get(self._path, self._node_changed, partial(self._looked, ticket))
-            case i.Claim() | i.Rewrite() | i.Probe() | i.Release():
+            case i.ClaimConsumer() | i.Rewrite() | i.Probe() | i.ReleaseConsumer():
                 self._write(command)
             case i.Activate():
                 log.info("client.active", destination=self._destination, client_id=self._client_id)
@@ -282,14 +282,14 @@ class Coordination:
         if isinstance(found, ZooKeeperUnavailable):
             self._feed(i.Unanswered(ticket))
             return
-        self._feed(i.Looked(ticket, RunningNode.read(found)))
+        self._feed(i.ConsumerSeen(ticket, RunningNode.read(found)))
 
     def _write(self, command: i.Writing) -> None:
         operations = i.operations(command, self._path)
         sent_at = time.monotonic()
 
         def answered(result: tuple[int, ...] | TransactionRefused | ZooKeeperUnavailable) -> None:
-            if isinstance(command, i.Release):
+            if isinstance(command, i.ReleaseConsumer):
                 self._feed(Released(command.ticket))
             elif isinstance(result, ZooKeeperUnavailable):
                 self._feed(i.Unanswered(command.ticket))

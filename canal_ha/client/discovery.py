@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ServerNode:
     """A node that may run the destination.
 
     generation: tells one `running` node from the next at the same address (its czxid); 0 when nobody vouches for it.
@@ -32,7 +32,7 @@ def split_address(text: str) -> tuple[str, int]:
 class FixedList:
     """Addresses given by the caller, one after the other, round and round; which of them runs it is found by asking."""
 
-    runs: Node | None = None
+    runs: ServerNode | None = None
 
     def __init__(self, addresses: Sequence[str]) -> None:
         """Raises ValueError for an empty list and for what is no address."""
@@ -43,11 +43,11 @@ class FixedList:
         self._addresses = tuple(address.strip() for address in addresses)
         self._next = 0
 
-    def next(self) -> Node | None:
+    def next(self) -> ServerNode | None:
         """Whom to try now."""
         address = self._addresses[self._next]
         self._next = (self._next + 1) % len(self._addresses)
-        return Node(address)
+        return ServerNode(address)
 
 
 class Discovered:
@@ -57,7 +57,7 @@ class Discovered:
     """
 
     def __init__(self, shuffle: Callable[[list[str]], None]) -> None:
-        self.runs: Node | None = None
+        self.runs: ServerNode | None = None
         self._shuffle = shuffle
         self._members: list[str] = []
 
@@ -67,7 +67,7 @@ class Discovered:
             split_address(address)
         except ValueError:
             return
-        self.runs = Node(address, generation)
+        self.runs = ServerNode(address, generation)
 
     def running_is_gone(self) -> None:
         """There is no `running`."""
@@ -86,8 +86,8 @@ class Discovered:
             self._shuffle(found)
             self._members = found
 
-    def next(self) -> Node | None:
+    def next(self) -> ServerNode | None:
         """Whom to try now: who runs it, else any node that could, else nobody."""
         if self.runs is not None:
             return self.runs
-        return Node(self._members[0]) if self._members else None
+        return ServerNode(self._members[0]) if self._members else None

@@ -128,7 +128,7 @@ class Exchange:
     @property
     def is_open(self) -> bool:
         """Between open() and close()."""
-        return self._failover.state is not f.State.CLOSED
+        return self._failover.state is not f.ConnectorState.CLOSED
 
     @property
     def active(self) -> bool:
@@ -140,7 +140,7 @@ class Exchange:
         """Address of the node that the connection leads to, None while there is none."""
         with self._lock:
             node = self._failover.node
-            return node.address if node is not None and self._failover.state is f.State.ONLINE else None
+            return node.address if node is not None and self._failover.state is f.ConnectorState.ONLINE else None
 
     @property
     def connection(self) -> int:
@@ -276,9 +276,9 @@ class Exchange:
                 while True:
                     self._feed(f.Tick())
                     self._raise_what_ends_a_call(what)
-                    if self._failover.state is f.State.DIALLING:
+                    if self._failover.state is f.ConnectorState.DIALLING:
                         break
-                    if self._failover.state is f.State.ONLINE and self._link is not None and self.active:
+                    if self._failover.state is f.ConnectorState.ONLINE and self._link is not None and self.active:
                         self._busy = True
                         return self._link_attempt, self._link
                     if standing_by_will_do and self._standing_by is not None:
@@ -295,7 +295,7 @@ class Exchange:
             raise ConnectorStopped(f"{self._access.destination}: {self._broken!r}") from self._broken
         if self._stopped:
             raise ConnectorStopped(f"{self._access.destination}: stopped")
-        if self._failover.state is f.State.CLOSED:
+        if self._failover.state is f.ConnectorState.CLOSED:
             raise LocalProtocolError("should connect first")
         if self._gave_up_after:
             tries, self._gave_up_after = self._gave_up_after, 0
@@ -307,7 +307,7 @@ class Exchange:
         if deadline is not None and now >= deadline:
             raise WaitedTooLong(self._what_is_missing())
         due = [deadline, self._failover.wakes_at]
-        if self._failover.state is f.State.ONLINE:
+        if self._failover.state is f.ConnectorState.ONLINE:
             due.append(now + LEASE_LOOK_S)
         moments = [moment for moment in due if moment is not None]
         self._changed.wait(max(0.0, min(moments) - now) if moments else None)
@@ -319,7 +319,7 @@ class Exchange:
 
     def _what_is_missing(self) -> str:
         access = self._access
-        if self._failover.state is not f.State.STANDBY:
+        if self._failover.state is not f.ConnectorState.STANDBY:
             return f"{access.destination}: no connection to a node in time: {self._last_error()}"
         if self._standing_by is not None:
             return f"{access.destination}: client {access.client_id} is active at {self._standing_by}"
@@ -351,7 +351,7 @@ class Exchange:
             try:
                 link.connect()
             except ServerRefused as error:
-                self._failed(attempt, link, error, f.Kind.FATAL)  # nothing but the authentication
+                self._failed(attempt, link, error, f.FailureKind.FATAL)  # nothing but the authentication
                 return
             if self.greet is not None:
                 self.greet(link)
@@ -408,7 +408,9 @@ class Exchange:
                 self._feed(f.Worked(attempt))
             return True
 
-    def _failed(self, attempt: int, link: SimpleConnector, error: CanalError, kind: f.Kind | None = None) -> None:
+    def _failed(
+        self, attempt: int, link: SimpleConnector, error: CanalError, kind: f.FailureKind | None = None
+    ) -> None:
         with self._lock:
             if self._link is link:
                 self._error = error

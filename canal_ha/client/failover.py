@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from canal_ha.client.discovery import Node
+from canal_ha.client.discovery import ServerNode
 
 RETRY_FIRST_S = 0.1  # after the retry at once; doubles up to `interval_s`
 REFUSALS = 8  # in a row, before a caller is told, even when it retries for ever: asking again seems not to help
 
 
-class State(Enum):
+class ConnectorState(Enum):
     """Where the connector stands. DIALLING: `node` is to be connected to as `attempt`, by whoever next needs it."""
 
     CLOSED = auto()
@@ -37,7 +37,7 @@ class State(Enum):
     ONLINE = auto()
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """What went wrong. LOST: the connection, or the destination does not run there; REFUSED: the server said no;
     FATAL: it will always say no.
     """
@@ -96,7 +96,7 @@ class Failed:
     """The attempt, or a request on its connection, failed."""
 
     attempt: int
-    kind: Kind
+    kind: FailureKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,9 @@ class Directory(Protocol):
     """Where nodes are found. runs: who runs the destination for certain, None when that is not known."""
 
     @property
-    def runs(self) -> Node | None: ...
+    def runs(self) -> ServerNode | None: ...
 
-    def next(self) -> Node | None: ...
+    def next(self) -> ServerNode | None: ...
 
 
 class Failover:
@@ -148,8 +148,8 @@ class Failover:
         interval_s: float,
         uniform: Callable[[float, float], float],
     ) -> None:
-        self.state = State.CLOSED
-        self.node: Node | None = None
+        self.state = ConnectorState.CLOSED
+        self.node: ServerNode | None = None
         self.attempt = 0
         self.failures = 0  # in a row
         self._directory = directory
@@ -164,7 +164,7 @@ class Failover:
     @property
     def wakes_at(self) -> float | None:
         """When Tick is due, None when only facts can change anything."""
-        return self._rest_until if self.state is State.RESTING else None
+        return self._rest_until if self.state is ConnectorState.RESTING else None
 
     def step(self, event: Input, now: float) -> list[Command]:
         """Feed one fact; return what to do, in order. now: seconds, monotonic."""
@@ -177,20 +177,20 @@ class Failover:
         self._forget_failures()
         if not event.waits:
             return self._dial(now)
-        self.state = State.STANDBY
+        self.state = ConnectorState.STANDBY
         return []
 
     def _close(self, event: Close, now: float) -> list[Command]:
-        return self._leave_node(State.CLOSED)
+        return self._leave_node(ConnectorState.CLOSED)
 
     def _deactivated(self, event: Deactivated, now: float) -> list[Command]:
-        return self._leave_node(State.STANDBY)
+        return self._leave_node(ConnectorState.STANDBY)
 
     def _activated(self, event: Activated, now: float) -> list[Command]:
         self._forget_failures()
         return self._dial(now)
 
-    def _leave_node(self, state: State) -> list[Command]:
+    def _leave_node(self, state: ConnectorState) -> list[Command]:
         self.state = state
         return [HangUp(self.attempt)]
 
@@ -199,12 +199,12 @@ class Failover:
     def _dial(self, now: float) -> list[Command]:
         self.node = self._directory.next()
         self.attempt += 1
-        self.state = State.DIALLING
-        return self._fail(Kind.LOST, now) if self.node is None else []
+        self.state = ConnectorState.DIALLING
+        return self._fail(FailureKind.LOST, now) if self.node is None else []
 
     def _dialled(self, event: Dialled, now: float) -> list[Command]:
         if event.attempt == self.attempt:
-            self.state = State.ONLINE
+            self.state = ConnectorState.ONLINE
         return []
 
     def _worked(self, event: Worked, now: float) -> list[Command]:
@@ -215,14 +215,14 @@ class Failover:
     def _failed(self, event: Failed, now: float) -> list[Command]:
         return self._fail(event.kind, now) if event.attempt == self.attempt else []
 
-    def _fail(self, kind: Kind, now: float) -> list[Command]:
+    def _fail(self, kind: FailureKind, now: float) -> list[Command]:
         self.failures += 1
         self._in_vain += 1
         self._tries += 1
-        self._refusals = self._refusals + 1 if kind is Kind.REFUSED else 0
-        self.state = State.RESTING
+        self._refusals = self._refusals + 1 if kind is FailureKind.REFUSED else 0
+        self.state = ConnectorState.RESTING
         self._rest_until = now + self._rest_s()
-        told = kind is Kind.FATAL or self._refusals >= REFUSALS
+        told = kind is FailureKind.FATAL or self._refusals >= REFUSALS
         if told or (self._retry_times is not None and self._tries >= self._retry_times):
             tries, self._tries, self._refusals = self._tries, 0, 0
             return [HangUp(self.attempt), GiveUp(tries)]
@@ -265,20 +265,20 @@ class Failover:
         self.failures = self._in_vain = self._tries = self._refusals = 0
 
 
-_OPEN = (State.STANDBY, State.DIALLING, State.RESTING, State.ONLINE)
+_OPEN = (ConnectorState.STANDBY, ConnectorState.DIALLING, ConnectorState.RESTING, ConnectorState.ONLINE)
 
-TABLE: dict[tuple[State, type], Callable[..., list[Command]]] = {
-    (State.CLOSED, Open): Failover._open,
+TABLE: dict[tuple[ConnectorState, type], Callable[..., list[Command]]] = {
+    (ConnectorState.CLOSED, Open): Failover._open,
     **{(state, Close): Failover._close for state in _OPEN},
     **{(state, Deactivated): Failover._deactivated for state in _OPEN},
-    (State.STANDBY, Activated): Failover._activated,
-    (State.DIALLING, Dialled): Failover._dialled,
-    (State.DIALLING, Failed): Failover._failed,
-    (State.DIALLING, Moved): Failover._moved,
-    (State.ONLINE, Worked): Failover._worked,
-    (State.ONLINE, Failed): Failover._failed,
-    (State.ONLINE, Moved): Failover._moved,
-    (State.RESTING, Moved): Failover._moved_while_resting,
-    (State.RESTING, Tick): Failover._rested,
+    (ConnectorState.STANDBY, Activated): Failover._activated,
+    (ConnectorState.DIALLING, Dialled): Failover._dialled,
+    (ConnectorState.DIALLING, Failed): Failover._failed,
+    (ConnectorState.DIALLING, Moved): Failover._moved,
+    (ConnectorState.ONLINE, Worked): Failover._worked,
+    (ConnectorState.ONLINE, Failed): Failover._failed,
+    (ConnectorState.ONLINE, Moved): Failover._moved,
+    (ConnectorState.RESTING, Moved): Failover._moved_while_resting,
+    (ConnectorState.RESTING, Tick): Failover._rested,
 }
 """(state, input) -> what is done; anything else changes nothing."""

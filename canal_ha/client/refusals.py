@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canal_ha.client.failover import Kind
+from canal_ha.client.failover import FailureKind
 from canal_ha.errors import CanalError, ConnectionLost, ServerRefused
 
 _NOT_THERE = "should start first"  # the destination runs elsewhere, or not yet
@@ -11,16 +11,16 @@ _END = "end of range"  # of a private read
 _BAD_FILTER = "table filter "  # what our nodes say of a filter that is no regular expression
 
 
-def kind_of(error: CanalError, *, subscribed: bool) -> Kind:
+def kind_of(error: CanalError, *, subscribed: bool) -> FailureKind:
     """subscribed: the connection begins with a SUBSCRIPTION. A refusal has no code of its own: its text tells."""
     if isinstance(error, ConnectionLost):
-        return Kind.LOST
+        return FailureKind.LOST
     text = str(error) if isinstance(error, ServerRefused) else ""
     if _NOT_THERE in text:
-        return Kind.LOST
+        return FailureKind.LOST
     if _BAD_FILTER in text or _END in text or (_NOT_SUBSCRIBED in text and not subscribed):
-        return Kind.FATAL
-    return Kind.REFUSED
+        return FailureKind.FATAL
+    return FailureKind.REFUSED
 
 
 def as_canal_says(what: str, tries: int, error: CanalError) -> CanalError:

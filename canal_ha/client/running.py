@@ -17,19 +17,19 @@ from enum import Enum, auto
 
 from canal_ha.client.running_inputs import (
     Activate,
-    Claim,
+    ClaimConsumer,
     Command,
-    Connected,
+    ConsumerSeen,
     Deactivate,
     Held,
     Input,
-    Looked,
+    NodeConnected,
     Probe,
+    RaceTick,
     Reason,
     Refused,
-    Release,
+    ReleaseConsumer,
     Rewrite,
-    Tick,
     Unanswered,
 )
 from canal_ha.zookeeper.lease import Lease
@@ -53,7 +53,7 @@ LOOK_AGAIN_S = 0.5  # after a look that got no answer
 DELETED_S = 0.5  # after somebody deleted our node: a deleteall or a server's unsubscribe ends first
 
 
-class State(Enum):
+class SeatState(Enum):
     """Where this process stands."""
 
     IDLE = auto()
@@ -84,7 +84,7 @@ class Seat:
         past_sessions: set[int],
         takeover_delay_s: float = TAKEOVER_DELAY_S,
     ) -> None:
-        self.state = State.IDLE
+        self.state = SeatState.IDLE
         self.standing_by_for = ""  # address of the active process while in STANDBY
         self._client_id = client_id
         self._address = address
@@ -106,7 +106,7 @@ class Seat:
 
     def active(self, now: float) -> bool:
         """Return whether this process may act as the active one at this moment. Any thread may ask."""
-        return self.state is State.ACTIVE and self._lease.holds(now)
+        return self.state is SeatState.ACTIVE and self._lease.holds(now)
 
     @property
     def lease_until(self) -> float:
@@ -116,7 +116,7 @@ class Seat:
     @property
     def wakes_at(self) -> float | None:
         """When Tick is due; None when only facts can change anything."""
-        if self.state is State.ACTIVE:
+        if self.state is SeatState.ACTIVE:
             due = (self.lease_until, self._probe_at, self._look_at) if self._connected else (self.lease_until,)
             return min(moment for moment in due if moment is not None)
         return self._wait_until
@@ -130,24 +130,24 @@ class Seat:
 
     def _join(self, event: Join, now: float) -> list[Command]:
         self._leaving = False
-        self.state = State.OFFLINE
+        self.state = SeatState.OFFLINE
         return self._look() if self._connected else []
 
     def _leave(self, event: Leave, now: float) -> list[Command]:
         self._leaving = True
-        if self.state is State.ACTIVE:
+        if self.state is SeatState.ACTIVE:
             return [Deactivate(Reason.STOPPED), *self._release()]
-        if self.state in (State.LOOKING, State.CLAIMING, State.RELEASING):
+        if self.state in (SeatState.LOOKING, SeatState.CLAIMING, SeatState.RELEASING):
             return []  # it may be ours: what comes next ends in Left
         return self._left()
 
     def _left(self) -> list[Command]:
-        self.state = State.IDLE
+        self.state = SeatState.IDLE
         self._ticket += 1
         self._wait_until = None
         return [Left()]
 
-    def _connected_to_node(self, event: Connected, now: float) -> list[Command]:
+    def _connected_to_node(self, event: NodeConnected, now: float) -> list[Command]:
         self._address = event.local_address
         return self._look_at_ours()
 
@@ -162,9 +162,9 @@ class Seat:
             self._lease.begin(event.timeout_s)
         self._lease.resume(event.timeout_s)
         self._connected = True
-        if self.state is State.ACTIVE:
+        if self.state is SeatState.ACTIVE:
             return self._look_at_ours()  # watches went with the connection
-        return commands + (self._look() if self.state is State.OFFLINE else [])
+        return commands + (self._look() if self.state is SeatState.OFFLINE else [])
 
     def _session_suspended(self, event: SessionSuspended, now: float) -> list[Command]:
         self._connected = False
@@ -176,16 +176,16 @@ class Seat:
             self._past_sessions.add(self._session_id)
             self._session_id = 0
             self._lease.end()
-        if self.state is not State.ACTIVE:
+        if self.state is not SeatState.ACTIVE:
             return self._go_offline()
         return self._lose(Reason.SESSION_LOST)
 
     def _go_offline(self) -> list[Command]:
-        if self.state in (State.IDLE, State.ACTIVE):
+        if self.state in (SeatState.IDLE, SeatState.ACTIVE):
             return []  # an active one goes on within its lease
         if self._leaving:
             return self._left()  # the node goes with the session
-        self.state = State.OFFLINE
+        self.state = SeatState.OFFLINE
         self._ticket += 1
         self._wait_until = None
         return []
@@ -195,7 +195,7 @@ class Seat:
     def _look(self) -> list[Command]:
         if not self._connected:
             return self._go_offline()
-        self.state = State.LOOKING
+        self.state = SeatState.LOOKING
         self._wait_until = None
         self._ticket += 1
         return [Look(self._ticket)]
@@ -222,9 +222,9 @@ class Seat:
     def _unanswered(self, event: Unanswered, now: float) -> list[Command]:
         if event.ticket != self._ticket:
             return []
-        if self._leaving and self.state is State.LOOKING:
+        if self._leaving and self.state is SeatState.LOOKING:
             return self._left()
-        self.state = State.LOOKING
+        self.state = SeatState.LOOKING
         self._ticket += 1
         self._wait_until = now + LOOK_AGAIN_S
         return []
@@ -237,7 +237,7 @@ class Seat:
             self._look_at = now + LOOK_AGAIN_S
         return []
 
-    def _looked(self, event: Looked, now: float) -> list[Command]:
+    def _looked(self, event: ConsumerSeen, now: float) -> list[Command]:
         if event.ticket != self._ticket:
             return []
         seen = event.seen
@@ -255,7 +255,7 @@ class Seat:
             return self._nobody_holds(now)
         if seen.owner in self._past_sessions:
             return self._claim(leftover=seen.version)
-        self.state = State.STANDBY
+        self.state = SeatState.STANDBY
         self._orderly = not seen.active
         if seen.address == self.standing_by_for:
             return []
@@ -266,11 +266,11 @@ class Seat:
         claim_at = self._hold_until if self._orderly else max(self._hold_until, now + self._takeover_delay_s)
         if claim_at <= now:
             return self._claim()
-        self.state = State.WAITING
+        self.state = SeatState.WAITING
         self._wait_until = claim_at
         return []
 
-    def _looked_at_ours(self, event: Looked, now: float) -> list[Command]:
+    def _looked_at_ours(self, event: ConsumerSeen, now: float) -> list[Command]:
         if event.ticket != self._look_ticket:
             return []
         seen = event.seen
@@ -290,7 +290,7 @@ class Seat:
 
     def _lose(self, reason: Reason) -> list[Command]:
         """Not active any more, but the place was ours: back to it without delay, if it is still free."""
-        self.state = State.OFFLINE
+        self.state = SeatState.OFFLINE
         self._orderly = True
         return [Deactivate(reason), *self._look()]
 
@@ -300,10 +300,10 @@ class Seat:
         return RunningData(self._address, active, self._client_id)
 
     def _claim(self, *, held: int | None = None, leftover: int | None = None) -> list[Command]:
-        self.state = State.CLAIMING
+        self.state = SeatState.CLAIMING
         self._wait_until = None
         self._ticket += 1
-        return [Claim(self._ticket, self._data(), held, leftover)]
+        return [ClaimConsumer(self._ticket, self._data(), held, leftover)]
 
     def _claimed(self, event: Held, now: float) -> list[Command]:
         if event.ticket != self._ticket:
@@ -311,7 +311,7 @@ class Seat:
         self._extend(event)
         if self._leaving or not self._lease.holds(now):
             return self._release()
-        self.state = State.ACTIVE
+        self.state = SeatState.ACTIVE
         self._since = event.ticket
         self.standing_by_for = ""
         return [Activate(), *self._look_at_ours()]
@@ -331,7 +331,7 @@ class Seat:
         self._probe_at = now + self._lease.probe_interval_s
         return [Probe(self._ticket, self._version)]
 
-    def _tick_active(self, event: Tick, now: float) -> list[Command]:
+    def _tick_active(self, event: RaceTick, now: float) -> list[Command]:
         if not self._lease.holds(now):
             return self._lose(Reason.LEASE_OVER)
         if not self._connected:
@@ -339,20 +339,24 @@ class Seat:
         looks = self._look_at_ours() if self._look_at is not None and now >= self._look_at else []
         return looks + (self._probe(now) if now >= self._probe_at else [])
 
-    def _tick_waiting(self, event: Tick, now: float) -> list[Command]:
+    def _tick_waiting(self, event: RaceTick, now: float) -> list[Command]:
         return self._look() if self._wait_until is not None and now >= self._wait_until else []
 
-    def _waited(self, event: Tick, now: float) -> list[Command]:
+    def _waited(self, event: RaceTick, now: float) -> list[Command]:
         if self._wait_until is None or now < self._wait_until:
             return []
         return self._claim() if self._connected else []
 
     def _release(self) -> list[Command]:
-        self.state = State.RELEASING
+        self.state = SeatState.RELEASING
         self._wait_until = None
         self._lease.end()
         self._ticket += 1
-        return [Release(self._ticket, self._data(active=False), self._version)] if self._connected else self._let_go()
+        return (
+            [ReleaseConsumer(self._ticket, self._data(active=False), self._version)]
+            if self._connected
+            else self._let_go()
+        )
 
     def _let_go(self) -> list[Command]:
         return self._left() if self._leaving else self._go_offline()
@@ -363,32 +367,32 @@ class Seat:
         return self._left() if self._leaving else self._look()
 
 
-_RACING = (State.LOOKING, State.STANDBY, State.WAITING, State.CLAIMING, State.RELEASING)
-_JOINED = (State.OFFLINE, *_RACING, State.ACTIVE)
+_RACING = (SeatState.LOOKING, SeatState.STANDBY, SeatState.WAITING, SeatState.CLAIMING, SeatState.RELEASING)
+_JOINED = (SeatState.OFFLINE, *_RACING, SeatState.ACTIVE)
 
-TABLE: dict[tuple[State, type], Callable[..., list[Command]]] = {
-    (State.IDLE, Join): Seat._join,
+TABLE: dict[tuple[SeatState, type], Callable[..., list[Command]]] = {
+    (SeatState.IDLE, Join): Seat._join,
     **{(state, Leave): Seat._leave for state in _JOINED},
-    **{(state, SessionUp): Seat._session_up for state in State},
-    **{(state, SessionSuspended): Seat._session_suspended for state in State},
-    **{(state, SessionLost): Seat._session_lost for state in State},
-    (State.LOOKING, Looked): Seat._looked,
-    (State.LOOKING, Unanswered): Seat._unanswered,
-    (State.LOOKING, Tick): Seat._tick_waiting,
-    (State.LOOKING, NodeEvent): Seat._node_event,
-    (State.STANDBY, NodeEvent): Seat._node_event,
-    (State.WAITING, NodeEvent): Seat._node_event,
-    (State.WAITING, Tick): Seat._waited,
-    (State.CLAIMING, Held): Seat._claimed,
-    (State.CLAIMING, Refused): Seat._refused,
-    (State.CLAIMING, Unanswered): Seat._unanswered,
-    (State.ACTIVE, NodeEvent): Seat._our_node_event,
-    (State.ACTIVE, Looked): Seat._looked_at_ours,
-    (State.ACTIVE, Held): Seat._still_held,
-    (State.ACTIVE, Refused): Seat._ours_refused,
-    (State.ACTIVE, Unanswered): Seat._ours_unanswered,
-    (State.ACTIVE, Connected): Seat._connected_to_node,
-    (State.ACTIVE, Tick): Seat._tick_active,
-    (State.RELEASING, Released): Seat._released,
+    **{(state, SessionUp): Seat._session_up for state in SeatState},
+    **{(state, SessionSuspended): Seat._session_suspended for state in SeatState},
+    **{(state, SessionLost): Seat._session_lost for state in SeatState},
+    (SeatState.LOOKING, ConsumerSeen): Seat._looked,
+    (SeatState.LOOKING, Unanswered): Seat._unanswered,
+    (SeatState.LOOKING, RaceTick): Seat._tick_waiting,
+    (SeatState.LOOKING, NodeEvent): Seat._node_event,
+    (SeatState.STANDBY, NodeEvent): Seat._node_event,
+    (SeatState.WAITING, NodeEvent): Seat._node_event,
+    (SeatState.WAITING, RaceTick): Seat._waited,
+    (SeatState.CLAIMING, Held): Seat._claimed,
+    (SeatState.CLAIMING, Refused): Seat._refused,
+    (SeatState.CLAIMING, Unanswered): Seat._unanswered,
+    (SeatState.ACTIVE, NodeEvent): Seat._our_node_event,
+    (SeatState.ACTIVE, ConsumerSeen): Seat._looked_at_ours,
+    (SeatState.ACTIVE, Held): Seat._still_held,
+    (SeatState.ACTIVE, Refused): Seat._ours_refused,
+    (SeatState.ACTIVE, Unanswered): Seat._ours_unanswered,
+    (SeatState.ACTIVE, NodeConnected): Seat._connected_to_node,
+    (SeatState.ACTIVE, RaceTick): Seat._tick_active,
+    (SeatState.RELEASING, Released): Seat._released,
 }
 """(state, input) -> what to do. Any other pair changes nothing."""

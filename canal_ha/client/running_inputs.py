@@ -39,7 +39,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ConsumerSeen:
     """The answer to Look. seen: the node; None when it does not exist."""
 
     ticket: int
@@ -74,24 +74,36 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class NodeConnected:
     """This process has connected to a node. local_address: ip:port of its own end of the socket."""
 
     local_address: str
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class RaceTick:
     """Time went on. It is due at `wakes_at` and harmless at any other time."""
 
 
-Input = Join | Leave | SessionEvent | NodeEvent | Looked | Held | Refused | Unanswered | Released | Connected | Tick
+Input = (
+    Join
+    | Leave
+    | SessionEvent
+    | NodeEvent
+    | ConsumerSeen
+    | Held
+    | Refused
+    | Unanswered
+    | Released
+    | NodeConnected
+    | RaceTick
+)
 
 # ---- commands
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimConsumer:
     """Make the node ours with this data, in one transaction; without `held` and `leftover`, create it.
 
     data: what the node shall say.
@@ -123,7 +135,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseConsumer:
     """Set the node to inactive, which tells the others that the end is orderly, and delete it, in one transaction."""
 
     ticket: int
@@ -143,15 +155,15 @@ class Deactivate:
     reason: Reason
 
 
-Command = Look | Claim | Rewrite | Probe | Release | Activate | Deactivate | StandingBy | Left
+Command = Look | ClaimConsumer | Rewrite | Probe | ReleaseConsumer | Activate | Deactivate | StandingBy | Left
 
-Writing = Claim | Rewrite | Probe | Release
+Writing = ClaimConsumer | Rewrite | Probe | ReleaseConsumer
 
 
 def operations(command: Writing, path: str) -> tuple[Operation, ...]:
     """Return the one transaction that carries out a command. path: the client's `running` node."""
     match command:
-        case Claim(_, data, held, leftover):
+        case ClaimConsumer(_, data, held, leftover):
             if held is not None:
                 return (SetData(path, data.to_bytes(), held),)
             replaced = () if leftover is None else (Delete(path, leftover),)
@@ -160,5 +172,5 @@ def operations(command: Writing, path: str) -> tuple[Operation, ...]:
             return (SetData(path, data.to_bytes(), version),)
         case Probe(_, version):
             return (Check(path, version),)
-        case Release(_, data, version):
+        case ReleaseConsumer(_, data, version):
             return (SetData(path, data.to_bytes(), version), Delete(path))

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from canal_ha.cluster import inputs as i
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.ownership import Ownership
-from canal_ha.cluster.running import Race, State
+from canal_ha.cluster.running import Race, RaceState
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.cluster.spread import Turns
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
@@ -55,7 +55,7 @@ class Owner(Protocol):
 
 
 @dataclass
-class Seat:
+class Candidate:
     """One destination's place in the election."""
 
     destination: str
@@ -91,7 +91,7 @@ class Election:
         self._clock = clock
         self._random = random
         self._log = log
-        self._seats: dict[str, Seat] = {}
+        self._seats: dict[str, Candidate] = {}
         self._session_id = 0
         self._turns = Turns(random.uniform)
         self._claiming: str | None = None
@@ -108,7 +108,7 @@ class Election:
         """Take part in the race for this destination."""
         seat = self._seats.get(destination)
         if seat is None:
-            seat = self._seats[destination] = Seat(destination, Race(self._random.randint))
+            seat = self._seats[destination] = Candidate(destination, Race(self._random.randint))
         if self._session.connected:
             self._feed(seat, SessionUp(self._session.id, self._session.timeout_s))
         self._feed(seat, Join())
@@ -123,7 +123,7 @@ class Election:
         seat.left.append(done)
         self._feed(seat, Leave())
         await done
-        if seat.race.state is State.IDLE:
+        if seat.race.state is RaceState.IDLE:
             self._seats.pop(destination, None)
 
     def hand_over(self, destination: str) -> None:
@@ -174,7 +174,7 @@ class Election:
 
     # ---- the races
 
-    def _feed(self, seat: Seat, event: i.Input) -> None:
+    def _feed(self, seat: Candidate, event: i.Input) -> None:
         seat.inbox.append(event)
         if seat.busy:
             return
@@ -185,17 +185,17 @@ class Election:
                     self._execute(seat, command)
         finally:
             seat.busy = False
-        if self._claiming == seat.destination and seat.race.state is not State.CLAIMING:
+        if self._claiming == seat.destination and seat.race.state is not RaceState.CLAIMING:
             self._claiming = None
         self._next_turn()
 
-    def _execute(self, seat: Seat, command: i.Command) -> None:
+    def _execute(self, seat: Candidate, command: i.Command) -> None:
         match command:
             case Look(ticket):
                 self._spawn(seat, self._look(seat, ticket))
-            case i.Claim():
+            case i.ClaimDestination():
                 self._spawn(seat, self._claim(seat, command))
-            case i.Release(ticket, epoch):
+            case i.ReleaseDestination(ticket, epoch):
                 self._spawn(seat, self._release(seat, ticket, epoch))
             case i.WantTurn(step_s):
                 self._turns.want(seat.destination, step_s)
@@ -214,15 +214,15 @@ class Election:
                 _cancel(seat.timer)
                 self._tell_left(seat)
 
-    def _tell_left(self, seat: Seat) -> None:
+    def _tell_left(self, seat: Candidate) -> None:
         waiting, seat.left = seat.left, []
         for done in waiting:
             done.callback(None)
 
-    def _spawn(self, seat: Seat, work: Coroutine[Deferred[Any], Any, None]) -> None:
+    def _spawn(self, seat: Candidate, work: Coroutine[Deferred[Any], Any, None]) -> None:
         Deferred.fromCoroutine(work).addErrback(self._broken, seat)
 
-    def _broken(self, failure: Failure, seat: Seat) -> None:
+    def _broken(self, failure: Failure, seat: Candidate) -> None:
         """Something nobody foresaw: the instance stops and another node gets its chance."""
         self._log.error("election.failed", destination=seat.destination, error=failure.getTraceback())
         self._feed(seat, i.InstanceFailed())
@@ -238,7 +238,7 @@ class Election:
             self._watch_lease()
         return versions
 
-    async def _look(self, seat: Seat, ticket: int) -> None:
+    async def _look(self, seat: Candidate, ticket: int) -> None:
         path = tree.destination(seat.destination)
         try:
             node = await self._session.get(path, self._watch(seat, "destination") if seat.race.serving else None)
@@ -247,9 +247,9 @@ class Election:
             self._feed(seat, i.LookFailed(ticket))
             return
         version = None if node is None else node.version
-        self._feed(seat, i.Looked(ticket, version, RunningNode.read(running)))
+        self._feed(seat, i.DestinationSeen(ticket, version, RunningNode.read(running)))
 
-    def _watch(self, seat: Seat, what: str) -> Callable[[bool], None]:
+    def _watch(self, seat: Candidate, what: str) -> Callable[[bool], None]:
         key = (seat.destination, what)
         if key not in self._watches:
             self._watches[key] = partial(self._fired, seat.destination)
@@ -259,7 +259,7 @@ class Election:
         if destination in self._seats:
             self._feed(self._seats[destination], NodeEvent(deleted))
 
-    async def _claim(self, seat: Seat, claim: i.Claim) -> None:
+    async def _claim(self, seat: Candidate, claim: i.ClaimDestination) -> None:
         path, running = tree.destination(seat.destination), tree.running(seat.destination)
         operations: list[Operation] = []
         if claim.leftover is not None:
@@ -283,7 +283,7 @@ class Election:
         else:
             self._feed(seat, i.Claimed(claim.ticket, versions[-1]))
 
-    async def _release(self, seat: Seat, ticket: int, epoch: int) -> None:
+    async def _release(self, seat: Candidate, ticket: int, epoch: int) -> None:
         running = tree.running(seat.destination)
         try:
             await self._session.transaction(
@@ -301,7 +301,7 @@ class Election:
 
     # ---- instances
 
-    def _start(self, seat: Seat, epoch: int, restore: bool) -> None:
+    def _start(self, seat: Candidate, epoch: int, restore: bool) -> None:
         self._log.info(
             "running.claimed", destination=seat.destination, node=self._node, epoch=epoch, cursors_put_back=restore
         )
@@ -318,7 +318,7 @@ class Election:
         self._probe_soon(self.lease.probe_interval_s)
         seat.starting = Deferred.fromCoroutine(self._run_start(seat, ownership))
 
-    async def _run_start(self, seat: Seat, ownership: Ownership) -> None:
+    async def _run_start(self, seat: Candidate, ownership: Ownership) -> None:
         try:
             await self._owner.start(seat.destination, ownership)
         except CancelledError:
@@ -327,11 +327,11 @@ class Election:
             # Whatever it was, another node may fare better.
             self._instance_failed(seat, repr(error))
 
-    def _instance_failed(self, seat: Seat, reason: str) -> None:
+    def _instance_failed(self, seat: Candidate, reason: str) -> None:
         self._log.error("running.instance_failed", destination=seat.destination, error=reason)
         self._feed(seat, i.InstanceFailed())
 
-    async def _stop(self, seat: Seat, reason: i.StopReason) -> None:
+    async def _stop(self, seat: Candidate, reason: i.StopReason) -> None:
         self._log.info("running.stopping", destination=seat.destination, node=self._node, reason=reason.value)
         ownership, seat.ownership = seat.ownership, None
         if seat.starting is not None:

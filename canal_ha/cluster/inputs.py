@@ -45,7 +45,7 @@ class StopReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class DestinationSeen:
     """The answer to Look.
 
     version: the data version of `{d}`, which was read first; None when it does not exist.
@@ -120,7 +120,7 @@ class HandOver:
 Input = (
     SessionEvent
     | NodeEvent
-    | Looked
+    | DestinationSeen
     | LookFailed
     | Turn
     | Elapsed
@@ -140,7 +140,7 @@ Input = (
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimDestination:
     """Make `running` ours and move the epoch, in one transaction.
 
     version: what `{d}` must be at; None: create `{d}` first.
@@ -158,7 +158,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseDestination:
     """Set `running` to inactive and delete it, in one fenced transaction."""
 
     ticket: int
@@ -200,4 +200,15 @@ class StopInstance:
     reason: StopReason
 
 
-Command = Look | Claim | Release | WantTurn | DropTurn | Wait | StartInstance | StopInstance | StandingBy | Left
+Command = (
+    Look
+    | ClaimDestination
+    | ReleaseDestination
+    | WantTurn
+    | DropTurn
+    | Wait
+    | StartInstance
+    | StopInstance
+    | StandingBy
+    | Left
+)

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from canal_ha.cluster.inputs import (
-    Claim,
+    ClaimDestination,
     Claimed,
     ClaimFailed,
     Command,
+    DestinationSeen,
     DropTurn,
     Elapsed,
     EpochMismatch,
@@ -28,9 +29,8 @@ from canal_ha.cluster.inputs import (
     InstanceFailed,
     InstanceStopped,
     LeaseOver,
-    Looked,
     LookFailed,
-    Release,
+    ReleaseDestination,
     StartInstance,
     StopInstance,
     StopReason,
@@ -60,7 +60,7 @@ JUMP_MOST = 1000  # further writes of a `{d}` at version 0, so that no epoch rep
 GRACE_S = 0.25  # after `running` vanished: a person's deleteall ends before a node creates anything
 
 
-class State(Enum):
+class RaceState(Enum):
     """Where this node stands in the race."""
 
     IDLE = auto()
@@ -79,7 +79,7 @@ class Race:
 
     def __init__(self, randint: Callable[[int, int], int]) -> None:
         self._randint = randint
-        self.state = State.IDLE
+        self.state = RaceState.IDLE
         self.epoch = -1
         self.standing_by_for = ""  # address of the owner while STANDBY
         self._ticket = 0
@@ -103,12 +103,12 @@ class Race:
     @property
     def serving(self) -> bool:
         """Whether the instance may answer GETs and ACKs, if the lease holds."""
-        return self.state is State.RUNNING
+        return self.state is RaceState.RUNNING
 
     @property
     def writing(self) -> bool:
         """Whether durable writes may be tried, if the lease holds: while serving and during an orderly stop."""
-        return self.state is State.RUNNING or (self.state is State.STOPPING and self._stop_reason.orderly)
+        return self.state is RaceState.RUNNING or (self.state is RaceState.STOPPING and self._stop_reason.orderly)
 
     def step(self, event: Input, now: float) -> list[Command]:
         """Feed one fact; return what to do, in order. now: seconds, monotonic."""
@@ -124,9 +124,9 @@ class Race:
             self._session_id = event.session_id
         self._timeout_s = event.timeout_s
         self._connected = True
-        if self.state is State.RUNNING:
+        if self.state is RaceState.RUNNING:
             return [*commands, self._look()]  # the watches went with the connection
-        return commands + (self._start_looking() if self.state is State.OFFLINE else [])
+        return commands + (self._start_looking() if self.state is RaceState.OFFLINE else [])
 
     def _suspended(self, event: SessionSuspended, now: float) -> list[Command]:
         self._connected = False
@@ -163,7 +163,7 @@ class Race:
         self._ticket += 1
         if self._leaving:
             return self._left()
-        self.state = State.OFFLINE
+        self.state = RaceState.OFFLINE
         return [DropTurn()]
 
     # ---- looking
@@ -176,9 +176,9 @@ class Race:
         if not self._connected:
             if self._leaving:
                 return self._left()
-            self.state = State.OFFLINE
+            self.state = RaceState.OFFLINE
             return [DropTurn()]
-        self.state = State.LOOKING
+        self.state = RaceState.LOOKING
         return [DropTurn(), self._look()]
 
     def _node_event(self, event: NodeEvent, now: float) -> list[Command]:
@@ -204,7 +204,7 @@ class Race:
         self._ticket += 1
         return Wait(self._ticket, delay_s)
 
-    def _looked(self, event: Looked, now: float) -> list[Command]:
+    def _looked(self, event: DestinationSeen, now: float) -> list[Command]:
         if event.ticket != self._ticket:
             return []
         self._notice_wipe(event.version or 0, now)
@@ -222,11 +222,11 @@ class Race:
             return self._claim(leftover=seen.version)
         self._last_owner_was_us = self._restore = False
         self._orderly, self._graced = not seen.active, False
-        self.state = State.STANDBY
+        self.state = RaceState.STANDBY
         self.standing_by_for = seen.address
         return [StandingBy(seen.address)]
 
-    def _looked_at_ours(self, event: Looked, now: float) -> list[Command]:
+    def _looked_at_ours(self, event: DestinationSeen, now: float) -> list[Command]:
         if event.ticket != self._ticket:
             return []
         if event.version is None:
@@ -261,7 +261,7 @@ class Race:
     def _nobody_runs(self, now: float) -> list[Command]:
         if self._restore:
             return self._claim()
-        self.state = State.WAITING
+        self.state = RaceState.WAITING
         if not self._orderly and not self._graced:
             self._graced = True
             self._hold_until = max(self._hold_until, now + GRACE_S)
@@ -275,10 +275,10 @@ class Race:
         return self._claim()
 
     def _claim(self, *, held: int | None = None, leftover: int | None = None) -> list[Command]:
-        self.state = State.CLAIMING
+        self.state = RaceState.CLAIMING
         self._ticket += 1
         jumps = 0 if self._version else self._randint(1, JUMP_MOST)
-        return [Claim(self._ticket, self._version, jumps, held, leftover)]
+        return [ClaimDestination(self._ticket, self._version, jumps, held, leftover)]
 
     def _claimed(self, event: Claimed, now: float) -> list[Command]:
         if event.ticket != self._ticket:
@@ -288,7 +288,7 @@ class Race:
         self._last_owner_was_us = True
         if self._leaving:
             return self._release(event.epoch)
-        self.state = State.RUNNING
+        self.state = RaceState.RUNNING
         self._running_since = now
         restore, self._restore = self._restore, False
         return [StartInstance(event.epoch, restore), self._look()]
@@ -302,7 +302,7 @@ class Race:
     # ---- letting go
 
     def _step_down(self, reason: StopReason) -> list[Command]:
-        self.state = State.STOPPING
+        self.state = RaceState.STOPPING
         self._ticket += 1
         self._stop_reason = reason
         self._orderly, self._graced = reason.orderly, False
@@ -336,10 +336,10 @@ class Race:
         return self._start_looking()
 
     def _release(self, epoch: int) -> list[Command]:
-        self.state = State.RELEASING
+        self.state = RaceState.RELEASING
         self._last_owner_was_us = False
         self._ticket += 1
-        return [Release(self._ticket, epoch)]
+        return [ReleaseDestination(self._ticket, epoch)]
 
     def _released(self, event: Released, now: float) -> list[Command]:
         return self._start_looking() if event.ticket == self._ticket else []
@@ -370,48 +370,54 @@ class Race:
         return self._step_down(StopReason.HAND_OVER)
 
     def _left(self) -> list[Command]:
-        self.state = State.IDLE
+        self.state = RaceState.IDLE
         self._ticket += 1
         return [DropTurn(), Left()]
 
 
-_WATCHING = (State.LOOKING, State.STANDBY, State.WAITING)
-_RACING = (*_WATCHING, State.CLAIMING, State.RELEASING)
-_JOINED = (State.OFFLINE, *_RACING, State.RUNNING, State.STOPPING)
+_WATCHING = (RaceState.LOOKING, RaceState.STANDBY, RaceState.WAITING)
+_RACING = (*_WATCHING, RaceState.CLAIMING, RaceState.RELEASING)
+_JOINED = (RaceState.OFFLINE, *_RACING, RaceState.RUNNING, RaceState.STOPPING)
 
-TABLE: dict[tuple[State, type], Callable[..., list[Command]]] = {
-    (State.IDLE, Join): Race._join,
+TABLE: dict[tuple[RaceState, type], Callable[..., list[Command]]] = {
+    (RaceState.IDLE, Join): Race._join,
     **{(state, Join): Race._stay for state in _JOINED},
-    **{(state, Leave): Race._leave for state in (State.IDLE, State.OFFLINE, State.STANDBY, State.WAITING)},
-    **{(state, Leave): Race._leave_next for state in (State.LOOKING, State.CLAIMING, State.STOPPING, State.RELEASING)},
-    (State.RUNNING, Leave): Race._leave_ours,
-    **{(state, SessionUp): Race._session_up for state in State},
-    **{(state, SessionSuspended): Race._suspended for state in State},
+    **{
+        (state, Leave): Race._leave
+        for state in (RaceState.IDLE, RaceState.OFFLINE, RaceState.STANDBY, RaceState.WAITING)
+    },
+    **{
+        (state, Leave): Race._leave_next
+        for state in (RaceState.LOOKING, RaceState.CLAIMING, RaceState.STOPPING, RaceState.RELEASING)
+    },
+    (RaceState.RUNNING, Leave): Race._leave_ours,
+    **{(state, SessionUp): Race._session_up for state in RaceState},
+    **{(state, SessionSuspended): Race._suspended for state in RaceState},
     **{(state, SessionSuspended): Race._suspended_in_race for state in _RACING},
-    **{(state, SessionLost): Race._lost for state in (State.IDLE, State.OFFLINE)},
+    **{(state, SessionLost): Race._lost for state in (RaceState.IDLE, RaceState.OFFLINE)},
     **{(state, SessionLost): Race._lost_in_race for state in _RACING},
-    (State.RUNNING, SessionLost): Race._lost_ours,
-    (State.STOPPING, SessionLost): Race._lost_while_stopping,
+    (RaceState.RUNNING, SessionLost): Race._lost_ours,
+    (RaceState.STOPPING, SessionLost): Race._lost_while_stopping,
     **{(state, NodeEvent): Race._node_event for state in _WATCHING},
     **{(state, Claimed): Race._claimed_late for state in _WATCHING},
-    (State.LOOKING, Looked): Race._looked,
-    (State.LOOKING, LookFailed): Race._look_failed,
-    (State.LOOKING, Elapsed): Race._waited,
-    (State.WAITING, Elapsed): Race._waited,
-    (State.WAITING, Turn): Race._turn,
-    (State.CLAIMING, Claimed): Race._claimed,
-    (State.CLAIMING, ClaimFailed): Race._claim_failed,
-    (State.RUNNING, NodeEvent): Race._our_node_event,
-    (State.RUNNING, Looked): Race._looked_at_ours,
-    (State.RUNNING, LookFailed): Race._look_failed,
-    (State.RUNNING, Elapsed): Race._waited_as_owner,
-    (State.RUNNING, LeaseOver): Race._lease_over,
-    (State.RUNNING, EpochMismatch): Race._fenced,
-    (State.RUNNING, InstanceFailed): Race._instance_failed,
-    (State.RUNNING, HandOver): Race._hand_over,
-    (State.STOPPING, LeaseOver): Race._lease_over_while_stopping,
-    (State.STOPPING, EpochMismatch): Race._fenced_while_stopping,
-    (State.STOPPING, InstanceStopped): Race._instance_stopped,
-    (State.RELEASING, Released): Race._released,
+    (RaceState.LOOKING, DestinationSeen): Race._looked,
+    (RaceState.LOOKING, LookFailed): Race._look_failed,
+    (RaceState.LOOKING, Elapsed): Race._waited,
+    (RaceState.WAITING, Elapsed): Race._waited,
+    (RaceState.WAITING, Turn): Race._turn,
+    (RaceState.CLAIMING, Claimed): Race._claimed,
+    (RaceState.CLAIMING, ClaimFailed): Race._claim_failed,
+    (RaceState.RUNNING, NodeEvent): Race._our_node_event,
+    (RaceState.RUNNING, DestinationSeen): Race._looked_at_ours,
+    (RaceState.RUNNING, LookFailed): Race._look_failed,
+    (RaceState.RUNNING, Elapsed): Race._waited_as_owner,
+    (RaceState.RUNNING, LeaseOver): Race._lease_over,
+    (RaceState.RUNNING, EpochMismatch): Race._fenced,
+    (RaceState.RUNNING, InstanceFailed): Race._instance_failed,
+    (RaceState.RUNNING, HandOver): Race._hand_over,
+    (RaceState.STOPPING, LeaseOver): Race._lease_over_while_stopping,
+    (RaceState.STOPPING, EpochMismatch): Race._fenced_while_stopping,
+    (RaceState.STOPPING, InstanceStopped): Race._instance_stopped,
+    (RaceState.RELEASING, Released): Race._released,
 }
 """(state, input) -> what to do. Any other pair changes nothing."""

@@ -51,7 +51,7 @@ class ClusterSession(Protocol):
     async def ensure(self, path: str) -> None: ...
 
 
-class Session:
+class ZooKeeperSession:
     """A ClusterSession with a real ensemble.
 
     servers: as in canal.zkServers.

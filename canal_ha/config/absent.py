@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from canal_ha.config.keys import BY_NAME, GROUP, OVERRIDE, Place
+from canal_ha.config.keys import BY_NAME, GROUP, OVERRIDE, KeyFile
 from canal_ha.config.properties import Setting
 
 
@@ -74,7 +74,7 @@ def warnings(
         if numbered and f"canal.instance.{numbered['role']}.{numbered['what']}" in BY_NAME:
             continue
         if key in BY_NAME:
-            if instance and BY_NAME[key].place is Place.NODE:
+            if instance and BY_NAME[key].place is KeyFile.NODE:
                 yield f"{setting.origin}: {key} is read from canal.properties only"
             continue
         part = next((part for part, pattern in _PARTS if pattern.fullmatch(key)), None)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from canal_ha.config import kinds
-from canal_ha.config.kinds import Kind
+from canal_ha.config.kinds import ValueKind
 from canal_ha.config.model import BatchMode, FilterMode, WhenLost
 
 T = TypeVar("T", covariant=True)
@@ -22,7 +22,7 @@ INT32 = 2**31 - 1
 INT64 = 2**63 - 1
 
 
-class Place(Enum):
+class KeyFile(Enum):
     """Which file a key belongs to."""
 
     NODE = "canal.properties"
@@ -35,31 +35,35 @@ class Key(Generic[T]):
     """One key. default: as written in a file, read like any other value; unit: "" for words, switches and counts."""
 
     name: str
-    kind: Kind[T]
+    kind: ValueKind[T]
     default: str
     meaning: str
     unit: str = ""
-    place: Place = Place.NODE
+    place: KeyFile = KeyFile.NODE
     secret: bool = False  # its value is never shown
 
 
 _table: list[Key[Any]] = []
 
 
-def _node(name: str, kind: Kind[T], default: str, meaning: str, unit: str = "", *, secret: bool = False) -> Key[T]:
-    key = Key(name, kind, default, meaning, unit, Place.NODE, secret)
+def _node(name: str, kind: ValueKind[T], default: str, meaning: str, unit: str = "", *, secret: bool = False) -> Key[T]:
+    key = Key(name, kind, default, meaning, unit, KeyFile.NODE, secret)
     _table.append(key)
     return key
 
 
-def _shared(name: str, kind: Kind[T], default: str, meaning: str, unit: str = "", *, secret: bool = False) -> Key[T]:
-    key = Key("canal." + name, kind, default, meaning, unit, Place.SHARED, secret)
+def _shared(
+    name: str, kind: ValueKind[T], default: str, meaning: str, unit: str = "", *, secret: bool = False
+) -> Key[T]:
+    key = Key("canal." + name, kind, default, meaning, unit, KeyFile.SHARED, secret)
     _table.append(key)
     return key
 
 
-def _instance(name: str, kind: Kind[T], default: str, meaning: str, unit: str = "", *, secret: bool = False) -> Key[T]:
-    key = Key("canal.instance." + name, kind, default, meaning, unit, Place.INSTANCE, secret)
+def _instance(
+    name: str, kind: ValueKind[T], default: str, meaning: str, unit: str = "", *, secret: bool = False
+) -> Key[T]:
+    key = Key("canal.instance." + name, kind, default, meaning, unit, KeyFile.INSTANCE, secret)
     _table.append(key)
     return key
 

@@ -18,19 +18,19 @@ _PASSWORD_HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class ValueKind(Generic[T]):
     """read: text, trimmed and not blank unless the default is -> value, or ValueError. expected: for messages."""
 
     expected: str
     read: Callable[[str], T]
 
 
-def text() -> Kind[str]:
+def text() -> ValueKind[str]:
     """Any text, also none."""
-    return Kind("a text", str)
+    return ValueKind("a text", str)
 
 
-def whole(low: int, high: int) -> Kind[int]:
+def whole(low: int, high: int) -> ValueKind[int]:
     """A whole number within bounds."""
 
     def read(value: str) -> int:
@@ -38,10 +38,10 @@ def whole(low: int, high: int) -> Kind[int]:
             raise ValueError(value)
         return int(value)
 
-    return Kind(f"a whole number from {low} to {high}", read)
+    return ValueKind(f"a whole number from {low} to {high}", read)
 
 
-def decimal(low: float) -> Kind[float]:
+def decimal(low: float) -> ValueKind[float]:
     """A number of at least `low`, fractions allowed."""
 
     def read(value: str) -> float:
@@ -49,10 +49,10 @@ def decimal(low: float) -> Kind[float]:
             raise ValueError(value)
         return float(value)
 
-    return Kind(f"a number of at least {low:g}", read)
+    return ValueKind(f"a number of at least {low:g}", read)
 
 
-def switch() -> Kind[bool]:
+def switch() -> ValueKind[bool]:
     """true or false, in any case; also what Spring takes for them."""
     words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
@@ -62,10 +62,10 @@ def switch() -> Kind[bool]:
         except KeyError:
             raise ValueError(value) from None
 
-    return Kind("true or false", read)
+    return ValueKind("true or false", read)
 
 
-def word(*choices: str) -> Kind[str]:
+def word(*choices: str) -> ValueKind[str]:
     """One of some words, in any case; read in the case listed."""
     listed = {choice.lower(): choice for choice in choices}
 
@@ -74,10 +74,10 @@ def word(*choices: str) -> Kind[str]:
             raise ValueError(value)
         return listed[value.lower()]
 
-    return Kind(" or ".join(choices), read)
+    return ValueKind(" or ".join(choices), read)
 
 
-def words(*choices: str) -> Kind[tuple[str, ...]]:
+def words(*choices: str) -> ValueKind[tuple[str, ...]]:
     """A comma separated list out of some words."""
     one = word(*choices)
 
@@ -87,16 +87,16 @@ def words(*choices: str) -> Kind[tuple[str, ...]]:
             raise ValueError(value)
         return found
 
-    return Kind(f"a comma separated list of {', '.join(choices)}", read)
+    return ValueKind(f"a comma separated list of {', '.join(choices)}", read)
 
 
-def member(enum: type[E]) -> Kind[E]:
+def member(enum: type[E]) -> ValueKind[E]:
     """A member of an enumeration, by its value, in any case."""
     one = word(*(str(choice.value) for choice in enum))
-    return Kind(one.expected, lambda value: enum(one.read(value)))
+    return ValueKind(one.expected, lambda value: enum(one.read(value)))
 
 
-def address() -> Kind[tuple[str, int] | None]:
+def address() -> ValueKind[tuple[str, int] | None]:
     """host:port or [v6 address]:port, port 3306 when left out; nothing is None."""
 
     def read(value: str) -> tuple[str, int] | None:
@@ -107,10 +107,10 @@ def address() -> Kind[tuple[str, int] | None]:
             raise ValueError(value)
         return match["v6"] or match["name"], int(match["port"] or 3306)
 
-    return Kind("host:port or [IPv6 address]:port", read)
+    return ValueKind("host:port or [IPv6 address]:port", read)
 
 
-def zookeepers() -> Kind[str]:
+def zookeepers() -> ValueKind[str]:
     """host:port,host:port with an optional /chroot; canal's `;` between groups becomes a comma. Nothing is none."""
 
     def read(value: str) -> str:
@@ -124,10 +124,10 @@ def zookeepers() -> Kind[str]:
             raise ValueError(value)
         return ",".join(items) + slash + root.strip()
 
-    return Kind("host:port,host:port with an optional /chroot behind the last", read)
+    return ValueKind("host:port,host:port with an optional /chroot behind the last", read)
 
 
-def template() -> Kind[str]:
+def template() -> ValueKind[str]:
     """An instance template by canal's file name; read as memory, file, default, local or group."""
 
     def read(value: str) -> str:
@@ -136,7 +136,7 @@ def template() -> Kind[str]:
             raise ValueError(value)
         return match[1]
 
-    return Kind(
+    return ValueKind(
         "classpath:spring/default-instance.xml, file-instance.xml, memory-instance.xml, local-instance.xml or"
         " group-instance.xml",
         read,
@@ -158,7 +158,7 @@ _CODECS = {  # names that Python does not know, or understands otherwise than Ja
 }
 
 
-def charset() -> Kind[str]:
+def charset() -> ValueKind[str]:
     """A character set by Java's, MySQL's or Python's name; read as the name of a Python codec."""
 
     def read(value: str) -> str:
@@ -169,10 +169,10 @@ def charset() -> Kind[str]:
             raise ValueError(value) from None
         return codecs.lookup(name).name
 
-    return Kind("a character set such as UTF-8", read)
+    return ValueKind("a character set such as UTF-8", read)
 
 
-def password_hash() -> Kind[str]:
+def password_hash() -> ValueKind[str]:
     """What MySQL's old PASSWORD() gives, without the star; nothing lets everyone in."""
 
     def read(value: str) -> str:
@@ -181,10 +181,10 @@ def password_hash() -> Kind[str]:
             raise ValueError(value)
         return match[1].lower() if match else ""
 
-    return Kind("40 hexadecimal digits, SHA1(SHA1(password)), not the password itself", read)
+    return ValueKind("40 hexadecimal digits, SHA1(SHA1(password)), not the password itself", read)
 
 
-def column_list() -> Kind[str]:
+def column_list() -> ValueKind[str]:
     """schema.table:column/column,... Canal ignores an item it cannot read: a column meant to be hidden would show."""
     item = re.compile(r"[^:,]+\.[^:,]+:[^:,/]+(/[^:,/]+)*")
 
@@ -193,10 +193,10 @@ def column_list() -> Kind[str]:
             raise ValueError(value)
         return value
 
-    return Kind("schema.table:column/column,schema.table:column", read)
+    return ValueKind("schema.table:column/column,schema.table:column", read)
 
 
-def credentials() -> Kind[str]:
+def credentials() -> ValueKind[str]:
     """user:password, or nothing."""
 
     def read(value: str) -> str:
@@ -204,20 +204,20 @@ def credentials() -> Kind[str]:
             raise ValueError(value)
         return value
 
-    return Kind("user:password", read)
+    return ValueKind("user:password", read)
 
 
-def names() -> Kind[tuple[str, ...]]:
+def names() -> ValueKind[tuple[str, ...]]:
     """Comma separated destination names, each good for a directory and a znode."""
 
     def read(value: str) -> tuple[str, ...]:
         items = [item.strip() for item in value.split(",") if item.strip()]
         return tuple(dict.fromkeys(destination(item) for item in items))
 
-    return Kind("comma separated names without blanks and slashes", read)
+    return ValueKind("comma separated names without blanks and slashes", read)
 
 
-def numbered_names() -> Kind[tuple[str, ...]]:
+def numbered_names() -> ValueKind[tuple[str, ...]]:
     """prefix{1-32} -> prefix1 ... prefix32; nothing is none."""
 
     def read(value: str) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ def numbered_names() -> Kind[tuple[str, ...]]:
             raise ValueError(value)
         return tuple(destination(f"{match[1]}{number}") for number in range(int(match[2]), int(match[3]) + 1))
 
-    return Kind("prefix{1-32}", read)
+    return ValueKind("prefix{1-32}", read)
 
 
 def destination(name: str) -> str:

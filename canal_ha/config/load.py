@@ -16,16 +16,16 @@ from canal_ha.config.model import (
     CursorPlace,
     DecodeOptions,
     FilterMode,
+    GroupMember,
     InstanceConfig,
     LocalFiles,
-    Member,
-    Refused,
+    RefusedDestination,
     SourceConfig,
     Stamp,
     WhenLost,
 )
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
-from canal_ha.config.scan import Look
+from canal_ha.config.scan import DirectoryState
 from canal_ha.config.tls import tls_config
 from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
 
@@ -59,7 +59,7 @@ def load_usable(
     check_filter: tries the table filters of every destination.
     Raises ConfigError for a value of the node that cannot be used.
     """
-    files = _Files(conf_dir / MAIN_FILE, tuple(sets), environ)
+    files = _ConfigFiles(conf_dir / MAIN_FILE, tuple(sets), environ)
     node = files.node
     scan_root = files.path(node.get(keys.CONF_DIR))
     zk_servers = node.get(keys.ZK_SERVERS)
@@ -75,7 +75,7 @@ def load_usable(
         try:
             instance, its_warnings = files.instance(scan_root, name, zk_servers, check_filter)
         except ConfigError as error:
-            refused.append(Refused(name, error))
+            refused.append(RefusedDestination(name, error))
         else:
             instances.append(instance)
             told += its_warnings
@@ -125,13 +125,13 @@ def load_instance(
     check_filter: tries its table filters.
     Raises ConfigError; the node goes on with what it has then.
     """
-    files = _Files(config.main_file, config.sets, environ, config.main)
+    files = _ConfigFiles(config.main_file, config.sets, environ, config.main)
     instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers, check_filter)
     return instance, tuple(warnings)
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class DecodingKeys:
     """What the keys of an instance say about decoding, for binlog files that no server stands behind.
 
     gtid: canal.instance.master.gtid, the set executed before the first file.
@@ -145,12 +145,12 @@ class Decoding:
     warnings: tuple[str, ...]
 
 
-def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> Decoding:
+def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> DecodingKeys:
     """Instance keys from --set and the environment alone. Raises ConfigError."""
     given = from_sets(sets)
     layers = Layers((from_mapping(given), from_environment(environ)))
-    reader = _Reader(layers, "--set")
-    return Decoding(
+    reader = _LayeredValues(layers, "--set")
+    return DecodingKeys(
         options=_decode_options(reader, keys.TSDB),
         filter_regex=reader.get(keys.FILTER),
         filter_black_regex=reader.get(keys.FILTER_BLACK),
@@ -160,7 +160,7 @@ def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> Decoding:
     )
 
 
-def look_at(conf_dir: Path, main_file: Path) -> Look:
+def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
     """Look at what a scan watches, for `scan.compare`.
 
     conf_dir: holds <destination>/instance.properties; canal's template directory `spring` and hidden ones do not count.
@@ -175,7 +175,7 @@ def look_at(conf_dir: Path, main_file: Path) -> Look:
         entries = sorted(conf_dir.iterdir())
         directories = [entry for entry in entries if entry.is_dir()]
     except OSError as error:
-        return Look(problem=main_gone or f"{error.filename} cannot be read ({error.strerror})")
+        return DirectoryState(problem=main_gone or f"{error.filename} cannot be read ({error.strerror})")
     files: dict[str, Stamp] = {}
     unreadable = {entry.name: _leads_nowhere(entry) for entry in entries if _dangles(entry)}
     for directory in directories:
@@ -189,7 +189,7 @@ def look_at(conf_dir: Path, main_file: Path) -> Look:
                 files[directory.name] = _stamp(path)
         except OSError as error:
             unreadable[directory.name] = f"{error.filename} cannot be read ({error.strerror})"
-    return Look(files, unreadable, main, main_gone)
+    return DirectoryState(files, unreadable, main, main_gone)
 
 
 def _dangles(path: Path) -> bool:
@@ -216,7 +216,7 @@ def _instance_file(directory: Path) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _LayeredValues:
     """Typed values out of layers. where: the file to name when a value is in no layer."""
 
     layers: Layers
@@ -250,7 +250,7 @@ class _Reader:
         return replace(place, text=self.layers.resolve(replace(place, text=key.default), key.name))
 
 
-class _Files:
+class _ConfigFiles:
     """What one load reads: the main file once, the instance files on demand."""
 
     def __init__(
@@ -269,7 +269,7 @@ class _Files:
         if known and not self._main:
             self._main = {key: Setting(text, str(main_file)) for key, text in known.items()}
         self._used = _used(self._main)  # names that placeholders ask for, in all files read so far
-        self.node = _Reader(Layers((*self._strong, from_mapping(self._main))), str(main_file))
+        self.node = _LayeredValues(Layers((*self._strong, from_mapping(self._main))), str(main_file))
 
     @property
     def main_texts(self) -> dict[str, str]:
@@ -313,7 +313,7 @@ class _Files:
         self._used |= _used(own)
         name = {"canal.instance.destination": Setting(destination, str(where))}
         layers = Layers((from_mapping(name), *self._strong, from_mapping(own), from_mapping(self._main)))
-        reader = _Reader(layers, str(where))
+        reader = _LayeredValues(layers, str(where))
         warnings = list(absent.warnings(where, own, layers.resolve, instance=True, used=self._used))
         cursor_place = _cursor_place(self.node, destination, zk_servers)
         template = _template(self.node, destination)[1]
@@ -344,7 +344,7 @@ class _Files:
             raise FileUnusable(str(where), f"is empty; {error.key} is nowhere else", key=error.key) from error
 
     def _instance(
-        self, reader: _Reader, destination: str, cursor_place: CursorPlace, stamp: Stamp | None, template: str
+        self, reader: _LayeredValues, destination: str, cursor_place: CursorPlace, stamp: Stamp | None, template: str
     ) -> InstanceConfig:
         get = reader.get
         local = template == "local"
@@ -408,17 +408,17 @@ class _Files:
             stamp=stamp,
         )
 
-    def _local(self, reader: _Reader) -> LocalFiles | None:
+    def _local(self, reader: _LayeredValues) -> LocalFiles | None:
         directory, schema = reader.get(keys.LOCAL_DIR), reader.get(keys.LOCAL_SCHEMA)
         return LocalFiles(self.path(directory), self.path(schema) if schema else None) if directory else None
 
-    def _group(self, reader: _Reader) -> tuple[Member, ...]:
+    def _group(self, reader: _LayeredValues) -> tuple[GroupMember, ...]:
         """Several sources, numbered without gaps. Raises ConfigError."""
-        members: dict[int, Member] = {}
+        members: dict[int, GroupMember] = {}
         for number in range(1, keys.GROUP_MOST + 1):
             master = self._source(reader, keys.numbered(keys.MASTER, number))
             if master is not None:
-                members[number] = Member(master, self._source(reader, keys.numbered(keys.STANDBY, number)))
+                members[number] = GroupMember(master, self._source(reader, keys.numbered(keys.STANDBY, number)))
         least = max(2, *members) if members else 2
         for number in range(1, least + 1):
             if number not in members:
@@ -427,7 +427,7 @@ class _Files:
         return tuple(members.values())
 
     def _source(
-        self, reader: _Reader, names: keys.SourceKeys, *, missing: tuple[str, int] | None = None
+        self, reader: _LayeredValues, names: keys.SourceKeys, *, missing: tuple[str, int] | None = None
     ) -> SourceConfig | None:
         """One MySQL server. missing: its address when none is given; without both there is none."""
         address = reader.get(names.address) or missing
@@ -448,7 +448,7 @@ def _used(settings: Mapping[str, Setting]) -> set[str]:
     return {name for setting in settings.values() for name in references(setting.text)}
 
 
-def _cursor_place(node: _Reader, destination: str, zk_servers: str) -> CursorPlace:
+def _cursor_place(node: _LayeredValues, destination: str, zk_servers: str) -> CursorPlace:
     """What the instance template of a destination says; `global` for all.
 
     Raises ConfigError when cursors in files and ZooKeeper are asked for together: canal's stock setting, which loses
@@ -468,21 +468,21 @@ def _cursor_place(node: _Reader, destination: str, zk_servers: str) -> CursorPla
     return CursorPlace.FILE
 
 
-def _template(node: _Reader, destination: str) -> tuple[Key[str], str]:
+def _template(node: _LayeredValues, destination: str) -> tuple[Key[str], str]:
     """The key that chooses a destination's instance template, and its value."""
     own = replace(keys.TEMPLATE, name=f"canal.instance.{destination}.spring.xml")
     key = own if node.has(own) else keys.TEMPLATE
     return key, node.get(key)
 
 
-def _position_lost(reader: _Reader) -> WhenLost:
+def _position_lost(reader: _LayeredValues) -> WhenLost:
     """canal's switch knows two answers, our key four."""
     if not reader.has(keys.POSITION_LOST) and reader.get(keys.AUTO_RESET):
         return WhenLost.LATEST
     return reader.get(keys.POSITION_LOST)
 
 
-def _tsdb_url(reader: _Reader) -> str:
+def _tsdb_url(reader: _LayeredValues) -> str:
     """The URL of a history in MySQL; "" for one in a file, which canal calls jdbc:h2."""
     url = reader.get(keys.TSDB_URL)
     if not url or url.startswith("jdbc:h2:"):
@@ -492,7 +492,7 @@ def _tsdb_url(reader: _Reader) -> str:
     return url
 
 
-def _decode_options(reader: _Reader, tsdb: Key[bool]) -> DecodeOptions:
+def _decode_options(reader: _LayeredValues, tsdb: Key[bool]) -> DecodeOptions:
     get = reader.get
     return DecodeOptions(
         charset=get(keys.CHARSET),

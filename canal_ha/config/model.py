@@ -68,7 +68,7 @@ class SourceConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """One of several sources of a destination, with its standby."""
 
     master: SourceConfig
@@ -126,7 +126,7 @@ class InstanceConfig:
     master: SourceConfig
     standby: SourceConfig | None = None
     local: LocalFiles | None = None
-    group: tuple[Member, ...] = ()
+    group: tuple[GroupMember, ...] = ()
     group_wait_s: float = 30.0
     username: str = "canal"
     password: str = field(default="canal", repr=False)
@@ -196,7 +196,7 @@ class InstanceConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedDestination:
     """A destination whose configuration cannot be used, and why."""
 
     destination: str
@@ -230,6 +230,6 @@ class CanalConfig:
     warnings: tuple[str, ...] = ()  # unknown or ignored keys, for the log at start
     main_file: Path = Path("conf/canal.properties")  # what was loaded, to load one destination again
     sets: tuple[str, ...] = field(default=(), repr=False)  # key=value arguments; may hold passwords
-    refused: tuple[Refused, ...] = ()  # destinations that are configured, but not so that they can run
+    refused: tuple[RefusedDestination, ...] = ()  # destinations that are configured, but not so that they can run
     listed: tuple[str, ...] = ()  # canal.destinations
     main: Mapping[str, str] = field(default_factory=dict, repr=False)  # what main_file said; may hold passwords

@@ -9,7 +9,7 @@ from canal_ha.config.model import Stamp
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DirectoryState:
     """What one look at the configuration directory shows; no file is read for it.
 
     files: destination -> state of its instance.properties.
@@ -36,7 +36,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class Reconfiguration:
     """What to do, each in the order of names. A reload replaces a configuration, if the new one can be used."""
 
     stop: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Changes:
     start: tuple[str, ...] = ()
 
 
-def compare(known: Mapping[str, Stamp | None], before: Look, seen: Look) -> Changes:
+def compare(known: Mapping[str, Stamp | None], before: DirectoryState, seen: DirectoryState) -> Reconfiguration:
     """Compare the destinations of a node with two looks at the directory.
 
     A file that differs between the looks is being written, or replaced: the next scan decides about it.
@@ -55,7 +55,7 @@ def compare(known: Mapping[str, Stamp | None], before: Look, seen: Look) -> Chan
     destination without a file stops only if it had one, and only if both looks could tell.
     """
     settled = {name: stamp for name, stamp in seen.files.items() if before.files.get(name) == stamp}
-    return Changes(
+    return Reconfiguration(
         stop=tuple(sorted(name for name in known if known[name] and before.missing(name) and seen.missing(name))),
         reload=tuple(sorted(name for name in known if name in settled and settled[name] != known[name])),
         start=tuple(sorted(name for name in settled if name not in known)),

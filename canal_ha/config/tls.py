@@ -15,14 +15,14 @@ T = TypeVar("T")
 _PEM_SUFFIXES = (".pem", ".crt", ".cer", ".key")
 
 
-class Reader(Protocol):
+class KeyReader(Protocol):
     """What is needed of the loader's reader."""
 
     def get(self, key: Key[T]) -> T: ...
     def refusal(self, key: Key[object], expected: str) -> ConfigError: ...
 
 
-def tls_config(reader: Reader, names: SourceKeys, path: Callable[[str], Path]) -> TlsConfig:
+def tls_config(reader: KeyReader, names: SourceKeys, path: Callable[[str], Path]) -> TlsConfig:
     """The TLS settings of one source. path: how a relative file name is meant.
 
     Raises ConfigError for a key store that is not PEM and for a file that is not there.
@@ -40,7 +40,7 @@ def tls_config(reader: Reader, names: SourceKeys, path: Callable[[str], Path]) -
     )
 
 
-def _file(reader: Reader, own: Key[str], kind: Key[str], url: Key[str], path: Callable[[str], Path]) -> str:
+def _file(reader: KeyReader, own: Key[str], kind: Key[str], url: Key[str], path: Callable[[str], Path]) -> str:
     """The file under our key, else under canal's URL."""
     if reader.get(own):
         return _pem(reader, own, reader.get(own), path)
@@ -57,7 +57,7 @@ def _file(reader: Reader, own: Key[str], kind: Key[str], url: Key[str], path: Ca
     return _pem(reader, url, "/" + name.lstrip("/") if name.startswith("/") else name, path)
 
 
-def _pem(reader: Reader, key: Key[str], name: str, path: Callable[[str], Path]) -> str:
+def _pem(reader: KeyReader, key: Key[str], name: str, path: Callable[[str], Path]) -> str:
     if not name:
         return ""
     file = path(name)

@@ -8,9 +8,10 @@ import zstandard
 
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.config.model import DecodeOptions
-from canal_ha.decode import ddl, entries, java_text
+from canal_ha.decode import entries, java_text
+from canal_ha.decode.ddl.event_types import DdlResult, classify
 from canal_ha.decode.filters import FieldFilter, TableFilter
-from canal_ha.decode.history import TableHistory
+from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.kernel import cells, gtid, kinds, stream
 from canal_ha.decode.outputs import (
     Output,
@@ -27,7 +28,7 @@ from canal_ha.decode.values import INFLATED_MAX, inflated, packed_integer
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment, Source
+from canal_ha.model.segment import EntryKind, Segment, Source
 
 MAGIC = b"\xfebin"
 _TABLES_KEPT = 4096  # column sets remembered while table ids change under them
@@ -75,7 +76,7 @@ class Decoder:
         self._fields = fields
         self._history = history
         gtids = gtid.Gtids(gtid_set) if options.gtid_on and gtid_set is not None else None
-        self._stream = stream.Stream(journal, position, options.transaction_size, segment_bytes, gtids)
+        self._stream = stream.EventStream(journal, position, options.transaction_size, segment_bytes, gtids)
         self._stream.drop[kinds.INSERT] = options.filter_rows or options.filter_dml_insert
         self._stream.drop[kinds.UPDATE] = options.filter_rows or options.filter_dml_update
         self._stream.drop[kinds.DELETE] = options.filter_rows or options.filter_dml_delete
@@ -195,8 +196,10 @@ class Decoder:
         """What is visible by now, which is something."""
         group = self._stream.group
         last = group.kinds[group.visible - 1]
-        stands_alone = last == Kind.DDL and not self._stream.begun  # unlike the first entry of CREATE TABLE ... SELECT
-        cut = bool(self._stream.open) and last != Kind.END and not stands_alone
+        stands_alone = (
+            last == EntryKind.DDL and not self._stream.begun
+        )  # unlike the first entry of CREATE TABLE ... SELECT
+        cut = bool(self._stream.open) and last != EntryKind.END and not stands_alone
         group = group.take()
         return Segment(
             source=self._source,
@@ -435,7 +438,7 @@ class Decoder:
 
     def _statement(self, statement: entries.Statement) -> None:
         """DDL and other statements: one entry named by the first result, if any result passes the filters."""
-        results = ddl.classify(statement.sql, statement.schema, sql_parser=self._options.ddl_parser)
+        results = classify(statement.sql, statement.schema, sql_parser=self._options.ddl_parser)
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         if not changes_rows:
             self._stream.doubt_plans()
@@ -450,7 +453,7 @@ class Decoder:
         names = table_names(first.schema, first.table)
         self._put(entries.statement_entry(statement, first.event_type, names, ddl=is_ddl))
 
-    def _passes(self, result: ddl.DdlResult) -> bool:
+    def _passes(self, result: DdlResult) -> bool:
         """Whether one result passes the filters (docs/protocol.md#statements)."""
         if result.event_type in _DML_TYPES:
             return not self._options.filter_query_dml
@@ -476,7 +479,7 @@ class Decoder:
         sql = java_text.decode(body[1:], self._options.charset)
         table = None
         if self._options.ddl_parser and not self._options.filter_query_dml:
-            results = ddl.classify(sql, "")
+            results = classify(sql, "")
             table = results[0].table if results else None
         return self._accompanying(sql, table_names("", table))
 

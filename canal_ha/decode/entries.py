@@ -12,7 +12,7 @@ from canal_ha.decode.kernel.numbers import decimal_size, decimal_text, double_te
 from canal_ha.decode.kernel.stream import NO_TABLE
 from canal_ha.decode.plans import text_field
 from canal_ha.model.entry import EntryType, EventType
-from canal_ha.model.segment import Kind
+from canal_ha.model.segment import EntryKind
 
 _ROWS_TYPES = (EventType.INSERT, EventType.UPDATE, EventType.DELETE)
 _XA_TYPES = (
@@ -34,7 +34,7 @@ class Made:
     with_gtid, shows: as Stream.put_entry has them.
     """
 
-    kind: Kind
+    kind: EntryKind
     entry_type: EntryType
     names: bytes
     event_type: bytes
@@ -105,16 +105,16 @@ def xa_entry(statement: Statement) -> Made | None:
     props = _pair(tag, "XA_TYPE", keyword) + _pair(tag, "XA_XID", xid if found else "")
     if entry_type is EntryType.TRANSACTIONBEGIN:
         store = props + b"\x20" + p.varint(statement.thread_id)
-        return Made(Kind.BEGIN, entry_type, NO_TABLE, b"", store, shows=False)
+        return Made(EntryKind.BEGIN, entry_type, NO_TABLE, b"", store, shows=False)
     if entry_type is EntryType.TRANSACTIONEND:
-        return Made(Kind.END, entry_type, NO_TABLE, b"", b"\x12\x010" + props)
+        return Made(EntryKind.END, entry_type, NO_TABLE, b"", b"\x12\x010" + props)
     store = event_type_field(event_type).replace(b"\x58", b"\x10") + text_field(0x5A, statement.sql) + props
-    return Made(Kind.QUERY, entry_type, NO_TABLE, event_type_field(event_type), store)
+    return Made(EntryKind.QUERY, entry_type, NO_TABLE, event_type_field(event_type), store)
 
 
 def commit_entry() -> Made:
     """COMMIT as a statement: the end of a transaction without an XID."""
-    return Made(Kind.END, EntryType.TRANSACTIONEND, NO_TABLE, b"", b"\x12\x010")
+    return Made(EntryKind.END, EntryType.TRANSACTIONEND, NO_TABLE, b"", b"\x12\x010")
 
 
 def statement_entry(statement: Statement, event_type: EventType, names: bytes, *, ddl: bool) -> Made:
@@ -123,14 +123,14 @@ def statement_entry(statement: Statement, event_type: EventType, names: bytes, *
     store = bytes([0x10, event_type, 0x50, not dml]) + text_field(0x5A, statement.sql)
     if statement.schema:
         store += text_field(0x72, statement.schema)
-    kind = Kind.DDL if ddl else Kind.QUERY
+    kind = EntryKind.DDL if ddl else EntryKind.QUERY
     return Made(kind, EntryType.ROWDATA, names, event_type_field(event_type), store, shows=not dml)
 
 
 def accompanying_entry(sql: str, names: bytes = NO_TABLE, *, with_gtid: bool = True) -> Made:
     """What precedes a change: its original statement, or a variable it uses."""
     store = bytes([0x10, EventType.QUERY]) + text_field(0x5A, sql)
-    return Made(Kind.QUERY, EntryType.ROWDATA, names, event_type_field(EventType.QUERY), store, with_gtid)
+    return Made(EntryKind.QUERY, EntryType.ROWDATA, names, event_type_field(EventType.QUERY), store, with_gtid)
 
 
 def intvar_sql(body: bytes) -> str:

@@ -76,7 +76,7 @@ def plan_of(columns: Columns, table_map: TableMap, body: bytes) -> cells.TablePl
     return plan
 
 
-def _cell(index: int, column: Column, read: types.Reading, unsigned: bool, tag: bytes, updated: bool) -> cells.Cell:
+def _cell(index: int, column: Column, read: types.CellType, unsigned: bool, tag: bytes, updated: bool) -> cells.Cell:
     """One Column message up to its value: index 1, sqlType 2, name 3, isKey 4, updated 5, isNull 6."""
     name = text_field(0x1A, column.name) + (b"\x20\x01" if column.key else b"\x20\x00")
     suffix = text_field(0x52, column.mysql_type) if column.mysql_type else b""

@@ -52,7 +52,7 @@ _TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext", "json"})
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CellType:
     """How one column's cells are read and typed.
 
     kind, size, text, precision, decimals: as cells.Cell has them; sql_type: of a value; wide_sql_type: of an unsigned
@@ -70,24 +70,24 @@ class Reading:
 
 
 _INTEGERS = {
-    TINY: Reading(kinds.INTEGER, 1, _TINYINT, _TINYINT, _SMALLINT),
-    SHORT: Reading(kinds.INTEGER, 2, _SMALLINT, _SMALLINT, _INTEGER),
-    INT24: Reading(kinds.INTEGER, 3, _INTEGER, _INTEGER, _INTEGER),
-    LONG: Reading(kinds.INTEGER, 4, _INTEGER, _INTEGER, _BIGINT),
-    LONGLONG: Reading(kinds.INTEGER, 8, _BIGINT, _BIGINT, _DECIMAL),
+    TINY: CellType(kinds.INTEGER, 1, _TINYINT, _TINYINT, _SMALLINT),
+    SHORT: CellType(kinds.INTEGER, 2, _SMALLINT, _SMALLINT, _INTEGER),
+    INT24: CellType(kinds.INTEGER, 3, _INTEGER, _INTEGER, _INTEGER),
+    LONG: CellType(kinds.INTEGER, 4, _INTEGER, _INTEGER, _BIGINT),
+    LONGLONG: CellType(kinds.INTEGER, 8, _BIGINT, _BIGINT, _DECIMAL),
 }
 
 _FIXED = {
     **_INTEGERS,
-    FLOAT: Reading(kinds.FLOAT, 4, _REAL, _REAL),
-    DOUBLE: Reading(kinds.DOUBLE, 8, _DOUBLE, _DOUBLE),
-    NULL: Reading(kinds.NOTHING, 0, _OTHER, _OTHER),
-    TIMESTAMP: Reading(kinds.TIMESTAMP, 4, _TIMESTAMP, _TIMESTAMP),
-    DATE: Reading(kinds.DATE, 3, _DATE, _DATE),
-    NEWDATE: Reading(kinds.DATE, 3, _DATE, _DATE),
-    TIME: Reading(kinds.TIME, 3, _TIME, _TIME),
-    DATETIME: Reading(kinds.DATETIME, 8, _TIMESTAMP, _TIMESTAMP),
-    YEAR: Reading(kinds.YEAR, 1, _VARCHAR, _VARCHAR),
+    FLOAT: CellType(kinds.FLOAT, 4, _REAL, _REAL),
+    DOUBLE: CellType(kinds.DOUBLE, 8, _DOUBLE, _DOUBLE),
+    NULL: CellType(kinds.NOTHING, 0, _OTHER, _OTHER),
+    TIMESTAMP: CellType(kinds.TIMESTAMP, 4, _TIMESTAMP, _TIMESTAMP),
+    DATE: CellType(kinds.DATE, 3, _DATE, _DATE),
+    NEWDATE: CellType(kinds.DATE, 3, _DATE, _DATE),
+    TIME: CellType(kinds.TIME, 3, _TIME, _TIME),
+    DATETIME: CellType(kinds.DATETIME, 8, _TIMESTAMP, _TIMESTAMP),
+    YEAR: CellType(kinds.YEAR, 1, _VARCHAR, _VARCHAR),
 }
 
 
@@ -99,7 +99,7 @@ def split_string(meta: int) -> tuple[int, int]:
     return first or STRING, second
 
 
-def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> Reading:
+def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> CellType:
     """How to read a column. code, meta: from the table map; mysql_type: canal's text, "" when unknown; utf8: whether
     the connection charset is UTF-8.
 
@@ -121,47 +121,47 @@ def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> Reading:
         plain = _characters(_VARCHAR, 2 if meta > 255 else 1, mysql_type, utf8)
         return _compressed(plain)
     if code == ENUM and meta in (1, 2):
-        return Reading(kinds.ENUM, meta, _INTEGER, _INTEGER)
+        return CellType(kinds.ENUM, meta, _INTEGER, _INTEGER)
     if code == SET and 1 <= meta <= 8:
-        return Reading(kinds.SET, meta, _BIT, _BLOB)
+        return CellType(kinds.SET, meta, _BIT, _BLOB)
     if code == NEWDECIMAL:
         precision, decimals = meta >> 8, meta & 255
         if decimals <= precision > 0:
             size = numbers.decimal_size(precision, decimals)
-            return Reading(kinds.DECIMAL, size, _DECIMAL, _DECIMAL, precision=precision, decimals=decimals)
+            return CellType(kinds.DECIMAL, size, _DECIMAL, _DECIMAL, precision=precision, decimals=decimals)
     if code == BIT:
         bits = (meta >> 8) * 8 + (meta & 255)
         if 0 < bits <= 64:
-            return Reading(kinds.BIT, (bits + 7) // 8, _BIT, _BIT)
+            return CellType(kinds.BIT, (bits + 7) // 8, _BIT, _BIT)
     if code in (TIMESTAMP2, DATETIME2, TIME2) and meta <= 6:
         return _temporal(code, meta)
     if code in (TINY_BLOB, BLOB, MEDIUM_BLOB, LONG_BLOB, GEOMETRY, VECTOR, BLOB_COMPRESSED, JSON) and 1 <= meta <= 4:
         if code == JSON:
-            return Reading(kinds.PREFIXED, meta, _VARCHAR, _OTHER, text=kinds.JSON)
+            return CellType(kinds.PREFIXED, meta, _VARCHAR, _OTHER, text=kinds.JSON)
         if code not in (GEOMETRY, VECTOR) and mysql_type.lower() in _TEXTS:
-            plain = Reading(kinds.PREFIXED, meta, _CLOB, _CLOB, text=kinds.UTF8 if utf8 else kinds.CHARSET)
+            plain = CellType(kinds.PREFIXED, meta, _CLOB, _CLOB, text=kinds.UTF8 if utf8 else kinds.CHARSET)
         else:
-            plain = Reading(kinds.PREFIXED, meta, _BLOB, _BLOB, text=kinds.LATIN1)
+            plain = CellType(kinds.PREFIXED, meta, _BLOB, _BLOB, text=kinds.LATIN1)
         return _compressed(plain) if code == BLOB_COMPRESSED else plain
     raise TableUnknown(f"a column of type {code} (metadata {meta:#x}, {mysql_type or 'undeclared'}) cannot be read")
 
 
-def _characters(sql_type: int, size: int, mysql_type: str, utf8: bool) -> Reading:
+def _characters(sql_type: int, size: int, mysql_type: str, utf8: bool) -> CellType:
     """CHAR and VARCHAR; BINARY and VARBINARY are told by the type text alone."""
     if re.search("binary", mysql_type, re.IGNORECASE):
-        return Reading(kinds.PREFIXED, size, _BLOB, _BLOB, text=kinds.LATIN1)
-    return Reading(kinds.PREFIXED, size, sql_type, sql_type, text=kinds.UTF8 if utf8 else kinds.CHARSET)
+        return CellType(kinds.PREFIXED, size, _BLOB, _BLOB, text=kinds.LATIN1)
+    return CellType(kinds.PREFIXED, size, sql_type, sql_type, text=kinds.UTF8 if utf8 else kinds.CHARSET)
 
 
-def _compressed(plain: Reading) -> Reading:
+def _compressed(plain: CellType) -> CellType:
     text = kinds.COMPRESSED if plain.text == kinds.LATIN1 else kinds.COMPRESSED_UTF8
-    return Reading(plain.kind, plain.size, plain.sql_type, plain.null_sql_type, text=text)
+    return CellType(plain.kind, plain.size, plain.sql_type, plain.null_sql_type, text=text)
 
 
-def _temporal(code: int, decimals: int) -> Reading:
+def _temporal(code: int, decimals: int) -> CellType:
     extra = temporal.fraction_size(decimals)
     if code == TIMESTAMP2:
-        return Reading(kinds.TIMESTAMP2, 4 + extra, _TIMESTAMP, _TIMESTAMP, decimals=decimals)
+        return CellType(kinds.TIMESTAMP2, 4 + extra, _TIMESTAMP, _TIMESTAMP, decimals=decimals)
     if code == DATETIME2:
-        return Reading(kinds.DATETIME2, 5 + extra, _TIMESTAMP, _TIMESTAMP, decimals=decimals)
-    return Reading(kinds.TIME2, 3 + extra, _TIME, _TIME, decimals=decimals)
+        return CellType(kinds.DATETIME2, 5 + extra, _TIMESTAMP, _TIMESTAMP, decimals=decimals)
+    return CellType(kinds.TIME2, 3 + extra, _TIME, _TIME, decimals=decimals)

@@ -22,7 +22,7 @@ PURGE_MOST_S = 24 * 3600.0  # an expiry of a month is not worth an alarm for a w
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AlarmChange:
     """An alarm begins, or is over. facts: for the log."""
 
     alarm: str
@@ -64,7 +64,7 @@ class Alarms:
     _flow: tuple[int, int] = (-1, -1)
     _flowed_at: float = 0.0
 
-    def step(self, stream: StreamStatus, outlook: Outlook, now: float) -> Iterator[Change]:
+    def step(self, stream: StreamStatus, outlook: Outlook, now: float) -> Iterator[AlarmChange]:
         """What changed since the last look."""
         waits = stream.put_seq > stream.ack_seq
         if stream.cursor != self._cursor or not waits:
@@ -84,7 +84,7 @@ class Alarms:
         facts = {"entries": stream.ring_entries, "bytes": stream.ring_bytes, "batches": len(stream.batches)}
         yield from self._set(BLOCKED, blocked, blocked_s=round(blocked_for), cursor=cursor, **facts)
 
-    def _set(self, alarm: str, on: bool, **facts: object) -> Iterator[Change]:
+    def _set(self, alarm: str, on: bool, **facts: object) -> Iterator[AlarmChange]:
         if on != (alarm in self.active):
             (self.active.add if on else self.active.discard)(alarm)
-            yield Change(alarm, on, facts)
+            yield AlarmChange(alarm, on, facts)

@@ -8,10 +8,10 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.errors import NotRunningHere
 from canal_ha.instance.instance import Instance
-from canal_ha.instance.read import Read
+from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.meta.batch_ids import BatchIds
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -94,11 +94,11 @@ class Embedded:
 
     async def get(
         self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> Message:
+    ) -> GetAnswer:
         """See Instance.get. Raises NotRunningHere."""
         return await (await self._instance(identity)).get(identity, fetch_size, wait_ms, eager=eager)
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> Read:
+    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> BinlogRead:
         """See Instance.read_from. Raises NotRunningHere."""
         return await (await self._instance(identity)).read_from(identity, place, until)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,13 +28,14 @@ from canal_ha.errors import (
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.feed import OpenFeed
-from canal_ha.instance.read import Read
+from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
-from canal_ha.instance.stream import Reactor, Remembered, State, Stream
+from canal_ha.instance.stream import Reactor, Remembered, Stream, StreamState
 from canal_ha.meta.batch_ids import BatchIds
+from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition, earliest
@@ -81,14 +82,7 @@ class SourceSwitch(Protocol):
         """Begin to remember what is acknowledged, from the trail of a cursor on."""
 
 
-class RunBlocking(Protocol):
-    """Runs a call elsewhere: Twisted's deferToThread."""
-
-    def __call__(self, call: Callable[[], T], /) -> Awaitable[T]:
-        """Return what `call` returns, or raise what it raises."""
-
-
-class Told(Protocol):
+class InstanceListener(Protocol):
     """Whom an instance tells what happens to it: the node's logs."""
 
     def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
@@ -116,7 +110,7 @@ class Instance:
         reactor: Reactor,
         *,
         run_blocking: RunBlocking,
-        told: Told,
+        told: InstanceListener,
         flush_period_ms: int,
         batch_ids: BatchIds,
         guard: Callable[[], None] = lambda: None,
@@ -145,7 +139,7 @@ class Instance:
         self._outlook: Mapping[int, Outlook] = {}
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
-        self._reads: set[Read] = set()
+        self._reads: set[BinlogRead] = set()
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
@@ -237,7 +231,7 @@ class Instance:
 
     async def get(
         self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> Message:
+    ) -> GetAnswer:
         """The next batch of this client. Raises NotSubscribed, NotRunningHere, and what ended its stream."""
         message = await self._subscribed(identity).get(fetch_size, wait_ms, eager=eager)
         self._guard()  # the node may have lost the destination while the GET waited
@@ -259,7 +253,7 @@ class Instance:
         if stream:
             stream.rollback(batch_id)
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> Read:
+    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> BinlogRead:
         """Begin a private read, which counts as an open stream. until: its end, None for none; a journal and offset
         may lie ahead, a GTID set must be executed by now.
 
@@ -278,7 +272,7 @@ class Instance:
         self._guard()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)
-        read = Read(end, guard=self._guard, closed=self._reads.discard)
+        read = BinlogRead(end, guard=self._guard, closed=self._reads.discard)
         stream = Stream(
             self.config,
             identity.client_id,
@@ -421,7 +415,7 @@ class Instance:
             raise NotRunningHere(config.destination)
 
     def _has_room(self) -> bool:
-        streams = sum(stream.state is State.OPEN for stream in self._streams.values())
+        streams = sum(stream.state is StreamState.OPEN for stream in self._streams.values())
         return streams + len(self._reads) < self.config.stream_max
 
     async def _start_position(self) -> LogPosition:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.take import Piece, ack_point
 
 QUEUE_BYTES = 4 << 20  # decoded frames of one source that may wait for the others; at least one segment
@@ -329,13 +329,13 @@ def _unit(segment: Segment, first: int, *, open_: bool) -> tuple[int, bool]:
     transactions have no end: such a one goes with the transaction behind it.
     """
     kinds = segment.kinds
-    begins = kinds[first] == Kind.BEGIN
-    if not open_ and not begins and kinds[first] not in (Kind.ROWS, Kind.QUERY):
+    begins = kinds[first] == EntryKind.BEGIN
+    if not open_ and not begins and kinds[first] not in (EntryKind.ROWS, EntryKind.QUERY):
         end = first + 1
     else:
-        done = kinds.find(Kind.END, first)
+        done = kinds.find(EntryKind.END, first)
         behind = first + (not open_)
-        nexts = [kinds.find(Kind.BEGIN, behind), -1 if begins or open_ else kinds.find(Kind.DDL, behind)]
+        nexts = [kinds.find(EntryKind.BEGIN, behind), -1 if begins or open_ else kinds.find(EntryKind.DDL, behind)]
         other = min((at for at in nexts if at >= 0), default=len(segment))
         end = done + 1 if 0 <= done < other else other
     closes = end < len(segment) or not segment.cut

@@ -18,17 +18,18 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, NotSubscribed, PositionLost, TooManyStreams
-from canal_ha.instance.bell import Bell
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
-from canal_ha.instance.merged import Merged
+from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.skip import after
 from canal_ha.instance.status import StreamStatus
+from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.meta.write_behind import Meta
-from canal_ha.model.batch import EMPTY_BATCH_ID, Message
+from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
+from canal_ha.model.tell import Tell
 from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
 
@@ -51,7 +52,7 @@ class Reactor(Protocol):
     def callFromThread(self, call: Callable[..., object], /, *args: object) -> None: ...
 
 
-class State(Enum):
+class StreamState(Enum):
     """Where a stream stands."""
 
     PARKED = "parked"
@@ -91,12 +92,6 @@ class Remembered(Protocol):
     def trail(self) -> str: ...
 
 
-class Tell(Protocol):
-    """Takes what a person on call should know of a stream."""
-
-    def __call__(self, name: str, /, *, alarm: bool = False, **facts: object) -> None: ...
-
-
 class Stream:
     """See the module. filter_text: of its subscription; `may_open` says whether the destination has room for one more
     open stream; `tell` hears of failures, each once until it is over. position_lost: asked to find another cursor when
@@ -125,7 +120,7 @@ class Stream:
     ) -> None:
         self.client_id = client_id
         self.era = object()  # another one as soon as the cursor is anywhere but where acknowledgements have put it
-        self.state = State.PARKED
+        self.state = StreamState.PARKED
         self.error: CanalError | None = None
         self._config = config
         self._meta = meta
@@ -166,7 +161,7 @@ class Stream:
         changed = filter_text != self._filter
         self._filter = filter_text
         self._asked_at = self._reactor.seconds()
-        if self.state is State.OPEN and not changed:
+        if self.state is StreamState.OPEN and not changed:
             return
         if changed:
             self._void_through = max(self._batches.ids, default=self._void_through)
@@ -174,7 +169,7 @@ class Stream:
             self._handed_out = self._acked = None
         self._open()
 
-    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> Message:
+    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> GetAnswer:
         """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit for `fetch_size`.
 
         eager: a wait is over as soon as there is anything. Raises TooManyStreams, or what ended the feed for good.
@@ -188,13 +183,13 @@ class Stream:
             self._ensure_open()
         batch = self._ring.get(fetch_size) if self._ring else None
         if batch is None:
-            return Message(EMPTY_BATCH_ID)
+            return GetAnswer(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range)
         self._opened_at[batch_id] = self._reactor.seconds()
         if self._recent:
             self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces]
         self._handed_out = batch.range.end
-        return Message(batch_id, batch)
+        return GetAnswer(batch_id, batch)
 
     def ack(self, batch_id: int, mark: str = "") -> None:
         """Close the oldest batch: its ack point becomes the cursor, with this mark (Meta makes it durable)."""
@@ -232,7 +227,7 @@ class Stream:
 
     def restart(self) -> None:
         """Begin again at the cursor, as after a rollback of everything; batches in flight may still be acknowledged."""
-        was_open = self.state is State.OPEN
+        was_open = self.state is StreamState.OPEN
         self._abandon_ring()
         self._handed_out = self._acked = None
         if was_open:
@@ -255,7 +250,7 @@ class Stream:
 
     def park_if_idle(self) -> None:
         """Close the feed when no GET came for canal.instance.stream.idle seconds; a waiting GET counts as one."""
-        if self.state is State.PARKED or self._waiting:
+        if self.state is StreamState.PARKED or self._waiting:
             return
         if self._reactor.seconds() - self._asked_at >= self._config.stream_idle_s:
             self._abandon_ring()
@@ -278,10 +273,10 @@ class Stream:
         self._copies.clear()
 
     def _ensure_open(self) -> None:
-        failed = self.state is State.FAILED and not self._holds_something()
+        failed = self.state is StreamState.FAILED and not self._holds_something()
         if failed and self.error and not self._finds_another(self.error):
             raise self.error
-        if self.state is State.PARKED:
+        if self.state is StreamState.PARKED:
             self._open()
 
     def _finds_another(self, error: CanalError) -> bool:
@@ -311,7 +306,7 @@ class Stream:
             batch_mode=self._config.batch_mode,
             ddl_isolation=self._config.ddl_isolation,
         )
-        bell = Bell(lambda: self._reactor.callFromThread(self._data_arrived, ring), urgent=lambda: ring.full)
+        bell = Wakeup(lambda: self._reactor.callFromThread(self._data_arrived, ring), urgent=lambda: ring.full)
         ring.on_data = bell.ring
         sink = Sink(ring.put, self._config.decode)
         feed = self._open_feed(
@@ -330,21 +325,21 @@ class Stream:
         )
         self._ring, self._sink, self._feed = ring, sink, feed
         self._ring_behind = self._handed_out
-        self.state, self.error = State.OPEN, None
+        self.state, self.error = StreamState.OPEN, None
         self._arm()
         feed.start()
 
     def _abandon_ring(self) -> None:
         """Park: the feed ends, what the ring held is dropped (it comes again), batches in flight may still be acked."""
         if self._ring is None:
-            self.state = State.PARKED
+            self.state = StreamState.PARKED
             return
         self._last_of_gone_rings = max(self._batches.ids, default=self._last_of_gone_rings)
         if self._feed:
             self._feed.stop()
         self._ring.close()
         self._ring = self._sink = self._feed = None
-        self.state = State.PARKED
+        self.state = StreamState.PARKED
 
     # ---- what the feed's thread reports, hopped to the reactor
 
@@ -359,7 +354,7 @@ class Stream:
         if self.error is None:
             self._failing_since = self._reactor.seconds()
         if retry_in_s is None:
-            self.state = State.FAILED
+            self.state = StreamState.FAILED
             self._tell("stream.stopped", client_id=self.client_id, error=str(error), alarm=True)
             if self._holds_something():
                 self._wake_waiting()
@@ -390,7 +385,7 @@ class Stream:
     # ---- waiting
 
     def _filled(self, size: int) -> bool:
-        return self.state is State.FAILED or (self._ring is not None and self._ring.available(size))
+        return self.state is StreamState.FAILED or (self._ring is not None and self._ring.available(size))
 
     async def _wait(self, size: int, wait_ms: float | None) -> None:
         until = None if wait_ms is None else self._reactor.seconds() + wait_ms / 1000
@@ -494,7 +489,7 @@ class Stream:
             ring_bytes_budget=self._config.buffer_size * self._config.buffer_mem_unit,
             seconds_behind=_seconds_behind(feed, self._reactor.seconds() - self._failing_since if self.error else 0.0),
             bytes_behind=_bytes_behind(feed.decoded, newest),
-            parts=feed.parts() if isinstance(feed, Merged) else (),
+            parts=feed.parts() if isinstance(feed, MergedFeed) else (),
         )
 
 

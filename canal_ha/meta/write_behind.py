@@ -26,7 +26,7 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition, split_journal
 
 
-class Turn(Protocol):
+class CoroutineLock(Protocol):
     """A lock for coroutines, first come first served: Twisted's DeferredLock, or asyncio.Lock."""
 
     def acquire(self) -> Awaitable[object]:
@@ -45,7 +45,7 @@ class Meta:
     Every method that writes raises MetaWriteFailed, with memory as before the call, or Fenced.
     """
 
-    def __init__(self, destination: str, backend: MetaBackend, *, turn: Turn) -> None:
+    def __init__(self, destination: str, backend: MetaBackend, *, turn: CoroutineLock) -> None:
         self.destination = destination
         self.start: LogPosition | None = None  # kept for the first client, void as soon as any has a cursor
         self.finish: Callable[[int, LogPosition], LogPosition] = lambda client_id, position: position

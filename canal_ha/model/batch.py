@@ -35,7 +35,7 @@ class Batch:
 
 
 @immutable
-class Message:
+class GetAnswer:
     """The answer to a GET. batch_id is EMPTY_BATCH_ID exactly when there is no batch."""
 
     batch_id: int

@@ -17,7 +17,7 @@ from canal_ha.model.immutable import immutable
 from canal_ha.model.position import LogPosition
 
 
-class Kind(IntEnum):
+class EntryKind(IntEnum):
     """What an entry is, as the ring and the sink need to know it."""
 
     BEGIN = 1

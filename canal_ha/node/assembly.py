@@ -18,15 +18,15 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import MetaBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.node import group, upstreams
+from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.origin import files as origin_files
-from canal_ha.node.told import Told
 
 
 def assemble(
     node: CanalConfig,
     config: InstanceConfig,
     reactor: Reactor,
-    told: Told,
+    told: InstanceLog,
     batch_ids: BatchIds,
     ownership: Ownership | None,
     lost: Callable[[CanalError], None],
@@ -68,7 +68,9 @@ def assemble(
     return instance
 
 
-def _backend(config: InstanceConfig, ownership: Ownership | None, told: Told, made: list[Instance]) -> MetaBackend:
+def _backend(
+    config: InstanceConfig, ownership: Ownership | None, told: InstanceLog, made: list[Instance]
+) -> MetaBackend:
     """Where this destination's cursors live. Without ZooKeeper the default template keeps them in files."""
     if ownership is not None and config.cursor_place is CursorPlace.ZOOKEEPER:
 

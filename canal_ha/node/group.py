@@ -10,15 +10,15 @@ from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
-from canal_ha.instance.merged import Member, Merged
+from canal_ha.instance.merged_feed import MergedFeed, MergedSource
 from canal_ha.instance.status import SourceFacts
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
+from canal_ha.model.tell import Tell
 from canal_ha.node import upstreams
 from canal_ha.node.origin import Origin
 from canal_ha.source.group import GroupView, parts
-from canal_ha.source.recording import Tell
-from canal_ha.source.trail import Copied, Recent
+from canal_ha.source.positions.fingerprints import Copied, Recent
 
 T = TypeVar("T")
 
@@ -34,11 +34,11 @@ def servers(config: InstanceConfig, tell: Tell) -> Origin:
         trails = _split(request.start.trail)
         starts = [replace(at, trail=trails.get(at.part, "")) for at in parts(config, request.start)]
         members = [
-            Member(member.source_name, origin.open_feed, start)
+            MergedSource(member.source_name, origin.open_feed, start)
             for member, origin, start in zip(config.members, origins, starts, strict=True)
         ]
         name = f"{config.destination}-{request.read or request.client_id}"
-        return Merged(request, members, name=name, wait_s=config.group_wait_s, tell=tell)
+        return MergedFeed(request, members, name=name, wait_s=config.group_wait_s, tell=tell)
 
     def close() -> None:
         for origin in origins:

@@ -17,7 +17,7 @@ from canal_ha.errors import CanalError, Fenced
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.instance import Instance
 from canal_ha.node.assembly import assemble
-from canal_ha.node.told import Told
+from canal_ha.node.instance_log import InstanceLog
 
 LOG = logs.get(__name__)
 START_AGAIN_S = 5.0  # on a node of its own, after an instance gave up
@@ -31,7 +31,7 @@ class Hosting:
         self._config = config
         self._reactor = reactor
         self._embedded = embedded
-        self._told = Told()
+        self._told = InstanceLog()
         self._stopping = False
         self._under_way: set[str] = set()  # destinations that start, or wait to be tried again
 

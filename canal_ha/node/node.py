@@ -11,7 +11,7 @@ from canal_ha import logs
 from canal_ha.admin import api
 from canal_ha.admin.document import NodeFacts
 from canal_ha.cluster.cluster import Cluster, local_address, node_address
-from canal_ha.cluster.session import Session
+from canal_ha.cluster.session import ZooKeeperSession
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
 from canal_ha.instance.embedded import Embedded
@@ -45,7 +45,7 @@ class Node:
         self._cluster: Cluster | None = None
         if config.zk_servers:
             log = logs.get("canal_ha.cluster")
-            session = Session(
+            session = ZooKeeperSession(
                 config.zk_servers,
                 timeout_ms=config.zk_session_timeout_ms,
                 auth=config.zk_auth,

@@ -9,18 +9,18 @@ from functools import cache
 from canal_ha.config.model import InstanceConfig, LocalFiles
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter, effective
-from canal_ha.decode.history import TableHistory
+from canal_ha.decode.history.history import TableHistory
 from canal_ha.errors import FilterInvalid
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
 from canal_ha.instance.instance import SourceSwitch, SourceView
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
-from canal_ha.source.dump import Connected, DumpEvent, Failed
-from canal_ha.source.ending import Ending
-from canal_ha.source.local import LocalTables, LocalView
-from canal_ha.source.local_dump import LocalDump
-from canal_ha.source.tables import Tables
+from canal_ha.source.connection.stop_signal import StopSignal
+from canal_ha.source.connection.tables import Tables
+from canal_ha.source.files.dump import LocalDump
+from canal_ha.source.files.view import LocalTables, LocalView
+from canal_ha.source.server.dump import DumpEvent, DumpFailed, DumpStarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Origin:
 
 def files(config: InstanceConfig, local: LocalFiles) -> Origin:
     """A directory of binlog files. Raises SourceRefused when its table definitions cannot be read."""
-    ending = Ending()
+    ending = StopSignal()
     server = Tables(config, opening=ending.opened) if config.master.host else None
     tables_then = LocalTables(config, local, server.fetch if server else _no_server)
 
@@ -105,9 +105,9 @@ def decoding(
 def report(request: FeedRequest, event: DumpEvent) -> None:
     """Hand on what a dump tells."""
     match event:
-        case Connected():
+        case DumpStarted():
             request.connected(event.version)
-        case Failed():
+        case DumpFailed():
             request.failed(event.error, event.retry_in_s)
 
 

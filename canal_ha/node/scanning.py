@@ -21,8 +21,8 @@ from canal_ha import logs
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm, refused
 from canal_ha.config.load import load_instance, load_usable, look_at
-from canal_ha.config.model import CanalConfig, InstanceConfig, Refused, Stamp
-from canal_ha.config.scan import Look, compare
+from canal_ha.config.model import CanalConfig, InstanceConfig, RefusedDestination, Stamp
+from canal_ha.config.scan import DirectoryState, compare
 from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import ConfigError
 
@@ -55,7 +55,7 @@ class Scan:
         self._begin = begin
         self._end = end
         self._alarms: dict[str, ConfigAlarm] = {}  # by destination
-        self._done: Look | None = None  # the last look, if nothing of it was left to the next scan
+        self._done: DirectoryState | None = None  # the last look, if nothing of it was left to the next scan
         self._main: Stamp | None = None  # the state of canal.properties that `_main_alarm` is about
         self._main_alarm: ConfigAlarm | None = None
         self._broken = ""
@@ -68,7 +68,7 @@ class Scan:
         """What a person must know now, by destination."""
         return tuple(self._alarms[name] for name in sorted(self._alarms))
 
-    def start(self, at_start: Iterable[Refused]) -> None:
+    def start(self, at_start: Iterable[RefusedDestination]) -> None:
         """Tell what was refused when the node started, and begin to look."""
         for each in at_start:
             self._refuse(each.destination, each.error)
@@ -121,7 +121,7 @@ class Scan:
             await self._renew(destination)
         self._look_at_what_has_no_file(before, seen)
 
-    async def _seen(self) -> Look:
+    async def _seen(self) -> DirectoryState:
         return await deferToThread(look_at, self._config.conf_dir, self._config.main_file)
 
     async def _renew(self, destination: str) -> None:
@@ -155,7 +155,7 @@ class Scan:
                 return
         self._set(destination, None)
 
-    async def _look_at_main_file(self, before: Look, seen: Look) -> None:
+    async def _look_at_main_file(self, before: DirectoryState, seen: DirectoryState) -> None:
         """canal.properties is read at start only: say once that it has changed, and whether a start would fail."""
         if seen.main == before.main and seen.main != self._main:
             self._main = seen.main
@@ -192,7 +192,7 @@ class Scan:
         text = f"{file} is empty; the node goes on with what it read at its start{then}: put the file back"
         return replace(alarm, text=text, reason="empty")
 
-    def _look_at_what_has_no_file(self, before: Look, seen: Look) -> None:
+    def _look_at_what_has_no_file(self, before: DirectoryState, seen: DirectoryState) -> None:
         """Alarms about files that are not there or cannot be looked at, and the end of those that are over."""
         for name in sorted({*self._configured, *self._config.listed, *self._alarms} - {NODE}):
             running = self._configured.get(name)

@@ -21,19 +21,19 @@ from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
+from canal_ha.model.tell import Tell
 from canal_ha.node.origin import Origin, decoding, report
-from canal_ha.source import switch
-from canal_ha.source.chronicle import Chronicle
-from canal_ha.source.detecting import Detecting, probe
-from canal_ha.source.dump import Dump, DumpEvent, Moved, Upstream
-from canal_ha.source.ending import Ending
-from canal_ha.source.history_sql import history_store
-from canal_ha.source.identity import replica
-from canal_ha.source.recording import Tell
-from canal_ha.source.switch import Role
-from canal_ha.source.tables import Tables
-from canal_ha.source.trail import Recent
-from canal_ha.source.view import View
+from canal_ha.source.connection.detecting import Detecting, probe
+from canal_ha.source.connection.identity import replica
+from canal_ha.source.connection.stop_signal import StopSignal
+from canal_ha.source.connection.tables import Tables
+from canal_ha.source.history.destination_history import DestinationHistory
+from canal_ha.source.history.sql_store import history_store
+from canal_ha.source.positions.fingerprints import Recent
+from canal_ha.source.server import switch
+from canal_ha.source.server.dump import Dump, DumpEvent, SourceMoved, Upstream
+from canal_ha.source.server.switch import Role
+from canal_ha.source.server.view import View
 
 
 class Generation:
@@ -45,12 +45,14 @@ class Generation:
     def __init__(self, config: InstanceConfig, tell: Tell, server: str = "") -> None:
         self.config = config
         self.server = server
-        self.ending = Ending()
+        self.ending = StopSignal()
         self._tables = Tables(config, opening=self.ending.opened)
         self.view = View(
             config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=self.ending.opened
         )
-        self.chronicle = Chronicle(config, self._tables.fetch, history_store(config), tell, opening=self.ending.opened)
+        self.chronicle = DestinationHistory(
+            config, self._tables.fetch, history_store(config), tell, opening=self.ending.opened
+        )
 
     @property
     def address(self) -> str:
@@ -87,7 +89,7 @@ class Upstreams:
         self._failures = switch.Failures(config.detecting_retry_threshold)
         self._switches = 0
         self._closed = False
-        self._own = Ending()  # connections of the detecting statement
+        self._own = StopSignal()  # connections of the detecting statement
         self._detecting: Detecting | None = None
         self._slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
 
@@ -290,7 +292,7 @@ class Upstreams:
 
 def _report(request: FeedRequest, event: DumpEvent) -> None:
     """Hand on what a dump tells."""
-    if not isinstance(event, Moved):
+    if not isinstance(event, SourceMoved):
         report(request, event)
         return
     found = event.found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -13,7 +13,7 @@ from canal_ha.model.position import LogPosition
 class PrivateRead(Protocol):
     """What one connection reads from a position, without a cursor."""
 
-    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> Message:
+    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> GetAnswer:
         """See Destinations.get. Raises EndOfRange."""
 
     def ack(self, batch_id: int) -> None:
@@ -47,7 +47,7 @@ class Destinations(Protocol):
 
     async def get(
         self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> Message:
+    ) -> GetAnswer:
         """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit for `fetch_size`; eager: a
         wait is over as soon as there is anything. May be cancelled.
         """

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-
-class Timer(Protocol):
-    """A call to come."""
-
-    def active(self) -> bool: ...
-
-    def cancel(self) -> None: ...
+from canal_ha.instance.stream import Timer
 
 
 class Clock(Protocol):

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from prometheus_client.metrics_core import Metric
@@ -17,18 +16,19 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
-from twisted.web.http import Request as HttpRequest
 from twisted.web.resource import Resource
-from twisted.web.server import Request, Site
+from twisted.web.server import Request
 
 from canal_ha import logs
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
+from canal_ha.server.site import Listener, QuietSite
 from canal_ha.version import VERSION
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
 
 log = logs.get(__name__)
 
@@ -312,21 +312,6 @@ class MetricsPage(Resource):
         return exposition(family for collector in self._collectors for family in collector.collect())
 
 
-class _QuietSite(Site):
-    """A site without an access log: Prometheus asks all day."""
-
-    displayTracebacks = False
-
-    def log(self, request: HttpRequest) -> None:
-        """Write nothing."""
-
-
-class Listener(Protocol):
-    """What is needed of Twisted's reactor."""
-
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort: ...
-
-
 def listen(reactor: Listener, port: int, collector: Collector) -> IListeningPort | None:
     """Serve the metrics on every address; None when port is 0 or less, or taken: that is logged and stops nobody.
 
@@ -334,7 +319,7 @@ def listen(reactor: Listener, port: int, collector: Collector) -> IListeningPort
     """
     if port <= 0:
         return None
-    site = _QuietSite(MetricsPage(collector))  # type: ignore[no-untyped-call] # Twisted's
+    site = QuietSite(MetricsPage(collector))  # type: ignore[no-untyped-call] # Twisted's
     try:
         listening = reactor.listenTCP(port, site)
     except CannotListenError as error:

@@ -35,7 +35,7 @@ class Listening(Protocol):
     def stopListening(self) -> Deferred[None] | None: ...
 
 
-class Reactor(Clock, Protocol):
+class ListeningReactor(Clock, Protocol):
     """What the service uses of Twisted's reactor."""
 
     def listenTCP(self, port: int, factory: ServerFactory, backlog: int, interface: str, /) -> Listening: ...
@@ -53,7 +53,7 @@ class CanalService(ServerFactory):
     def __init__(
         self,
         destinations: Destinations,
-        reactor: Reactor,
+        reactor: ListeningReactor,
         *,
         host: str = "",
         port: int = 11111,

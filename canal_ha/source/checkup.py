@@ -11,13 +11,13 @@ from enum import Enum
 from canal_ha.config.model import InstanceConfig, LocalFiles, SourceConfig
 from canal_ha.errors import CanalError, HistoryUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source import locate, lost
-from canal_ha.source.flavor import BinaryLog, Flavor, binary_logs, check, examine, expiry
-from canal_ha.source.history_sql import history_store
-from canal_ha.source.journals import listed
-from canal_ha.source.local import LocalView, read_definitions
-from canal_ha.source.scan import Scanner
-from canal_ha.source.session import Session
+from canal_ha.source.connection.flavor import BinaryLog, Flavor, binary_logs, check, examine, expiry
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.files.journals import listed
+from canal_ha.source.files.view import LocalView, read_definitions
+from canal_ha.source.history.sql_store import history_store
+from canal_ha.source.positions import locate, lost
+from canal_ha.source.positions.scan import Scanner
 
 CLOCK_MOST_S = 5.0
 EXPIRY_LEAST_S = 86400.0
@@ -44,7 +44,7 @@ def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, L
     """Reachability, binlog settings, rights, clock, expiry, and each client's position."""
     address = f"{source.host}:{source.port}"
     try:
-        session = Session(config, source)
+        session = SourceSession(config, source)
     except CanalError as error:
         yield Finding(Verdict.FAILED, "MySQL", str(error))
         return
@@ -110,7 +110,7 @@ def _settings(server: Flavor, config: InstanceConfig, address: str) -> Iterator[
         )
 
 
-def _rights(session: Session, server: Flavor, config: InstanceConfig, source: SourceConfig) -> Iterator[Finding]:
+def _rights(session: SourceSession, server: Flavor, config: InstanceConfig, source: SourceConfig) -> Iterator[Finding]:
     """By using them."""
     newest = locate.newest(session, server, config, source)
     binary_logs(session)
@@ -128,7 +128,7 @@ def _rights(session: Session, server: Flavor, config: InstanceConfig, source: So
         )
 
 
-def _clock_and_expiry(session: Session, address: str) -> Iterator[Finding]:
+def _clock_and_expiry(session: SourceSession, address: str) -> Iterator[Finding]:
     expiry_s, server_s = expiry(session)
     skew_s = server_s - time.time()
     if abs(skew_s) > CLOCK_MOST_S:

@@ -14,7 +14,7 @@ from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.source.view import View
+from canal_ha.source.server.view import View
 
 
 class MemberView(Protocol):

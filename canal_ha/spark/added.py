@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import AlterTable, SetColumn
-from canal_ha.decode.ddl_tokens import Kind, Token, Unreadable, tokenize
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import AlterTable, SetColumn
+from canal_ha.decode.ddl.tokens import Token, TokenKind, Unreadable, tokenize
 from canal_ha.spark.mysql_types import ColumnType, column_type
 
 _ZEROS = {
@@ -74,7 +74,7 @@ def _definition(tokens: Sequence[Token], name: str) -> Sequence[Token]:
     """From behind the name up to the comma, or bracket, that ends it."""
     for at, token in enumerate(tokens[:-1]):
         before = tokens[at - 1].word if at else ""
-        named = token.kind in (Kind.WORD, Kind.QUOTED) and token.value.lower() == name.lower()
+        named = token.kind in (TokenKind.WORD, TokenKind.QUOTED) and token.value.lower() == name.lower()
         if not named or before not in ("ADD", "COLUMN", "EXISTS", "(", ","):
             continue
         depth = 0
@@ -94,7 +94,7 @@ def _constant(tokens: Sequence[Token], column: ColumnType) -> str | None:
     if not tokens:
         return None
     token = tokens[0]
-    if token.kind not in (Kind.TEXT, Kind.NUMBER):
+    if token.kind not in (TokenKind.TEXT, TokenKind.NUMBER):
         return _WORDS.get(token.word)
     text = sign + token.value
     if column.name == "enum":

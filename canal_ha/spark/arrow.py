@@ -8,21 +8,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, Told, maps_of, read_tables, repeated
+from canal_ha.client.arrow import BATCH_BYTES, BATCH_ROWS, EntryColumns, maps_of, read_tables, repeated
 from canal_ha.client.arrow_types import strings, wrapped
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.buffers import Spares
 from canal_ha.decode.kernel.changes import MapRows
-from canal_ha.decode.kernel.layouts import Column
+from canal_ha.decode.kernel.layouts import ColumnLayout
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SchemaChanged, SpoolUnusable
 from canal_ha.spark import debezium
-from canal_ha.spark.entries import DDL, Changes, changes_of
+from canal_ha.spark.entries import DDL, EntryRows, changes_of
 from canal_ha.spark.options import Evolution, Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SegmentReading:
     """How segments are read. schema: Arrow's form of the query's; table: for Shape.TABLE; name: of the segment, for
     messages; statements: latest DDL by table, as of the micro-batch.
     """
@@ -35,7 +35,7 @@ class Reading:
 
 
 def entries_to_arrow(
-    frames: bytes, destination: str, seq: int, name: str, reading: Reading, statement: str
+    frames: bytes, destination: str, seq: int, name: str, reading: SegmentReading, statement: str
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one segment. seq: its number; name: for messages; statement: latest DDL of `reading.table`.
 
@@ -68,7 +68,7 @@ def _batch(columns: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _positions(change: Changes, seq: int) -> list[dict[str, Any]]:
+def _positions(change: EntryRows, seq: int) -> list[dict[str, Any]]:
     header = change.header
     shared = {
         "seq": seq,
@@ -82,14 +82,14 @@ def _positions(change: Changes, seq: int) -> list[dict[str, Any]]:
     return [{**shared, "row": row} for row in range(change.count)]
 
 
-def _head(columns: list[list[Any]], change: Changes, destination: str) -> None:
+def _head(columns: list[list[Any]], change: EntryRows, destination: str) -> None:
     header, count = change.header, change.count
     values = (change.op, header.executeTime * 1000, destination, header.schemaName, header.tableName)
     for column, value in zip(columns, values, strict=False):
         column.extend([value] * count)
 
 
-def _add_changes(columns: list[list[Any]], change: Changes, destination: str, seq: int) -> None:
+def _add_changes(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
     _head(columns, change, destination)
     layout, before, after, position, ddl = columns[5:]
     count = change.count
@@ -100,7 +100,7 @@ def _add_changes(columns: list[list[Any]], change: Changes, destination: str, se
     ddl.extend([change.ddl] * count)
 
 
-def _add_debezium(columns: list[list[Any]], change: Changes, destination: str, seq: int) -> None:
+def _add_debezium(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
     count = change.count
     header = change.header
     for column, value in zip(columns, (destination, header.schemaName, header.tableName), strict=False):
@@ -111,7 +111,7 @@ def _add_debezium(columns: list[list[Any]], change: Changes, destination: str, s
     columns[5].extend(_positions(change, seq))
 
 
-_ADDERS: dict[Shape, Callable[[list[list[Any]], Changes, str, int], None]] = {
+_ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int], None]] = {
     Shape.CHANGES: _add_changes,
     Shape.DEBEZIUM: _add_debezium,
 }
@@ -130,7 +130,7 @@ def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> I
             raise RemoteProtocolError(str(error)) from error
         count = work.marks.count
         if count:
-            told = Told(work.marks, spares)
+            told = EntryColumns(work.marks, spares)
             names = strings(work.names)
             arrays = {
                 "op": told.ops,
@@ -153,7 +153,7 @@ def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> I
 class _Table:
     """One table's rows in the query's schema."""
 
-    def __init__(self, reading: Reading, statement: str) -> None:
+    def __init__(self, reading: SegmentReading, statement: str) -> None:
         self._reading = reading
         self._statement = statement
         self._known = {field.name.lower() for field in reading.schema}
@@ -161,7 +161,7 @@ class _Table:
     def table(self, schema: str, table: str) -> bool:
         return f"{schema}.{table}" == self._reading.table
 
-    def fields(self, columns: Sequence[Column]) -> pa.Schema:
+    def fields(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
         reading = self._reading
         if reading.evolution is Evolution.FAIL:
             for column in columns:

@@ -10,13 +10,13 @@ import re
 from enum import Enum
 
 from canal_ha.model.position import LogPosition, split_journal
-from canal_ha.spark.lineage import Claim, Epoch
+from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.manifest import Manifest
 
 _MARK = re.compile(r"spool ([0-9A-Za-z_-]{1,64}) writer ([0-9]{1,8}-[0-9a-f]{1,16}|none) segment (-1|[0-9]{1,18})")
 
 
-class Verdict(Enum):
+class CursorVerdict(Enum):
     """What can be said of a cursor."""
 
     FOLLOWS = "everything before the cursor is in the spool"
@@ -31,35 +31,35 @@ def mark(manifest: Manifest) -> str:
     return f"spool {manifest.spool} writer {manifest.lineage.writer_of(seq) or 'none'} segment {seq}"
 
 
-def judge(cursor: LogPosition | None, manifest: Manifest) -> Verdict:
+def judge(cursor: LogPosition | None, manifest: Manifest) -> CursorVerdict:
     """Compare before anything is taken.
 
     cursor: as the server tells it with its mark, None from a server that does not
     manifest: of the spool, as it is now
     """
     if cursor is None:
-        return Verdict.UNKNOWN
+        return CursorVerdict.UNKNOWN
     if cursor.mark:
         found = _MARK.fullmatch(cursor.mark)
         if found is None or found[1] != manifest.spool:
-            return Verdict.FOREIGN
-        claim = Claim(int(found[3]), None if found[2] == "none" else Epoch.parse(found[2]))
-        return Verdict.FOLLOWS if manifest.lineage.covered(claim, manifest.next_seq)[1] else Verdict.LOST
+            return CursorVerdict.FOREIGN
+        claim = ReportedProgress(int(found[3]), None if found[2] == "none" else Epoch.parse(found[2]))
+        return CursorVerdict.FOLLOWS if manifest.lineage.covered(claim, manifest.next_seq)[1] else CursorVerdict.LOST
     if manifest.last is None:
-        return Verdict.FOLLOWS
+        return CursorVerdict.FOLLOWS
     return _by_position(cursor, manifest.last)
 
 
-def _by_position(cursor: LogPosition, last: LogPosition) -> Verdict:
+def _by_position(cursor: LogPosition, last: LogPosition) -> CursorVerdict:
     """Positions of one server compare; those of several, or of another server after a switch, say nothing."""
     base, number = split_journal(cursor.journal)
     known, reached = split_journal(last.journal)
     if cursor.part or base != known:
-        return Verdict.UNKNOWN
+        return CursorVerdict.UNKNOWN
     if cursor.server_id is not None and last.server_id is not None and cursor.server_id != last.server_id:
-        return Verdict.UNKNOWN
+        return CursorVerdict.UNKNOWN
     if (number, cursor.offset) <= (reached, last.offset):
-        return Verdict.FOLLOWS
+        return CursorVerdict.FOLLOWS
     if cursor.server_id is None and 0 < cursor.timestamp_ms < last.timestamp_ms:
-        return Verdict.UNKNOWN  # behind by place and before by time: a place in another binlog
-    return Verdict.LOST
+        return CursorVerdict.UNKNOWN  # behind by place and before by time: a place in another binlog
+    return CursorVerdict.LOST

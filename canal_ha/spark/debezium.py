@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from canal_ha.spark.entries import DDL, DELETE, INSERT, Changes, Layout, Texts
+from canal_ha.spark.entries import DDL, DELETE, INSERT, EntryRows, RowLayout, Texts
 from canal_ha.spark.mysql_types import ColumnType, column_type, plain
 from canal_ha.version import VERSION
 
@@ -30,7 +30,7 @@ _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _EPOCH = datetime(1970, 1, 1)
 
 
-def texts(change: Changes, destination: str) -> tuple[list[str | None], list[str]]:
+def texts(change: EntryRows, destination: str) -> tuple[list[str | None], list[str]]:
     """Keys and values of an entry's rows."""
     source = _source(change, destination)
     ts_ms = change.header.executeTime
@@ -51,7 +51,7 @@ def texts(change: Changes, destination: str) -> tuple[list[str | None], list[str
     return keys, values
 
 
-def _source(change: Changes, destination: str) -> dict[str, Any]:
+def _source(change: EntryRows, destination: str) -> dict[str, Any]:
     header = change.header
     return {
         "version": VERSION,
@@ -68,7 +68,7 @@ def _source(change: Changes, destination: str) -> dict[str, Any]:
     }
 
 
-def _images(layout: Layout, rows: Sequence[Texts]) -> list[dict[str, Any]]:
+def _images(layout: RowLayout, rows: Sequence[Texts]) -> list[dict[str, Any]]:
     columns = [(name, column_type(kind, code)) for name, kind, code in layout.columns]
     return [{name: value(text, column) for (name, column), text in zip(columns, row, strict=True)} for row in rows]
 

@@ -26,7 +26,7 @@ Texts = list[str | None]
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """The columns of an entry's rows, in table order.
 
     columns: name, mysqlType, sqlType; keys: indexes of the primary key's; partial: columns were left out of the binlog.
@@ -53,7 +53,7 @@ class Layout:
         return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Layout:
+    def from_json(cls, text: str) -> RowLayout:
         """What `to_json` wrote."""
         body = json.loads(text)
         columns = tuple(zip(body["names"], body["types"], body["codes"], strict=True))
@@ -61,7 +61,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class EntryRows:
     """One entry: rows of one table, or one statement.
 
     entry: number within the segment; sub: among entries that share an offset; before, after: rows as canal's texts,
@@ -72,14 +72,14 @@ class Changes:
     sub: int
     header: Header
     op: str
-    before_layout: Layout
-    after_layout: Layout
+    before_layout: RowLayout
+    after_layout: RowLayout
     before: Sequence[Texts]
     after: Sequence[Texts]
     ddl: str | None = None
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         """Of the image that says what the row is, or was."""
         return self.before_layout if self.op == DELETE else self.after_layout
 
@@ -89,10 +89,10 @@ class Changes:
         return 1 if self.op == DDL else max(len(self.before), len(self.after))
 
 
-_NO_LAYOUT = Layout((), (), partial=False)
+_NO_LAYOUT = RowLayout((), (), partial=False)
 
 
-def changes_of(frames: bytes, name: str) -> Iterator[Changes]:
+def changes_of(frames: bytes, name: str) -> Iterator[EntryRows]:
     """The rows and statements of a segment, in order. name: for the message. Raises SpoolUnusable."""
     try:
         entries = Messages.FromString(frames).messages
@@ -114,27 +114,27 @@ def changes_of(frames: bytes, name: str) -> Iterator[Changes]:
         if op is not None:
             yield _rows(number, sub, header, op, change.rowDatas)
         elif change.isDdl or event in DDL_TYPES:
-            yield Changes(number, sub, header, DDL, _NO_LAYOUT, _NO_LAYOUT, (), (), change.sql)
+            yield EntryRows(number, sub, header, DDL, _NO_LAYOUT, _NO_LAYOUT, (), (), change.sql)
 
 
-def _rows(number: int, sub: int, header: Header, op: str, rows: Sequence[RowData]) -> Changes:
+def _rows(number: int, sub: int, header: Header, op: str, rows: Sequence[RowData]) -> EntryRows:
     first = rows[0]
     before = [_texts(row.beforeColumns) for row in rows] if op != INSERT else []
     after = [_texts(row.afterColumns) for row in rows] if op != DELETE else []
     before_layout = _layout(first.beforeColumns) if before else _NO_LAYOUT
     after_layout = _layout(first.afterColumns) if after else _NO_LAYOUT
     if op == UPDATE and before_layout.names != after_layout.names:
-        before_layout = Layout(before_layout.columns, before_layout.keys, partial=True)
-        after_layout = Layout(after_layout.columns, after_layout.keys, partial=True)
-    return Changes(number, sub, header, op, before_layout, after_layout, before, after)
+        before_layout = RowLayout(before_layout.columns, before_layout.keys, partial=True)
+        after_layout = RowLayout(after_layout.columns, after_layout.keys, partial=True)
+    return EntryRows(number, sub, header, op, before_layout, after_layout, before, after)
 
 
 def _texts(columns: Sequence[Column]) -> Texts:
     return [None if column.isNull else column.value for column in columns]
 
 
-def _layout(columns: Sequence[Column]) -> Layout:
-    return Layout(
+def _layout(columns: Sequence[Column]) -> RowLayout:
+    return RowLayout(
         tuple((column.name, column.mysqlType, column.sqlType) for column in columns),
         tuple(place for place, column in enumerate(columns) if column.isKey),
         partial=any(column.index != place for place, column in enumerate(columns)),

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from canal_ha.decode.ddl import classify
-from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import (
+from canal_ha.decode.ddl.event_types import classify
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import (
     AlterTable,
     CreateTable,
     DropColumn,
@@ -24,11 +24,11 @@ from canal_ha.decode.ddl_statements import (
     SetColumn,
     TruncateTables,
 )
-from canal_ha.decode.ddl_tokens import Unreadable
+from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.errors import SinkRefused
 from canal_ha.model.entry import EventType
 from canal_ha.spark.added import Added, added_columns
-from canal_ha.spark.entries import DDL, DELETE, INSERT, Layout
+from canal_ha.spark.entries import DDL, DELETE, INSERT, RowLayout
 from canal_ha.spark.mysql_types import ColumnType, column_type
 
 Row = dict[str, str | None]
@@ -36,7 +36,7 @@ Key = tuple[str | None, ...]
 V = TypeVar("V")
 
 
-class Change(NamedTuple):
+class ChangeRow(NamedTuple):
     """One row of Shape.CHANGES. where: journal and offset, for messages; seq: number of its segment."""
 
     op: str
@@ -127,12 +127,12 @@ def _forget(columns: dict[str, V], lower: str) -> None:
 
 
 @lru_cache(maxsize=4096)
-def layout_of(text: str) -> Layout:
+def layout_of(text: str) -> RowLayout:
     """A layout that many rows share."""
-    return Layout.from_json(text)
+    return RowLayout.from_json(text)
 
 
-def fold(changes: Iterable[Change], keys: Mapping[str, Sequence[str]]) -> dict[str, TableChanges]:
+def fold(changes: Iterable[ChangeRow], keys: Mapping[str, Sequence[str]]) -> dict[str, TableChanges]:
     """changes: in position order; keys: key columns of tables that have no primary key, or another one.
 
     Raises SinkRefused for a table without key, and for rows of which the binlog holds a part only.
@@ -162,7 +162,7 @@ def fold(changes: Iterable[Change], keys: Mapping[str, Sequence[str]]) -> dict[s
     return tables
 
 
-def _statement(tables: dict[str, TableChanges], change: Change) -> None:
+def _statement(tables: dict[str, TableChanges], change: ChangeRow) -> None:
     sql = change.ddl or ""
     try:
         statement = read(sql)
@@ -188,7 +188,7 @@ def _statement(tables: dict[str, TableChanges], change: Change) -> None:
                 table(name).empty()
 
 
-def _unreadable(tables: dict[str, TableChanges], change: Change) -> None:
+def _unreadable(tables: dict[str, TableChanges], change: ChangeRow) -> None:
     """What canal's own patterns make of a statement that the grammar does not know."""
     for result in classify(change.ddl or "", change.schema):
         if result.event_type in (EventType.TRUNCATE, EventType.ERASE) and result.table:
@@ -201,7 +201,7 @@ def _table(tables: dict[str, TableChanges], schema: str, name: str) -> TableChan
     return tables.setdefault(f"{schema}.{name}", TableChanges(schema, name))
 
 
-def _check(layout: Layout, change: Change, name: str) -> None:
+def _check(layout: RowLayout, change: ChangeRow, name: str) -> None:
     if layout.partial:
         raise SinkRefused(
             f"canal: the binlog holds only some columns of {name} at {change.where}; a copy needs"
@@ -215,7 +215,7 @@ def _columns(layout: str) -> dict[str, ColumnType]:
 
 
 @lru_cache(maxsize=4096)
-def _places(layout: Layout, keys: tuple[str, ...], name: str) -> tuple[int, ...]:
+def _places(layout: RowLayout, keys: tuple[str, ...], name: str) -> tuple[int, ...]:
     if not keys:
         raise SinkRefused(f"canal: {name} has no primary key: name its columns under [keys] in the pipeline's file")
     missing = [key for key in keys if key not in layout.names]

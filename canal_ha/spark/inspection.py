@@ -13,7 +13,7 @@ from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.errors import CanalError
 from canal_ha.spark import offsets as o
 from canal_ha.spark import refusals
-from canal_ha.spark.cursor import Verdict, judge
+from canal_ha.spark.cursor import CursorVerdict, judge
 from canal_ha.spark.destinations import resolve
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
@@ -27,7 +27,7 @@ _PROBE = "canal-ha-check"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PartReport:
     """One part of a pipeline. problem: "" when it is as it should be."""
 
     part: str
@@ -35,17 +35,17 @@ class Finding:
     problem: str = ""
 
 
-def check(pipeline: Pipeline) -> Iterator[Finding]:
+def check(pipeline: Pipeline) -> Iterator[PartReport]:
     """Look at every part: who serves, the spool, the checkpoint, the sinks."""
     from canal_ha.spark.pipeline import sinks_of
 
     options = pipeline.options
     try:
         names = resolve(options)
-        yield Finding("destinations", ", ".join(names))
+        yield PartReport("destinations", ", ".join(names))
     except CanalError as error:
         names = ()
-        yield Finding("destinations", ", ".join(options.destinations), str(error))
+        yield PartReport("destinations", ", ".join(options.destinations), str(error))
     reachable = _reachable(pipeline)
     yield reachable
     if options.zk_servers and not reachable.problem:
@@ -54,23 +54,23 @@ def check(pipeline: Pipeline) -> Iterator[Finding]:
         storage = open_storage(options.spool_dir)
         storage.write(_PROBE, b"")
         storage.delete([_PROBE])
-        yield Finding("spool", options.spool_dir)
+        yield PartReport("spool", options.spool_dir)
     except CanalError as error:
-        yield Finding("spool", options.spool_dir, str(error))
+        yield PartReport("spool", options.spool_dir, str(error))
     try:
         for state in status(pipeline, names):
-            yield Finding("checkpoint", f"{state.destination}: {state.says}", state.problem)
+            yield PartReport("checkpoint", f"{state.destination}: {state.says}", state.problem)
     except CanalError as error:
-        yield Finding("checkpoint", pipeline.checkpoint, str(error))
+        yield PartReport("checkpoint", pipeline.checkpoint, str(error))
     for kind, given in pipeline.sinks:
         try:
             [sink] = sinks_of(pipeline.with_sink(kind, given))
-            yield Finding("sink", sink.check())
+            yield PartReport("sink", sink.check())
         except CanalError as error:
-            yield Finding("sink", kind, str(error))
+            yield PartReport("sink", kind, str(error))
 
 
-def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Finding]:
+def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[PartReport]:
     """Whether another spool acknowledges with the client id. Only ZooKeeper tells that to somebody who does not
     subscribe.
     """
@@ -82,15 +82,15 @@ def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Find
             storage = open_storage(options.spool_dir, name, str(options.client_id))
             manifest = newest_manifest(storage) or Manifest(spool="(a new one)")  # read last: it has what is marked
         except CanalError as error:
-            yield Finding("client id", f"{what}: its cursor cannot be read: {error}")
+            yield PartReport("client id", f"{what}: its cursor cannot be read: {error}")
             continue
-        if cursor is not None and judge(cursor, manifest) is Verdict.FOREIGN:
-            yield Finding("client id", what, str(refusals.taken(name, options, storage.uri, manifest, cursor)))
+        if cursor is not None and judge(cursor, manifest) is CursorVerdict.FOREIGN:
+            yield PartReport("client id", what, str(refusals.taken(name, options, storage.uri, manifest, cursor)))
         else:
-            yield Finding("client id", what)
+            yield PartReport("client id", what)
 
 
-def _reachable(pipeline: Pipeline) -> Finding:
+def _reachable(pipeline: Pipeline) -> PartReport:
     """Whether any of the addresses that a client starts from accepts connections."""
     options = pipeline.options
     given = options.zk_servers.partition("/")[0].split(",") if options.zk_servers else list(options.servers)
@@ -99,14 +99,14 @@ def _reachable(pipeline: Pipeline) -> Finding:
     for address in given:
         try:
             socket.create_connection(split_address(address), CONNECT_TIMEOUT_S).close()
-            return Finding(part, address)
+            return PartReport(part, address)
         except (OSError, ValueError) as error:
             problems.append(f"{address}: {error}")
-    return Finding(part, ",".join(given), "nobody answers: " + "; ".join(problems))
+    return PartReport(part, ",".join(given), "nobody answers: " + "; ".join(problems))
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DestinationState:
     """One destination of a pipeline. batch: last micro-batch committed, -1 before the first; waiting: segments;
     lag_s: age of the newest committed change, -1 when unknown; problem: why a restart would fail.
     """
@@ -140,7 +140,7 @@ class State:
         return f"batch {self.batch} ended at {self.committed.last}, {self.waiting} segments wait"
 
 
-def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[State]:
+def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[DestinationState]:
     """How far each destination is. Raises what a spool or a checkpoint that cannot be read raises."""
     options = pipeline.options
     batch, committed = last_commit(pipeline.checkpoint)
@@ -157,7 +157,7 @@ def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[Sta
             except CanalError as error:
                 problem = str(error)
             problem = manifest.problem or problem
-        states.append(State(name, batch, manifest, offset, problem))
+        states.append(DestinationState(name, batch, manifest, offset, problem))
     return states
 
 

@@ -31,7 +31,7 @@ _ALONE = DDL_TYPES | {EventType.XACOMMIT, EventType.XAROLLBACK}
 
 
 @dataclass(slots=True)
-class Piece:
+class SegmentDraft:
     """What becomes one segment.
 
     stretches: where its frames are, neighbours in one: bytes, start, stop; rows: by `schema.table`, a statement is one;
@@ -62,7 +62,7 @@ class Piece:
                 return
         self.stretches.append((data, start, stop))
 
-    def join(self, later: Piece) -> None:
+    def join(self, later: SegmentDraft) -> None:
         """Append another piece."""
         if not self.stretches:
             self.first = later.first
@@ -96,9 +96,9 @@ class Intake:
         )  # a part's entries do not tell it
         self._from = self._first_again(cursor)
         self._trimming = self._may_come_again()
-        self._whole = Piece()  # up to the last end of a transaction
-        self._open = Piece()  # behind it, up to the last change of offset
-        self._run = Piece()  # entries of the present offset
+        self._whole = SegmentDraft()  # up to the last end of a transaction
+        self._open = SegmentDraft()  # behind it, up to the last change of offset
+        self._run = SegmentDraft()  # entries of the present offset
         self._batches: deque[tuple[int, int]] = deque()
         self._count = 0
         self._in_transaction = False
@@ -148,20 +148,20 @@ class Intake:
         else:
             self._close()
 
-    def take(self) -> Piece | None:
+    def take(self) -> SegmentDraft | None:
         """What is to be made durable now."""
         if self._whole.stretches:
-            piece, self._whole = self._whole, Piece()
+            piece, self._whole = self._whole, SegmentDraft()
             piece.closed = True
             return piece
         large = self._open.size_bytes + self._run.size_bytes >= self._segment_bytes
         if self._open.stretches and (large or self._spilling):
-            piece, self._open = self._open, Piece()
+            piece, self._open = self._open, SegmentDraft()
             return piece
         self._spilling = False
         return None
 
-    def made_durable(self, piece: Piece) -> None:
+    def made_durable(self, piece: SegmentDraft) -> None:
         """A piece that `take` gave is in the spool."""
         assert piece.last is not None
         self._durable = piece.last
@@ -228,7 +228,7 @@ class Intake:
         before = self._run.last
         if before is not None and (before.offset, before.journal) != (position.offset, position.journal):
             self._open.join(self._run)
-            self._run = Piece()
+            self._run = SegmentDraft()
         run = self._run
         same_source = position.server_id == self._seen_server
         self._seen_ms = max(self._seen_ms, position.timestamp_ms) if same_source else position.timestamp_ms
@@ -258,7 +258,7 @@ class Intake:
         for piece in (self._open, self._run):
             if piece.stretches:
                 self._whole.join(piece)
-        self._open, self._run = Piece(), Piece()
+        self._open, self._run = SegmentDraft(), SegmentDraft()
 
 
 def base(position: LogPosition) -> str:

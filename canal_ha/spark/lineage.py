@@ -44,7 +44,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ReportedProgress:
     """What a target, a checkpoint or a cursor's mark says that it has: everything up to this segment.
 
     seq: the segment's number, -1 for nothing
@@ -95,7 +95,7 @@ class Lineage:
         forgotten = max([self.forgotten, *(writer.epoch.number for writer in gone)])
         return replace(self, writers=writers[len(gone) :], forgotten=forgotten)
 
-    def covered(self, claim: Claim, next_seq: int) -> tuple[int, bool]:
+    def covered(self, claim: ReportedProgress, next_seq: int) -> tuple[int, bool]:
         """Up to which segment of this spool a claim reaches, and whether it reaches no further than the spool.
 
         claim: what somebody says

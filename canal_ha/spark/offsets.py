@@ -16,7 +16,7 @@ from typing import Any
 
 from canal_ha.errors import DataLoss
 from canal_ha.model.position import LogPosition
-from canal_ha.spark.lineage import Claim, Epoch
+from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 
 VERSION = 1
@@ -41,9 +41,9 @@ class Offset:
     writer: Epoch | None = None
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> ReportedProgress:
         """As the spool's lineage reads it."""
-        return Claim(self.seq, self.writer)
+        return ReportedProgress(self.seq, self.writer)
 
     def is_place_of(self, other: Offset) -> bool:
         """Whether both are one segment, as far as both tell."""

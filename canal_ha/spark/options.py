@@ -112,7 +112,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
     values = {name.lower(): str(value).strip() for name, value in given.items()}
     for name in values.keys() - _KNOWN.keys() - _SPARKS_OWN:
         raise OptionInvalid(f"canal: option {name!r} is unknown; the options are {', '.join(_NAMES)}")
-    read = _Reader(values)
+    read = _OptionReader(values)
     zk_servers, servers = read.text("zkServers"), read.list("servers")
     if bool(zk_servers) == bool(servers):
         raise OptionInvalid("canal: give one of the options zkServers (host:port of ZooKeeper) and servers (of nodes)")
@@ -162,7 +162,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
     return options
 
 
-class _Reader:
+class _OptionReader:
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
 

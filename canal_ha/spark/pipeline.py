@@ -23,7 +23,7 @@ from canal_ha.errors import CanalError, OptionInvalid, SpoolUnusable
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, Pipeline
 from canal_ha.spark.progress import Display, Summary
-from canal_ha.spark.sinks.batch import Batch, Sink
+from canal_ha.spark.sinks.batch import MicroBatch, TableTarget
 from canal_ha.spark.source import CanalSource
 from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
@@ -45,9 +45,9 @@ class PipelineFailed(CanalError):
     """The query ended with an error; the text is its reason."""
 
 
-def sinks_of(pipeline: Pipeline) -> list[Sink]:
+def sinks_of(pipeline: Pipeline) -> list[TableTarget]:
     """The sinks of a pipeline, in the file's order. Each kind's library is loaded when it is used."""
-    made: list[Sink] = []
+    made: list[TableTarget] = []
     for kind, given in pipeline.sinks:
         match kind:
             case "parquet":
@@ -102,7 +102,7 @@ def start(
     def write(frame: DataFrame, batch_id: int) -> None:
         run = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         assert run is not None  # Spark sets it for every micro-batch
-        batch = Batch(
+        batch = MicroBatch(
             frame.where(chosen(pipeline)).persist(),
             batch_id,
             run,

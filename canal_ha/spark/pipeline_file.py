@@ -69,7 +69,7 @@ def load(path: str | Path) -> Pipeline:
 
 def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
     """The file's content, or what a program would have written there. Raises OptionInvalid."""
-    read = _Reader(body, file)
+    read = _TomlReader(body, file)
     read.only("name", "checkpoint", "tables", "trigger", "source", "sink", "spark", "keys")
     source = {key: _text(value) for key, value in read.table("source").items()}
     lower = {key.lower() for key in source}
@@ -148,7 +148,7 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-class _Reader:
+class _TomlReader:
     def __init__(self, body: Mapping[str, Any], file: str) -> None:
         self._body = body
         self._file = file

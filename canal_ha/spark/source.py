@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from canal_ha.spark.error_text import plain_errors
 from canal_ha.spark.options import Shape, SourceOptions, parse
-from canal_ha.spark.plainly import plainly
 from canal_ha.spark.steps import Steps, unobserved
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class CanalSource(DataSource):
         """What follows `format`."""
         return "canal"
 
-    @plainly
+    @plain_errors
     def schema(self) -> str:
         """By shape; a table's columns are declared, or those of its newest rows in the spool."""
         options = self._options()
@@ -37,7 +37,7 @@ class CanalSource(DataSource):
 
         return table_schema(options)
 
-    @plainly
+    @plain_errors
     def streamReader(self, schema: StructType) -> CanalStreamReader:
         """The reader of one query; Spark makes several and uses each for a part."""
         from canal_ha.spark.stream import CanalStreamReader

@@ -33,9 +33,9 @@ from canal_ha.errors import ConnectorStopped, DataLoss, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import offsets as o
 from canal_ha.spark import segments
+from canal_ha.spark.error_text import plain_errors
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import Shape, SourceOptions
-from canal_ha.spark.plainly import plainly
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import open_storage
 
@@ -92,7 +92,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
-    @plainly
+    @plain_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends: at the end of a transaction. Waits a little when there is nothing new."""
         tailers = self._open()
@@ -112,12 +112,12 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._steps("offset")
         return o.to_json(end)
 
-    @plainly
+    @plain_errors
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What is durable by now; the difference to a micro-batch's end is what waits."""
         return o.to_json({name: o.of(m, m.segments[-1]) for name, m in self._manifests().items() if m.segments})
 
-    @plainly
+    @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Spool what the source has written by now, and read no further than that.
 
@@ -138,7 +138,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(0.05)
         self._targets = {name: manifest.next_seq - 1 for name, manifest in self._manifests().items()}
 
-    @plainly
+    @plain_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Segments, shared out to tasks. Raises DataLoss."""
         manifests = self._known_manifests(o.from_json(end))
@@ -176,12 +176,12 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode segments; depends on nothing but the partition."""
-        from canal_ha.spark.arrow import Reading, entries_to_arrow
+        from canal_ha.spark.arrow import SegmentReading, entries_to_arrow
 
         assert isinstance(partition, CanalPartition)
         options = self._options
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        reading = Reading(options.shape, schema, options.table, options.evolution, options.time_zone)
+        reading = SegmentReading(options.shape, schema, options.table, options.evolution, options.time_zone)
         storage = open_storage(partition.uri)
         statement = partition.statement
         for seq, name in partition.files:

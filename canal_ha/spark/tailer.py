@@ -25,8 +25,8 @@ from canal_ha.client.message import Message
 from canal_ha.errors import CanalError, ConnectorStopped, DataLoss, ServerRefused, SpoolUnusable, WaitedTooLong
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import refusals
-from canal_ha.spark.cursor import Verdict, judge, mark
-from canal_ha.spark.intake import Intake, Piece
+from canal_ha.spark.cursor import CursorVerdict, judge, mark
+from canal_ha.spark.intake import Intake, SegmentDraft
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
@@ -296,14 +296,14 @@ class Tailer:
         writer, manifest, options = self._writer, self._writer.manifest, self._options
         found = judge(cursor, manifest)
         problem: CanalError | None = None
-        if cursor is not None and found is Verdict.FOREIGN:
+        if cursor is not None and found is CursorVerdict.FOREIGN:
             problem = refusals.taken(self.destination, options, self._storage.uri, manifest, cursor)
-        elif cursor is not None and found is Verdict.LOST:
+        elif cursor is not None and found is CursorVerdict.LOST:
             problem = refusals.lost(self.destination, options, self._storage.uri, manifest, cursor)
         if isinstance(problem, DataLoss) and not options.fail_on_data_loss:
             log.warning("spark.data_loss", destination=self.destination, error=str(problem))
-            found, problem = Verdict.FOLLOWS, None
-        writer.follows = found is Verdict.FOLLOWS
+            found, problem = CursorVerdict.FOLLOWS, None
+        writer.follows = found is CursorVerdict.FOLLOWS
         with suppress(NoRoom):
             writer.tell("" if problem is None else str(problem))
         if problem is not None:
@@ -350,7 +350,7 @@ class Tailer:
                 f" than spoolMaxBytes ({self._options.spool_max_bytes}): it is fetched to its end all the same"
             )
 
-    def _append(self, writer: SpoolWriter, piece: Piece) -> None:
+    def _append(self, writer: SpoolWriter, piece: SegmentDraft) -> None:
         assert piece.last is not None
         while True:
             try:

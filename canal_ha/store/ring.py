@@ -28,7 +28,7 @@ from canal_ha.config.model import BatchMode
 from canal_ha.errors import AckUnmatched, RingClosed, StoreFull
 from canal_ha.model.batch import Batch
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.take import (
     Piece,
     batch_of,
@@ -241,7 +241,7 @@ class Ring:
         """The last entry that ends a transaction, as far as this segment, which was just put, tells."""
         if not segment.cut:
             return self.put_seq
-        index = segment.kinds.rfind(Kind.END)  # a DDL may stand inside a transaction: CREATE TABLE ... SELECT
+        index = segment.kinds.rfind(EntryKind.END)  # a DDL may stand inside a transaction: CREATE TABLE ... SELECT
         return self._ended_seq if index < 0 else self._firsts[-1] + index
 
     def _through(self, seq: int) -> tuple[int, int, int]:
@@ -278,4 +278,4 @@ class Ring:
 def _ends_whole(piece: Piece) -> bool:
     """Whether no transaction goes on behind the last entry of a piece."""
     segment, _, last = piece
-    return segment.kinds[last - 1] == Kind.END or (last == len(segment) and not segment.cut)
+    return segment.kinds[last - 1] == EntryKind.END or (last == len(segment) and not segment.cut)

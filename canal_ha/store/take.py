@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from canal_ha.model.batch import Batch, PositionRange
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 
 
 class Piece(NamedTuple):
@@ -40,7 +40,7 @@ def before_ddl(pieces: Sequence[Piece]) -> int:
     """How many leading entries DDL isolation leaves in one batch: those before the first DDL, or that DDL alone."""
     count = 0
     for segment, first, last in pieces:
-        ddl = segment.kinds.find(Kind.DDL, first, last)
+        ddl = segment.kinds.find(EntryKind.DDL, first, last)
         if ddl >= 0:
             return max(count + ddl - first, 1)
         count += last - first
@@ -55,10 +55,10 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
     """
     for segment, first, last in reversed(pieces):
         kinds = segment.kinds
-        done = max(kinds.rfind(Kind.END, first, last), kinds.rfind(Kind.DDL, first, last))
-        begin = kinds.rfind(Kind.BEGIN, max(done, first), last)
+        done = max(kinds.rfind(EntryKind.END, first, last), kinds.rfind(EntryKind.DDL, first, last))
+        begin = kinds.rfind(EntryKind.BEGIN, max(done, first), last)
         while begin >= 0 and segment.run_gtids[segment.run_of(begin)]:
-            begin = kinds.rfind(Kind.BEGIN, max(done, first), begin)
+            begin = kinds.rfind(EntryKind.BEGIN, max(done, first), begin)
         if begin >= 0:
             return segment.position(begin)
         if done >= 0:

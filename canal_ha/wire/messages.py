@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from canal_ha.errors import RemoteProtocolError
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.wire.framing import frame, header
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 
@@ -44,7 +44,7 @@ class Fetched:
         return tuple(Messages.FromString(bytes(self.frames)).messages)
 
 
-def encode(message: Message) -> tuple[bytes | memoryview, ...]:
+def encode(message: GetAnswer) -> tuple[bytes | memoryview, ...]:
     """The whole frame in pieces: head, then the batch's views, not copied."""
     if message.batch is None:
         return (EMPTY,)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
@@ -31,7 +31,7 @@ DEFAULT_IDLE_MS = 3_600_000
 KEPT_GET_BYTES = 1024
 
 
-class State(Enum):
+class ConversationState(Enum):
     """Where the conversation stands."""
 
     AUTHENTICATION = 0
@@ -64,7 +64,7 @@ class ServerSession:
     """See the module. channel: how error texts name the connection; idle_ms: read and write limits, once known."""
 
     def __init__(self, *, seed: bytes, credentials: Credentials, channel: str, max_frame_bytes: int) -> None:
-        self.state = State.AUTHENTICATION
+        self.state = ConversationState.AUTHENTICATION
         self.idle_ms = (DEFAULT_IDLE_MS, DEFAULT_IDLE_MS)
         self.channel = channel
         self._seed = seed
@@ -101,8 +101,8 @@ class ServerSession:
     def done(self) -> Reply:
         """It succeeded and has nothing to tell."""
         request = self._take()
-        if self.state is State.SUBSCRIBING:
-            self.state = State.SESSION
+        if self.state is ConversationState.SUBSCRIBING:
+            self.state = ConversationState.SESSION
             return Reply((packets.accepted(),))
         silent = isinstance(request, Acknowledge | Rollback)
         return self._reply(request, () if silent else (packets.accepted(),))
@@ -113,7 +113,7 @@ class ServerSession:
             return self.done()
         return self._reply(self._take(), (packets.accepted(cursor),))
 
-    def fetched(self, message: Message) -> Reply:
+    def fetched(self, message: GetAnswer) -> Reply:
         """A GET's answer."""
         request = self._take()
         return self._reply(request, messages.encode(message), empty=message.batch is None)
@@ -121,7 +121,7 @@ class ServerSession:
     def failed(self, error: Exception) -> Reply:
         """It failed. Raises RemoteProtocolError when it was part of authentication, which ends the connection."""
         request = self._take()
-        if self.state is State.SUBSCRIBING:
+        if self.state is ConversationState.SUBSCRIBING:
             raise RemoteProtocolError(f"subscribing during authentication failed: {error}") from error
         code = error.code if isinstance(error, CanalError) else packets.GENERIC
         text = packets.generic_text(self.channel, error)
@@ -146,14 +146,14 @@ class ServerSession:
         )
         self._reader.max_frame_bytes = self._max_frame_bytes
         if not sent.destination or not sent.client_id:
-            self.state = State.SESSION
+            self.state = ConversationState.SESSION
             return Reply((packets.accepted(),))
         try:
             packets.check_destination(sent.destination)
             client_id = packets.client_id_of(sent.client_id)
         except (Refusal, JavaError) as error:
             raise RemoteProtocolError(f"CLIENTAUTHENTICATION with a destination or client id: {error}") from error
-        self.state = State.SUBSCRIBING
+        self.state = ConversationState.SUBSCRIBING
         self._current = Subscribe(ClientIdentity(sent.destination, client_id, sent.filter), during_authentication=True)
         return self._current
 
@@ -194,7 +194,7 @@ class ServerSession:
         )
 
 
-_STEPS: Mapping[State, Callable[[ServerSession, bytes], Request | Reply]] = {
-    State.AUTHENTICATION: ServerSession._authenticate,  # any frame, whatever its type
-    State.SESSION: ServerSession._request,
+_STEPS: Mapping[ConversationState, Callable[[ServerSession, bytes], Request | Reply]] = {
+    ConversationState.AUTHENTICATION: ServerSession._authenticate,  # any frame, whatever its type
+    ConversationState.SESSION: ServerSession._request,
 }  # while SUBSCRIBING a request is at work, so no frame is taken

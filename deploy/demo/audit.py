@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy.demo.workload import COMPARED, SCHEMA, TABLE, Change, comparable
-from tests.real import Client
+from lab import Client
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from deploy.demo.standalone import DESTINATION, wait_for_dumps
 from deploy.demo.verdict import Findings, compare
 from deploy.demo.workload import SteadyWrites, Writer
 from deploy.demo.zkcli import zkcli
-from tests.real import Node, SqlServer, StartFailed, ZooKeeper, follow
-from tests.real.node import PROGRAM
+from lab import Node, SqlServer, StartFailed, ZooKeeper, follow
+from lab.node import PROGRAM
 
 SESSION_S = 6  # canal.zookeeper.session.timeout, as it is by default
 PROMISED_S = {"kill": SESSION_S + 2.0, "term": 1.0}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tests.real import Client, Node, StartFailed
-from tests.real.node import PROGRAM
-from tests.real.process import spawn, temporary_directory
+from lab import Client, Node, StartFailed
+from lab.node import PROGRAM
+from lab.process import spawn, temporary_directory
 
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) \[.*?\] \S+ +\S+ - (\S+) ?(.*)")
 _KEY = re.compile(r'(\w+)=("[^"]*"|\S+)')

@@ -7,7 +7,7 @@ import sys
 
 from deploy.demo import cluster, standalone
 from deploy.demo.show import headline, say
-from tests.real import MariaDB, MySQL, SqlServer, StartFailed, ZooKeeper
+from lab import MariaDB, MySQL, SqlServer, StartFailed, ZooKeeper
 
 
 def play_cluster(server: SqlServer, *, with_spark: bool) -> bool:

@@ -20,9 +20,9 @@ from deploy.demo import show
 from deploy.demo.cluster import Demonstration, name
 from deploy.demo.standalone import DESTINATION
 from deploy.demo.workload import COMPARED, SCHEMA, TABLE, SteadyWrites, Writer, comparable
-from tests.real import SqlServer, StartFailed, ZooKeeper
-from tests.real.node import PROGRAM
-from tests.real.process import spawn, temporary_directory
+from lab import SqlServer, StartFailed, ZooKeeper
+from lab.node import PROGRAM
+from lab.process import spawn, temporary_directory
 
 PATIENCE_S = 300.0  # a JVM and half a dozen Pythons start first: half a minute, or minutes where others compute too
 

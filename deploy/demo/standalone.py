@@ -8,8 +8,8 @@ from deploy.demo import show
 from deploy.demo.audit import Audit
 from deploy.demo.verdict import compare
 from deploy.demo.workload import Writer
-from tests.real import Client, Node, SqlServer, StartFailed, follow
-from tests.real.node import PROGRAM
+from lab import Client, Node, SqlServer, StartFailed, follow
+from lab.node import PROGRAM
 
 DESTINATION = "example"
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from deploy.demo.show import say
-from tests.real import StartFailed
+from lab import StartFailed
 
 _PROGRAM = "/usr/share/zookeeper/bin/zkCli.sh"  # where Debian's package puts it
 _SEPARATOR = "version"  # a command whose answer is one line that cannot be in another's

@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from canal_ha.config.keys import KEYS, Key, Place
+from canal_ha.config.keys import KEYS, Key, KeyFile
 from docs.generate.markdown import code, prose, table
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = (CONF / "canal.properties", CONF / "example" / "instance.properties")
 
 TITLES = {
-    Place.NODE: "Keys of the node",
-    Place.SHARED: "Keys of every destination, with defaults for all of them",
-    Place.INSTANCE: "Keys of one destination",
+    KeyFile.NODE: "Keys of the node",
+    KeyFile.SHARED: "Keys of every destination, with defaults for all of them",
+    KeyFile.INSTANCE: "Keys of one destination",
 }
 PLACES = {
-    Place.NODE: "These keys stand in `canal.properties`.",
-    Place.SHARED: "These keys stand in `canal.properties`, as the default of all destinations, or in the "
+    KeyFile.NODE: "These keys stand in `canal.properties`.",
+    KeyFile.SHARED: "These keys stand in `canal.properties`, as the default of all destinations, or in the "
     "`instance.properties` of one destination.",
-    Place.INSTANCE: "These keys stand in `instance.properties`. A value in `canal.properties` is the default of all "
+    KeyFile.INSTANCE: "These keys stand in `instance.properties`. A value in `canal.properties` is the default of all "
     "destinations.",
 }
 

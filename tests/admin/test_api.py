@@ -13,11 +13,12 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import CannotListenError
 from twisted.internet.testing import StringTransport
 
-from canal_ha.admin.api import StatusApi, _QuietSite, listen, port_of
+from canal_ha.admin.api import StatusApi, listen, port_of
 from canal_ha.admin.document import NodeFacts
 from canal_ha.errors import LocalProtocolError, NotRunningHere
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
+from canal_ha.server.site import QuietSite
 
 FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=1_500_000_000.0)
 INSTANCE = InstanceStatus(
@@ -35,7 +36,7 @@ def instances() -> Sequence[InstanceStatus]:
 def ask(request: str, *, local: bool = True, peer: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
     """One HTTP request through Twisted's own parser -> (code, headers, body)."""
     api = StatusApi(FACTS, instances, local=local, switch=switched)
-    site: Any = _QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.decode import golden
-from tests.decode.dump import ColumnType, Dump
+from lab import golden
+from lab.dump import ColumnType, Dump
 
 PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
 LONGTEXT = (ColumnType(252, b"\4"),)

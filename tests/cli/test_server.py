@@ -14,8 +14,8 @@ from urllib.request import urlopen
 import pytest
 
 from canal_ha.cli.status import NodeUnreachable, fetch
+from lab.ports import free_port
 from tests.cli.test_main import PROGRAM
-from tests.real.ports import free_port
 
 START_S = 20.0
 

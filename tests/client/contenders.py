@@ -9,11 +9,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from canal_ha.client import running_inputs as i
-from canal_ha.client.running import Seat, State
+from canal_ha.client.running import Seat, SeatState
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.testing.session import Link, SimulatedSession
-from canal_ha.testing.time import Process, Timer, World
-from canal_ha.testing.zookeeper import Ensemble
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, SetData
 from canal_ha.zookeeper.race_events import (
@@ -25,6 +22,9 @@ from canal_ha.zookeeper.race_events import (
     Released,
     RunningNode,
 )
+from tests.sim.session import Link, SimulatedSession
+from tests.sim.time import Process, Timer, World
+from tests.sim.zookeeper import Ensemble
 
 CLIENT = 1001
 PATH = tree.client_running("example", CLIENT)
@@ -65,16 +65,16 @@ class Contender:
             self._timer.cancel()
         if self.seat.wakes_at is not None:
             delay_s = max(0.0, self.seat.wakes_at - self.process.seconds())
-            self._timer = self.process.callLater(delay_s + 1e-6, self.feed, i.Tick())
+            self._timer = self.process.callLater(delay_s + 1e-6, self.feed, i.RaceTick())
 
     def _execute(self, command: i.Command) -> None:
         match command:
             case Look(ticket):
                 self._spawn(self._look(ticket))
-            case i.Claim() | i.Rewrite() | i.Probe() | i.Release():
+            case i.ClaimConsumer() | i.Rewrite() | i.Probe() | i.ReleaseConsumer():
                 self._spawn(self._write(command))
             case i.Activate():
-                self.process.callLater(0.01, self.feed, i.Connected(f"{self.name}:40000"))
+                self.process.callLater(0.01, self.feed, i.NodeConnected(f"{self.name}:40000"))
             case Left():
                 self._spawn(self.session.stop())
 
@@ -84,7 +84,7 @@ class Contender:
         except ZooKeeperUnavailable:
             self.feed(i.Unanswered(ticket))
             return
-        self.feed(i.Looked(ticket, RunningNode.read(node)))
+        self.feed(i.ConsumerSeen(ticket, RunningNode.read(node)))
 
     def _node_changed(self, deleted: bool) -> None:
         self.feed(NodeEvent(deleted))
@@ -101,7 +101,7 @@ class Contender:
             if refused.reason == "missing" and isinstance(operations[refused.index], Create):
                 await self._try(self.session.ensure(PATH.rpartition("/")[0]))
             answer = i.Refused(command.ticket)
-        self.feed(Released(command.ticket) if isinstance(command, i.Release) else answer)
+        self.feed(Released(command.ticket) if isinstance(command, i.ReleaseConsumer) else answer)
 
     async def _try(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
         try:
@@ -199,4 +199,4 @@ class Contest:
     @property
     def standing_by(self) -> list[Contender]:
         """Those that see another one being active."""
-        return [contender for contender in self.contenders if contender.seat.state is State.STANDBY]
+        return [contender for contender in self.contenders if contender.seat.state is SeatState.STANDBY]

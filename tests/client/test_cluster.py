@@ -19,7 +19,7 @@ from canal_ha.errors import (
     ServerRefused,
     WaitedTooLong,
 )
-from tests.real.ports import free_port
+from lab.ports import free_port
 from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 
 SECRET = sha1(sha1(b"secret").digest()).hexdigest()

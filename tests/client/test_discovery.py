@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.client.discovery import Discovered, FixedList, Node, split_address
+from canal_ha.client.discovery import Discovered, FixedList, ServerNode, split_address
 from canal_ha.client.numbering import Numbering
 from canal_ha.errors import LocalProtocolError
 
@@ -43,12 +43,12 @@ def test_what_zookeeper_says() -> None:
     directory = Discovered(lambda names: names.sort(reverse=True))
     assert directory.next() is None
     directory.members_are(["a:1", "b:1", "no address"])
-    assert directory.next() == Node("b:1")
+    assert directory.next() == ServerNode("b:1")
     directory.running_is("a:1", 5)
     directory.running_is("", 6)
-    assert directory.next() == Node("a:1", 5)
+    assert directory.next() == ServerNode("a:1", 5)
     directory.running_is_gone()
-    assert directory.next() == Node("b:1")
+    assert directory.next() == ServerNode("b:1")
 
 
 def test_a_list_is_shuffled_when_it_changes_only() -> None:

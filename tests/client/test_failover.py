@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.client import failover as f
-from canal_ha.client.discovery import Discovered, FixedList, Node
-from canal_ha.client.failover import Failover, State
+from canal_ha.client.discovery import Discovered, FixedList, ServerNode
+from canal_ha.client.failover import ConnectorState, Failover
 
 A, B = "10.0.0.1:11111", "10.0.0.2:11111"
 
@@ -24,7 +24,7 @@ def with_zookeeper(retry_times: int | None = None) -> tuple[Failover, Discovered
     directory.running_is(A, 10)
     machine = Failover(directory, retry_times=retry_times, interval_s=5.0, uniform=longest)
     assert machine.step(f.Open(waits=True), 0.0) == []
-    assert machine.state is State.STANDBY
+    assert machine.state is ConnectorState.STANDBY
     assert machine.step(f.Activated(), 0.0) == []
     return machine, directory
 
@@ -32,10 +32,10 @@ def with_zookeeper(retry_times: int | None = None) -> tuple[Failover, Discovered
 def online() -> tuple[Failover, Discovered]:
     """One that is connected to A."""
     machine, directory = with_zookeeper()
-    assert (machine.state, machine.node) == (State.DIALLING, Node(A, 10))
+    assert (machine.state, machine.node) == (ConnectorState.DIALLING, ServerNode(A, 10))
     machine.step(f.Dialled(machine.attempt), 0.0)
     machine.step(f.Worked(machine.attempt), 0.0)
-    assert machine.state is State.ONLINE
+    assert machine.state is ConnectorState.ONLINE
     return machine, directory
 
 
@@ -44,16 +44,16 @@ def test_a_lost_connection_is_dialled_again_at_once_then_with_growing_pauses() -
     machine, _ = online()
     rests, now = [], 0.0
     for _ in range(9):
-        assert machine.step(f.Failed(machine.attempt, f.Kind.LOST), now) == [f.HangUp(machine.attempt)]
+        assert machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), now) == [f.HangUp(machine.attempt)]
         assert machine.wakes_at is not None
         rests.append(round(machine.wakes_at - now, 3))
         now = machine.wakes_at
         machine.step(f.Tick(), now)
-        assert machine.state is State.DIALLING
+        assert machine.state is ConnectorState.DIALLING
     assert rests == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     machine.step(f.Dialled(machine.attempt), now)
     machine.step(f.Worked(machine.attempt), now)
-    machine.step(f.Failed(machine.attempt, f.Kind.LOST), now)
+    machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), now)
     assert machine.wakes_at == now
 
 
@@ -62,7 +62,7 @@ def test_a_connection_that_never_works_keeps_its_back_off() -> None:
     machine, _ = online()
     now = 0.0
     for _ in range(5):
-        machine.step(f.Failed(machine.attempt, f.Kind.LOST), now)
+        machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), now)
         assert machine.wakes_at is not None
         now = machine.wakes_at
         machine.step(f.Tick(), now)
@@ -76,17 +76,17 @@ def test_a_destination_that_moved_is_followed_at_once() -> None:
     old = machine.attempt
     directory.running_is(B, 11)
     assert machine.step(f.Moved(), 1.0) == [f.HangUp(old)]
-    assert (machine.state, machine.node) == (State.DIALLING, Node(B, 11))
-    assert machine.step(f.Failed(old, f.Kind.LOST), 1.0) == []
+    assert (machine.state, machine.node) == (ConnectorState.DIALLING, ServerNode(B, 11))
+    assert machine.step(f.Failed(old, f.FailureKind.LOST), 1.0) == []
     for _ in range(8):
-        machine.step(f.Failed(machine.attempt, f.Kind.LOST), 1.0)
+        machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), 1.0)
         machine.step(f.Tick(), 100.0)
-    machine.step(f.Failed(machine.attempt, f.Kind.LOST), 100.0)
-    assert machine.state is State.RESTING
+    machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), 100.0)
+    assert machine.state is ConnectorState.RESTING
     directory.running_is(A, 12)
     machine.step(f.Moved(), 100.0)
-    assert (machine.state, machine.node) == (State.DIALLING, Node(A, 12))
-    machine.step(f.Failed(machine.attempt, f.Kind.LOST), 100.0)
+    assert (machine.state, machine.node) == (ConnectorState.DIALLING, ServerNode(A, 12))
+    machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), 100.0)
     assert machine.wakes_at == 100.0  # it may have claimed a moment ago and not serve yet
 
 
@@ -95,10 +95,10 @@ def test_the_same_address_anew_is_another_node() -> None:
     machine, directory = online()
     directory.running_is_gone()
     assert machine.step(f.Moved(), 1.0) == []
-    assert machine.state is State.ONLINE
+    assert machine.state is ConnectorState.ONLINE
     directory.running_is(A, 12)
     assert machine.step(f.Moved(), 1.0) == [f.HangUp(1)]
-    assert machine.node == Node(A, 12)
+    assert machine.node == ServerNode(A, 12)
 
 
 def test_a_guess_that_turns_out_right_is_kept() -> None:
@@ -110,7 +110,7 @@ def test_a_guess_that_turns_out_right_is_kept() -> None:
     assert directory.next() is None
     directory.members_are([A, B])
     machine.step(f.Moved(), 0.0)
-    assert machine.node == Node(B)
+    assert machine.node == ServerNode(B)
     machine.step(f.Dialled(machine.attempt), 0.0)
     directory.running_is(B, 9)
     assert machine.step(f.Moved(), 0.0) == []
@@ -121,10 +121,10 @@ def test_a_turn_that_is_over_ends_the_connection() -> None:
     """And what comes of it later is not heard; the next turn begins without back-off."""
     machine, _ = online()
     assert machine.step(f.Deactivated(), 1.0) == [f.HangUp(1)]
-    assert machine.step(f.Failed(1, f.Kind.LOST), 1.0) == []
-    assert machine.state is State.STANDBY
+    assert machine.step(f.Failed(1, f.FailureKind.LOST), 1.0) == []
+    assert machine.state is ConnectorState.STANDBY
     machine.step(f.Activated(), 2.0)
-    assert (machine.state, machine.attempt) == (State.DIALLING, 2)
+    assert (machine.state, machine.attempt) == (ConnectorState.DIALLING, 2)
 
 
 def test_callers_are_told_when_they_want_to_be() -> None:
@@ -132,16 +132,16 @@ def test_callers_are_told_when_they_want_to_be() -> None:
     machine, _ = with_zookeeper(retry_times=3)
     commands: list[f.Command] = []
     for _ in range(3):
-        commands += machine.step(f.Failed(machine.attempt, f.Kind.LOST), 0.0)
+        commands += machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), 0.0)
         machine.step(f.Tick(), 100.0)
     assert commands[-1] == f.GiveUp(3)
     machine, _ = with_zookeeper()
     for _ in range(f.REFUSALS):
-        commands = machine.step(f.Failed(machine.attempt, f.Kind.REFUSED), 0.0)
+        commands = machine.step(f.Failed(machine.attempt, f.FailureKind.REFUSED), 0.0)
         machine.step(f.Tick(), 100.0)
     assert commands[-1] == f.GiveUp(f.REFUSALS)
     machine, _ = with_zookeeper()
-    assert machine.step(f.Failed(machine.attempt, f.Kind.FATAL), 0.0)[-1] == f.GiveUp(1)
+    assert machine.step(f.Failed(machine.attempt, f.FailureKind.FATAL), 0.0)[-1] == f.GiveUp(1)
 
 
 def test_a_fixed_list_goes_round() -> None:
@@ -150,10 +150,10 @@ def test_a_fixed_list_goes_round() -> None:
     machine.step(f.Open(waits=False), 0.0)
     seen = [machine.node]
     for _ in range(3):
-        machine.step(f.Failed(machine.attempt, f.Kind.LOST), 0.0)
+        machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), 0.0)
         machine.step(f.Tick(), 100.0)
         seen.append(machine.node)
-    assert seen == [Node(A), Node(B), Node(A), Node(B)]
+    assert seen == [ServerNode(A), ServerNode(B), ServerNode(A), ServerNode(B)]
 
 
 Step = st.one_of(
@@ -161,7 +161,7 @@ Step = st.one_of(
     st.sampled_from([f.Close(), f.Activated(), f.Deactivated(), f.Tick()]),
     st.builds(f.Dialled, attempt=st.integers(0, 12)),
     st.builds(f.Worked, attempt=st.integers(0, 12)),
-    st.builds(f.Failed, attempt=st.integers(0, 12), kind=st.sampled_from(f.Kind)),
+    st.builds(f.Failed, attempt=st.integers(0, 12), kind=st.sampled_from(f.FailureKind)),
     st.tuples(st.sampled_from([A, B, ""]), st.integers(1, 3)),
 )
 
@@ -187,12 +187,12 @@ def test_whatever_happens_there_is_one_connection_and_a_way_on(steps: list[tuple
         assert isinstance(event, f.Input)
         commands = machine.step(event, now)
         hung_up |= {command.attempt for command in commands if isinstance(command, f.HangUp)}
-        if machine.attempt != before and state in (State.DIALLING, State.ONLINE):
+        if machine.attempt != before and state in (ConnectorState.DIALLING, ConnectorState.ONLINE):
             assert before in hung_up
-        if machine.state in (State.DIALLING, State.ONLINE):
+        if machine.state in (ConnectorState.DIALLING, ConnectorState.ONLINE):
             assert machine.attempt not in hung_up
             assert machine.node is not None
             assert directory.runs in (None, machine.node) or not isinstance(event, f.Moved)
-        if machine.state is State.RESTING:
+        if machine.state is ConnectorState.RESTING:
             assert machine.wakes_at is not None
             assert machine.wakes_at <= now + 5.0

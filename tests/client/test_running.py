@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.client import running_inputs as i
-from canal_ha.client.running import HOLD_BACK_S, TAKEOVER_DELAY_S, Seat, State
-from canal_ha.testing.session import Link
+from canal_ha.client.running import HOLD_BACK_S, TAKEOVER_DELAY_S, Seat, SeatState
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.lease import PART
 from canal_ha.zookeeper.race_events import (
@@ -21,6 +20,7 @@ from canal_ha.zookeeper.race_events import (
 )
 from canal_ha.zookeeper.tree import RunningData
 from tests.client.contenders import CLIENT, PATH, TIMEOUT_S, Contest
+from tests.sim.session import Link
 
 OURS, THEIRS = 7, 8
 SEEDS = 80
@@ -38,7 +38,7 @@ def active_seat() -> Seat:
     """One that is active since 0.0, connected from port 5555; its newest look has ticket 3."""
     made = seat()
     data = RunningData("10.0.0.1", True, CLIENT)
-    assert made.step(i.Looked(1, None), 0.0) == [i.Claim(2, data)]
+    assert made.step(i.ConsumerSeen(1, None), 0.0) == [i.ClaimConsumer(2, data)]
     assert made.step(i.Held(2, 0, 0.0), 0.0) == [i.Activate(), Look(3)]
     return made
 
@@ -46,8 +46,8 @@ def active_seat() -> Seat:
 def test_the_node_says_first_the_host_then_the_connection() -> None:
     """As canal: the address is the host's until there is a connection, then that connection's end, with its port."""
     machine = active_seat()
-    assert machine.step(i.Connected("10.0.0.1:5555"), 0.1) == [Look(4)]
-    rewrite = machine.step(i.Looked(4, RunningNode(OURS, 0, "10.0.0.1")), 0.1)
+    assert machine.step(i.NodeConnected("10.0.0.1:5555"), 0.1) == [Look(4)]
+    rewrite = machine.step(i.ConsumerSeen(4, RunningNode(OURS, 0, "10.0.0.1")), 0.1)
     assert rewrite == [i.Rewrite(5, RunningData("10.0.0.1:5555", True, CLIENT), 0)]
     assert isinstance(rewrite[0], i.Rewrite)
     assert rewrite[0].data.to_bytes() == b'{"active":true,"address":"10.0.0.1:5555","clientId":1001}'
@@ -57,12 +57,12 @@ def test_the_node_says_first_the_host_then_the_connection() -> None:
 def test_a_lost_answer_to_the_claim_is_looked_after() -> None:
     """The create may have landed: the node is ours by its session, whatever it says, and is claimed with a write."""
     machine = seat()
-    machine.step(i.Looked(1, None), 0.0)
+    machine.step(i.ConsumerSeen(1, None), 0.0)
     assert machine.step(i.Unanswered(2), 0.0) == []
     assert machine.wakes_at == 0.5
-    assert machine.step(i.Tick(), 0.5) == [Look(4)]
-    claim = machine.step(i.Looked(4, RunningNode(OURS, 0, "10.0.0.1")), 0.5)
-    assert claim == [i.Claim(5, RunningData("10.0.0.1", True, CLIENT), held=0)]
+    assert machine.step(i.RaceTick(), 0.5) == [Look(4)]
+    claim = machine.step(i.ConsumerSeen(4, RunningNode(OURS, 0, "10.0.0.1")), 0.5)
+    assert claim == [i.ClaimConsumer(5, RunningData("10.0.0.1", True, CLIENT), held=0)]
 
 
 def test_the_lease_counts_from_the_time_of_sending() -> None:
@@ -70,19 +70,19 @@ def test_the_lease_counts_from_the_time_of_sending() -> None:
     machine = active_seat()
     assert machine.active(6.0 * PART - 0.01)
     assert not machine.active(6.0 * PART)
-    machine.step(i.Looked(3, RunningNode(OURS, 0, "10.0.0.1")), 3.9)
+    machine.step(i.ConsumerSeen(3, RunningNode(OURS, 0, "10.0.0.1")), 3.9)
     machine.step(SessionSuspended(), 3.9)
     assert machine.active(3.95)
     assert machine.wakes_at == 4.0
-    assert machine.step(i.Tick(), 4.0) == [i.Deactivate(i.Reason.LEASE_OVER)]
-    assert machine.state is State.OFFLINE
+    assert machine.step(i.RaceTick(), 4.0) == [i.Deactivate(i.Reason.LEASE_OVER)]
+    assert machine.state is SeatState.OFFLINE
 
 
 def test_probes_keep_the_lease() -> None:
     """A sixth of the session time-out after the last write a probe is sent; its answer extends the lease."""
     machine = active_seat()
     assert machine.wakes_at == 1.0
-    assert machine.step(i.Tick(), 1.0) == [i.Probe(4, 0)]
+    assert machine.step(i.RaceTick(), 1.0) == [i.Probe(4, 0)]
     assert machine.step(i.Held(4, 0, 1.0), 1.2) == []
     assert machine.lease_until == 5.0
 
@@ -90,45 +90,45 @@ def test_probes_keep_the_lease() -> None:
 def test_a_look_is_not_lost_behind_a_probe() -> None:
     """The answer to a look that was under way when a probe was due still counts."""
     machine = active_seat()
-    assert machine.step(i.Tick(), 1.0) == [i.Probe(4, 0)]
-    commands = machine.step(i.Looked(3, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.1)
+    assert machine.step(i.RaceTick(), 1.0) == [i.Probe(4, 0)]
+    commands = machine.step(i.ConsumerSeen(3, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.1)
     assert commands[0] == i.Deactivate(i.Reason.OPERATOR)
 
 
 def test_only_a_leftover_of_this_process_is_deleted() -> None:
     """A node of an earlier session of ours is replaced; one with our own address but an unknown session is not."""
     stale = RunningNode(THEIRS, 3, "10.0.0.1")
-    replaced = seat({THEIRS}).step(i.Looked(1, stale), 0.0)
-    assert replaced == [i.Claim(2, RunningData("10.0.0.1", True, CLIENT), leftover=3)]
-    assert seat().step(i.Looked(1, stale), 0.0) == [StandingBy("10.0.0.1")]
+    replaced = seat({THEIRS}).step(i.ConsumerSeen(1, stale), 0.0)
+    assert replaced == [i.ClaimConsumer(2, RunningData("10.0.0.1", True, CLIENT), leftover=3)]
+    assert seat().step(i.ConsumerSeen(1, stale), 0.0) == [StandingBy("10.0.0.1")]
 
 
 @pytest.mark.parametrize("changed_first", [True, False])
 def test_an_orderly_end_is_followed_at_once_any_other_after_the_delay(changed_first: bool) -> None:
     """A node that changed and then was gone was released; one that just vanished may come back within the delay."""
     machine = seat()
-    machine.step(i.Looked(1, RunningNode(THEIRS, 1, "10.0.0.2:1")), 0.0)
+    machine.step(i.ConsumerSeen(1, RunningNode(THEIRS, 1, "10.0.0.2:1")), 0.0)
     assert machine.step(NodeEvent(deleted=not changed_first), 1.0) == [Look(2)]
-    commands = machine.step(i.Looked(2, None), 1.0)
+    commands = machine.step(i.ConsumerSeen(2, None), 1.0)
     if changed_first:
-        assert isinstance(commands[0], i.Claim)
+        assert isinstance(commands[0], i.ClaimConsumer)
     else:
         assert commands == []
         assert machine.wakes_at == 1.0 + TAKEOVER_DELAY_S
-        assert isinstance(machine.step(i.Tick(), 1.0 + TAKEOVER_DELAY_S)[0], i.Claim)
+        assert isinstance(machine.step(i.RaceTick(), 1.0 + TAKEOVER_DELAY_S)[0], i.ClaimConsumer)
 
 
 def test_an_operator_sends_the_active_client_back() -> None:
     """`active` set to false: close, release, and stand back for 5 s."""
     machine = active_seat()
     assert machine.step(NodeEvent(deleted=False), 1.0) == [Look(4)]
-    commands = machine.step(i.Looked(4, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.0)
+    commands = machine.step(i.ConsumerSeen(4, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.0)
     assert commands == [
         i.Deactivate(i.Reason.OPERATOR),
-        i.Release(5, RunningData("10.0.0.1", False, CLIENT), 1),
+        i.ReleaseConsumer(5, RunningData("10.0.0.1", False, CLIENT), 1),
     ]
     assert machine.step(Released(5), 1.0) == [Look(6)]
-    assert machine.step(i.Looked(6, None), 1.0) == []
+    assert machine.step(i.ConsumerSeen(6, None), 1.0) == []
     assert machine.wakes_at == 1.0 + HOLD_BACK_S
 
 
@@ -136,9 +136,9 @@ def test_answers_out_of_date_are_not_heard() -> None:
     """Whatever answers an older ticket changes nothing."""
     machine = seat()
     machine.step(NodeEvent(deleted=False), 0.0)
-    for late in (i.Looked(1, None), i.Unanswered(1), i.Held(1, 0, 0.0), Released(1)):
+    for late in (i.ConsumerSeen(1, None), i.Unanswered(1), i.Held(1, 0, 0.0), Released(1)):
         assert machine.step(late, 0.0) == []
-    assert machine.state is State.LOOKING
+    assert machine.state is SeatState.LOOKING
 
 
 def test_the_node_stands_where_canal_has_it() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from canal_ha.cluster import inputs as i
-from canal_ha.cluster.running import FAILURE_FIRST_S, GRACE_S, HOLD_BACK_S, Race, State
+from canal_ha.cluster.running import FAILURE_FIRST_S, GRACE_S, HOLD_BACK_S, Race, RaceState
 from canal_ha.cluster.spread import ORDERLY_STEP_S, VANISHED_STEP_S
 from canal_ha.zookeeper.race_events import (
     Join,
@@ -48,12 +48,12 @@ class Player:
         """Answer the newest Look."""
         look = self.last(Look)
         assert isinstance(look, Look)
-        return self.tell(i.Looked(look.ticket, version, running))
+        return self.tell(i.DestinationSeen(look.ticket, version, running))
 
     def claims(self, epoch: int) -> list[i.Command]:
         """Answer the newest Claim with success."""
-        claim = self.last(i.Claim)
-        assert isinstance(claim, i.Claim)
+        claim = self.last(i.ClaimDestination)
+        assert isinstance(claim, i.ClaimDestination)
         return self.tell(i.Claimed(claim.ticket, epoch))
 
     def waits(self) -> float:
@@ -92,7 +92,7 @@ def test_a_free_destination_is_claimed_when_the_turn_comes() -> None:
     player = joined()
     assert player.sees(4, None) == [i.WantTurn(ORDERLY_STEP_S)]
     (claim,) = player.tell(i.Turn())
-    assert isinstance(claim, i.Claim)
+    assert isinstance(claim, i.ClaimDestination)
     assert (claim.version, claim.jumps, claim.held, claim.leftover) == (4, 0, None, None)
     assert kinds(player.claims(5)) == ["StartInstance", "Look"]
     assert player.race.serving
@@ -106,7 +106,7 @@ def test_a_new_destination_jumps_to_an_epoch_that_never_was(version: int | None)
     player = joined()
     player.sees(version, None)
     (claim,) = player.tell(i.Turn())
-    assert isinstance(claim, i.Claim)
+    assert isinstance(claim, i.ClaimDestination)
     assert (claim.version, claim.jumps) == (version, 40)
 
 
@@ -114,7 +114,7 @@ def test_an_owner_is_who_holds_the_session_not_who_has_the_address() -> None:
     """Our address under another session is somebody else's: a leftover of a process before us."""
     player = joined()
     assert player.sees(4, RunningNode(OTHER, 0, "me")) == [StandingBy("me")]
-    assert player.race.state is State.STANDBY
+    assert player.race.state is RaceState.STANDBY
 
 
 def test_a_claim_without_answer_is_looked_at() -> None:
@@ -122,10 +122,10 @@ def test_a_claim_without_answer_is_looked_at() -> None:
     player = joined()
     player.sees(4, None)
     (claim,) = player.tell(i.Turn())
-    assert isinstance(claim, i.Claim)
+    assert isinstance(claim, i.ClaimDestination)
     assert kinds(player.tell(i.ClaimFailed(claim.ticket, unknown=True))) == ["DropTurn", "Look"]
     (again,) = player.sees(5, RunningNode(MINE, 0, "me"))
-    assert isinstance(again, i.Claim)
+    assert isinstance(again, i.ClaimDestination)
     assert (again.version, again.held) == (5, 0)
 
 
@@ -134,7 +134,7 @@ def test_what_an_earlier_session_of_this_process_left_is_replaced() -> None:
     player = joined()
     player.tell(SessionLost(), SessionUp(33, 6.0))
     (claim,) = player.sees(4, RunningNode(MINE, 2, "me"))
-    assert isinstance(claim, i.Claim)
+    assert isinstance(claim, i.ClaimDestination)
     assert claim.leftover == 2
 
 
@@ -144,7 +144,7 @@ def test_answers_to_old_questions_are_not_heard() -> None:
     look = player.last(Look)
     assert isinstance(look, Look)
     player.tell(NodeEvent(False))
-    assert player.tell(i.Looked(look.ticket, 4, None)) == []
+    assert player.tell(i.DestinationSeen(look.ticket, 4, None)) == []
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_orderly_leave_flushes_and_releases() -> None:
     player = running()
     assert player.tell(Leave()) == [i.StopInstance(i.StopReason.SHUTDOWN)]
     (release,) = player.tell(i.InstanceStopped())
-    assert isinstance(release, i.Release)
+    assert isinstance(release, i.ReleaseDestination)
     assert release.epoch == 5
     player.tell(Released(release.ticket))
     assert Left() in player.sees(5, None)
@@ -215,7 +215,7 @@ def test_a_leave_while_claiming_releases_what_was_won() -> None:
     player = joined()
     player.sees(4, None)
     player.tell(i.Turn())
-    claim = player.last(i.Claim)
+    claim = player.last(i.ClaimDestination)
     player.tell(Leave())
     player.commands = [claim] if claim else []
     assert kinds(player.claims(5)) == ["Release"]
@@ -226,7 +226,7 @@ def test_after_an_operators_release_this_node_stands_back() -> None:
     player = running()
     player.tell(i.HandOver())
     (release,) = player.tell(i.InstanceStopped())
-    assert isinstance(release, i.Release)
+    assert isinstance(release, i.ReleaseDestination)
     player.tell(Released(release.ticket))
     player.sees(5, None)
     assert player.waits() == HOLD_BACK_S
@@ -239,7 +239,7 @@ def test_an_instance_that_fails_backs_off_longer_each_time() -> None:
     for round_ in range(8):
         player.tell(i.InstanceFailed())
         (release,) = player.tell(i.InstanceStopped())
-        assert isinstance(release, i.Release)
+        assert isinstance(release, i.ReleaseDestination)
         player.tell(Released(release.ticket))
         player.sees(5, None)
         assert player.waits() == min(60.0, FAILURE_FIRST_S * 2**round_)
@@ -276,7 +276,7 @@ def test_an_emptied_ensemble() -> None:
     player = running()
     player.tell(i.LeaseOver(), i.InstanceStopped(), SessionLost(), SessionUp(33, 6.0))
     (claim,) = player.sees(0, None)
-    assert isinstance(claim, i.Claim)
+    assert isinstance(claim, i.ClaimDestination)
     assert player.claims(9)[0] == i.StartInstance(9, restore=True)
 
     other = joined()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.real import Ensemble
+from lab import Ensemble
 
 _MAGIC = b"ZKLG"
 _CREATES = (1, 15, 19, 21)  # create, create2, createContainer, createTTL

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from tests.real import SqlServer
+from lab import SqlServer
 
 TABLE = "ledger"
 PAUSE_S = 0.04

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lab import Link
+from lab.node import PROGRAM
+from lab.process import spawn
 from tests.cluster_faults.delivery import Delivery
-from tests.real import Link
-from tests.real.node import PROGRAM
-from tests.real.process import spawn
 
 CLIENT_ID = 1001
 PIPE_BYTES = 1 << 20  # a batch fits as a whole, so that one read is one batch or several

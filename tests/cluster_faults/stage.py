@@ -12,10 +12,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from canal_ha.zookeeper import tree
+from lab import Ensemble, Link, MariaDB, MySQL, Network, Node, SqlServer, ZooKeeper, follow
 from tests.cluster_faults.delivery import Delivery
 from tests.cluster_faults.ledger import Ledger, Writer
 from tests.cluster_faults.readers import CLIENT_ID, Reader
-from tests.real import Ensemble, Link, MariaDB, MySQL, Network, Node, SqlServer, ZooKeeper, follow
 from tests.waiting import until
 
 SESSION_S = 6.0  # canal.zookeeper.session.timeout, as it is by default

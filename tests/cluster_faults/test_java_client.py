@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from lab import MariaDB, Node, StartFailed, ZooKeeper, follow
+from lab.mysql import cache_directory
+from lab.process import spawn
 from tests.cluster_faults.delivery import Delivery
 from tests.cluster_faults.ledger import Ledger, Writer
-from tests.real import MariaDB, Node, StartFailed, ZooKeeper, follow
-from tests.real.mysql import cache_directory
-from tests.real.process import spawn
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.nodes import LocalNode, everything_runs
-from tests.real import MySQL, Node, ZooKeeper, follow
+from lab import MySQL, Node, ZooKeeper, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.real import MySQL, Network, Node, ZooKeeper, follow
+from lab import MySQL, Network, Node, ZooKeeper, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from tests.real import ZooKeeper
+from lab import ZooKeeper
 from tests.zookeeper.stage import RealStage
 
 pytestmark = pytest.mark.real

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from lab import MariaDB, Node, ZooKeeper, follow
 from tests.node.following import column, following, read
-from tests.real import MariaDB, Node, ZooKeeper, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

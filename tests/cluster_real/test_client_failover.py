@@ -12,7 +12,7 @@ import pytest
 
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.rows import rows_of
-from tests.real import MariaDB, Node, ZooKeeper, follow
+from lab import MariaDB, Node, ZooKeeper, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -19,8 +19,8 @@ from kazoo.client import KazooClient
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.errors import ConnectorStopped, WaitedTooLong
 from canal_ha.zookeeper import tree
-from tests.real import Ensemble, ZooKeeper
-from tests.real.process import spawn
+from lab import Ensemble, ZooKeeper
+from lab.process import spawn
 from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 from tests.waiting import until
 

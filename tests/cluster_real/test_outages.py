@@ -8,8 +8,8 @@ import time
 import pytest
 
 from canal_ha.cluster.inputs import StopReason
+from lab import Ensemble, ZooKeeper
 from tests.cluster_real.nodes import Node, owner_of
-from tests.real import Ensemble, ZooKeeper
 from tests.zookeeper.stage import RealStage, wait_until
 
 pytestmark = pytest.mark.real

@@ -14,8 +14,8 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.errors import Fenced
 from canal_ha.meta.repository import CursorMoved
 from canal_ha.zookeeper import tree
+from lab import ZooKeeper
 from tests.cluster_real.nodes import CLIENT, Node, owner_of, position
-from tests.real import ZooKeeper
 from tests.zookeeper.stage import RealStage, on_reactor, wait_until
 
 pytestmark = pytest.mark.real

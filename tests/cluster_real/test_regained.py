@@ -10,8 +10,8 @@ from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
 from canal_ha.client.rows import rows_of
 from canal_ha.errors import ServerRefused
-from tests.real import MariaDB, Network, Node, ZooKeeper, follow
-from tests.real.ports import LOOPBACK
+from lab import MariaDB, Network, Node, ZooKeeper, follow
+from lab.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

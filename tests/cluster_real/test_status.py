@@ -13,8 +13,8 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.errors import ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
-from tests.real import MariaDB, Node, ZooKeeper, follow, free_port
-from tests.real.node import PROGRAM
+from lab import MariaDB, Node, ZooKeeper, follow, free_port
+from lab.node import PROGRAM
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -20,13 +20,13 @@ import zstandard
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
-from canal_ha.decode.history import History
+from canal_ha.decode.history.history import History
 from canal_ha.decode.kernel import kinds
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.segment import Segment, Source
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
-from tests.decode import golden
-from tests.decode.dump import packed, packets
+from lab import golden
+from lab.dump import packed, packets
 
 TAGS = ("mysql9", "mysql9_gtid", "mariadb10.11", "mariadb10.11_gtid")
 LARGEST_EVENT = 4000  # bytes: larger ones cost time and say nothing new

@@ -16,15 +16,15 @@ from typing import Any
 import pymysql
 import pytest
 
-from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import CreateTable
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import CreateTable
 from canal_ha.decode.entries import parse_query
-from canal_ha.decode.history import History, TableHistory
+from canal_ha.decode.history.history import History, TableHistory
 from canal_ha.decode.table_map import TableMap, parse_table_map
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
+from lab.mysql import SqlServer
 from tests.compat.ddl_corpus import random_alter, statements
-from tests.real.mysql import SqlServer
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from canal_ha.model.segment import Kind
+from canal_ha.model.segment import EntryKind
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from tests.segments import Item, segment
 from tests.server.harness import Served
@@ -43,7 +43,7 @@ def test_every_text() -> None:
         client.rollback(7)
         assert generic(client) == (SERVER, "rollback error, clientId:1001 batchId:7 is not exist , please check")
         for place in (100, 200):
-            served.push(segment([Item(place), Item(place + 50, Kind.END)]))
+            served.push(segment([Item(place), Item(place + 50, EntryKind.END)]))
             client.get()
             assert client.fetched().batch_id == place // 100
         client.ack(2)

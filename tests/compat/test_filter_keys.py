@@ -9,11 +9,11 @@ import pytest
 from canal_ha.config.load import load_decoding
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, effective
-from canal_ha.decode.history import History
+from canal_ha.decode.history.history import History
 from canal_ha.model.segment import Segment, Source
 from canal_ha.sink import Sink
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
-from tests.decode import golden
+from lab import golden
 
 INSTANCE = "canal.instance.filter."
 ROWS = frozenset({pb.INSERT, pb.UPDATE, pb.DELETE})

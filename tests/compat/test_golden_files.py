@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from canal_ha.config.model import DecodeOptions
-from tests.compat import differences, variants
-from tests.compat.variants import COUNTED, VARIANTS, Variant
-from tests.decode import golden
+from lab import differences, golden, variants
+from lab.variants import COUNTED, VARIANTS, Variant
 from tests.decode.conftest import zone
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from lab import Node, SqlServer, follow
 from tests.node.following import following
-from tests.real import Node, SqlServer, follow
 from tests.waiting import until
 
 

@@ -10,12 +10,11 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
-from tests.decode import golden
+from lab import Node, golden
+from lab.node import PROGRAM
+from lab.ports import LOOPBACK
 from tests.peers import lines
-from tests.real import Node
-from tests.real.node import PROGRAM
-from tests.real.ports import LOOPBACK
-from tests.source.test_local import FIRST, SECOND, boundaries, moved, rotation, schema_of
+from tests.source.test_binlog_files import FIRST, SECOND, boundaries, moved, rotation, schema_of
 from tests.waiting import until
 
 CLIENT = 2001  # the Java client has 1001

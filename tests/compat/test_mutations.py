@@ -17,8 +17,8 @@ import zstandard
 from canal_ha.decode import values
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import MalformedEvent
+from lab.dump import ColumnType, Dump, decoder
 from tests.compat import mutations
-from tests.decode.dump import ColumnType, Dump, decoder
 
 COUNT = 10_400
 PIECES = 8

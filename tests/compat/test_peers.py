@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from canal_ha.client.connector import SimpleConnector
+from lab import Network, Node, SqlServer, ZooKeeper, follow
+from lab.ports import LOOPBACK
 from tests.node import workload
 from tests.peers import lines
-from tests.real import Network, Node, SqlServer, ZooKeeper, follow
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -12,8 +12,8 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
-from tests.real.ports import LOOPBACK
+from lab import MariaDB, MySQL, Node, SqlServer, follow
+from lab.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

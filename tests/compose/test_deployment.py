@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from canal_ha.config.load import load
-from tests.real.node import PROGRAM
+from lab.node import PROGRAM
 
 pytestmark = pytest.mark.real
 

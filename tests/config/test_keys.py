@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from canal_ha.config.keys import KEYS, Key, Place
+from canal_ha.config.keys import KEYS, Key, KeyFile
 from canal_ha.config.load import load
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -27,7 +27,9 @@ def documented(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_every_key_is_documented_with_unit_and_default(key: Key[object]) -> None:
     """The file a key belongs to has its line and, above it, what it means, its unit and its default."""
-    comments = documented(CONF / ("example/instance.properties" if key.place is Place.INSTANCE else "canal.properties"))
+    comments = documented(
+        CONF / ("example/instance.properties" if key.place is KeyFile.INSTANCE else "canal.properties")
+    )
     assert key.name in comments
     comment = comments[key.name]
     assert key.meaning[1:] in comment

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from canal_ha.config.load import load_usable, look_at
 from canal_ha.config.model import Stamp
-from canal_ha.config.scan import Changes, Look, compare
+from canal_ha.config.scan import DirectoryState, Reconfiguration, compare
 
 
 def stamps(**times: int) -> dict[str, Stamp]:
@@ -21,30 +21,30 @@ def stamps(**times: int) -> dict[str, Stamp]:
 def test_every_situation() -> None:
     """New files start, changed ones reload (also backwards), vanished ones stop, equal ones stay."""
     known = {**stamps(same=5, newer=5, older=5, gone=5), "without_file": None, "got_file": None}
-    seen = Look(stamps(same=5, newer=6, older=4, fresh=1, got_file=9))
-    assert compare(known, seen, seen) == Changes(
+    seen = DirectoryState(stamps(same=5, newer=6, older=4, fresh=1, got_file=9))
+    assert compare(known, seen, seen) == Reconfiguration(
         stop=("gone",), reload=("got_file", "newer", "older"), start=("fresh",)
     )
-    assert compare(stamps(a=1), Look(stamps(a=1)), Look(stamps(a=1))) == Changes()
+    assert compare(stamps(a=1), DirectoryState(stamps(a=1)), DirectoryState(stamps(a=1))) == Reconfiguration()
 
 
 def test_a_file_that_changes_between_two_looks_is_left_to_the_next_scan() -> None:
     """Half written, put in place by a rename, gone for a moment: whichever look was the odd one."""
     known = stamps(written=1, renamed=1, back=1)
-    before = Look(stamps(written=2, renamed=1, new=1))
-    seen = Look(stamps(written=3, back=1, new=2))
-    assert compare(known, before, seen) == Changes()
-    assert compare(known, seen, before) == Changes()
+    before = DirectoryState(stamps(written=2, renamed=1, new=1))
+    seen = DirectoryState(stamps(written=3, back=1, new=2))
+    assert compare(known, before, seen) == Reconfiguration()
+    assert compare(known, seen, before) == Reconfiguration()
 
 
 def test_what_cannot_be_looked_at_does_not_stop() -> None:
     """A directory without rights, a file system that is away for a while."""
     known = stamps(a=1, b=1)
-    hidden = Look(stamps(a=1), unreadable={"b": "no rights"})
-    assert compare(known, hidden, hidden) == Changes()
-    away = Look(problem="gone")
-    assert compare(known, away, away) == Changes()
-    assert compare(known, away, Look()) == Changes()
+    hidden = DirectoryState(stamps(a=1), unreadable={"b": "no rights"})
+    assert compare(known, hidden, hidden) == Reconfiguration()
+    away = DirectoryState(problem="gone")
+    assert compare(known, away, away) == Reconfiguration()
+    assert compare(known, away, DirectoryState()) == Reconfiguration()
 
 
 state = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)).map(lambda times: stamps(**times))
@@ -53,7 +53,7 @@ state = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)).map(lambda
 @given(state, state)
 def test_after_the_changes_both_agree(known: dict[str, Stamp], files: dict[str, Stamp]) -> None:
     """Doing what is said leaves exactly the destinations of the directory; nothing is named twice."""
-    seen = Look(files)
+    seen = DirectoryState(files)
     changes = compare(known, seen, seen)
     named = [*changes.stop, *changes.reload, *changes.start]
     assert len(named) == len(set(named))
@@ -66,7 +66,7 @@ def test_nothing_is_done_that_one_of_the_looks_contradicts(
     known: dict[str, Stamp], before: dict[str, Stamp], files: dict[str, Stamp]
 ) -> None:
     """What is named looked the same both times."""
-    changes = compare(known, Look(before), Look(files))
+    changes = compare(known, DirectoryState(before), DirectoryState(files))
     for name in (*changes.stop, *changes.reload, *changes.start):
         assert before.get(name) == files.get(name)
 

@@ -19,9 +19,9 @@ from canal_ha.decode.kernel.documents import document_text
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.decode.plans import Columns
 from canal_ha.errors import MalformedEvent, TableUnknown
+from lab.dump import AnyTable, decoder
 from tests.compat import mutations
 from tests.decode import documents
-from tests.decode.dump import AnyTable, decoder
 from tests.decode.vectors import generated, with_gtids
 
 FROM_ONE_DUMP = 50  # inputs; making a dump takes longer than reading it

@@ -10,7 +10,7 @@ import pytest
 from canal_ha.decode import types
 from canal_ha.model.table import Column
 from canal_ha.wire.proto.entry_protocol_pb2 import Entry, RowChange
-from tests.decode.dump import AnyTable, ColumnType, Dump, decoder, entries
+from lab.dump import AnyTable, ColumnType, Dump, decoder, entries
 
 BLOB = (ColumnType(types.LONG_BLOB, b"\4"),)
 

@@ -15,8 +15,8 @@ from canal_ha.decode import kernel
 from canal_ha.decode.kernel import kinds
 from canal_ha.decode.outputs import Passed
 from canal_ha.errors import MalformedEvent
+from lab.dump import Dump, decoder
 from tests.decode import fuzz
-from tests.decode.dump import Dump, decoder
 
 LONG = bool(os.environ.get("CANAL_HA_LONG"))
 HERE = Path(kernel.__file__).parent
@@ -76,7 +76,7 @@ def test_checksums_of_every_length(size: int) -> None:
 
 _WAITING = """
 import sys, threading
-from tests.decode.dump import AnyTable, Dump, decoder
+from lab.dump import AnyTable, Dump, decoder
 
 dump = Dump().format().begin().table()
 for number in range(20_000):

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.decode.ddl import DdlResult, classify
-from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import CreateTable
-from canal_ha.decode.ddl_tokens import Unreadable
+from canal_ha.decode.ddl.event_types import DdlResult, classify
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import CreateTable
+from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.model.entry import EventType
 
 RECORDED = Path(__file__).parent.parent / "golden" / "statements" / "statements.jsonl"

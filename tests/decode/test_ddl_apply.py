@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from canal_ha.decode.ddl_apply import alter
-from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import AlterTable, CreateTable
-from canal_ha.decode.ddl_tokens import Unreadable
+from canal_ha.decode.ddl.apply import alter
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import AlterTable, CreateTable
+from canal_ha.decode.ddl.tokens import Unreadable
 
 
 def after(columns: str, items: str) -> str:

@@ -12,11 +12,11 @@ from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFo
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.model.table import Column, TableSchema
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
-from tests.decode.dump import (
+from lab.dump import (
     JOURNAL,
     SECONDS,
     SOURCE,
@@ -29,15 +29,15 @@ from tests.decode.dump import (
     segments,
 )
 
-BEGIN, ROWS, END, DDL, QUERY = Kind.BEGIN, Kind.ROWS, Kind.END, Kind.DDL, Kind.QUERY
+BEGIN, ROWS, END, DDL, QUERY = EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END, EntryKind.DDL, EntryKind.QUERY
 
 
 def feed(dump: Dump, **options: object) -> list[Output]:
     return list(decoder(**options).feed(bytes(dump.data)))  # type: ignore[arg-type] # keywords of `decoder`
 
 
-def kinds(outputs: list[Output]) -> list[Kind]:
-    return [Kind(kind) for segment in segments(outputs) for kind in segment.kinds]
+def kinds(outputs: list[Output]) -> list[EntryKind]:
+    return [EntryKind(kind) for segment in segments(outputs) for kind in segment.kinds]
 
 
 def parsed(outputs: list[Output]) -> list[entry.Entry]:

@@ -12,10 +12,10 @@ import pytest
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
-from canal_ha.decode.history import History
+from canal_ha.decode.history.history import History
 from canal_ha.model.segment import Segment, Source
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
-from tests.real.mysql import MariaDB, MySQL, SqlServer
+from lab.mysql import MariaDB, MySQL, SqlServer
 
 pytestmark = pytest.mark.real
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.config.model import DecodeOptions
-from tests.decode.golden import MARIADB_GTIDS, MYSQL_GTIDS, Recorded, entries, expected, replay
+from lab.golden import MARIADB_GTIDS, MYSQL_GTIDS, Recorded, entries, expected, replay
 
 GTIDS = DecodeOptions(gtid_on=True)
 WITHOUT_HISTORY = DecodeOptions(table_history=False)

@@ -7,8 +7,8 @@ from threading import Thread
 
 import pytest
 
-from canal_ha.decode.history import History
-from canal_ha.decode.history_versions import Trust, Version, Versions
+from canal_ha.decode.history.history import History
+from canal_ha.decode.history.versions import Trust, Version, Versions
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from canal_ha.decode.ddl import classify
-from canal_ha.decode.history import History
+from canal_ha.decode.ddl.event_types import classify
+from canal_ha.decode.history.history import History
 from canal_ha.decode.table_map import parse_table_map
 from canal_ha.model.position import LogPosition
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import CreateTable
-from canal_ha.decode.script import Definitions, statements
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.script import Definitions, statements
+from canal_ha.decode.ddl.statements import CreateTable
 
 DUMP = """
 -- MySQL dump; with a quote's problem

@@ -20,9 +20,9 @@ from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
 from canal_ha.wire.proto import entry_protocol_pb2 as entry
-from tests.decode.column_kinds import KINDS, Kind
-from tests.decode.dump import JOURNAL, SECONDS, AnyTable, ColumnType, Dump, decoder, entries, packed, packets, segments
-from tests.decode.golden import binlog
+from lab.column_kinds import KINDS, Kind
+from lab.dump import JOURNAL, SECONDS, AnyTable, ColumnType, Dump, decoder, entries, packed, packets, segments
+from lab.golden import binlog
 
 
 def events_of(file: bytes) -> list[bytes]:

@@ -9,8 +9,8 @@ import pytest
 from canal_ha.decode import types
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.decode.table_map import TableMap, parse_table_map
-from tests.decode.dump import ColumnType, packed, table_map
-from tests.decode.golden import binlog
+from lab.dump import ColumnType, packed, table_map
+from lab.golden import binlog
 
 
 def maps(tag: str) -> dict[str, TableMap]:

@@ -25,10 +25,11 @@ from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry, RowChange
+from lab import golden
+from lab.column_kinds import KINDS, random_decimal, squeezed
+from lab.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
 from tests.compat import mutations
-from tests.decode import documents, golden
-from tests.decode.column_kinds import KINDS, squeezed
-from tests.decode.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
+from tests.decode import documents
 
 ROWS_PER_EVENT = 8
 DECIMALS = [
@@ -75,24 +76,6 @@ def is_protobufs(raw: bytes) -> bool:
 # ---- generated rows
 
 
-def pack_decimal(chance: random.Random, precision: int, decimals: int) -> bytes:
-    """Any number of these digits, many of them zero."""
-    groups: list[int] = []
-    whole = precision - decimals
-    for digits in (whole % 9, *[9] * (whole // 9), *[9] * (decimals // 9), decimals % 9):
-        if digits:
-            groups += [digits]
-    raw = b"".join(
-        chance.choice((0, 1, 10**digits - 1, chance.randrange(10**digits))).to_bytes(
-            (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[digits], "big"
-        )
-        for digits in groups
-    )
-    if chance.random() < 0.5:
-        raw = bytes(byte ^ 0xFF for byte in raw)
-    return bytes([raw[0] ^ 0x80]) + raw[1:]
-
-
 def number(chance: random.Random) -> float:
     """Whole ones, short ones, and any."""
     return chance.choice(
@@ -100,7 +83,7 @@ def number(chance: random.Random) -> float:
     )
 
 
-def prefixed(chance: random.Random, reading: types.Reading) -> bytes:
+def prefixed(chance: random.Random, reading: types.CellType) -> bytes:
     """A value behind its length."""
     if reading.text == kinds.JSON:
         value = documents.drawn(chance)
@@ -114,18 +97,18 @@ def prefixed(chance: random.Random, reading: types.Reading) -> bytes:
     return len(value).to_bytes(reading.size, "little") + value
 
 
-def cell(chance: random.Random, reading: types.Reading) -> bytes:
+def cell(chance: random.Random, reading: types.CellType) -> bytes:
     """A stored value of a column that is read so."""
     if reading.kind == kinds.PREFIXED:
         return prefixed(chance, reading)
     if reading.kind == kinds.DECIMAL:
-        return pack_decimal(chance, reading.precision, reading.decimals)
+        return random_decimal(chance, reading.precision, reading.decimals)
     if reading.kind in (kinds.DOUBLE, kinds.FLOAT) and chance.random() < 0.7:
         return struct.pack("<d" if reading.size == 8 else "<f", number(chance))
     return chance.choice((bytes(reading.size), b"\xff" * reading.size, *[chance.randbytes(reading.size)] * 6))
 
 
-def image(chance: random.Random, readings: list[types.Reading], before: bytes = b"") -> bytes:
+def image(chance: random.Random, readings: list[types.CellType], before: bytes = b"") -> bytes:
     """A row image; an after image is often the before image again."""
     if before and chance.random() < 0.5:
         return before

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from canal_ha.cli.status import NodeUnreachable, fetch
-from tests.real import SqlServer, free_port
-from tests.real.ports import LOOPBACK
-from tests.real.process import spawn
+from lab import SqlServer, free_port
+from lab.ports import LOOPBACK
+from lab.process import spawn
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lab import MariaDB, SqlServer, ZooKeeper
 from tests.docs.snippets import ROOT, SHOWN, Reader, Running, snippets
-from tests.real import MariaDB, SqlServer, ZooKeeper
 from tests.waiting import until
 
 README = ROOT / "README.md"

@@ -20,7 +20,7 @@ from canal_ha.meta.write_behind import Meta
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.testing.replay import ReplayFeed
+from tests.sim.replay import ReplayFeed
 
 T = TypeVar("T")
 IDENTITY = ClientIdentity("example", 1001, "")

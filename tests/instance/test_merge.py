@@ -21,7 +21,7 @@ from canal_ha.instance.merge import (
 )
 from canal_ha.instance.skip import after
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment, Source
+from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.store.take import Piece, ack_point
 from tests.segments import Item, segment
 
@@ -45,19 +45,19 @@ def transaction(part: int, number: int, at_s: float, rows: int = 1, *, begins: b
     """
     time_ms = moment(at_s).ms
     at = 1000 * (number + 1)
-    items = [Item(at, Kind.BEGIN, b"%d begin %d" % (part, number), timestamp_ms=time_ms)] if begins else []
+    items = [Item(at, EntryKind.BEGIN, b"%d begin %d" % (part, number), timestamp_ms=time_ms)] if begins else []
     items += [
         Item(at + 2 * row + note, kind, b"%d %s %d.%d" % (part, name, number, row), timestamp_ms=time_ms)
         for row in range(rows)
-        for note, kind, name in ((1, Kind.QUERY, b"note"), (2, Kind.ROWS, b"row"))
-        if kind == Kind.ROWS or not begins
+        for note, kind, name in ((1, EntryKind.QUERY, b"note"), (2, EntryKind.ROWS, b"row"))
+        if kind == EntryKind.ROWS or not begins
     ]
-    return [*items, Item(at + 500, Kind.END, b"%d end %d" % (part, number), timestamp_ms=time_ms)]
+    return [*items, Item(at + 500, EntryKind.END, b"%d end %d" % (part, number), timestamp_ms=time_ms)]
 
 
 def of(part: int, items: Sequence[Item]) -> Segment:
     """A segment of this source, cut where it ends inside a transaction."""
-    cut = bool(items) and (items[-1].kind in (Kind.BEGIN, Kind.ROWS) or b" note " in items[-1].body)
+    cut = bool(items) and (items[-1].kind in (EntryKind.BEGIN, EntryKind.ROWS) or b" note " in items[-1].body)
     return replace(segment(items), source=Source(f"source{part}", 3306), cut=cut)
 
 
@@ -225,7 +225,7 @@ def test_a_stream_goes_on_inside_a_transaction() -> None:
 def test_entries_of_one_event_stay_together() -> None:
     """What shares an offset, as in a compressed payload, is not parted: a cursor could not say where."""
     merge = merging()
-    one = [Item(10, Kind.DDL, b"a", 0, moment(1).ms), Item(10, Kind.DDL, b"b", 1, moment(9).ms)]
+    one = [Item(10, EntryKind.DDL, b"a", 0, moment(1).ms), Item(10, EntryKind.DDL, b"b", 1, moment(9).ms)]
     merge.put(1, of(1, one), moment(9))
     merge.put(2, of(2, transaction(2, 0, 5) + transaction(2, 1, 20)), moment(20))
     came = drained(merge, 20)
@@ -246,7 +246,7 @@ def test_room() -> None:
     """A source that runs ahead is stopped by its queue, not by memory."""
     merge = merging()
     assert merge.has_room(1)
-    merge.put(1, of(1, [Item(10, Kind.QUERY, bytes(QUEUE_BYTES))]), moment(1))
+    merge.put(1, of(1, [Item(10, EntryKind.QUERY, bytes(QUEUE_BYTES))]), moment(1))
     assert not merge.has_room(1)
     assert merge.has_room(2)
     merge.seen(2, idle(2), moment(2))
@@ -276,8 +276,8 @@ def histories(draw: st.DrawFn, *, parts: int = 3) -> tuple[list[list[Item]], lis
         begins = draw(st.booleans())
         for number in range(draw(st.integers(0, 5))):
             at_s += draw(st.integers(0, 6))
-            kind = draw(st.sampled_from([Kind.END, Kind.END, Kind.DDL, Kind.QUERY]))
-            if kind == Kind.END:
+            kind = draw(st.sampled_from([EntryKind.END, EntryKind.END, EntryKind.DDL, EntryKind.QUERY]))
+            if kind == EntryKind.END:
                 items += transaction(part, number, at_s, rows=draw(st.integers(1, 6)), begins=begins)
             else:
                 statement = b"%d end %d" % (part, number)
@@ -333,8 +333,8 @@ def test_any_sources(drawn: tuple[list[list[Item]], list[Act]]) -> None:
         assert open_ in (None, got.part)
         for index, text in enumerate(bodies(got)):
             came.append((got.part, text, got.offsets[index]))
-            if got.kinds[index] in (Kind.BEGIN, Kind.ROWS, Kind.END) or " note " in text:
-                open_ = None if got.kinds[index] == Kind.END else got.part
+            if got.kinds[index] in (EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END) or " note " in text:
+                open_ = None if got.kinds[index] == EntryKind.END else got.part
             if not late:
                 times.append(got.timestamps[index])
     for part, binlog in enumerate(binlogs, start=1):
@@ -381,7 +381,7 @@ def _again(offset: int, start: LogPosition) -> bool:
 
 
 def _statements(binlog: Sequence[Item]) -> int:
-    return sum(item.kind == Kind.QUERY for item in binlog)
+    return sum(item.kind == EntryKind.QUERY for item in binlog)
 
 
 def _texts(piece: Piece, part: int) -> list[str]:

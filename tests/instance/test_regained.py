@@ -17,13 +17,13 @@ from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.testing.replay import ReplayFeed
 from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
 from tests.instance.test_stream import JOURNAL, Bench, now, transactions
+from tests.sim.replay import ReplayFeed
 
 ROWS = frozenset(range(8))  # a transaction each
 CLIENTS = (1001, 1002)
@@ -100,7 +100,7 @@ class OneNode:
         )
 
 
-def rows(message: Message) -> frozenset[int]:
+def rows(message: GetAnswer) -> frozenset[int]:
     """The rows of a message."""
     bodies = Bench.bodies(message) if message.batch else []
     return frozenset(int(body.split()[1]) for body in bodies if body.startswith("rows"))

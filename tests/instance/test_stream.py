@@ -17,16 +17,16 @@ from twisted.python.failure import Failure
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, CanalError, MalformedEvent, PositionLost, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, Move
-from canal_ha.instance.stream import State, Stream
+from canal_ha.instance.stream import Stream, StreamState
 from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
-from canal_ha.model.batch import EMPTY_BATCH_ID, Message
+from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
-from canal_ha.testing.replay import ReplayFeed
+from canal_ha.model.segment import EntryKind, Segment
 from tests.segments import Item, segment
+from tests.sim.replay import ReplayFeed
 
 T = TypeVar("T")
 JOURNAL = "mysql-bin.000001"
@@ -80,9 +80,9 @@ def transactions(count: int, *, first: int = 0) -> Segment:
     for number in range(first, first + count):
         at = 100 + number * 100
         items += [
-            Item(at, Kind.BEGIN, b"begin %d" % number),
-            Item(at + 30, Kind.ROWS, b"rows %d" % number),
-            Item(at + 60, Kind.END, b"end %d" % number),
+            Item(at, EntryKind.BEGIN, b"begin %d" % number),
+            Item(at + 30, EntryKind.ROWS, b"rows %d" % number),
+            Item(at + 60, EntryKind.END, b"end %d" % number),
         ]
     return segment(items, journal=JOURNAL)
 
@@ -140,9 +140,9 @@ class Bench:
         self.feeds.append(ReplayFeed(request, self.segments))
         return self.feeds[-1]
 
-    def get(self, size: int = 100) -> Message:
+    def get(self, size: int = 100) -> GetAnswer:
         """What is there once the feed has pushed everything; opens a parked stream."""
-        answers: list[Message] = []
+        answers: list[GetAnswer] = []
         asked = Deferred.fromCoroutine(self.stream.get(size, 1000.0))
         asked.addCallback(answers.append)
         if self.feeds:
@@ -153,7 +153,7 @@ class Bench:
             asked.addErrback(lambda failure: failure.raiseException())
         return answers[0]
 
-    def get_slowly(self) -> Message:
+    def get_slowly(self) -> GetAnswer:
         """The next batch, while the feed waits for room now and then."""
         for _ in range(5000):
             message = now(self.stream.get(100, 0.0))
@@ -166,7 +166,7 @@ class Bench:
         self.stream.subscribed(filter_text)
 
     @staticmethod
-    def bodies(message: Message) -> list[str]:
+    def bodies(message: GetAnswer) -> list[str]:
         """The texts of the entries of a message."""
         assert message.batch is not None
         data = b"".join(message.batch.views)
@@ -186,7 +186,7 @@ def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
     assert bench.bodies(first) == ["begin 0", "rows 0", "end 0", "begin 1"]
     bench.reactor.advance(301)
     bench.stream.park_if_idle()
-    assert bench.stream.state is State.PARKED
+    assert bench.stream.state is StreamState.PARKED
     bench.stream.ack(first.batch_id)
     cursor = bench.meta.cursor(1001)
     assert cursor is not None
@@ -220,7 +220,7 @@ def test_a_client_that_rests_inside_a_transaction_gets_on() -> None:
         bench.stream.ack(batch.batch_id)
         bench.reactor.advance(301)
         bench.stream.park_if_idle()
-        assert bench.stream.state is State.PARKED
+        assert bench.stream.state is StreamState.PARKED
         bench.stream.rollback(0)
     in_flight = bench.get(2)
     assert bench.bodies(in_flight) == ["begin 2", "rows 2"]
@@ -252,11 +252,11 @@ def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
     bench.segments = []
     bench.subscribe()
     bench.feeds[-1].join()
-    answers: list[Message] = []
+    answers: list[GetAnswer] = []
     Deferred.fromCoroutine(bench.stream.get(2, 900_000.0)).addCallback(answers.append)
     bench.reactor.advance(600)
     bench.stream.park_if_idle()
-    assert bench.stream.state is State.OPEN
+    assert bench.stream.state is StreamState.OPEN
     assert answers == []
     bench.requests[-1].accept(transactions(1))
     bench.reactor.hop()
@@ -270,7 +270,7 @@ def test_an_eager_get_is_answered_by_whatever_comes(mode: BatchMode) -> None:
     bench.segments = []
     bench.subscribe()
     bench.feeds[-1].join()
-    answers: list[Message] = []
+    answers: list[GetAnswer] = []
     Deferred.fromCoroutine(bench.stream.get(1000, 500.0, eager=True)).addCallback(answers.append)
     bench.requests[-1].accept(transactions(1))
     bench.reactor.hop()
@@ -288,7 +288,7 @@ def test_a_busy_feed_wakes_the_reactor_when_it_is_done() -> None:
     bench.segments = []
     bench.subscribe()
     bench.feeds[-1].join()
-    request, answers = bench.requests[-1], list[Message]()
+    request, answers = bench.requests[-1], list[GetAnswer]()
 
     def ask() -> None:
         Deferred.fromCoroutine(bench.stream.get(100, 900_000.0, eager=True)).addCallback(answers.append)
@@ -363,7 +363,7 @@ def test_a_get_takes_what_is_there_when_its_time_is_up() -> None:
     bench = Bench()
     bench.subscribe()
     bench.feeds[-1].join()
-    answers: list[Message] = []
+    answers: list[GetAnswer] = []
     Deferred.fromCoroutine(bench.stream.get(1000, 500.0)).addCallback(answers.append)
     bench.reactor.hop()
     assert answers == []
@@ -454,7 +454,7 @@ def test_a_feed_that_ended_for_good_says_so_until_the_client_subscribes_again() 
     with pytest.raises(PositionLost):
         now(bench.stream.get(5, 0.0))
     bench.subscribe()
-    assert bench.stream.state is State.OPEN
+    assert bench.stream.state is StreamState.OPEN
 
 
 def test_what_was_decoded_before_a_failure_is_handed_out() -> None:
@@ -462,7 +462,7 @@ def test_what_was_decoded_before_a_failure_is_handed_out() -> None:
     bench = Bench()
     bench.subscribe()
     bench.feeds[-1].join()
-    waiting: list[Message] = []
+    waiting: list[GetAnswer] = []
     Deferred.fromCoroutine(bench.stream.get(1000, None)).addCallback(waiting.append)
     bench.requests[-1].failed(MalformedEvent(JOURNAL, 400, "CRC32 differs"), None)
     bench.reactor.hop()
@@ -559,8 +559,8 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
 def test_a_transaction_larger_than_the_ring_comes_again_after_a_roll_back() -> None:
     """The client acknowledges nothing before the end, so the ring let go of the begin: it is read again."""
     bench = Bench(config={"buffer_size": 4})
-    items = [Item(100, Kind.BEGIN, b"begin"), *(Item(101 + n, body=b"row %d" % n) for n in range(30))]
-    items.append(Item(200, Kind.END, b"end"))
+    items = [Item(100, EntryKind.BEGIN, b"begin"), *(Item(101 + n, body=b"row %d" % n) for n in range(30))]
+    items.append(Item(200, EntryKind.END, b"end"))
     cuts = range(0, len(items), 3)
     bench.segments = [replace(segment(items[at : at + 3], journal=JOURNAL), cut=at + 3 < len(items)) for at in cuts]
     expected = [item.body.decode() for item in items]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lab import SqlServer, ZooKeeper
 from tests.compat.test_peers import CHANGES, cluster, ours
 from tests.node import workload
 from tests.peers import lines
-from tests.real import SqlServer, ZooKeeper
 
 
 @pytest.mark.long

@@ -9,11 +9,11 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from lab import MariaDB, Node, SqlServer, StartFailed, follow
+from lab.mysql import CANAL, cache_directory
+from lab.ports import LOOPBACK, free_port, listens
+from lab.process import Process
 from tests.node import workload
-from tests.real import MariaDB, Node, SqlServer, StartFailed, follow
-from tests.real.mysql import CANAL, cache_directory
-from tests.real.ports import LOOPBACK, free_port, listens
-from tests.real.process import Process
 
 CHANGES = 20_000
 QUIET = Path(__file__).parents[2] / "bench" / "peers" / "java" / "logback.xml"

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from lab import MariaDB, MySQL, SqlServer, ZooKeeper
 from tests.positions.group import Writer, following
 from tests.positions.test_group import caught_up, grown, owner, three_nodes, verdict
-from tests.real import MariaDB, MySQL, SqlServer, ZooKeeper
 
 pytestmark = pytest.mark.long
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab import MySQL56
 from tests.compat import test_ddl_corpus as corpus
 from tests.compat.ddl_corpus import statements
 from tests.decode.test_decoder_real import decode, rows
 from tests.node import test_mixed_workload as mixed
 from tests.positions import test_table_history as history
-from tests.real import MySQL56
 
 pytestmark = pytest.mark.long
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 
-from tests.real.ports import LOOPBACK
+from lab.ports import LOOPBACK
 
 Damage = Callable[[bytearray, int], None]
 """Changes an event in place; the number says where the marker is in it."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import Row, rows_of
-from tests.real import Node
-from tests.real.ports import LOOPBACK
+from lab import Node
+from lab.ports import LOOPBACK
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
+from lab import SqlServer
+from lab.ports import LOOPBACK
 from tests.node.workload import Change, plain
-from tests.real import SqlServer
-from tests.real.ports import LOOPBACK
 
 
 def changes(server: SqlServer, database: str, start: tuple[str, int], *, server_id: int = 900_001) -> Iterator[Change]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from canal_ha.source.identity import replica
-from tests.real import Node, SqlServer
+from canal_ha.source.connection.identity import replica
+from lab import Node, SqlServer
 
 
 @dataclass(frozen=True, slots=True)

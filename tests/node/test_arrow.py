@@ -12,8 +12,8 @@ import pytest
 from canal_ha.client.arrow import ArrowMessage
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
-from tests.real import Node, SqlServer, follow
-from tests.real.ports import LOOPBACK
+from lab import Node, SqlServer, follow
+from lab.ports import LOOPBACK
 from tests.waiting import until
 
 ZONE = "Asia/Tokyo"

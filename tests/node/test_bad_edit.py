@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lab import MariaDB, Node, follow
+from lab.ports import LOOPBACK
 from tests.node.following import column, following, read
-from tests.real import MariaDB, Node, follow
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from canal_ha.errors import ServerRefused
+from lab import MariaDB, MySQL, Node, SqlServer, follow
 from tests.node.following import column, destination_of, following, read, silence, stream_of
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

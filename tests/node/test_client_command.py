@@ -10,8 +10,8 @@ from datetime import datetime
 
 import pytest
 
+from lab import Client, MySQL, Node, SqlServer, follow
 from tests.node.following import stream_of
-from tests.real import Client, MySQL, Node, SqlServer, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from canal_ha.errors import ServerRefused
+from lab import MariaDB, Node, follow
+from lab.ports import LOOPBACK
 from tests.node.following import column, destination_of, following, read, stream_of
-from tests.real import MariaDB, Node, follow
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -9,10 +9,10 @@ import urllib.request
 
 import pytest
 
+from lab import MySQL, Node, follow
+from lab.node import PROGRAM
+from lab.ports import LOOPBACK
 from tests.node.following import destination_of, following, read, stream_of
-from tests.real import MySQL, Node, follow
-from tests.real.node import PROGRAM
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry
+from lab import MySQL, Node, follow
 from tests.node.following import following
-from tests.real import MySQL, Node, follow
 
 pytestmark = pytest.mark.real
 

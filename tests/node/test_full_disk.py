@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lab import MariaDB, Node, follow
 from tests.node.following import column, following, read, stream_of
-from tests.real import MariaDB, Node, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

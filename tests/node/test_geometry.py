@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lab import Node, SqlServer, follow
 from tests.node.following import column, following, read
-from tests.real import Node, SqlServer, follow
 
 pytestmark = pytest.mark.real
 

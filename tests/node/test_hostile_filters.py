@@ -11,9 +11,9 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import ServerRefused
+from lab import MySQL, Node, ZooKeeper, follow
+from lab.ports import LOOPBACK
 from tests.node.following import column, following, read, stream_of
-from tests.real import MySQL, Node, ZooKeeper, follow
-from tests.real.ports import LOOPBACK
 
 pytestmark = pytest.mark.real
 

@@ -11,8 +11,8 @@ from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
 from canal_ha.client.rows import rows_of
 from canal_ha.model.position import LogPosition
-from tests.real import Node, SqlServer, follow
-from tests.real.ports import LOOPBACK
+from lab import Node, SqlServer, follow
+from lab.ports import LOOPBACK
 from tests.waiting import until
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from canal_ha.client.rows import rows_of
+from lab import Node, SqlServer, follow
 from tests.node.following import column, following, read, silence, stream_of
 from tests.node.site import Site
-from tests.real import Node, SqlServer, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from canal_ha.client.rows import rows_of
+from lab import MySQL, Node, follow
 from tests.node.following import following
-from tests.real import MySQL, Node, follow
 
 pytestmark = pytest.mark.real
 

@@ -9,9 +9,9 @@ import pytest
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
 from canal_ha.errors import ServerRefused
+from lab import Node, SqlServer, follow
 from tests.node.breaking_proxy import BreakingProxy, Damage, flipped, too_long
 from tests.node.following import column, destination_of, following, read, stream_of
-from tests.real import Node, SqlServer, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

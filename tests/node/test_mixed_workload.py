@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from lab import Client, Node, SqlServer, follow
 from tests.node import workload
 from tests.node.canal_values import change_of
 from tests.node.reference import changes
 from tests.node.workload import Change, Row
-from tests.real import Client, Node, SqlServer, follow
 
 CHANGES = 100_000 if os.environ.get("CANAL_HA_LONG") else 20_000
 KILLS = 5

@@ -13,9 +13,9 @@ from canal_ha.errors import CanalError, ConnectionLost
 from canal_ha.wire import scramble
 from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from lab import MySQL, Node, follow
+from lab.ports import LOOPBACK
 from tests.node.following import column, read
-from tests.real import MySQL, Node, follow
-from tests.real.ports import LOOPBACK
 
 pytestmark = pytest.mark.real
 

@@ -12,9 +12,9 @@ import pytest
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from lab import Node, SqlServer, follow
 from tests.node.following import column, following, stream_of
 from tests.node.site import Site
-from tests.real import Node, SqlServer, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from canal_ha.errors import ServerRefused
+from lab import MySQL, Node, follow
 from tests.node.following import column, destination_of, following, read, silence, stream_of
 from tests.node.site import Site
-from tests.real import MySQL, Node, follow
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

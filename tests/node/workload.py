@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from tests.real import SqlServer
+from lab import SqlServer
 
 Row = dict[str, Any]
 Change = tuple[str, str, Row | None, Row | None]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
-from tests.real import StartFailed
-from tests.real.mysql import cache_directory
-from tests.real.process import spawn
+from lab import StartFailed
+from lab.mysql import cache_directory
+from lab.process import spawn
 
 HERE = Path(__file__).parent
 

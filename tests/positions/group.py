@@ -16,8 +16,8 @@ from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
 from canal_ha.errors import CanalError
 from canal_ha.wire.proto.entry_protocol_pb2 import EntryType, RowChange
-from tests.real import SqlServer
-from tests.real.mysql import CANAL
+from lab import SqlServer
+from lab.mysql import CANAL
 
 TEMPLATE = "classpath:spring/group-instance.xml"
 PIECE = 16  # canal.instance.transaction.size: large transactions come in pieces

@@ -16,9 +16,9 @@ import pymysql
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
 from canal_ha.errors import CanalError
-from tests.real import Node, SqlServer, follow
-from tests.real.mysql import ADMIN
-from tests.real.ports import LOOPBACK
+from lab import Node, SqlServer, follow
+from lab.mysql import ADMIN
+from lab.ports import LOOPBACK
 from tests.waiting import until
 
 STANDBY_ID = 2

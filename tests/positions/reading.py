@@ -10,8 +10,8 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import Row, rows_of
 from canal_ha.errors import CanalError
-from tests.real import Node
-from tests.real.ports import LOOPBACK
+from lab import Node
+from lab.ports import LOOPBACK
 from tests.waiting import until
 
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from canal_ha.client.rows import Row
-from tests.real import SqlServer
+from lab import SqlServer
 
 Written = tuple[str, dict[str, Any]]  # table, columns by name
 

@@ -18,9 +18,9 @@ from cryptography.x509.oid import NameOID
 from canal_ha.config.model import TlsConfig
 from canal_ha.errors import CanalError
 from canal_ha.model.position import LogPosition
-from canal_ha.source.session import Session
-from tests.real import MariaDB, MySQL, SqlServer
-from tests.real.ports import LOOPBACK
+from canal_ha.source.connection.session import SourceSession
+from lab import MariaDB, MySQL, SqlServer
+from lab.ports import LOOPBACK
 from tests.source.reading import Reading, config_of, newest
 
 GRANTS = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{}'@'%'"
@@ -92,14 +92,14 @@ def refused(server: SqlServer, user: str, tls: TlsConfig, host: str = LOOPBACK) 
     """What keeps this account from logging in."""
     config = config_of(server, user=user, password=PASSWORD, tls=tls)
     with pytest.raises(CanalError) as error:
-        Session(config, replace(config.master, host=host)).close()
+        SourceSession(config, replace(config.master, host=host)).close()
     return str(error.value)
 
 
 def cipher(server: SqlServer, user: str, tls: TlsConfig) -> str:
     """What a session is encrypted with; "" when it is not."""
     config = config_of(server, user=user, password=PASSWORD, tls=tls)
-    with closing(Session(config, config.master)) as session:
+    with closing(SourceSession(config, config.master)) as session:
         return str(session.query("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0]["Value"])
 
 
@@ -157,4 +157,4 @@ def test_passwords(source_server: SqlServer, database: str) -> None:
                 reading.connected()
         wrong = config_of(server, user=user, password="wrong")
         with pytest.raises(CanalError, match="dbPassword"):
-            Session(wrong, wrong.master)
+            SourceSession(wrong, wrong.master)

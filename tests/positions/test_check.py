@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from canal_ha.cli.main import group
 from canal_ha.errors import ConfigError
 from canal_ha.zookeeper import reading
+from lab import Node, SqlServer, ZooKeeper, follow, free_port
+from lab.node import PROGRAM
 from tests.positions.reading import connected
-from tests.real import Node, SqlServer, ZooKeeper, follow, free_port
-from tests.real.node import PROGRAM
 
 
 def arguments(conf: Path, sets: tuple[str, ...]) -> list[str]:

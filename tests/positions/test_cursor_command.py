@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from canal_ha.cli.main import group
 from canal_ha.errors import CanalError
+from lab import Node, SqlServer, ZooKeeper, follow
+from lab.node import PROGRAM
 from tests.positions.reading import connected, rows
-from tests.real import Node, SqlServer, ZooKeeper, follow
-from tests.real.node import PROGRAM
 
 INSERT = "INSERT INTO {}.t VALUES ({})"
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from canal_ha.cli.main import group
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
+from lab import MariaDB, MySQL, Node, SqlServer, ZooKeeper
+from lab.ports import LOOPBACK
 from tests.positions.group import TEMPLATE, Reader, Verdict, Writer, following, judged
-from tests.real import MariaDB, MySQL, Node, SqlServer, ZooKeeper
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

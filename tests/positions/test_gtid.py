@@ -14,11 +14,11 @@ from canal_ha.client.rows import Row
 from canal_ha.config.model import DecodeOptions
 from canal_ha.errors import PositionLost
 from canal_ha.model.position import LogPosition
-from canal_ha.source.flavor import examine
-from canal_ha.source.scan import Scanner
-from canal_ha.source.session import Session
+from canal_ha.source.connection.flavor import examine
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.positions.scan import Scanner
+from lab import MariaDB, MySQL, Node, SqlServer, follow
 from tests.positions.reading import connected, rows
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
 from tests.source.reading import Reading, config_of, newest, purge
 from tests.waiting import until
 
@@ -129,7 +129,7 @@ def test_the_set_at_any_place(source_server: SqlServer, database: str) -> None:
         places.append((newest(server), server.gtid_set()))
     inside = replace(places[0][0], offset=places[1][0].offset - XID_BYTES)
     config = config_of(server, decode=ON)
-    with closing(Session(config, config.master)) as session:
+    with closing(SourceSession(config, config.master)) as session:
         scanner = Scanner(session, examine(session), config, config.master)
         assert [scanner.executed(at) for at, _ in places] == [gtids for _, gtids in places]
         assert scanner.executed(inside) == places[1][1]

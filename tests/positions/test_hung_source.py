@@ -11,12 +11,12 @@ import pytest
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import CanalError
 from canal_ha.model.place import Place
-from canal_ha.source.connection import DumpConnection
-from canal_ha.source.session import Interruptible
-from canal_ha.source.view import View
+from canal_ha.source.connection.dump_connection import DumpConnection
+from canal_ha.source.connection.session import Interruptible
+from canal_ha.source.server.view import View
+from lab import MySQL, Node, SqlServer, follow
+from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
-from tests.real import MySQL, Node, SqlServer, follow
-from tests.real.ports import LOOPBACK
 from tests.source.reading import config_of
 
 STOPS_WITHIN_S = 10.0  # two when the machine has nothing else to do; the read time-out alone is 30

@@ -6,9 +6,9 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import CanalError
+from lab import MariaDB, MySQL, Node, SqlServer, follow
+from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows, subscribed_to
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 INSERT = "INSERT INTO shop.t VALUES "

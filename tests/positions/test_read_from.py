@@ -13,10 +13,10 @@ from canal_ha.cli.main import group
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import LocalProtocolError, ServerRefused
+from lab import MySQL, Node, SqlServer, ZooKeeper, follow
+from lab.node import PROGRAM
+from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
-from tests.real import MySQL, Node, SqlServer, ZooKeeper, follow
-from tests.real.node import PROGRAM
-from tests.real.ports import LOOPBACK
 
 
 @pytest.mark.real

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.decode.history_store import HistoryStore, Kept
+from canal_ha.decode.history.store import HistoryStore, Kept
 from canal_ha.decode.table_map import TableMap
 from canal_ha.model.position import LogPosition
-from canal_ha.source.chronicle import Chronicle
-from canal_ha.source.history_sql import in_file
-from canal_ha.source.tables import Tables
-from canal_ha.source.view import View
-from tests.real import SqlServer
+from canal_ha.source.connection.tables import Tables
+from canal_ha.source.history.destination_history import DestinationHistory
+from canal_ha.source.history.sql_store import in_file
+from canal_ha.source.server.view import View
+from lab import SqlServer
 from tests.source.reading import config_of, newest
 
 DAY_S = 86400 + 60  # beyond canal.instance.tsdb.snapshot.interval
@@ -39,7 +39,7 @@ class Site:
         view = View(self.config)
         self._source = view.newest().server
         view.close()
-        self.chronicle = Chronicle(
+        self.chronicle = DestinationHistory(
             self.config,
             self._tables.fetch,
             self.store,

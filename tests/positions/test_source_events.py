@@ -11,8 +11,8 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
+from lab import MariaDB, MySQL, Node, SqlServer, follow
 from tests.positions.reading import connected
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
 from tests.source.reading import purge
 from tests.waiting import until
 

@@ -9,11 +9,11 @@ import subprocess
 
 import pytest
 
+from lab import MariaDB, MySQL, Node, SqlServer
+from lab.node import PROGRAM
+from lab.ports import LOOPBACK
+from lab.proxy import Network
 from tests.positions.pair import NOTHING, SWITCHING, Compared, Getting, Writer, paired
-from tests.real import MariaDB, MySQL, Node, SqlServer
-from tests.real.node import PROGRAM
-from tests.real.ports import LOOPBACK
-from tests.real.proxy import Network
 from tests.waiting import until
 
 SKEW_S = 90

@@ -10,10 +10,10 @@ import pytest
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import Row
 from canal_ha.errors import ServerRefused
+from lab import MariaDB, MySQL, Node, SqlServer, ZooKeeper, follow
+from lab.mysql import ADMIN, RowMetadata
 from tests.positions.reading import connected, rows
 from tests.positions.shapes import Shapes, seen
-from tests.real import MariaDB, MySQL, Node, SqlServer, ZooKeeper, follow
-from tests.real.mysql import ADMIN, RowMetadata
 
 Server = Callable[..., SqlServer]
 EACH = pytest.mark.parametrize("make", [MySQL, MariaDB])

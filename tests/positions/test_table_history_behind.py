@@ -8,9 +8,9 @@ import pytest
 
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import ServerRefused
+from lab import MariaDB, MySQL, Node, SqlServer, follow
+from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
-from tests.real import MariaDB, MySQL, Node, SqlServer, follow
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 Server = Callable[..., SqlServer]

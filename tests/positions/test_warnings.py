@@ -6,9 +6,9 @@ import urllib.request
 
 import pytest
 
+from lab import Node, SqlServer, follow
+from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
-from tests.real import Node, SqlServer, follow
-from tests.real.ports import LOOPBACK
 from tests.waiting import until
 
 

@@ -24,11 +24,11 @@ from canal_ha.instance.instance import Instance
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import Snapshot
 from canal_ha.meta.write_behind import Meta
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.server.destinations import Destinations
 from canal_ha.server.service import CanalService
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -113,7 +113,7 @@ class Hurried:
 
     async def get(
         self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> Message:
+    ) -> GetAnswer:
         return await self._inner.get(identity, fetch_size, wait_ms and wait_ms / 100, eager=eager)
 
 
@@ -216,14 +216,14 @@ def _item(body: bytes) -> Item:
     return Item(header.logfileOffset, _kind(entry), body, timestamp_ms=header.executeTime, rows=rows)
 
 
-def _kind(entry: pb.Entry) -> Kind:
+def _kind(entry: pb.Entry) -> EntryKind:
     if entry.entryType == pb.TRANSACTIONBEGIN:
-        return Kind.BEGIN
+        return EntryKind.BEGIN
     if entry.entryType == pb.TRANSACTIONEND:
-        return Kind.END
+        return EntryKind.END
     if entry.header.eventType in DDL:
-        return Kind.DDL
-    return Kind.ROWS if entry.header.eventType in (pb.INSERT, pb.UPDATE, pb.DELETE) else Kind.QUERY
+        return EntryKind.DDL
+    return EntryKind.ROWS if entry.header.eventType in (pb.INSERT, pb.UPDATE, pb.DELETE) else EntryKind.QUERY
 
 
 def transaction(number: int, *, rows: int = 1, value: str = "x") -> list[bytes]:

@@ -15,7 +15,8 @@ from twisted.internet.testing import StringTransport
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import Latency, RequestCounters
-from canal_ha.server.metrics import CanalCollector, MetricsPage, _QuietSite, exposition, listen
+from canal_ha.server.metrics import CanalCollector, MetricsPage, exposition, listen
+from canal_ha.server.site import QuietSite
 
 NOW_S = 2_000.0
 FULL = StreamStatus(
@@ -187,7 +188,7 @@ def test_label_values_are_escaped() -> None:
 
 def test_the_page_holds_the_process_too() -> None:
     """Any path answers with the destinations' and the process's own metrics, in Prometheus' content type."""
-    site: Any = _QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1"))))  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1"))))  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport()

@@ -7,9 +7,9 @@ import os
 import pytest
 from twisted.internet.defer import Deferred
 
-from canal_ha.testing.cluster import Broken, Simulation
-from canal_ha.testing.session import Link
 from canal_ha.zookeeper import tree
+from tests.sim.cluster import Broken, Simulation
+from tests.sim.session import Link
 
 SEEDS = int(os.environ.get("CANAL_HA_SEEDS", "2000"))
 CHUNKS = 10

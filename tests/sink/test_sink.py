@@ -14,7 +14,7 @@ from hypothesis import given
 
 from canal_ha.config.model import DecodeOptions
 from canal_ha.errors import RingClosed
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.sink import SKIPPED_MAX, SKIPPED_MS, Sink, select
 from tests.segments import Item, segment
 
@@ -32,9 +32,9 @@ def passed(options: DecodeOptions, *pieces: Segment) -> list[Segment]:
 
 def transaction(time_ms: int, *, end_ms: int | None = None) -> list[Item]:
     return [
-        Item(time_ms, Kind.BEGIN, b"b", timestamp_ms=time_ms),
-        Item(time_ms + 1, Kind.ROWS, b"r", timestamp_ms=time_ms, rows=3),
-        Item(time_ms + 2, Kind.END, b"e", timestamp_ms=time_ms if end_ms is None else end_ms),
+        Item(time_ms, EntryKind.BEGIN, b"b", timestamp_ms=time_ms),
+        Item(time_ms + 1, EntryKind.ROWS, b"r", timestamp_ms=time_ms, rows=3),
+        Item(time_ms + 2, EntryKind.END, b"e", timestamp_ms=time_ms if end_ms is None else end_ms),
     ]
 
 
@@ -51,7 +51,7 @@ def test_segments_pass_untouched() -> None:
 
 def test_heartbeats_are_removed() -> None:
     """Clients never see heartbeats; a segment of nothing else is not put at all."""
-    beat = Item(5, Kind.HEARTBEAT, b"h")
+    beat = Item(5, EntryKind.HEARTBEAT, b"h")
     assert bodies(passed(DecodeOptions(), segment([beat, *transaction(1000), beat]), segment([beat]))) == b"bre"
     assert len(passed(DecodeOptions(), segment([beat]), segment([]))) == 0
 
@@ -60,7 +60,8 @@ def test_as_recorded() -> None:
     """Entry by entry what the Java server let through, however the entries are cut into segments."""
     lines = [line.split() for line in RECORDED.read_text().splitlines() if not line.startswith("#")]
     items = [
-        Item(int(offset), Kind[kind], timestamp_ms=int(time), sub=n) for n, (offset, kind, time, _) in enumerate(lines)
+        Item(int(offset), EntryKind[kind], timestamp_ms=int(time), sub=n)
+        for n, (offset, kind, time, _) in enumerate(lines)
     ]
     expected = [n for n, line in enumerate(lines) if line[3] == "passed"]
     for step in (1, 7, len(items)):

@@ -16,17 +16,18 @@ from typing import Any
 import pytest
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
-from canal_ha.decode.ddl_text import create_table
-from canal_ha.decode.history import TableHistory
-from canal_ha.decode.history_store import HistoryStore
+from canal_ha.decode.ddl.create_table import create_table
+from canal_ha.decode.history.history import TableHistory
+from canal_ha.decode.history.store import HistoryStore
 from canal_ha.decode.table_map import TableMap
 from canal_ha.decode.types import LONG
 from canal_ha.errors import PositionLost, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column
-from canal_ha.source import chronicle, locate
-from canal_ha.source.chronicle import Chronicle
-from canal_ha.source.flavor import Flavor
+from canal_ha.source.connection.flavor import Flavor
+from canal_ha.source.history import destination_history
+from canal_ha.source.history.destination_history import DestinationHistory
+from canal_ha.source.positions import locate
 
 SCHEMA = "s"
 FIRST = 4
@@ -117,10 +118,10 @@ class Binlog:
         self.asking()
         return found
 
-    def chronicle(self, store: HistoryStore | None = None, **more: Any) -> Chronicle:
+    def chronicle(self, store: HistoryStore | None = None, **more: Any) -> DestinationHistory:
         """A node's, over this binlog. more: arguments of Chronicle."""
         config = InstanceConfig("example", SourceConfig("127.0.0.1"))
-        return Chronicle(config, lambda schema, table: self.definition(table), store, _silent, **more)
+        return DestinationHistory(config, lambda schema, table: self.definition(table), store, _silent, **more)
 
     def _next(self) -> LogPosition:
         """The position of an event, behind the event that names its transaction."""
@@ -134,7 +135,7 @@ class Stream:
     """A dump that reads this binlog with a view of a chronicle. seen: what it made of each row; None was refused."""
 
     binlog: Binlog
-    chronicle: Chronicle
+    chronicle: DestinationHistory
     decoded: LogPosition | None
     seen: list[tuple[Event, tuple[str, ...] | None]] = field(default_factory=list)
     view: TableHistory | None = None
@@ -218,9 +219,9 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         return Flavor("8.4.0", False, (8, 4, 0), 1, uuid=binlog.uuid, row_metadata=binlog.metadata)
 
     with patch.context() as patched:
-        patched.setattr(chronicle, "examine", examined)
+        patched.setattr(destination_history, "examine", examined)
         for name in ("Session", "Tables", "Scanner"):
-            patched.setattr(chronicle, name, Asked)
+            patched.setattr(destination_history, name, Asked)
         patched.setattr(locate, "newest", lambda *_: binlog.newest)
         yield binlog
 

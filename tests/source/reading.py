@@ -10,16 +10,16 @@ from typing import Any
 from canal_ha.config.model import DecodeOptions, InstanceConfig, SourceConfig, TlsConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
-from canal_ha.decode.history import TableHistory
+from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import CanalError, RingClosed
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.model.table import Column, TableSchema
-from canal_ha.source.dump import Connected, Dump, DumpEvent, Failed
-from canal_ha.source.identity import replica
+from canal_ha.source.connection.identity import replica
+from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, DumpStarted
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
-from tests.real import SqlServer
+from lab import SqlServer
 from tests.waiting import until
 
 
@@ -108,17 +108,18 @@ class Reading:
         except AssertionError as error:
             raise AssertionError(f"{error}: {len(self.rows())} rows, {self.events}") from error
 
-    def connected(self) -> Connected:
+    def connected(self) -> DumpStarted:
         """Wait for the first connection."""
         return until(
-            lambda: next((event for event in self.events if isinstance(event, Connected)), None), what="connection"
+            lambda: next((event for event in self.events if isinstance(event, DumpStarted)), None), what="connection"
         )
 
-    def failure(self, kind: type[CanalError], *, seconds: float = 20.0) -> Failed:
+    def failure(self, kind: type[CanalError], *, seconds: float = 20.0) -> DumpFailed:
         """Wait for a report of this kind of failure."""
         return until(
             lambda: next(
-                (event for event in self.events if isinstance(event, Failed) and isinstance(event.error, kind)), None
+                (event for event in self.events if isinstance(event, DumpFailed) and isinstance(event.error, kind)),
+                None,
             ),
             seconds=seconds,
             what=f"{kind.__name__} among {self.events}",

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from canal_ha.source.backoff import LIMIT_S, Backoff
+from canal_ha.source.connection.backoff import LIMIT_S, Backoff
 
 
 def test_doubles_to_its_limit() -> None:

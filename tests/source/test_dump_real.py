@@ -13,10 +13,10 @@ from canal_ha.config.model import DecodeOptions, TlsConfig
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import PositionLost, SourceRefused, SourceUnavailable, TableUnknown
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind
+from canal_ha.model.segment import EntryKind
 from canal_ha.model.table import TableSchema
-from canal_ha.source.dump import Connected
-from tests.real import MariaDB, MySQL, SqlServer
+from canal_ha.source.server.dump import DumpStarted
+from lab import MariaDB, MySQL, SqlServer
 from tests.source.reading import ColumnsOfMetadata, Reading, newest, purge
 from tests.waiting import until
 
@@ -74,14 +74,14 @@ def test_inclusive_and_consumed_starts(source_server: SqlServer, database: str) 
     with Reading(source_server, database, begin) as reading:
         insert(source_server, database, 1, 2)
         reading.wait_rows(2)
-        until(lambda: reading.segments[-1].kinds[-1] == Kind.END, what="the end")
+        until(lambda: reading.segments[-1].kinds[-1] == EntryKind.END, what="the end")
         last = reading.segments[-1]
         at = last.position(len(last) - 1)
     with Reading(source_server, database, at) as reading:
         expected = insert(source_server, database, 3, 1)
         assert reading.wait_rows(1) == expected
         assert reading.offsets()[0] == (at.journal, at.offset)
-        assert reading.segments[0].kinds[0] == Kind.END
+        assert reading.segments[0].kinds[0] == EntryKind.END
     marked = LogPosition(at.journal, at.offset, consumed=True)
     with Reading(source_server, database, marked) as reading:
         assert reading.wait_rows(1) == expected
@@ -94,7 +94,7 @@ def test_annotations_of_mariadb(mariadb: MariaDB, database: str) -> None:
     with Reading(mariadb, database, newest(mariadb)) as reading:
         insert(mariadb, database, 1, 1)
         reading.wait_rows(1)
-        assert Kind.QUERY in reading.segments[0].kinds
+        assert EntryKind.QUERY in reading.segments[0].kinds
 
 
 def test_killed_connection_resumes(source_server: SqlServer, database: str) -> None:
@@ -114,7 +114,7 @@ def test_killed_connection_resumes(source_server: SqlServer, database: str) -> N
         failed = reading.failure(SourceUnavailable)
         assert failed.retry_in_s is not None
         assert failed.retry_in_s <= 0.5
-        assert sum(isinstance(event, Connected) for event in reading.events) >= 2
+        assert sum(isinstance(event, DumpStarted) for event in reading.events) >= 2
 
 
 def test_break_inside_a_large_transaction(source_server: SqlServer, database: str) -> None:

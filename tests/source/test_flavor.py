@@ -4,7 +4,7 @@ import pytest
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import SourceRefused
-from canal_ha.source.flavor import check, flavor, parse_version
+from canal_ha.source.connection.flavor import check, flavor, parse_version
 
 CONFIG = InstanceConfig(destination="example", master=SourceConfig("db"))
 GOOD = {

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from canal_ha.config.model import InstanceConfig, Member, SourceConfig, WhenLost
+from canal_ha.config.model import GroupMember, InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.group import GroupView, parts
 
 ONE, TWO = SourceConfig("one"), SourceConfig("two", 3307)
-BOTH = InstanceConfig("both", ONE, group=(Member(ONE, SourceConfig("standby")), Member(TWO)))
+BOTH = InstanceConfig("both", ONE, group=(GroupMember(ONE, SourceConfig("standby")), GroupMember(TWO)))
 FIRST = LogPosition("bin.000001", 100, 5000, address="one", part=1)
 SECOND = LogPosition("bin.000009", 7, 6000, address="two", port=3307, part=2)
 
@@ -68,7 +68,7 @@ def test_a_source_joins() -> None:
     first, second = parts(BOTH, alone)
     assert first == FIRST
     assert (second.part, second.journal, second.timestamp_ms) == (2, "", 5000 + BOTH.fallback_interval_s * 1000)
-    there = replace(BOTH, group=(BOTH.group[0], Member(replace(TWO, journal="bin.000003", position=50))))
+    there = replace(BOTH, group=(BOTH.group[0], GroupMember(replace(TWO, journal="bin.000003", position=50))))
     second = parts(there, alone)[1]
     assert (second.journal, second.offset) == ("bin.000003", 50)
     second = parts(BOTH, replace(alone, address="two", port=3307))[1]

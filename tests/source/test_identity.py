@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from canal_ha.source.identity import NAME_BYTES_MAX, Replica, free_server_id, replica
+from canal_ha.source.connection.identity import NAME_BYTES_MAX, Replica, free_server_id, replica
 
 
 def test_identity_is_the_same_on_every_node() -> None:

@@ -13,12 +13,12 @@ from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
-from canal_ha.source import relocate
-from canal_ha.source.flavor import examine
-from canal_ha.source.relocate import Relocation, relocated
-from canal_ha.source.scan import Scanner
-from canal_ha.source.session import Session
-from tests.real import MariaDB
+from canal_ha.source.connection.flavor import examine
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.positions import relocate
+from canal_ha.source.positions.relocate import Relocation, relocated
+from canal_ha.source.positions.scan import Scanner
+from lab import MariaDB
 from tests.source.reading import ColumnsOfMetadata, Reading, config_of
 from tests.waiting import until
 
@@ -42,7 +42,7 @@ def located(server: MariaDB, schema: str, at: LogPosition) -> Relocation:
             history=ColumnsOfMetadata(),
         )
 
-    with closing(Session(config, config.master)) as session:
+    with closing(SourceSession(config, config.master)) as session:
         return relocated(Scanner(session, examine(session), config, config.master), at, (), decoder_at)
 
 

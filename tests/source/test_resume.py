@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
-from canal_ha.source.resume import Resume
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.positions.resume import Resume
 from tests.segments import Item, segment
 
 START = LogPosition("mysql-bin.000001", 100, address="db", gtid="")
@@ -22,7 +22,7 @@ def test_inclusive_start_delivers_the_event_at_it() -> None:
     """Without a mark a cursor is read inclusively, as canal does."""
     resume = Resume(START)
     assert resume.begin() == START
-    assert offsets(resume.new(segment([Item(100, Kind.END), Item(200)]))) == [100, 200]
+    assert offsets(resume.new(segment([Item(100, EntryKind.END), Item(200)]))) == [100, 200]
 
 
 def test_consumed_start_drops_the_event_at_it() -> None:
@@ -37,10 +37,10 @@ def test_pieces_of_a_large_transaction_come_once() -> None:
     """After a break inside a transaction the dump begins at its start; delivered pieces are cut off."""
     resume = Resume(START)
     resume.begin()
-    resume.delivered(segment([Item(100, Kind.BEGIN), Item(200), Item(300)]))
+    resume.delivered(segment([Item(100, EntryKind.BEGIN), Item(200), Item(300)]))
     assert resume.begin().offset == 100
-    assert offsets(resume.new(segment([Item(100, Kind.BEGIN), Item(200)]))) == []
-    assert offsets(resume.new(segment([Item(300), Item(400), Item(500, Kind.END)]))) == [400, 500]
+    assert offsets(resume.new(segment([Item(100, EntryKind.BEGIN), Item(200)]))) == []
+    assert offsets(resume.new(segment([Item(300), Item(400), Item(500, EntryKind.END)]))) == [400, 500]
 
 
 def test_boundaries_move_on() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.errors import SourceRefused, SourceUnavailable
-from canal_ha.source.tables import Tables
-from tests.real import MySQL, SqlServer
+from canal_ha.source.connection.tables import Tables
+from lab import MySQL, SqlServer
 from tests.source.reading import config_of
 
 pytestmark = pytest.mark.real

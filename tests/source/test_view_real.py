@@ -10,9 +10,9 @@ import pytest
 from canal_ha.config.model import DecodeOptions
 from canal_ha.errors import PositionLost, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind
-from canal_ha.source.view import View
-from tests.real import MariaDB, MySQL, SqlServer
+from canal_ha.model.segment import EntryKind
+from canal_ha.source.server.view import View
+from lab import MariaDB, MySQL, SqlServer
 from tests.source.reading import Reading, config_of, newest, purge
 from tests.source.test_dump_real import insert, make_table
 
@@ -157,7 +157,7 @@ def test_start_inside_a_transaction(source_server: SqlServer, database: str) -> 
     with Reading(source_server, database, begin) as reading:
         reading.wait_rows(50)
         segment = reading.segments[0]
-        rows = [offset for offset, kind in zip(segment.offsets, segment.kinds, strict=True) if kind == Kind.ROWS]
+        rows = [offset for offset, kind in zip(segment.offsets, segment.kinds, strict=True) if kind == EntryKind.ROWS]
     with Reading(source_server, database, replace(begin, offset=rows[20])) as reading:
         assert reading.wait_rows(50) == [str(number) for number in range(50)]
         failed = reading.failure(SourceUnavailable)

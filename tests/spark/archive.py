@@ -14,7 +14,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from tests.real.mysql import cache_directory
+from lab.mysql import cache_directory
 
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m -Xlog:disable"
 """Starts faster, and leaves the processor to others."""

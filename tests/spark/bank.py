@@ -9,7 +9,7 @@ import random
 import threading
 from typing import Any
 
-from tests.real import SqlServer
+from lab import SqlServer
 
 ACCOUNTS = 1000
 START_BALANCE = 100

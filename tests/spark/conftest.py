@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.real import MariaDB, Node, follow
+from lab import MariaDB, Node, follow
 from tests.spark.archive import jvm_options
 
 Read = Callable[..., Any]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from canal_ha.spark.entries import Layout
-from canal_ha.spark.fold import Change
+from canal_ha.spark.entries import RowLayout
+from canal_ha.spark.fold import ChangeRow
 from canal_ha.spark.lineage import Epoch, Lineage, Writer
 from canal_ha.spark.manifest import Manifest
-from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.sinks.batch import MicroBatch
 
 
-class Made(Batch):
+class Made(MicroBatch):
     """A batch of given changes. Segments are numbered as batches are, unless the changes say otherwise."""
 
     def __init__(
-        self, batch_id: int, *changes: Change, manifest: Manifest | None = None, fail_on_data_loss: bool = True
+        self, batch_id: int, *changes: ChangeRow, manifest: Manifest | None = None, fail_on_data_loss: bool = True
     ) -> None:
         super().__init__(
             None,  # type: ignore[arg-type]  # no frame: the changes are given
@@ -34,15 +34,15 @@ def spooled(destination: str) -> Manifest:
 
 
 def row(
-    schema: str, op: str, *texts: str | None, layout: Layout, old: list[str | None] | None = None, seq: int = 0
-) -> Change:
+    schema: str, op: str, *texts: str | None, layout: RowLayout, old: list[str | None] | None = None, seq: int = 0
+) -> ChangeRow:
     """A row of table t."""
     image = list(texts)
     before = {"insert": None, "update": old or image, "delete": image}[op]
     after = None if op == "delete" else image
-    return Change(op, schema, "t", layout.to_json(), before, after, None, "", "d", seq)
+    return ChangeRow(op, schema, "t", layout.to_json(), before, after, None, "", "d", seq)
 
 
-def statement(sql: str, schema: str = "s") -> Change:
+def statement(sql: str, schema: str = "s") -> ChangeRow:
     """A statement about table t."""
-    return Change("ddl", schema, "t", None, None, None, sql, "", "d")
+    return ChangeRow("ddl", schema, "t", None, None, None, sql, "", "d")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.real.process import spawn
+from lab.process import spawn
 from tests.spark.archive import jvm_options
 from tests.spark.crashing import CRASH_AT, session_members
 

@@ -13,7 +13,7 @@ import pytest
 
 from canal_ha.client import arrow
 from canal_ha.errors import SchemaChanged, SinkRefused
-from canal_ha.spark.arrow import Reading, entries_to_arrow
+from canal_ha.spark.arrow import SegmentReading, entries_to_arrow
 from canal_ha.spark.debezium import value
 from canal_ha.spark.mysql_types import column_type, spark_name, to_arrow
 from canal_ha.spark.options import Evolution, Shape
@@ -49,7 +49,7 @@ def read(
     shape: Shape, schema: pa.Schema, *entries: bytes, evolution: Evolution = Evolution.NULL
 ) -> list[dict[str, Any]]:
     """The rows of one segment."""
-    reading = Reading(shape, schema, "s.t", evolution, "UTC")
+    reading = SegmentReading(shape, schema, "s.t", evolution, "UTC")
     batches = entries_to_arrow(frames(entries), "d", 7, "segment", reading, "")
     return [row for batch in batches for row in batch.to_pylist()]
 

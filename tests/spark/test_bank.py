@@ -15,7 +15,7 @@ import pyarrow.dataset as dataset
 import pytest
 from deltalake import DeltaTable
 
-from tests.real import MariaDB, MySQL, Node, ZooKeeper, follow
+from lab import MariaDB, MySQL, Node, ZooKeeper, follow
 from tests.spark.bank import TABLES, TOTAL, Bank
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until

@@ -22,7 +22,7 @@ from canal_ha.spark.spool import SpoolWriter
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.zookeeper import tree
-from tests.real import MariaDB, Node, ZooKeeper, follow
+from lab import MariaDB, Node, ZooKeeper, follow
 from tests.spark.archive import jvm_options
 from tests.spark.running import write_pipeline
 

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from canal_ha.errors import DataLoss
 from canal_ha.spark.added import added_columns
-from canal_ha.spark.entries import Layout
-from canal_ha.spark.fold import Change
+from canal_ha.spark.entries import RowLayout
+from canal_ha.spark.fold import ChangeRow
 from canal_ha.spark.lineage import Epoch, Lineage, Writer
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.sinks.delta import Delta
@@ -22,13 +22,13 @@ from canal_ha.spark.sinks.paths import segment
 from tests.spark.made import Made, row, statement
 
 COLUMNS = (("id", "int", 4), ("amount", "decimal(10,2)", 3), ("at", "timestamp", 93))
-LAYOUT = Layout(COLUMNS, (0,), partial=False)
-WIDER = Layout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
+LAYOUT = RowLayout(COLUMNS, (0,), partial=False)
+WIDER = RowLayout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
 
 
 def put(
-    op: str, *texts: str | None, layout: Layout = LAYOUT, old: list[str | None] | None = None, seq: int = 0
-) -> Change:
+    op: str, *texts: str | None, layout: RowLayout = LAYOUT, old: list[str | None] | None = None, seq: int = 0
+) -> ChangeRow:
     """A row of s.t."""
     return row("s", op, *texts, layout=layout, old=old, seq=seq)
 
@@ -141,7 +141,7 @@ def test_an_emptied_table(tmp_path: Path) -> None:
     sink.apply(Made(0, put("insert", "1", "5.0", None)))
     sink.apply(Made(1, statement("TRUNCATE t")))
     assert rows(tmp_path) == {}
-    other = Layout((("id", "int", 4), ("b", "blob", 2004)), (0,), partial=False)
+    other = RowLayout((("id", "int", 4), ("b", "blob", 2004)), (0,), partial=False)
     sink.apply(
         Made(2, put("insert", "1", "5.0", None), statement("DROP TABLE t"), put("insert", "7", "\xff", layout=other))
     )

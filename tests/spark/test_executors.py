@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.real import MariaDB, Node, follow
+from lab import MariaDB, Node, follow
 from tests.spark.crashing import session_members
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until

@@ -7,24 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.errors import SinkRefused
-from canal_ha.spark.entries import Layout
-from canal_ha.spark.fold import Change, TableChanges, fold
+from canal_ha.spark.entries import RowLayout
+from canal_ha.spark.fold import ChangeRow, TableChanges, fold
 
-LAYOUT = Layout((("id", "int", 4), ("v", "int", 4)), (0,), partial=False)
-WIDER = Layout((("id", "int", 4), ("v", "int", 4), ("w", "text", 2005)), (0,), partial=False)
+LAYOUT = RowLayout((("id", "int", 4), ("v", "int", 4)), (0,), partial=False)
+WIDER = RowLayout((("id", "int", 4), ("v", "int", 4), ("w", "text", 2005)), (0,), partial=False)
 
 
-def change(op: str, before: list[str | None] | None, after: list[str | None] | None, layout: Layout = LAYOUT) -> Change:
+def change(
+    op: str, before: list[str | None] | None, after: list[str | None] | None, layout: RowLayout = LAYOUT
+) -> ChangeRow:
     """A change of s.t."""
-    return Change(op, "s", "t", layout.to_json(), before, after, None, "bin.000001:4")
+    return ChangeRow(op, "s", "t", layout.to_json(), before, after, None, "bin.000001:4")
 
 
-def statement(sql: str) -> Change:
+def statement(sql: str) -> ChangeRow:
     """A statement."""
-    return Change("ddl", "s", "t", None, None, None, sql, "bin.000001:4")
+    return ChangeRow("ddl", "s", "t", None, None, None, sql, "bin.000001:4")
 
 
-def folded(*changes: Change, keys: dict[str, list[str]] | None = None) -> TableChanges:
+def folded(*changes: ChangeRow, keys: dict[str, list[str]] | None = None) -> TableChanges:
     """What happened to s.t."""
     return fold(changes, keys or {})["s.t"]
 
@@ -109,13 +111,13 @@ def test_a_column_that_was_added_is_null_in_older_rows() -> None:
 
 def test_what_cannot_be_copied_is_refused() -> None:
     """Tables without a key, unless the file names one, and rows of which a part is missing."""
-    keyless = Layout(LAYOUT.columns, (), partial=False)
+    keyless = RowLayout(LAYOUT.columns, (), partial=False)
     with pytest.raises(SinkRefused, match=r"s\.t has no primary key.*\[keys\]"):
         folded(change("insert", None, ["1", "2"], keyless))
     named = folded(change("insert", None, ["1", "2"], keyless), keys={"s.t": ["v"]})
     assert list(named.rows) == [("2",)]
     with pytest.raises(SinkRefused, match="no column x"):
         folded(change("insert", None, ["1", "2"]), keys={"s.t": ["x"]})
-    partial = Layout(LAYOUT.columns, (0,), partial=True)
+    partial = RowLayout(LAYOUT.columns, (0,), partial=True)
     with pytest.raises(SinkRefused, match=r"bin.000001:4.*binlog_row_image=FULL"):
         folded(change("insert", None, ["1", "2"], partial))

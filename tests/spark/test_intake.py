@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.model.position import LogPosition
-from canal_ha.spark.intake import Intake, Piece
+from canal_ha.spark.intake import Intake, SegmentDraft
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 from tests.spark.entries import begin, ddl, end, frames, insert
@@ -34,12 +34,12 @@ def walk(entries: list[bytes]) -> Entries:
     return Entries(data, 0, len(data))
 
 
-def entries_of(piece: Piece) -> list[bytes]:
+def entries_of(piece: SegmentDraft) -> list[bytes]:
     """What a segment of it would hold."""
     return list(Messages.FromString(piece.frames).messages)
 
 
-def drain(intake: Intake) -> list[Piece]:
+def drain(intake: Intake) -> list[SegmentDraft]:
     """Everything that can be made durable, made so."""
     pieces = []
     while (piece := intake.take()) is not None:

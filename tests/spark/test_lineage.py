@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from canal_ha.errors import SpoolUnusable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import lineage as lineages
-from canal_ha.spark.cursor import Verdict, judge, mark
-from canal_ha.spark.lineage import Claim, Epoch, Lineage, Writer
+from canal_ha.spark.cursor import CursorVerdict, judge, mark
+from canal_ha.spark.lineage import Epoch, Lineage, ReportedProgress, Writer
 from canal_ha.spark.manifest import Manifest, SegmentInfo, segment_name
 
 LAST = LogPosition("bin.000007", 500, 2000, 1)
@@ -26,7 +26,7 @@ class World:
     manifest: Manifest = field(default_factory=lambda: Manifest("spool", lineage=Lineage(since=0)))
     held: tuple[int, ...] = ()  # contents, each of them once in the world
     copies: list[tuple[Manifest, tuple[int, ...]]] = field(default_factory=list)
-    said: list[tuple[str, Claim, tuple[int, ...]]] = field(default_factory=list)
+    said: list[tuple[str, ReportedProgress, tuple[int, ...]]] = field(default_factory=list)
     contents: int = 0
     writers: int = 0
     epoch: Epoch = field(default_factory=lambda: Epoch(1, "00000000"))
@@ -48,7 +48,7 @@ class World:
             self.epoch = Epoch(newest + 1, f"{self.writers:08x}")
             self.manifest = Manifest.from_bytes(self.manifest.to_bytes(), "m")
         seq = self.manifest.next_seq - 1
-        self.said.append((mark(self.manifest), Claim(seq, self.manifest.lineage.writer_of(seq)), self.held))
+        self.said.append((mark(self.manifest), ReportedProgress(seq, self.manifest.lineage.writer_of(seq)), self.held))
 
 
 STEPS = st.lists(
@@ -65,7 +65,7 @@ def test_a_mark_is_known_exactly_where_the_spool_holds_what_it_acknowledged(step
     for said, claim, held in world.said:
         holds = world.held[: len(held)] == held
         found = judge(LogPosition("bin.000001", 4, mark=said), world.manifest)
-        assert found is (Verdict.FOLLOWS if holds else Verdict.LOST)
+        assert found is (CursorVerdict.FOLLOWS if holds else CursorVerdict.LOST)
         upto, known = world.manifest.lineage.covered(claim, world.manifest.next_seq)
         assert known is holds
         assert upto <= claim.seq
@@ -76,22 +76,22 @@ def test_a_mark_is_known_exactly_where_the_spool_holds_what_it_acknowledged(step
 @pytest.mark.parametrize(
     ("cursor", "found"),
     [
-        (None, Verdict.UNKNOWN),
-        (LogPosition("bin.000007", 500, 9999, 1, consumed=True), Verdict.FOLLOWS),
-        (LogPosition("bin.000007", 4, 9999, 1), Verdict.FOLLOWS),
-        (LogPosition("bin.000006", 900), Verdict.FOLLOWS),
-        (LogPosition("bin.000007", 501, 0, 1), Verdict.LOST),
-        (LogPosition("bin.000010", 4), Verdict.LOST),
-        (LogPosition("bin.000010", 4, 1000), Verdict.UNKNOWN),  # an older time: another server's binlog
-        (LogPosition("bin.000010", 4, 9999, 2), Verdict.UNKNOWN),
-        (LogPosition("log.000010", 4, 9999, 1), Verdict.UNKNOWN),
-        (LogPosition("bin.000010", 4, part=1), Verdict.UNKNOWN),
-        (LogPosition("bin.000001", 4, mark="spool other writer none segment -1"), Verdict.FOREIGN),
-        (LogPosition("bin.000001", 4, mark="my own bookkeeping"), Verdict.FOREIGN),
-        (LogPosition("bin.000001", 4, mark="spool a writer 00000009-0b segment 3"), Verdict.LOST),
+        (None, CursorVerdict.UNKNOWN),
+        (LogPosition("bin.000007", 500, 9999, 1, consumed=True), CursorVerdict.FOLLOWS),
+        (LogPosition("bin.000007", 4, 9999, 1), CursorVerdict.FOLLOWS),
+        (LogPosition("bin.000006", 900), CursorVerdict.FOLLOWS),
+        (LogPosition("bin.000007", 501, 0, 1), CursorVerdict.LOST),
+        (LogPosition("bin.000010", 4), CursorVerdict.LOST),
+        (LogPosition("bin.000010", 4, 1000), CursorVerdict.UNKNOWN),  # an older time: another server's binlog
+        (LogPosition("bin.000010", 4, 9999, 2), CursorVerdict.UNKNOWN),
+        (LogPosition("log.000010", 4, 9999, 1), CursorVerdict.UNKNOWN),
+        (LogPosition("bin.000010", 4, part=1), CursorVerdict.UNKNOWN),
+        (LogPosition("bin.000001", 4, mark="spool other writer none segment -1"), CursorVerdict.FOREIGN),
+        (LogPosition("bin.000001", 4, mark="my own bookkeeping"), CursorVerdict.FOREIGN),
+        (LogPosition("bin.000001", 4, mark="spool a writer 00000009-0b segment 3"), CursorVerdict.LOST),
     ],
 )
-def test_what_a_cursor_says(cursor: LogPosition | None, found: Verdict) -> None:
+def test_what_a_cursor_says(cursor: LogPosition | None, found: CursorVerdict) -> None:
     """A mark decides; without one the position does, where it can be compared."""
     spool = Manifest("a", (SegmentInfo(0, "s", 1, 1, 1, True, 0, LAST),), 1, lineage=Lineage(since=0))
     assert judge(cursor, spool) is found
@@ -101,10 +101,10 @@ def test_an_empty_spool_takes_any_cursor_but_another_spools() -> None:
     """A new pipeline may take over a client id that no spool used; its own mark on nothing is a loss."""
     empty = Manifest("a", lineage=Lineage(since=0))
     cursor = LogPosition("bin.000007", 500, 1000, 1)
-    assert judge(cursor, empty) is Verdict.FOLLOWS
-    assert judge(replace(cursor, mark=mark(empty)), empty) is Verdict.FOLLOWS
-    assert judge(replace(cursor, mark="spool a writer 00000001-0b segment 0"), empty) is Verdict.LOST
-    assert judge(replace(cursor, mark=mark(replace(empty, spool="b"))), empty) is Verdict.FOREIGN
+    assert judge(cursor, empty) is CursorVerdict.FOLLOWS
+    assert judge(replace(cursor, mark=mark(empty)), empty) is CursorVerdict.FOLLOWS
+    assert judge(replace(cursor, mark="spool a writer 00000001-0b segment 0"), empty) is CursorVerdict.LOST
+    assert judge(replace(cursor, mark=mark(replace(empty, spool="b"))), empty) is CursorVerdict.FOREIGN
 
 
 def test_a_mark_fits_into_what_servers_keep() -> None:
@@ -112,7 +112,7 @@ def test_a_mark_fits_into_what_servers_keep() -> None:
     writer = Writer(Epoch(10**8 - 1, "f" * 16), 0, follows=True)
     spool = Manifest("f" * 64, next_seq=10**18, lineage=Lineage((writer,), since=0))
     assert len(mark(spool)) <= 200
-    assert judge(LogPosition("b", 4, mark=mark(spool)), spool) is Verdict.FOLLOWS
+    assert judge(LogPosition("b", 4, mark=mark(spool)), spool) is CursorVerdict.FOLLOWS
 
 
 def test_a_manifest_of_a_former_version_is_read() -> None:
@@ -125,9 +125,12 @@ def test_a_manifest_of_a_former_version_is_read() -> None:
         del body[key]
     found = Manifest.from_bytes(json.dumps(body).encode(), "m").lineage
     assert found == Lineage((Writer(first, 5, follows=False), Writer(second, 7, follows=False)), since=8)
-    assert found.covered(Claim(7), 8) == (7, True)
+    assert found.covered(ReportedProgress(7), 8) == (7, True)
     later = found.with_segment(8, Epoch(5, "0000000c"), follows=True)
-    assert later.covered(Claim(20), 21) == (7, False)  # a target that is ahead of what that version wrote here
+    assert later.covered(ReportedProgress(20), 21) == (
+        7,
+        False,
+    )  # a target that is ahead of what that version wrote here
 
 
 def test_writers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,9 +140,9 @@ def test_writers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 11):
         lineage = lineage.with_segment(number * 10, Epoch(number, f"{number:08x}"), follows=True)
     assert [writer.first for writer in lineage.writers] == [80, 90, 100]
-    assert lineage.covered(Claim(25, Epoch(2, "00000002")), 101) == (25, True)
-    assert lineage.covered(Claim(85, Epoch(2, "00000002")), 101) == (-1, False)
-    assert lineage.covered(Claim(95, Epoch(9, "0000000f")), 101) == (-1, False)
+    assert lineage.covered(ReportedProgress(25, Epoch(2, "00000002")), 101) == (25, True)
+    assert lineage.covered(ReportedProgress(85, Epoch(2, "00000002")), 101) == (-1, False)
+    assert lineage.covered(ReportedProgress(95, Epoch(9, "0000000f")), 101) == (-1, False)
 
 
 @given(st.integers(0, 10**8 - 1), st.integers(0, 2**32 - 1))

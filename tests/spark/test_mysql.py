@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from canal_ha.decode.ddl_grammar import read
-from canal_ha.decode.ddl_statements import CreateTable
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import CreateTable
 from canal_ha.errors import SinkRefused
-from canal_ha.spark.entries import Layout
+from canal_ha.spark.entries import RowLayout
 from canal_ha.spark.lineage import Epoch, Lineage, Writer
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.sinks import mysql
 from canal_ha.spark.sinks.mysql import MySQL
-from tests.real import MariaDB, SqlServer
+from lab import MariaDB, SqlServer
 from tests.spark.made import Made, row, statement
 
 pytestmark = pytest.mark.real
 
 COLUMNS = (("id", "int", 4), ("name", "varchar(3)", 12))
-LAYOUT = Layout(COLUMNS, (0,), partial=False)
-WIDER = Layout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
+LAYOUT = RowLayout(COLUMNS, (0,), partial=False)
+WIDER = RowLayout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
 
 
 class Copy:
@@ -33,7 +33,7 @@ class Copy:
         self.server = server
         self.database = database
 
-    def put(self, op: str, *texts: str | None, layout: Layout = LAYOUT, seq: int = 0) -> Any:
+    def put(self, op: str, *texts: str | None, layout: RowLayout = LAYOUT, seq: int = 0) -> Any:
         """A row."""
         return row(self.database, op, *texts, layout=layout, seq=seq)
 
@@ -75,7 +75,7 @@ def test_a_value_is_never_cut(copy: Copy) -> None:
 
 def test_what_the_source_could_hold_the_copy_holds(copy: Copy) -> None:
     """Zero dates, days that do not exist, and the empty label of an ENUM that was given something else."""
-    layout = Layout((("id", "int", 4), ("d", "date", 91), ("e", "enum('a','b')", 4)), (0,), partial=False)
+    layout = RowLayout((("id", "int", 4), ("d", "date", 91), ("e", "enum('a','b')", 4)), (0,), partial=False)
     copy.apply(
         0,
         copy.put("insert", "1", "0000-00-00", "0", layout=layout),
@@ -115,11 +115,11 @@ ENUM = "enum({})".format(",".join("'" + label.replace("'", "''") + "'" for label
 def test_labels_of_an_enum_are_values_and_no_sql(copy: Copy, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is in them, in every sql_mode; a table, an added and a changed column alike."""
     monkeypatch.setattr(mysql, "_SESSION", f"SET SESSION sql_mode = '{mode}'")
-    layout = Layout((("id", "int", 4), ("e", ENUM, 4)), (0,), partial=False)
+    layout = RowLayout((("id", "int", 4), ("e", ENUM, 4)), (0,), partial=False)
     texts = [copy.put("insert", str(number), str(number), layout=layout) for number in range(1, len(LABELS) + 1)]
     copy.apply(0, *texts)
     assert [each["e"] for each in copy.rows.values()] == LABELS
-    wider = Layout((*layout.columns, ("f", "set('it''s','\\'') SELECT 1 -- x')", -7)), (0,), partial=False)
+    wider = RowLayout((*layout.columns, ("f", "set('it''s','\\'') SELECT 1 -- x')", -7)), (0,), partial=False)
     copy.apply(1, copy.put("insert", "20", "1", "3", layout=wider))
     assert copy.rows[20]["f"] == "it's,\\') SELECT 1 -- x"
     quoted = ",".join(f"x'{label.encode().hex()}'" for label in ("new", *LABELS))
@@ -137,14 +137,14 @@ def test_labels_of_an_enum_of_a_real_source(copy: Copy, database: str) -> None:
     [shown] = server.query(f"SHOW CREATE TABLE {database}.t")
     made = read(shown["Create Table"])
     assert isinstance(made, CreateTable)
-    layout = Layout(tuple((column.name, column.mysql_type, 4) for column in made.columns), (0,), partial=False)
+    layout = RowLayout(tuple((column.name, column.mysql_type, 4) for column in made.columns), (0,), partial=False)
     copy.apply(0, *(copy.put("insert", str(at), str(at), layout=layout) for at in range(1, len(LABELS) + 1)))
     assert [each["e"] for each in copy.rows.values()] == LABELS
 
 
 def test_a_type_that_cannot_be_rebuilt_is_refused(copy: Copy) -> None:
     """With table and column; nothing is made."""
-    layout = Layout((("id", "int", 4), ("b", "int DEFAULT (SELECT 1)", 4)), (0,), partial=False)
+    layout = RowLayout((("id", "int", 4), ("b", "int DEFAULT (SELECT 1)", 4)), (0,), partial=False)
     with pytest.raises(SinkRefused, match=r"column 'b' of \w+\.t has the type 'int DEFAULT"):
         copy.apply(0, copy.put("insert", "1", "2", layout=layout))
 
@@ -152,7 +152,7 @@ def test_a_type_that_cannot_be_rebuilt_is_refused(copy: Copy) -> None:
 def test_percent_signs_and_back_quotes_in_names_are_part_of_the_names(copy: Copy) -> None:
     """They are no places for values, neither in tables nor in columns."""
     names = ("%s", "a%%b", "`c` %(d)s")
-    layout = Layout(tuple((name, "int", 4) for name in names), (0,), partial=False)
+    layout = RowLayout(tuple((name, "int", 4) for name in names), (0,), partial=False)
     for batch_id, (op, image) in enumerate(
         [("insert", "123"), ("update", "145"), ("delete", "145"), ("insert", "167")]
     ):
@@ -217,12 +217,12 @@ def test_the_state_of_a_former_version_is_read(copy: Copy, database: str) -> Non
 def test_keys_that_differ_in_case_accent_or_trailing_blanks_stay_apart(copy: Copy) -> None:
     """Whatever collation the source has: its rows are its rows. In a key, in a column added later, in a changed one."""
     texts = ["e", "é", "x", "X", "x ", "ß", "ss"]
-    layout = Layout((("k", "varchar(10)", 12),), (0,), partial=False)
+    layout = RowLayout((("k", "varchar(10)", 12),), (0,), partial=False)
     copy.apply(0, *(copy.put("insert", text, layout=layout) for text in texts))
     assert sorted(each["k"] for each in copy.table("t")) == sorted(texts)
     copy.apply(1, copy.put("delete", "X", layout=layout), copy.put("delete", "e", layout=layout))
     assert sorted(each["k"] for each in copy.table("t")) == sorted({*texts} - {"X", "e"})
-    wider = Layout((*layout.columns, ("c", "nchar(3)", 1), ("m", "tinytext", 12)), (0,), partial=False)
+    wider = RowLayout((*layout.columns, ("c", "nchar(3)", 1), ("m", "tinytext", 12)), (0,), partial=False)
     copy.apply(2, copy.statement("ALTER TABLE t MODIFY k VARCHAR(20)"), copy.put("insert", "X", "a", "b", layout=wider))
     assert sorted(each["k"] for each in copy.table("t")) == sorted({*texts} - {"e"})
     for column in ("c", "m"):
@@ -232,7 +232,7 @@ def test_keys_that_differ_in_case_accent_or_trailing_blanks_stay_apart(copy: Cop
 
 def test_labels_that_differ_in_case_are_two_labels(copy: Copy) -> None:
     """The server's own collation takes them for one, and refuses the table."""
-    layout = Layout((("id", "int", 4), ("e", "enum('a','A')", 4), ("s", "set('b','B')", -7)), (0,), partial=False)
+    layout = RowLayout((("id", "int", 4), ("e", "enum('a','A')", 4), ("s", "set('b','B')", -7)), (0,), partial=False)
     copy.apply(0, *(copy.put("insert", str(at), str(at), str(at), layout=layout) for at in (1, 2)))
     assert copy.rows == {1: {"e": "a", "s": "b"}, 2: {"e": "A", "s": "B"}}
 

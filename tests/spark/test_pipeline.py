@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from canal_ha.spark import pipeline, pipeline_file
-from tests.real import MariaDB, Node
+from lab import MariaDB, Node
 from tests.spark.running import write_pipeline
 
 pytestmark = pytest.mark.spark

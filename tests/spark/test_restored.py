@@ -22,8 +22,8 @@ from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.spark.tailer import Tailer
-from tests.real import MariaDB, Node
-from tests.real.node import PROGRAM
+from lab import MariaDB, Node
+from lab.node import PROGRAM
 from tests.waiting import until
 
 CLIENT = 7

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.real import MariaDB, Node, ZooKeeper, follow
-from tests.real.node import PROGRAM
+from lab import MariaDB, Node, ZooKeeper, follow
+from lab.node import PROGRAM
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
 

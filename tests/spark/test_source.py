@@ -16,7 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from canal_ha.zookeeper import tree
-from tests.real import MariaDB, MySQL, Node, ZooKeeper, follow
+from lab import MariaDB, MySQL, Node, ZooKeeper, follow
 from tests.spark.conftest import Stream
 from tests.waiting import until
 

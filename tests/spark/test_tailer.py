@@ -23,7 +23,7 @@ from canal_ha.spark.options import parse
 from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.spark.tailer import HELD_MOST_S, Tailer, hold_s
-from tests.real import MariaDB, Node, follow
+from lab import MariaDB, Node, follow
 from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import StoreFull
 from canal_ha.model.batch import Batch
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.ring import Ring
 from tests.segments import Item, segment
 
@@ -41,13 +41,13 @@ def segments(plan: Plan) -> list[Segment]:
     items: list[Item] = []
     for number, sizes in enumerate(plan.transactions):
         at = 1000 * number
-        items.append(Item(at, Kind.BEGIN))
-        items += [Item(at + 1 + index, Kind.ROWS, b"x" * size) for index, size in enumerate(sizes)]
-        items.append(Item(at + 999, Kind.END))
+        items.append(Item(at, EntryKind.BEGIN))
+        items += [Item(at + 1 + index, EntryKind.ROWS, b"x" * size) for index, size in enumerate(sizes)]
+        items.append(Item(at + 999, EntryKind.END))
     made, first, turn = [], 0, 0
     while first < len(items):
         last = min(first + plan.cuts[turn % len(plan.cuts)], len(items))
-        made.append(replace(segment(items[first:last]), cut=items[last - 1].kind is not Kind.END))
+        made.append(replace(segment(items[first:last]), cut=items[last - 1].kind is not EntryKind.END))
         first, turn = last, turn + 1
     return made
 
@@ -72,7 +72,7 @@ class WholeTransactions:
         for piece, first, last in batch.pieces:
             for index in range(first, last):
                 self.offsets.append(piece.offsets[index])
-                if piece.kinds[index] == Kind.END:
+                if piece.kinds[index] == EntryKind.END:
                     self._ended = len(self.offsets)
         self._in_flight.append((len(self.offsets), batch))
         if self._patient and self._ended < len(self.offsets):
@@ -124,12 +124,12 @@ def test_acknowledging_whole_transactions_always_gets_on(
 def test_a_batch_that_ends_inside_a_transaction_leaves_room_for_its_end() -> None:
     """The whole of a full ring is in flight as one batch that ends behind a row: the end of the transaction gets in."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.MEMSIZE, ddl_isolation=False)
-    opened = [Item(100, Kind.BEGIN), *(Item(101 + index) for index in range(4))]
+    opened = [Item(100, EntryKind.BEGIN), *(Item(101 + index) for index in range(4))]
     ring.put(replace(segment(opened), cut=True))
     batch = ring.get(4096)
     assert batch is not None
     assert batch.entries == 5
-    ring.put(segment([Item(200, Kind.END)]), timeout_s=0.0)
+    ring.put(segment([Item(200, EntryKind.END)]), timeout_s=0.0)
     rest = ring.get(4096)
     assert rest is not None
     assert rest.range.end.offset == 200
@@ -141,7 +141,7 @@ def test_a_batch_that_ends_inside_a_transaction_leaves_room_for_its_end() -> Non
 def test_a_batch_ends_with_a_transaction_when_one_fits() -> None:
     """What came of the next transaction so far stays for the next batch, so that this one can be acknowledged."""
     ring = Ring(buffer_size=64, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
-    begun = [Item(100, Kind.BEGIN), Item(101), Item(102, Kind.END), Item(200, Kind.BEGIN), Item(201)]
+    begun = [Item(100, EntryKind.BEGIN), Item(101), Item(102, EntryKind.END), Item(200, EntryKind.BEGIN), Item(201)]
     ring.put(replace(segment(begun), cut=True))
     batch = ring.get(100)
     assert batch is not None
@@ -154,16 +154,16 @@ def test_a_batch_ends_with_a_transaction_when_one_fits() -> None:
 def test_a_client_that_never_acknowledges_is_sent_no_more_than_the_ring_and_one_transaction() -> None:
     """Room beyond the ring's is for the end of what is in flight only: the next transaction waits for an ACK."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
-    ring.put(replace(segment([Item(1, Kind.BEGIN), Item(2), Item(3), Item(4)]), cut=True))
+    ring.put(replace(segment([Item(1, EntryKind.BEGIN), Item(2), Item(3), Item(4)]), cut=True))
     assert ring.get(100)
     for at in range(10, 30):
         ring.put(replace(segment([Item(at)]), cut=True), timeout_s=0.0)
         assert ring.get(100)
-    ring.put(replace(segment([Item(40, Kind.END), Item(50, Kind.BEGIN), Item(51)]), cut=True), timeout_s=0.0)
+    ring.put(replace(segment([Item(40, EntryKind.END), Item(50, EntryKind.BEGIN), Item(51)]), cut=True), timeout_s=0.0)
     while ring.get(100):
         pass
     with pytest.raises(StoreFull):
-        ring.put(segment([Item(52, Kind.END)]), timeout_s=0.0)
+        ring.put(segment([Item(52, EntryKind.END)]), timeout_s=0.0)
 
 
 class Slow(Ring):
@@ -182,7 +182,7 @@ class Slow(Ring):
 def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
     """The source's thread drops the begin of the transaction at this moment: no half of it may be handed out again."""
     ring = Slow()
-    ring.put(replace(segment([Item(1, Kind.BEGIN), *(Item(at) for at in range(2, 7))]), cut=True))
+    ring.put(replace(segment([Item(1, EntryKind.BEGIN), *(Item(at) for at in range(2, 7))]), cut=True))
     rest = replace(segment([Item(at) for at in range(7, 9)]), cut=True)
     assert ring.get(100)
     source = threading.Thread(target=ring.put, args=(rest,))
@@ -195,18 +195,18 @@ def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
 def test_a_ddl_inside_a_transaction_ends_nothing() -> None:
     """MySQL logs CREATE TABLE ... SELECT as one transaction: begin, statement, rows. Its client waits for the end."""
     ring = Ring(buffer_size=2, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
-    ring.put(replace(segment([Item(1, Kind.BEGIN), Item(2, Kind.DDL)]), cut=True))
+    ring.put(replace(segment([Item(1, EntryKind.BEGIN), Item(2, EntryKind.DDL)]), cut=True))
     assert ring.get(100)
     ring.put(replace(segment([Item(3), Item(4)]), cut=True), timeout_s=0.0)
     assert ring.get(100)
-    ring.put(segment([Item(5, Kind.END)]), timeout_s=0.0)
+    ring.put(segment([Item(5, EntryKind.END)]), timeout_s=0.0)
 
 
 def test_entries_in_flight_beyond_the_ring_are_let_go() -> None:
     """A transaction larger than the ring costs no memory while its client waits for the end: it can be read again."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
     for at in range(1, 100):
-        ring.put(replace(segment([Item(at, Kind.BEGIN if at == 1 else Kind.ROWS)]), cut=True), timeout_s=0.0)
+        ring.put(replace(segment([Item(at, EntryKind.BEGIN if at == 1 else EntryKind.ROWS)]), cut=True), timeout_s=0.0)
         assert ring.get(100)
     assert sum(map(len, ring._segments)) <= 5
     assert not ring.rollback()

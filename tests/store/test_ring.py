@@ -15,7 +15,7 @@ import pytest
 from canal_ha.config.model import BatchMode
 from canal_ha.errors import AckUnmatched, RingClosed, StoreFull
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.ring import Ring
 from tests.segments import Item, segment
 
@@ -30,7 +30,7 @@ def rows(count: int, *, size: int = 5, first: int = 100) -> Segment:
     return segment([Item(first + index, body=b"x" * size) for index in range(count)])
 
 
-def kinds(*wanted: Kind, gtid: str = "") -> Segment:
+def kinds(*wanted: EntryKind, gtid: str = "") -> Segment:
     return segment([Item(100 * (index + 1), kind) for index, kind in enumerate(wanted)], gtid=gtid)
 
 
@@ -102,8 +102,8 @@ def test_limits_beyond_32_bits() -> None:
 def test_ddl_alone() -> None:
     """Under isolation a DDL ends the batch before it and comes alone; a QUERY does not."""
     store = ring(isolation=True)
-    store.put(kinds(Kind.BEGIN, Kind.ROWS, Kind.END, Kind.QUERY))
-    store.put(kinds(Kind.DDL, Kind.DDL, Kind.BEGIN, Kind.ROWS, Kind.END))
+    store.put(kinds(EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END, EntryKind.QUERY))
+    store.put(kinds(EntryKind.DDL, EntryKind.DDL, EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END))
     taken = []
     while batch := store.get(100):
         taken.append(batch.entries)
@@ -151,13 +151,13 @@ def test_oversized_segment_is_admitted() -> None:
 @pytest.mark.parametrize(
     ("piece", "offset", "consumed"),
     [
-        (kinds(Kind.BEGIN, Kind.ROWS, Kind.END), 300, True),
-        (kinds(Kind.END, Kind.BEGIN, Kind.ROWS), 200, False),
-        (kinds(Kind.END, Kind.BEGIN, Kind.ROWS, gtid="0-1-7"), 100, True),
-        (kinds(Kind.BEGIN, Kind.DDL, Kind.ROWS, Kind.QUERY), 200, True),
-        (kinds(Kind.END, Kind.DDL, Kind.QUERY), 200, True),
-        (kinds(Kind.ROWS, Kind.QUERY), None, None),
-        (kinds(Kind.BEGIN, Kind.ROWS, gtid="0-1-7"), None, None),
+        (kinds(EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END), 300, True),
+        (kinds(EntryKind.END, EntryKind.BEGIN, EntryKind.ROWS), 200, False),
+        (kinds(EntryKind.END, EntryKind.BEGIN, EntryKind.ROWS, gtid="0-1-7"), 100, True),
+        (kinds(EntryKind.BEGIN, EntryKind.DDL, EntryKind.ROWS, EntryKind.QUERY), 200, True),
+        (kinds(EntryKind.END, EntryKind.DDL, EntryKind.QUERY), 200, True),
+        (kinds(EntryKind.ROWS, EntryKind.QUERY), None, None),
+        (kinds(EntryKind.BEGIN, EntryKind.ROWS, gtid="0-1-7"), None, None),
     ],
 )
 def test_ack_point(piece: Segment, offset: int | None, consumed: bool | None) -> None:
@@ -174,8 +174,8 @@ def test_ack_point(piece: Segment, offset: int | None, consumed: bool | None) ->
 def test_ack_point_in_an_earlier_segment() -> None:
     """A batch that ends inside a large transaction falls back to the last transaction's end before it."""
     store = ring()
-    store.put(kinds(Kind.BEGIN, Kind.END))
-    store.put(segment([Item(900, Kind.BEGIN), Item(950)], gtid="0-1-8"))
+    store.put(kinds(EntryKind.BEGIN, EntryKind.END))
+    store.put(segment([Item(900, EntryKind.BEGIN), Item(950)], gtid="0-1-8"))
     store.put(segment([Item(960), Item(970)], gtid="0-1-8"))
     batch = store.get(100)
     assert batch is not None
@@ -188,8 +188,8 @@ def store_end(offset: int) -> LogPosition:
 
 def test_compressed_payload_is_consumed_as_a_whole() -> None:
     """An end within a payload of several entries is consumed only if it is the payload's last entry."""
-    payload = [Item(500, Kind.BEGIN), Item(500, sub=1), Item(500, Kind.END, sub=2)]
-    for following, consumed in (([], True), ([Item(800, Kind.BEGIN)], True), ([Item(500, sub=3)], False)):
+    payload = [Item(500, EntryKind.BEGIN), Item(500, sub=1), Item(500, EntryKind.END, sub=2)]
+    for following, consumed in (([], True), ([Item(800, EntryKind.BEGIN)], True), ([Item(500, sub=3)], False)):
         store = ring()
         store.put(segment(payload + following))
         batch = store.get(3)
@@ -388,7 +388,7 @@ def test_batches_of_the_recorded_session() -> None:
     items: list[Item] = []
     while messages:
         size, head = (messages[1], 2) if messages[1] < 128 else (messages[1] % 128 + messages[2] * 128, 3)
-        items.append(Item(len(items), Kind.ROWS, messages[head : head + size]))
+        items.append(Item(len(items), EntryKind.ROWS, messages[head : head + size]))
         messages = messages[head + size :]
     asked, empty = None, True
     for frame in frames:

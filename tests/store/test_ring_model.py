@@ -14,12 +14,14 @@ from canal_ha.config.model import BatchMode
 from canal_ha.errors import AckUnmatched, StoreFull
 from canal_ha.model.batch import Batch
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Kind, Segment
+from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.ring import Ring
 from tests.segments import Item, segment
 
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([127, 128, 129, 16383, 16384]))
-KINDS = st.sampled_from([Kind.BEGIN, Kind.ROWS, Kind.ROWS, Kind.END, Kind.DDL, Kind.QUERY])
+KINDS = st.sampled_from(
+    [EntryKind.BEGIN, EntryKind.ROWS, EntryKind.ROWS, EntryKind.END, EntryKind.DDL, EntryKind.QUERY]
+)
 GTIDS = st.sampled_from(["", "", "0-1-7"])
 
 
@@ -28,7 +30,7 @@ class Stored:
     """One entry as the model keeps it. whole: no entry of the same event follows it; closes: it ends a transaction."""
 
     position: LogPosition
-    kind: Kind
+    kind: EntryKind
     body: bytes
     frame: bytes
     rows: int
@@ -75,7 +77,9 @@ class RingMachine(RuleBasedStateMachine):
 
     def isolated(self, taken: list[Stored]) -> list[Stored]:
         """Up to the first DDL, or that DDL alone."""
-        first = next((at for at, entry in enumerate(taken) if self.isolation and entry.kind is Kind.DDL), len(taken))
+        first = next(
+            (at for at, entry in enumerate(taken) if self.isolation and entry.kind is EntryKind.DDL), len(taken)
+        )
         return taken[: max(first, 1)]
 
     def asked(self, size: int) -> list[Stored]:
@@ -99,7 +103,7 @@ class RingMachine(RuleBasedStateMachine):
         gtid=GTIDS,
         cut=st.booleans(),
     )
-    def put(self, data: st.DataObject, kinds: list[tuple[Kind, int, bool]], gtid: str, cut: bool) -> None:
+    def put(self, data: st.DataObject, kinds: list[tuple[EntryKind, int, bool]], gtid: str, cut: bool) -> None:
         if data.draw(st.integers(0, 9)) == 0:
             self.journal, self.offset = self.journal + 1, 4
         items: list[Item] = []
@@ -127,7 +131,7 @@ class RingMachine(RuleBasedStateMachine):
         if self.full():
             self.let_go = self.get_next
         assert self.ring.put(piece) == len(self.stored) + len(items) - 1
-        closing = [at for at, (kind, _, _) in enumerate(kinds) if kind is Kind.END] if cut else [len(kinds) - 1]
+        closing = [at for at, (kind, _, _) in enumerate(kinds) if kind is EntryKind.END] if cut else [len(kinds) - 1]
         if closing:
             self.ended = len(self.stored) + closing[-1] + 1
         assert self.told == told + self.ring.armed
@@ -141,7 +145,7 @@ class RingMachine(RuleBasedStateMachine):
                     frame=bytes(piece.frames_view(index, index + 1)),
                     rows=piece.row_counts[index],
                     whole=last or items[index + 1].offset != item.offset,
-                    closes=item.kind is Kind.END or (last and not cut),
+                    closes=item.kind is EntryKind.END or (last and not cut),
                 )
             )
 
@@ -242,9 +246,9 @@ def two_runs(piece: Segment, gtid: str) -> Segment:
 def ack_of(taken: list[Stored]) -> LogPosition | None:
     """canal's rule, from the last entry backwards; ends and DDL of a whole event are consumed."""
     for entry in reversed(taken):
-        if entry.kind in (Kind.END, Kind.DDL):
+        if entry.kind in (EntryKind.END, EntryKind.DDL):
             return replace(entry.position, consumed=entry.whole)
-        if entry.kind is Kind.BEGIN and not entry.position.gtid:
+        if entry.kind is EntryKind.BEGIN and not entry.position.gtid:
             return entry.position
     return None
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, packets
@@ -17,7 +17,7 @@ from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 EXAMPLE = ClientIdentity("example", 1001)
-EMPTY = messages.encode(Message(-1))[0]
+EMPTY = messages.encode(GetAnswer(-1))[0]
 
 
 def connected() -> ClientSession:

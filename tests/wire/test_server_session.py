@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canal_ha.errors import BatchNotFirst, LocalProtocolError, NotRunningHere, RemoteProtocolError
-from canal_ha.model.batch import Message
+from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.wire import packets
@@ -56,7 +56,7 @@ def converse(made: ServerSession, chunks: Iterable[bytes]) -> list[Request | byt
                 continue
             said.append(step)
             assert made.next() is None, "a second request while the first is at work"
-            made.fetched(Message(-1)) if isinstance(step, Get) else made.done()
+            made.fetched(GetAnswer(-1)) if isinstance(step, Get) else made.done()
     return said
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from canal_ha.errors import RemoteProtocolError
-from canal_ha.model.batch import Batch, Message, PositionRange
+from canal_ha.model.batch import Batch, GetAnswer, PositionRange
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, packets, scramble
@@ -33,7 +33,7 @@ def test_server_packets() -> None:
     assert packets.handshake(SEED) == framed("100118012a0a12080102030405060708")
     assert packets.accepted() == framed("10011803")
     assert packets.refused(400, "x") == framed("100118032a06089003120178")
-    assert b"".join(messages.encode(Message(-1))) == framed("100118072a0b08ffffffffffffffffff01")
+    assert b"".join(messages.encode(GetAnswer(-1))) == framed("100118072a0b08ffffffffffffffffff01")
 
 
 def test_authentication_packets() -> None:
@@ -64,7 +64,7 @@ def test_messages_keep_the_frames_as_they_are() -> None:
     views = (memoryview(b"\x12\x03abc"), memoryview(b"\x12\x01d\x12\x00"))
     here = LogPosition("b.1", 4)
     batch = Batch(PositionRange(here, None, 0), views, entries=3, rows=0, size_bytes=10)
-    head, *rest = messages.encode(Message(300, batch))
+    head, *rest = messages.encode(GetAnswer(300, batch))
     assert rest == list(views)
     body = "08ac02" + "1203616263" + "120164" + "1200"
     assert b"".join([head, *rest]) == framed("18072a0d" + body)

@@ -16,13 +16,13 @@ from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import blockingCallFromThread
 
-from canal_ha.cluster.session import ClusterSession, Listener, Session
-from canal_ha.testing.session import SimulatedSession
-from canal_ha.testing.time import Process, World
-from canal_ha.testing.zookeeper import Ensemble
+from canal_ha.cluster.session import ClusterSession, Listener, ZooKeeperSession
 from canal_ha.zookeeper.operations import Operation, Watch, Znode
 from canal_ha.zookeeper.port import KazooPort
 from canal_ha.zookeeper.race_events import SessionEvent
+from tests.sim.session import SimulatedSession
+from tests.sim.time import Process, World
+from tests.sim.zookeeper import Ensemble
 
 T = TypeVar("T")
 reactor: Any = global_reactor
@@ -83,11 +83,11 @@ class RealStage:
         self.hosts = f"{hosts}/stage{time.time_ns()}_{next(_chroots)}"
         self._timeout_ms = timeout_ms
         self._auth = auth
-        self._sessions: list[Session] = []
+        self._sessions: list[ZooKeeperSession] = []
 
-    def open(self) -> Session:
+    def open(self) -> ZooKeeperSession:
         """A session that is not started yet."""
-        session = Session(
+        session = ZooKeeperSession(
             self.hosts, timeout_ms=self._timeout_ms, reactor=reactor, auth=self._auth, log=structlog.get_logger()
         )
         self._sessions.append(session)

@@ -16,7 +16,7 @@ from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, SetData
 from canal_ha.zookeeper.race_events import RunningNode, SessionLost, SessionSuspended, SessionUp
 from canal_ha.zookeeper.reading import BlockingZnodes
-from tests.real import ZooKeeper
+from lab import ZooKeeper
 from tests.zookeeper.stage import QueueStage, RealStage, wait_until
 
 pytestmark = pytest.mark.real

@@ -48,7 +48,7 @@ cdef class TableRows:
         after=ly.Layout, layout=ly.Layout, op=int
     )
     cdef int _entry_rows(self, e.Entries entry, Sheet sheet) except -1
-    @cython.locals(columns=list, place=Py_ssize_t, target=c.Target, column=ly.Column)
+    @cython.locals(columns=list, place=Py_ssize_t, target=c.Target, column=ly.ColumnLayout)
     cdef int _put(self, bytes src, ly.Layout layout, list plan) except -1
 
 cdef class Maps:
@@ -57,7 +57,7 @@ cdef class Maps:
     cdef public c.Target values
     cdef public Py_ssize_t size
 
-    @cython.locals(column=ly.Column)
+    @cython.locals(column=ly.ColumnLayout)
     cpdef int put(self, bytes src, list columns, bytes names) except -1
     cpdef int put_null(self) except -1
 
@@ -87,5 +87,5 @@ cdef class MapRows:
 
 @cython.locals(src=bytes, found=list, row=Py_ssize_t)
 cpdef list entry_rows(e.Entries entry, ly.Images images, object convert)
-@cython.locals(columns=list, values=dict, column=ly.Column, start=Py_ssize_t, sql_type=int)
+@cython.locals(columns=list, values=dict, column=ly.ColumnLayout, start=Py_ssize_t, sql_type=int)
 cdef dict _values(bytes src, ly.Layout layout, object convert)

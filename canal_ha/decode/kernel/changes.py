@@ -277,7 +277,7 @@ class Maps:
         self.values = c.Target(k.TEXT)
         self.size = 0
 
-    def put(self, src: bytes, columns: list[ly.Column], names: bytes) -> None:
+    def put(self, src: bytes, columns: list[ly.ColumnLayout], names: bytes) -> None:
         """One more row. names: of these columns, as `names` has them."""
         for column in columns:
             self.values.put(src, column.start, column.stop)

@@ -12,7 +12,7 @@ cdef class Variant:
     cdef public bint null
     cdef public int sql_type
 
-cdef class Column:
+cdef class ColumnLayout:
     cdef public bytes raw_name, raw_type
     cdef public str name, mysql_type
     cdef public Py_ssize_t index, start, stop
@@ -38,20 +38,20 @@ cdef class Images(f.Cursor):
     cpdef bint row(self, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(
         src=bytes, before=list, after=list, befores=Py_ssize_t, afters=Py_ssize_t, before_at=Py_ssize_t,
-        after_at=Py_ssize_t, pos=Py_ssize_t, tag=uint64_t, column=Column, start=Py_ssize_t, end=Py_ssize_t,
+        after_at=Py_ssize_t, pos=Py_ssize_t, tag=uint64_t, column=ColumnLayout, start=Py_ssize_t, end=Py_ssize_t,
         variant=Variant
     )
     cdef bint _match(self, Py_ssize_t start, Py_ssize_t stop) except -1
     @cython.locals(src=bytes, start=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t)
-    cdef bint _is(self, Variant variant, Column column, Py_ssize_t pos, Py_ssize_t end) except -1
+    cdef bint _is(self, Variant variant, ColumnLayout column, Py_ssize_t pos, Py_ssize_t end) except -1
     @cython.locals(src=bytes, variant=Variant, null=bint)
-    cdef bint _find(self, Column column, Py_ssize_t pos, Py_ssize_t end) except -1
+    cdef bint _find(self, ColumnLayout column, Py_ssize_t pos, Py_ssize_t end) except -1
     @cython.locals(tag=uint64_t)
     cdef int _parse(self, Py_ssize_t end) except -1
     cdef int _other(self, uint64_t tag, Py_ssize_t stop) except -1
     @cython.locals(src=bytes)
-    cdef Column _new_column(self, Py_ssize_t end)
+    cdef ColumnLayout _new_column(self, Py_ssize_t end)
     cdef Layout _layout(self, list columns, dict known)
 
-@cython.locals(place=Py_ssize_t, old=Column, new=Column)
+@cython.locals(place=Py_ssize_t, old=ColumnLayout, new=ColumnLayout)
 cpdef bint same_key(Layout before, Layout after, bytes src) except -1

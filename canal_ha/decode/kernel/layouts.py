@@ -35,7 +35,7 @@ class Variant:
         self.sql_type = sql_type
 
 
-class Column:
+class ColumnLayout:
     """A column of an image. start, stop: the present row's value; start is codes.NULL for none; sql_type: of it."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Layout:
 
     __slots__ = ("columns", "identity", "keys", "names", "partial", "plan")
 
-    def __init__(self, columns: list[Column], identity: object, names: object) -> None:
+    def __init__(self, columns: list[ColumnLayout], identity: object, names: object) -> None:
         self.columns = columns
         self.identity = identity
         self.names = names
@@ -78,7 +78,7 @@ class Layout:
         self.plan: Any = None
 
 
-def _names(columns: list[Column]) -> tuple[tuple[bytes, bytes, int, bool], ...]:
+def _names(columns: list[ColumnLayout]) -> tuple[tuple[bytes, bytes, int, bool], ...]:
     return tuple((column.raw_name, column.raw_type, column.index, column.key) for column in columns)
 
 
@@ -109,8 +109,8 @@ class Images(f.Cursor):
         self.src = src
         if self._match(start, stop):
             return False
-        before: list[Column] = []
-        after: list[Column] = []
+        before: list[ColumnLayout] = []
+        after: list[ColumnLayout] = []
         self.pos = start
         while self.pos < stop:
             tag = self.tag(stop)
@@ -170,7 +170,7 @@ class Images(f.Cursor):
             pos = end
         return before_at == befores and after_at == afters
 
-    def _is(self, variant: Variant, column: Column, pos: int, end: int) -> bool:
+    def _is(self, variant: Variant, column: ColumnLayout, pos: int, end: int) -> bool:
         """Whether the Column src[pos:end] is of this variant; then `column` knows its value."""
         src = self.src
         if variant.null:
@@ -195,7 +195,7 @@ class Images(f.Cursor):
         column.sql_type = variant.sql_type
         return True
 
-    def _find(self, column: Column, pos: int, end: int) -> bool:
+    def _find(self, column: ColumnLayout, pos: int, end: int) -> bool:
         """`_is` for every variant; else parse, and remember the variant. Whether it is this column at all."""
         for variant in column.variants:
             if self._is(variant, column, pos, end):
@@ -272,13 +272,13 @@ class Images(f.Cursor):
         else:
             self.skip(tag, stop)
 
-    def _new_column(self, end: int) -> Column:
+    def _new_column(self, end: int) -> ColumnLayout:
         self._parse(end)
         src = self.src
         name = src[self._name_start : self._name_stop]
-        return Column(name, src[self._type_start : self._type_stop], self._index, self._key, self._sql_type)
+        return ColumnLayout(name, src[self._type_start : self._type_stop], self._index, self._key, self._sql_type)
 
-    def _layout(self, columns: list[Column], known: dict[object, Layout]) -> Layout:
+    def _layout(self, columns: list[ColumnLayout], known: dict[object, Layout]) -> Layout:
         names = _names(columns)
         key = (names, tuple([column.binary for column in columns]))
         layout = known.get(key)

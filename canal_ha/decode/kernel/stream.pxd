@@ -15,7 +15,7 @@ cdef Py_ssize_t _ALONE
 cdef int _GO_ON, _STARVED, _LEFT, _LARGE
 
 @cython.final
-cdef class Stream:
+cdef class EventStream:
     cdef public bint packets, payload, joined, known_format, open, begun, drop_statements, has_gtids
     cdef public bytes src, chunk, outer, event_src, clock, journal_field
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places

@@ -43,7 +43,7 @@ _LEFT = -3  # the payload is read
 _LARGE = -4  # a large packet begins at `pos`
 
 
-class Stream:
+class EventStream:
     """One stream's parser. Its owner reads and writes the attributes below between steps.
 
     position: bytes into the journal, behind the last event; offset, length, timestamp, server_id, flags: of the current

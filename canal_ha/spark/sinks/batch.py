@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from canal_ha.errors import DataLoss
-from canal_ha.spark.fold import Change, TableChanges, fold
-from canal_ha.spark.lineage import Claim
+from canal_ha.spark.fold import ChangeRow, TableChanges, fold
+from canal_ha.spark.lineage import ReportedProgress
 from canal_ha.spark.manifest import Manifest
 
 
-class Batch:
+class MicroBatch:
     """frame: rows of Shape.CHANGES, cached; batch_id: Spark's; run: identity of the query's checkpoint; takes: whether
     a table, by schema and name, is among those chosen: a statement may name others too; manifest: of a destination's
     spool, as it is now; fail_on_data_loss: the query's.
@@ -52,15 +52,15 @@ class Batch:
         return self._fold(self.changes)
 
     @cached_property
-    def ends(self) -> dict[str, Claim]:
+    def ends(self) -> dict[str, ReportedProgress]:
         """By spool, what a target has when it has this batch: up to the last segment that something is in."""
         ends = {}
         for destination, manifest in self._manifests.items():
             seq = max(change.seq for change in self.changes if change.destination == destination)
-            ends[manifest.spool] = Claim(seq, manifest.lineage.writer_of(seq))
+            ends[manifest.spool] = ReportedProgress(seq, manifest.lineage.writer_of(seq))
         return ends
 
-    def ends_after(self, done: Mapping[str, Claim]) -> dict[str, Claim]:
+    def ends_after(self, done: Mapping[str, ReportedProgress]) -> dict[str, ReportedProgress]:
         """By spool, what a target has when it had this before: no less than that. Raises DataLoss."""
         bounds = self._bounds(done)
         return {
@@ -70,14 +70,14 @@ class Batch:
             for destination, manifest in self._manifests.items()
         }
 
-    def after(self, done: Mapping[str, Claim]) -> dict[str, TableChanges]:
+    def after(self, done: Mapping[str, ReportedProgress]) -> dict[str, TableChanges]:
         """What happened to each table behind the segments that a target has, by spool. Raises SinkRefused, DataLoss."""
         bounds = self._bounds(done)
         changes = [change for change in self.changes if change.seq > bounds.get(change.destination, -1)]
         return self.tables if len(changes) == len(self.changes) else self._fold(changes)
 
     @cached_property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ChangeRow]:
         """All rows, in position order within a destination."""
         table: pa.Table = self.frame.toArrow()
         position = table["position"].combine_chunks()
@@ -90,14 +90,14 @@ class Batch:
         numbers = [place["seq"] for place in places]
         columns = [table[name].to_pylist() for name in ("op", "schema", "table", "layout", "before", "after", "ddl")]
         rows = zip(*columns, where, table["destination"].to_pylist(), numbers, strict=True)
-        return [Change(*values) for values in rows]
+        return [ChangeRow(*values) for values in rows]
 
     @cached_property
     def _manifests(self) -> dict[str, Manifest]:
         """The spool of each destination that has changes here."""
         return {name: self._manifest(name) for name in sorted({change.destination for change in self.changes})}
 
-    def _bounds(self, done: Mapping[str, Claim]) -> dict[str, int]:
+    def _bounds(self, done: Mapping[str, ReportedProgress]) -> dict[str, int]:
         """By destination, the last segment of the spool that a target has.
 
         A target that has more than the spool outlived a spool that was restored. Segments of later writers are new to
@@ -120,16 +120,16 @@ class Batch:
                 )
         return bounds
 
-    def _fold(self, changes: Sequence[Change]) -> dict[str, TableChanges]:
+    def _fold(self, changes: Sequence[ChangeRow]) -> dict[str, TableChanges]:
         folded = fold(changes, self._keys)
         return {name: changes for name, changes in folded.items() if self._takes(changes.schema, changes.table)}
 
 
-class Sink(Protocol):
+class TableTarget(Protocol):
     """One target."""
 
     def check(self) -> str:
         """Whether it can be written; says in a few words what it is. Raises SinkRefused or what its client raises."""
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: MicroBatch) -> None:
         """Write a batch, or the part of it that the target has not."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from canal_ha.spark.fold import Change, layout_of
-from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.fold import ChangeRow, layout_of
+from canal_ha.spark.sinks.batch import MicroBatch
 
 ROWS = 20
 
@@ -20,7 +20,7 @@ class Console:
         """There is always one."""
         return f"console, {self._rows} rows a batch"
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: MicroBatch) -> None:
         """Print; a batch that is repeated after a crash is printed again."""
         changes = batch.changes
         lines = [line(change) for change in changes[: self._rows]]
@@ -30,7 +30,7 @@ class Console:
         sys.stdout.flush()
 
 
-def line(change: Change) -> str:
+def line(change: ChangeRow) -> str:
     """One change."""
     if change.layout is None:
         return f"ddl     {change.ddl}"

@@ -16,9 +16,9 @@ from deltalake.exceptions import DeltaError
 from canal_ha.errors import SinkRefused
 from canal_ha.spark.added import Added
 from canal_ha.spark.fold import TableChanges
-from canal_ha.spark.lineage import Claim, Epoch
+from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.mysql_types import to_arrow
-from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.sinks.batch import MicroBatch
 from canal_ha.spark.sinks.paths import former, segment
 
 _GONE = "_canal_gone"
@@ -42,12 +42,12 @@ class Delta:
             raise SinkRefused(f"delta: {self._path} cannot be opened: {error}") from error
         return f"delta at {self._path}"
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: MicroBatch) -> None:
         """One commit per table."""
         for changes in batch.tables.values():
             self._apply(changes, batch)
 
-    def _apply(self, changes: TableChanges, batch: Batch) -> None:
+    def _apply(self, changes: TableChanges, batch: MicroBatch) -> None:
         uri = f"{self._path}/{segment(changes.schema)}/{segment(changes.table)}"
         try:
             uri = self._existing(uri, changes)
@@ -85,7 +85,7 @@ class Delta:
         return raw
 
     @staticmethod
-    def _commit(batch: Batch, done: Mapping[str, Claim]) -> CommitProperties:
+    def _commit(batch: MicroBatch, done: Mapping[str, ReportedProgress]) -> CommitProperties:
         transactions = []
         for spool, end in batch.ends_after(done).items():
             name = application(batch, spool)
@@ -163,18 +163,18 @@ class Delta:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def application(batch: Batch, spool: str) -> str:
+def application(batch: MicroBatch, spool: str) -> str:
     """Under which name a table remembers the last segment it has."""
     return f"{batch.run}/{spool}"
 
 
-def _claim(table: DeltaTable, name: str) -> Claim | None:
+def _claim(table: DeltaTable, name: str) -> ReportedProgress | None:
     """What a table remembers; earlier versions wrote no writer."""
     seq = table.transaction_version(name)
     if seq is None:
         return None
     writer = table.transaction_version(f"{name}{_WRITER}") or _UNTOLD
-    return Claim(seq, Epoch.of_code(writer) if writer != _UNTOLD else None)
+    return ReportedProgress(seq, Epoch.of_code(writer) if writer != _UNTOLD else None)
 
 
 def plain_arrow(kind: pa.DataType) -> pa.DataType:

@@ -19,9 +19,9 @@ from pymysql.constants import ER
 
 from canal_ha.errors import SinkRefused
 from canal_ha.spark.fold import Row, TableChanges
-from canal_ha.spark.lineage import Claim, Epoch
+from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.mysql_types import ColumnType, plain
-from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.sinks.batch import MicroBatch
 from canal_ha.spark.sinks.declaration import declaration
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class MySQL:
             version = connection.get_server_info()  # type: ignore[no-untyped-call]  # PyMySQL leaves it untyped
             return f"{version} at {self._host}:{self._port}"
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: MicroBatch) -> None:
         """Write what the target has not."""
         try:
             with self._connect() as connection, connection.cursor() as cursor:
@@ -66,7 +66,7 @@ class MySQL:
         except pymysql.MySQLError as error:
             raise SinkRefused(f"mysql at {self._host}:{self._port}, batch {batch.batch_id}: {error}") from error
 
-    def _applied(self, connection: pymysql.Connection[Any], cursor: Any, batch: Batch) -> bool:
+    def _applied(self, connection: pymysql.Connection[Any], cursor: Any, batch: MicroBatch) -> bool:
         """Try once. False when another driver wrote between the look and the transaction."""
         done = self._done(cursor, batch)
         tables = batch.after(done)
@@ -128,16 +128,16 @@ class MySQL:
                 (),
             )
 
-    def _done(self, cursor: Any, batch: Batch, locking: str = "") -> dict[str, Claim]:
+    def _done(self, cursor: Any, batch: MicroBatch, locking: str = "") -> dict[str, ReportedProgress]:
         """The last segment that is here, by spool. locking: the rows stay locked until the transaction ends."""
         cursor.execute(f"SELECT spool, segment, writer FROM {self._state()} WHERE run = %s {locking}", (batch.run,))
         return {
-            spool: Claim(segment, Epoch.parse(writer) if writer else None)
+            spool: ReportedProgress(segment, Epoch.parse(writer) if writer else None)
             for spool, segment, writer in cursor.fetchall()
             if spool in batch.ends
         }
 
-    def _claim(self, cursor: Any, batch: Batch, done: Mapping[str, Claim]) -> None:
+    def _claim(self, cursor: Any, batch: MicroBatch, done: Mapping[str, ReportedProgress]) -> None:
         """A batch of another driver that has no row yet either ends in an error here, for one of the two."""
         for spool, end in batch.ends_after(done).items():
             writer = str(end.writer) if end.writer else None
@@ -174,7 +174,7 @@ class MySQL:
         )
 
     def _new_targets(
-        self, cursor: Any, batch: Batch, tables: Iterable[TableChanges]
+        self, cursor: Any, batch: MicroBatch, tables: Iterable[TableChanges]
     ) -> dict[tuple[str, str], TableChanges]:
         """The tables whose first rows this batch brings, by database and table as the server tells them apart.
 

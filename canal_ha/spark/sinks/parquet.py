@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from canal_ha.errors import CanalError, SinkRefused
-from canal_ha.spark.sinks.batch import Batch
+from canal_ha.spark.sinks.batch import MicroBatch
 from canal_ha.spark.storage import open_storage
 
 _DIRECTORY = "batch_id="
@@ -37,7 +37,7 @@ class Parquet:
             raise SinkRefused(f"parquet: {error}") from error
         return f"parquet at {self._path}"
 
-    def apply(self, batch: Batch) -> None:
+    def apply(self, batch: MicroBatch) -> None:
         """Write the batch's directory anew."""
         run = f"{self._path}/run={batch.run}"
         if not self._begun:

@@ -1,0 +1,1 @@
+"""Statements that define tables: their grammar, what each does to a table, and how canal reports it. Pure."""

@@ -1,0 +1,133 @@
+"""ALTER TABLE's changes applied to a list of columns, in the server's order of work.
+
+The server first walks the old columns (dropping, redefining and renaming them by their old names) and only then adds
+and moves, in the statement's order; so `ADD b ..., DROP b` replaces b, and two renames can swap names.
+Source: mysql_prepare_alter_table of MySQL and MariaDB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from canal_ha.decode.ddl.grammar import VERSION_COLUMNS
+from canal_ha.decode.ddl.statements import (
+    Change,
+    DropColumn,
+    RenameColumn,
+    SetColumn,
+    SetPrimaryKey,
+    SetUnique,
+    Versioning,
+)
+from canal_ha.decode.ddl.tokens import Unreadable
+from canal_ha.model.table import Column
+
+Placed = tuple[str | None, Column]  # the old name in lower case, None of a new column, and the column afterwards
+
+_HIDDEN = {column.name for column in VERSION_COLUMNS}
+
+
+def alter(columns: tuple[Column, ...], changes: tuple[Change, ...]) -> tuple[Column, ...]:
+    """The columns afterwards. Raises Unreadable when the changes do not fit these columns."""
+    hidden = tuple(column for column in columns if column.name in _HIDDEN)  # they stay last
+    before = [column for column in columns if column.name not in _HIDDEN]
+    placed = _place(before, changes)
+    after = _keyed(placed, before, changes)
+    for change in changes:
+        if isinstance(change, Versioning):
+            hidden = VERSION_COLUMNS if change.on else ()
+    return after + hidden
+
+
+def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
+    names = {column.name.lower() for column in before}
+    drops = {change.name.lower() for change in changes if isinstance(change, DropColumn)}
+    renames = {change.old.lower(): change.new for change in changes if isinstance(change, RenameColumn)}
+    sets = {
+        change.old.lower(): change for change in changes if isinstance(change, SetColumn) and change.old is not None
+    }
+    for change in changes:
+        old = _touched(change)
+        if old is not None and old.lower() not in names and not getattr(change, "lenient", False):
+            raise Unreadable(f"column {old!r} is not among those known")
+    placed: list[Placed] = []
+    for column in before:
+        name = column.name.lower()
+        if name in drops:
+            continue
+        if name in sets:
+            if sets[name].after is None:
+                placed.append((name, sets[name].definition.column))
+        elif name in renames:
+            placed.append((name, replace(column, name=renames[name])))
+        else:
+            placed.append((name, column))
+    for change in changes:
+        if isinstance(change, SetColumn) and (
+            change.old is None or (change.after is not None and change.old.lower() in names)
+        ):
+            if change.old is None and change.lenient and change.definition.column.name.lower() in names:
+                continue
+            _insert(placed, change)
+    return placed
+
+
+def _touched(change: Change) -> str | None:
+    match change:
+        case DropColumn(name):
+            return name
+        case RenameColumn(old):
+            return old
+        case SetColumn(old=old):
+            return old
+    return None
+
+
+def _insert(placed: list[Placed], change: SetColumn) -> None:
+    column = change.definition.column
+    if any(other.name.lower() == column.name.lower() for _, other in placed):
+        raise Unreadable(f"column {column.name!r} exists already")
+    index = len(placed)
+    if change.after == "":
+        index = 1 if placed and _generated_key(placed[0][1]) else 0
+    elif change.after is not None:
+        found = [at for at, (_, other) in enumerate(placed) if other.name.lower() == change.after.lower()]
+        if not found:
+            raise Unreadable(f"column {change.after!r} is not among those known")
+        index = found[0] + 1
+    placed.insert(index, (change.old.lower() if change.old is not None else None, column))
+
+
+def _generated_key(column: Column) -> bool:
+    """MySQL's own primary key (sql_generate_invisible_primary_key), which nothing is put in front of."""
+    return column.name == "my_row_id" and column.key and column.mysql_type == "bigint unsigned"
+
+
+def _keyed(placed: list[Placed], before: list[Column], changes: tuple[Change, ...]) -> tuple[Column, ...]:
+    """Keys carried over by old names, unless dropped; then the new ones by new names.
+
+    A column added under the name of one that is gone takes its place in the key; one under a name that is only renamed
+    does not.
+    """
+    old_key = {column.name.lower() for column in before if column.key}
+    old_unique = {column.name.lower() for column in before if column.unique}
+    primary: set[str] = set()
+    unique: set[str] = set()
+    for change in changes:
+        if isinstance(change, SetPrimaryKey):
+            if not change.columns:
+                old_key = set()
+            primary.update(map(str.lower, change.columns))
+        elif isinstance(change, SetUnique):
+            unique.update(map(str.lower, change.columns))
+        elif isinstance(change, SetColumn) and change.definition.primary:
+            primary.add(change.definition.column.name.lower())
+    kept = {old for old, column in placed if old is not None}
+    after = []
+    for old, column in placed:
+        name = column.name.lower()
+        origin = old if old is not None else "" if name in kept else name
+        key = origin in old_key or name in primary
+        marked = column.unique or origin in old_unique or name in unique
+        after.append(replace(column, key=key, nullable=column.nullable and not key, unique=marked))
+    return tuple(after)

@@ -1,0 +1,317 @@
+"""Column definitions and the other elements of a table, as CREATE TABLE and ALTER TABLE write them.
+
+The mysqlType text is the statement's own words in canal's spelling: blanks out of the brackets,
+`signed`, character sets and collations left out, `float(25)` and longer as `double`. What canal's parser does not know
+sets `Reader.refused`; such a type is spelled as the server itself would show it. See docs/protocol.md#mysql-type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from canal_ha.decode.ddl.tokens import Token, TokenKind, TokenReader, Unreadable
+from canal_ha.model.table import Column
+
+ELEMENT_END = (",", ")", "PARTITION", "REMOVE")  # the latter two end an ALTER TABLE without a comma before them
+INDEX_WORDS = ("KEY", "INDEX")
+
+_NATIONAL = {"CHAR": "char", "CHARACTER": "char", "VARCHAR": "varchar", "VARCHARACTER": "varchar"}
+_VARYING = ("VARYING", "VARCHAR", "VARCHARACTER")
+_BYTES = {"char": "binary", "varchar": "varbinary", "tinytext": "tinyblob", "text": "blob", "mediumtext": "mediumblob"}
+_SIMPLE_ATTRIBUTES = ("AUTO_INCREMENT", "VIRTUAL", "STORED", "PERSISTENT", "COLUMN_FORMAT", "STORAGE")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One column as defined. primary: with PRIMARY KEY of its own."""
+
+    column: Column
+    primary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDefinition:
+    """A primary or unique key. columns: names; expressions are left out."""
+
+    primary: bool
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """An element that adds neither column nor unique key: index, foreign key, check, period.
+
+    index: it counts as an index for canal.
+    """
+
+    index: bool
+
+
+Element = Definition | KeyDefinition | Other
+
+
+def read_element(reader: TokenReader) -> Element:
+    """One element between the brackets of CREATE TABLE, or behind ADD: a column, key, index or constraint."""
+    if reader.take("CONSTRAINT"):
+        if reader.word not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            reader.name()
+        if reader.word not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            raise Unreadable(f"a constraint expected{reader.here}")
+    if reader.take("PRIMARY", "KEY"):
+        return KeyDefinition(True, key_columns(reader))
+    if reader.take("UNIQUE"):
+        reader.take_any(*INDEX_WORDS)
+        return KeyDefinition(False, key_columns(reader))
+    if reader.take("FOREIGN", "KEY"):
+        _skip_element(reader)
+        return Other(index=False)
+    if reader.word == "CHECK":
+        reader.next()
+        reader.skip_group()
+        if not reader.take("NOT", "ENFORCED"):
+            reader.take("ENFORCED")
+        return Other(index=False)
+    if reader.take_any(*INDEX_WORDS, "FULLTEXT", "SPATIAL"):
+        _skip_element(reader)
+        return Other(index=True)
+    if reader.word == "VECTOR" and reader.ahead(1) in INDEX_WORDS:
+        _skip_element(reader)
+        return Other(index=True)
+    if reader.word == "PERIOD" and reader.ahead(1) == "FOR":
+        reader.refused = True
+        _skip_element(reader)
+        return Other(index=False)
+    return read_definition(reader, reader.name())
+
+
+def read_definition(reader: TokenReader, name: str) -> Definition:
+    """A column's type and attributes, up to a comma, closing bracket, FIRST, AFTER or the end."""
+    text, charset = _read_type(reader)
+    words = text.split()
+    serial = words[0].upper() == "SERIAL"
+    column = Column(
+        name=name,
+        mysql_type=text,
+        unsigned=serial or "unsigned" in words[1:],
+        nullable=not serial,
+        unique=serial,
+        charset=charset,
+    )
+    primary = False
+    while not reader.ends(*ELEMENT_END, "FIRST", "AFTER"):
+        if reader.take("NOT", "NULL"):
+            column = replace(column, nullable=False)
+        elif reader.take("NULL"):
+            column = replace(column, nullable=True)
+        elif reader.take("PRIMARY"):
+            reader.take("KEY")
+            primary = True
+        elif reader.take("KEY"):
+            primary = True
+        elif reader.take("UNIQUE"):
+            reader.take("KEY")
+            column = replace(column, unique=True)
+        elif reader.take("SERIAL", "DEFAULT", "VALUE"):
+            reader.refused = True
+            column = replace(column, nullable=False, unique=True)
+        else:
+            _skip_attribute(reader)
+    if primary:
+        column = replace(column, key=True, nullable=False)
+    return Definition(column, primary)
+
+
+def _skip_attribute(reader: TokenReader) -> None:
+    """An attribute that changes neither name, type nor key. One that nobody knows is skipped word by word."""
+    word = reader.word
+    if reader.take("DEFAULT") or reader.take("ON", "UPDATE"):
+        _skip_expression(reader)
+    elif reader.take("COMMENT") or reader.take("COLLATE") or reader.take("CHARACTER", "SET") or reader.take("CHARSET"):
+        reader.next()
+    elif reader.take_any(*_SIMPLE_ATTRIBUTES):
+        if word in ("COLUMN_FORMAT", "STORAGE"):
+            reader.next()
+    elif reader.take("GENERATED", "ALWAYS") or reader.word == "AS":
+        reader.expect("AS")
+        if reader.take("ROW"):
+            reader.refused = True
+            reader.next()
+        else:
+            reader.skip_group()
+    elif reader.take("CONSTRAINT"):
+        if reader.word == "CHECK":
+            reader.refused = True
+        else:
+            reader.name()
+    elif reader.take("CHECK"):
+        reader.skip_group()
+        if not reader.take("NOT", "ENFORCED"):
+            reader.take("ENFORCED")
+    elif reader.take("REFERENCES"):
+        _skip_reference(reader)
+    else:
+        reader.refused |= not (reader.token is not None and reader.token.hidden)
+        if reader.word == "(":
+            reader.skip_group()
+        else:
+            reader.next()
+            if reader.take("="):
+                reader.next()
+
+
+def _skip_reference(reader: TokenReader) -> None:
+    reader.name()
+    if reader.take("."):
+        reader.name()
+    if reader.word == "(":
+        reader.skip_group()
+    else:
+        reader.refused = True
+    while reader.word in ("MATCH", "ON"):
+        if reader.take("MATCH"):
+            reader.next()
+        else:
+            reader.expect("ON")
+            reader.next()
+            if not (reader.take("SET", "NULL") or reader.take("SET", "DEFAULT") or reader.take("NO", "ACTION")):
+                reader.next()
+
+
+def _skip_expression(reader: TokenReader) -> None:
+    """One value: a literal, a call, or anything in brackets."""
+    while reader.take_any("+", "-", "@"):
+        pass
+    if reader.word == "(":
+        reader.skip_group()
+    elif reader.take("NEXT", "VALUE", "FOR"):
+        reader.refused = True
+        reader.name()
+    else:
+        reader.next()
+    while reader.take("."):
+        reader.next()
+    if reader.word == "(":
+        reader.skip_group()
+    while reader.token is not None and reader.token.kind in (TokenKind.TEXT, TokenKind.VALUE, TokenKind.NUMBER):
+        reader.next()  # the string behind an introducer or DATE; strings side by side are one
+    while reader.take_any("+", "-", "*", "/", "||"):
+        _skip_expression(reader)
+
+
+def _skip_element(reader: TokenReader) -> None:
+    """The rest of an index or foreign key. What canal's parser stumbles over in it is IF and IGNORED."""
+    while not reader.ends(*ELEMENT_END):
+        reader.refused |= reader.word in ("IF", "IGNORED")
+        if reader.word == "(":
+            reader.skip_group()
+        else:
+            reader.next()
+
+
+def key_columns(reader: TokenReader) -> tuple[str, ...]:
+    """`[name] [USING type] (column [(length)] [ASC|DESC], (expression), ...) options`: the columns."""
+    while reader.word != "(":
+        reader.refused |= reader.word == "IF"
+        reader.next()
+    reader.expect("(")
+    names: list[str] = []
+    while not reader.take(")"):
+        if reader.word == "(":
+            reader.skip_group()
+        elif reader.at_name():
+            names.append(reader.name())
+        reader.skip_to(",", ")")
+        if reader.word != ")":
+            reader.expect(",")
+    _skip_element(reader)
+    return tuple(names)
+
+
+# ---- types
+
+
+def _read_type(reader: TokenReader) -> tuple[str, str]:
+    """The mysqlType text and the column's own character set ("" when not named)."""
+    name = _type_name(reader)
+    arguments = _type_arguments(reader) if reader.word == "(" else []
+    unsigned = zerofill = False
+    charset = ""
+    while True:
+        if reader.take("UNSIGNED"):
+            unsigned = True
+        elif reader.take("ZEROFILL"):
+            zerofill = True
+        elif reader.take("CHARACTER", "SET") or reader.take("CHARSET") or reader.at("CHAR"):
+            reader.refused |= reader.take("CHAR", "SET") or reader.take("=")
+            charset = reader.next().value.lower()
+        elif reader.take("COLLATE"):
+            collation = reader.next().value.lower()
+            charset = charset or collation.partition("_")[0]
+        elif reader.take("BYTE"):
+            reader.refused = True
+            name = _BYTES.get(name.lower(), name)
+        elif reader.take_any("ASCII", "UNICODE"):
+            reader.refused = True
+        elif not reader.take_any("SIGNED", "BINARY"):
+            break
+    if name.lower() == "float" and len(arguments) == 1 and arguments[0].isdigit() and int(arguments[0]) > 24:
+        name = "double"
+    brackets = f"({','.join(arguments)})" if arguments else ""
+    return f"{name}{brackets}{' unsigned' if unsigned or zerofill else ''}{' zerofill' if zerofill else ''}", charset
+
+
+def _type_name(reader: TokenReader) -> str:
+    token = reader.next()
+    if token.kind is not TokenKind.WORD:
+        raise Unreadable(f"a type expected before {token.text[:40]!r}")
+    if reader.take("."):  # mariadb_schema.date
+        reader.refused = True
+        token = reader.next()
+    word = token.word
+    if word == "DOUBLE" and reader.word == "PRECISION":
+        return f"{token.text} {reader.next().text}"
+    if word == "CHARACTER" and reader.word == "VARYING":
+        return f"{token.text} {reader.next().text}"
+    if word in ("CHAR", "NCHAR") and reader.take_any(*_VARYING):
+        reader.refused = True
+        return "varchar"
+    if word == "NATIONAL" and reader.word in _NATIONAL:
+        kind = reader.next()
+        if reader.take("VARYING"):
+            reader.refused = True
+            return "varchar"
+        if kind.word in ("CHAR", "VARCHAR"):
+            return f"{token.text} {kind.text}"
+        reader.refused = True
+        return _NATIONAL[kind.word]
+    if word == "LONG" and reader.word in ("VARBINARY", "VARCHAR", "VARCHARACTER", "CHAR", "CHARACTER"):
+        if reader.ahead(1) == "SET":
+            return token.text
+        reader.refused = True
+        binary = reader.next().word == "VARBINARY"
+        reader.take("VARYING")
+        return "mediumblob" if binary else "mediumtext"
+    return token.text
+
+
+def _type_arguments(reader: TokenReader) -> list[str]:
+    reader.expect("(")
+    arguments: list[str] = []
+    while not reader.take(")"):
+        token = reader.next()
+        if token.word != ",":
+            text = _argument(token)
+            if arguments and token.kind is TokenKind.TEXT and arguments[-1].startswith("_"):
+                text = f"{arguments.pop()} {text}"
+            arguments.append(text)
+    return arguments
+
+
+def _argument(token: Token) -> str:
+    if token.kind is TokenKind.TEXT:
+        return "'" + token.value.replace("'", "''") + "'"
+    if token.kind is TokenKind.NUMBER and token.text.isdigit():
+        return str(int(token.text))
+    if token.kind is TokenKind.VALUE and token.text[:2] in ("x'", "X'"):
+        return "0x" + token.text[2:-1]
+    return token.text

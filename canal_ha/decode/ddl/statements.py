@@ -1,0 +1,147 @@
+"""What a statement does to tables, once read: one frozen class per kind of statement.
+
+`refused`: the reference's parser rejects the statement, so its entry is a plain QUERY (docs/protocol.md#statements).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from canal_ha.decode.ddl.columns import Definition
+from canal_ha.model.entry import EventType
+from canal_ha.model.table import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A table as written. schema: None when the statement leaves it to the session."""
+
+    schema: str | None
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """columns: with keys applied; like: the table to copy; selected: columns of a query follow, nobody knows which."""
+
+    name: Name
+    columns: tuple[Column, ...] = ()
+    like: Name | None = None
+    selected: bool = False
+    if_not_exists: bool = False
+    temporary: bool = False
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumn:
+    """A column added (old is None) or redefined. after: None leaves it in place or at the end, "" puts it first."""
+
+    definition: Definition
+    old: str | None = None
+    after: str | None = None
+    lenient: bool = False  # IF [NOT] EXISTS
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """A column gone."""
+
+    name: str
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """A column renamed in place."""
+
+    old: str
+    new: str
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetPrimaryKey:
+    """The primary key added; () drops it."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetUnique:
+    """Columns of a unique key added."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Versioning:
+    """MariaDB's hidden columns row_start and row_end come (True) or go."""
+
+    on: bool
+
+
+Change = SetColumn | DropColumn | RenameColumn | SetPrimaryKey | SetUnique | Versioning
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """results: what canal makes of the items, in its order. split_off: a partition that became this table; absorbed: a
+    table that became a partition.
+    """
+
+    name: Name
+    changes: tuple[Change, ...]
+    results: tuple[EventType, ...]
+    renamed: Name | None = None
+    split_off: Name | None = None
+    absorbed: Name | None = None
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTables:
+    """DROP TABLE, one or several."""
+
+    names: tuple[Name, ...]
+    temporary: bool = False
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTables:
+    """TRUNCATE; the columns stay."""
+
+    names: tuple[Name, ...]
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTables:
+    """RENAME TABLE: (old, new) in order; each sees the ones before it done."""
+
+    pairs: tuple[tuple[Name, Name], ...]
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeIndex:
+    """CREATE INDEX or DROP INDEX. changes: what it does to keys; () for most."""
+
+    event_type: EventType
+    name: Name
+    changes: tuple[SetPrimaryKey | SetUnique, ...] = ()
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDatabase:
+    """CREATE or DROP DATABASE. written: the name as the statement spells it, back-quotes included, as canal has it."""
+
+    schema: str
+    written: str
+    drops: bool
+    refused: bool = False
+
+
+Statement = CreateTable | AlterTable | DropTables | TruncateTables | RenameTables | ChangeIndex | ChangeDatabase

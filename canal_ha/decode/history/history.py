@@ -1,0 +1,382 @@
+"""A table's columns as of a position, shared by the streams of one instance.
+
+Every table has versions, each with the position from which it holds; a lagging stream sees the columns of its own
+position. Versions come from the statements of the binlog, from snapshots, from the names in events, and from the
+server's present definition. A version counts only within the range of positions of which every statement is known: the
+present definition counts for an event when everything between the event and the present has been read.
+Threads: shared by the source threads of the streams; a lock guards the versions and is never held while fetching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import replace
+from itertools import count
+from threading import Lock
+from typing import Protocol
+
+from canal_ha.decode import table_match
+from canal_ha.decode.ddl.create_table import create_table
+from canal_ha.decode.ddl.event_types import first_names
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import ChangeDatabase
+from canal_ha.decode.ddl.tokens import Unreadable, leading
+from canal_ha.decode.history.ranges import Range, Ranges, edge
+from canal_ha.decode.history.statements import Draft, created, named
+from canal_ha.decode.history.store import Record, Recorder, TableSnapshot
+from canal_ha.decode.history.versions import Key, Order, Trust, Version, Versions, position_of
+from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import TableUnknown
+from canal_ha.model.position import LogPosition
+from canal_ha.model.table import Column, TableSchema
+
+Fetch = Callable[[str, str], str | None]
+
+
+class TableHistory(Protocol):
+    """What a decoder asks about tables."""
+
+    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+        """The columns of the mapped table as of `at`. Raises TableUnknown."""
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+        """Take in a statement that passed the filters. at: its position."""
+
+
+class Ahead(Protocol):
+    """Reads statements for one stream that it has not come to. All raise what the source raises."""
+
+    def reach(self) -> None:
+        """Read every statement between the stream and the nearest snapshot, if that was not done."""
+
+    def read_on(self) -> LogPosition | None:
+        """Read every statement from the stream's place to the newest place; returns that, None when they are gone."""
+
+    def look_back(self, at: LogPosition) -> bool:
+        """Read every statement between the range before the stream's and that, and those up to `at` again, which count
+        for more now; False when there is nothing to read.
+        """
+
+
+class History:
+    """All versions of all tables of one instance.
+
+    fetch: SHOW CREATE TABLE's text as of now for (schema, table), None when there is no such table; it may raise what
+    the source raises. live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
+    fold_names: names differ in letter case only (lower_case_table_names other than 0). recorder: told of everything
+    that is learned from the binlog; from another source thread each time. in_ranges: what is told has gaps, and counts
+    within the ranges that are covered; otherwise all of it is one range, as of binlog files, which are read through.
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        *,
+        live_texts: bool = False,
+        fold_names: bool = False,
+        recorder: Recorder | None = None,
+        in_ranges: bool = False,
+    ) -> None:
+        self._fetch = fetch
+        self._live_texts = live_texts
+        self._recorder = recorder
+        self._in_ranges = in_ranges
+        self._versions = Versions(fold_names=fold_names)
+        self._ranges = Ranges()
+        self._lock = Lock()
+        self._numbers = count(1)
+
+    @property
+    def fold_names(self) -> bool:
+        """See above; set before anything is known."""
+        return self._versions.fold_names
+
+    @fold_names.setter
+    def fold_names(self, folds: bool) -> None:
+        self._versions.fold_names = folds
+
+    def view(self, at: LogPosition | None, ahead: Ahead | None = None) -> TableHistory:
+        """The tables as one stream sees them.
+
+        at: its start; it reads every statement behind that (None: unknown). ahead: reads on for it; without, the
+        present definition counts for every event behind which no statement is known.
+        """
+        return _View(self, None if at is None else edge(at).order, ahead)
+
+    # ---- ranges
+
+    def ranges(self) -> Ranges:
+        """A copy of the ranges of which every statement is known."""
+        with self._lock:
+            return copy(self._ranges)
+
+    def cover(self, start: LogPosition, end: LogPosition) -> None:
+        """Every statement between these two has been applied."""
+        with self._lock:
+            self._ranges.add(start, end)
+
+    def changed(self, names: Iterable[Key], start: LogPosition, end: LogPosition) -> frozenset[Key]:
+        """Those of these tables, as (schema, table), that statements between two positions are known to change."""
+        order, until = edge(start).order, edge(end).order
+        return frozenset(name for name in names if self._changed(self._versions.key(*name), order, until))
+
+    def forget(self, known: Range) -> None:
+        """Count a range as unread."""
+        with self._lock:
+            self._ranges.forget(known)
+
+    def forget_before(self, at: LogPosition) -> None:
+        """Drop what held before `at` alone."""
+        with self._lock:
+            self._versions.forget_before(edge(at).order, self._floor(edge(at).order))
+            self._ranges.forget_before(at)
+
+    def _floor(self, since: Order | None) -> Order | None:
+        """From where on everything is known to a stream that has read every statement since there."""
+        if since is None or not self._in_ranges:
+            return None
+        known = self._ranges.of(since)
+        return since if known is None else known.start.order
+
+    # ---- asked by table maps
+
+    def table(self, table_map: TableMap, at: LogPosition, since: Order | None, ahead: Ahead | None) -> TableSchema:
+        """The columns as of `at`. since: from where on the asking stream has read every statement."""
+        key = self._versions.key(table_map.schema, table_map.name)
+        version, columns = self._known(key, table_map, at.order, since)
+        if columns is None and table_map.names is None and ahead is not None:
+            version, columns = self._read_on(key, table_map, at, since, ahead)
+        if version is not None and columns is not None:
+            if not version.wants_texts:
+                return self._schema(version, table_map, columns)
+            texts = table_match.by_name(self._fetched(table_map))
+            columns = table_match.with_texts(columns, texts, table_map)
+            rest = version.columns[len(columns) :]
+            told = replace(version, columns=columns + rest, wants_texts=False)
+            return self._keep(key, told, table_map, columns, at)
+        columns = self._resolve(key, version, table_map, at)
+        if version is None:
+            settled = Version(min(at.order, since or at.order), Trust.KNOWN, columns, observed=True)
+        elif version.trust is Trust.KNOWN:
+            settled = Version(at.order, Trust.KNOWN, columns, version.cause)
+        else:
+            settled = Version(version.order, Trust.KNOWN, columns, version.cause, if_absent=version.if_absent)
+        return self._keep(key, settled, table_map, columns, at)
+
+    def _known(
+        self, key: Key, table_map: TableMap, order: Order, since: Order | None
+    ) -> tuple[Version | None, tuple[Column, ...] | None]:
+        """The version at a position, and its columns if they are certain and agree with the event.
+
+        The version is a later one where that was observed and no statement lies between.
+        """
+        with self._lock:
+            version = self._versions.at(key, order, self._floor(since))
+            known = None if since is None else self._ranges.of(since) or self._ranges.before(order)
+            later = None if known is None else self._versions.observed_behind(key, order, known.end.order)
+        certain = version is not None and (version.trust is Trust.KNOWN or table_map.names is not None)
+        if version is not None and version.readable and certain:
+            columns = table_match.agreeing(version.columns, table_map, exact=False)
+            if columns is not None:
+                return version, columns
+        if later is not None:
+            columns = table_match.agreeing(later.columns, table_map, exact=False)
+            if columns is not None:
+                return later, columns
+        return version, None
+
+    def _read_on(
+        self, key: Key, table_map: TableMap, at: LogPosition, since: Order | None, ahead: Ahead
+    ) -> tuple[Version, tuple[Column, ...]]:
+        """What is known once the statements up to the nearest snapshot are read, or up to the present definition.
+
+        Raises TableUnknown.
+        """
+        ahead.reach()
+        version, columns = self._known(key, table_map, at.order, since)
+        if version is not None and columns is not None:
+            return version, columns
+        present = self._fetched(table_map)
+        agrees = table_match.agreeing(present, table_map, exact=True) is not None
+        if agrees and not self._changed(key, at.order):
+            newest = ahead.read_on()  # asked for after the definition: no statement between the two is missed
+            if newest is not None and not self._changed(key, at.order, edge(newest).order):
+                observed = Version(edge(newest).order, Trust.KNOWN, present, observed=True)
+                self._record(key, observed, table_map, at)
+            version, columns = self._known(key, table_map, at.order, since)
+        while columns is None and ahead.look_back(at):
+            version, columns = self._known(key, table_map, at.order, since)
+        if version is not None and columns is not None:
+            return version, columns
+        raise TableUnknown(_unknown(version, table_map, at, present=bool(present), agrees=agrees))
+
+    def _changed(self, key: Key, behind: Order, until: Order | None = None) -> bool:
+        with self._lock:
+            return self._versions.changes_behind(key, behind, until)
+
+    def _resolve(self, key: Key, version: Version | None, table_map: TableMap, at: LogPosition) -> tuple[Column, ...]:
+        """The columns of a table whose versions do not tell: of an event with names, or where nothing lies ahead.
+
+        Raises TableUnknown.
+        """
+        known = version.columns if version is not None else ()
+        present = self._fetched(table_map)
+        if table_map.names is not None:
+            sources = (known, present) if known and not self._live_texts else (present, known)
+            return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
+        # what the server says now holds for an event only if no statement in between is known
+        found = table_match.agreeing(present, table_map, exact=True)
+        columns = None if self._changed(key, at.order) else found
+        if columns is None and version is not None and version.trust is Trust.ASSUMED:
+            columns = table_match.agreeing(known, table_map, exact=True)
+        if columns is None:
+            raise TableUnknown(_unknown(version, table_map, at, present=bool(present), agrees=found is not None))
+        return columns
+
+    def _fetched(self, table_map: TableMap) -> tuple[Column, ...]:
+        text = self._fetch(table_map.schema, table_map.name)
+        if text is None:
+            return ()
+        return created(text)
+
+    def _keep(
+        self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...], at: LogPosition
+    ) -> TableSchema:
+        """Record what a table map settled; hidden columns are found anew each time, as statements never name them."""
+        version = replace(version, columns=tuple(column for column in version.columns if not column.hidden))
+        self._record(key, version, table_map, at)
+        return self._schema(version, table_map, columns)
+
+    def _record(self, key: Key, version: Version, table_map: TableMap, at: LogPosition) -> None:
+        """at: of the table map for which the version was looked up."""
+        with self._lock:
+            self._versions.record(key, version, over_known=True)
+        if self._recorder and all(column.mysql_type for column in version.columns):
+            schema, table = table_map.schema, table_map.name
+            since = position_of(version.order)
+            self._recorder.record(Record(at, schema, create_table(table, version.columns), table, since))
+
+    def _schema(self, version: Version, table_map: TableMap, columns: tuple[Column, ...]) -> TableSchema:
+        with self._lock:
+            schema = version.schemas.get(columns)
+            if schema is None:
+                schema = TableSchema(table_map.schema, table_map.name, columns, next(self._numbers))
+                version.schemas[columns] = schema
+        return schema
+
+    # ---- told by statements
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str, since: Order | None) -> None:
+        """Record what a statement changes, from `at` on. since: as in `table`.
+
+        What is known at this very position stays: another stream was here before.
+        """
+        if self._take(at, default_schema, sql, since) and self._recorder:
+            self._recorder.record(Record(at, default_schema, sql))
+
+    def _take(self, at: LogPosition, default_schema: str, sql: str, since: Order | None) -> bool:
+        """Whether the statement says anything about tables."""
+        try:
+            statement = read(sql)
+        except Unreadable:
+            names = first_names(leading(sql))
+            if names is None:
+                return False
+            with self._lock:
+                keys = [named(self._versions, name, default_schema) for name in names] or self._versions.keys()
+                for key in keys:
+                    self._versions.record(key, Version(at.order, Trust.UNCERTAIN, cause=sql))
+                if not names:
+                    self._versions.record_everywhere(at.order)
+            return True
+        if statement is None:
+            return False
+        with self._lock:
+            floor = self._floor(since)
+            draft = Draft(self._versions, at.order, sql, default_schema, floor=floor, live_texts=self._live_texts)
+            draft.take(statement)
+            for key, version in draft.versions.items():
+                self._versions.record(key, version)
+        return bool(draft.versions) or isinstance(statement, ChangeDatabase)
+
+    # ---- told by what was kept
+
+    def restore(self, records: Iterable[Record], snapshots: Iterable[TableSnapshot] = ()) -> None:
+        """Take in what was recorded, in the order in which it holds. Nothing of it is recorded again.
+
+        A statement outside of every range is left out: the statements before it may be missing, and it is read again.
+        """
+        items: list[tuple[tuple[object, ...], Record | TableSnapshot]] = [(record.order, record) for record in records]
+        items += [((edge(snapshot.at).order, False), snapshot) for snapshot in snapshots]
+        read_already: dict[str, tuple[Column, ...]] = {}
+        for _, item in sorted(items, key=lambda pair: pair[0]):
+            if isinstance(item, TableSnapshot):
+                self._restore_snapshot(item, read_already)
+            elif item.table:
+                self._restore(item.since or item.at, item.schema, item.table, created(item.sql))
+            elif not self._in_ranges or self._ranges.of(item.at.order):
+                self._take(item.at, item.schema, item.sql, item.at.order)
+
+    def _restore_snapshot(self, snapshot: TableSnapshot, read_already: dict[str, tuple[Column, ...]]) -> None:
+        """read_already: the columns of definitions that earlier snapshots held, too."""
+        at = edge(snapshot.at)
+        if snapshot.left_out is not None:
+            left_out = frozenset(self._versions.key(*name) for name in snapshot.left_out)
+            with self._lock:
+                self._versions.record_listing(at.order, left_out)
+        for (schema, table), sql in snapshot.tables.items():
+            columns = read_already.get(sql)
+            if columns is None:
+                columns = read_already[sql] = created(sql)
+            self._restore(at, schema, table, columns)
+
+    def _restore(self, at: LogPosition, schema: str, table: str, columns: tuple[Column, ...]) -> None:
+        if not columns:
+            return
+        key = self._versions.key(schema, table)
+        with self._lock:
+            known = self._versions.at(key, at.order, self._floor(at.order))
+            if known is None or known.trust is not Trust.KNOWN or known.columns != columns:
+                same = known if known is not None and known.order == at.order else None
+                if same is not None:
+                    version = replace(same, trust=Trust.KNOWN, columns=columns, wants_texts=False)
+                elif at.sub_index < 0:
+                    version = Version(at.order, Trust.KNOWN, columns, observed=True)
+                else:  # what a table map settled of a statement that is to be read again
+                    version = Version(at.order, Trust.KNOWN, columns, f"a statement at {at}")
+                self._versions.record(key, version, over_known=True)
+
+
+class _View:
+    """One stream's sight of the history."""
+
+    def __init__(self, history: History, since: Order | None, ahead: Ahead | None) -> None:
+        self._history = history
+        self._since = since
+        self._ahead = ahead
+
+    def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
+        return self._history.table(table_map, at, self._since, self._ahead)
+
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+        self._history.apply(at, default_schema, sql, self._since)
+
+
+def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, *, present: bool, agrees: bool) -> str:
+    """present: the server has a definition now; agrees: which agrees with the event."""
+    if version is None or not version.cause:
+        reason = "no statement in the binlog since the stream's start describes it"
+    else:
+        reason = f"what is known of it ends with: {version.cause[:500]}"
+    if agrees:
+        reason += "; statements behind the event are about it, or gone, so what the server has now may be another one"
+    elif present:
+        reason += "; the server's present definition does not agree with the event"
+    else:
+        reason += "; the server has no such table any more"
+    return (
+        f"columns of {table_map.schema}.{table_map.name} at {at} are not known for certain: the event has"
+        f" {len(table_map.types)}, {reason}. Set binlog_row_metadata=FULL on the source for what comes, and let this"
+        " stream start behind the position or exclude the table (canal.instance.filter.black.regex)"
+    )

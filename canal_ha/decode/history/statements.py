@@ -1,0 +1,143 @@
+"""What a statement makes of the tables that are known: new versions, from its position on. Pure."""
+
+from __future__ import annotations
+
+from canal_ha.decode.ddl.apply import alter
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import (
+    AlterTable,
+    Change,
+    ChangeDatabase,
+    ChangeIndex,
+    CreateTable,
+    DropTables,
+    Name,
+    RenameTables,
+    Statement,
+)
+from canal_ha.decode.ddl.tokens import Unreadable
+from canal_ha.decode.history.versions import Key, Order, Trust, Version, Versions
+from canal_ha.model.table import Column
+
+
+def named(known: Versions, name: Name, default_schema: str) -> Key:
+    """What a table is kept under that a statement names."""
+    return known.key(name.schema or default_schema, name.table)
+
+
+def created(sql: str) -> tuple[Column, ...]:
+    """The columns of a statement that creates a table; none when it cannot be read."""
+    try:
+        statement = read(sql)
+    except Unreadable:
+        return ()
+    return statement.columns if isinstance(statement, CreateTable) else ()
+
+
+class Draft:
+    """The versions that one statement makes, while it is worked through.
+
+    known: what is known before it. order, sql, default_schema: the statement. floor: as in Versions. live_texts: as in
+    History.
+    """
+
+    def __init__(
+        self, known: Versions, order: Order, sql: str, default_schema: str, *, floor: Order | None, live_texts: bool
+    ) -> None:
+        self.versions: dict[Key, Version] = {}
+        self._known = known
+        self._order = order
+        self._floor = floor
+        self._sql = sql
+        self._default_schema = default_schema
+        self._live_texts = live_texts
+
+    def take(self, statement: Statement) -> None:
+        """Work one statement in."""
+        match statement:
+            case CreateTable(temporary=False):
+                self._create(statement)
+            case AlterTable():
+                self._alter(statement)
+            case DropTables(names, temporary=False):
+                for name in names:
+                    self._set(self._key(name), Trust.DROPPED)
+            case RenameTables(pairs):
+                for old, new in pairs:
+                    self._rename(self._key(old), self._key(new))
+            case ChangeIndex(name=name, changes=(_, *_)):
+                self._change(self._key(name), statement.changes)
+            case ChangeDatabase(schema=schema, drops=True):
+                for key in self._known.of_schema(schema):
+                    self._set(key, Trust.DROPPED)
+                self._known.record_everywhere(self._order, schema)
+
+    def _key(self, name: Name) -> Key:
+        return named(self._known, name, self._default_schema)
+
+    def _get(self, key: Key) -> Version | None:
+        return self.versions.get(key) or self._known.before(key, self._order, self._floor)
+
+    def _absent(self, key: Key) -> bool:
+        return self._known.absent(key, self._order, self._floor)
+
+    def _set(
+        self,
+        key: Key,
+        trust: Trust,
+        columns: tuple[Column, ...] = (),
+        wants_texts: bool = False,
+        *,
+        if_absent: bool = False,
+    ) -> None:
+        texts = wants_texts or (self._live_texts and trust is Trust.KNOWN)
+        self.versions[key] = Version(self._order, trust, columns, self._sql, texts, if_absent=if_absent)
+
+    def _create(self, statement: CreateTable) -> None:
+        key = self._key(statement.name)
+        known = self._get(key)
+        if statement.if_not_exists and known is not None and known.trust is not Trust.DROPPED:
+            return
+        if statement.like is not None:
+            source = self._get(self._key(statement.like))
+            if source is not None and source.readable:
+                self._set(key, source.trust, source.columns, source.wants_texts)
+            else:
+                self._set(key, Trust.UNCERTAIN)
+        elif statement.selected:
+            self._set(key, Trust.UNCERTAIN)
+        else:
+            fresh = not statement.if_not_exists or known is not None or self._absent(key)
+            trust = Trust.KNOWN if fresh else Trust.ASSUMED
+            self._set(key, trust, statement.columns, statement.refused, if_absent=not fresh)
+
+    def _alter(self, statement: AlterTable) -> None:
+        key = self._key(statement.name)
+        if statement.changes:
+            self._change(key, statement.changes)
+        if statement.split_off is not None:
+            version = self._get(key)
+            if version is not None and version.readable:
+                self._set(self._key(statement.split_off), version.trust, version.columns, version.wants_texts)
+        if statement.absorbed is not None:
+            self._set(self._key(statement.absorbed), Trust.DROPPED)
+        if statement.renamed is not None:
+            self._rename(key, self._key(statement.renamed))
+
+    def _change(self, key: Key, changes: tuple[Change, ...]) -> None:
+        version = self._get(key)
+        if version is None or not version.readable:
+            self._set(key, Trust.UNCERTAIN)
+            return
+        try:
+            self._set(key, version.trust, alter(version.columns, changes), version.wants_texts)
+        except Unreadable:
+            self._set(key, Trust.UNCERTAIN)
+
+    def _rename(self, old: Key, new: Key) -> None:
+        version = self._get(old)
+        if version is None:
+            self._set(new, Trust.UNCERTAIN)
+        else:
+            self._set(new, version.trust, version.columns, version.wants_texts)
+        self._set(old, Trust.DROPPED)

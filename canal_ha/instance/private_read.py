@@ -1,0 +1,103 @@
+"""Read: one connection's private way through the binlog, from a position, without a cursor.
+
+See docs/protocol.md#private-reads. It is a stream whose cursor lives in memory and goes with it. Reactor thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from canal_ha.errors import CanalError, EndOfRange
+from canal_ha.instance.stream import Accept, Stream
+from canal_ha.model.batch import GetAnswer
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment
+from canal_ha.sink import select
+
+LOOK_MS = 100.0  # the end may be reached by reading on without finding anything to hand out
+
+
+class BinlogRead:
+    """until: where it ends, the entry there excluded; None for no end. guard: as in Instance; closed: told once."""
+
+    def __init__(
+        self, until: LogPosition | None, *, guard: Callable[[], None], closed: Callable[[BinlogRead], None]
+    ) -> None:
+        self._until = until
+        self._guard = guard
+        self._told_closed = closed
+        self._stream: Stream | None = None
+        self._closed = False
+
+    def begin(self, stream: Stream, filter_text: str) -> None:
+        """Open the stream. Raises TooManyStreams."""
+        stream.subscribed(filter_text)
+        self._stream = stream
+
+    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> GetAnswer:
+        """The next batch. Raises EndOfRange when everything before the end was handed out."""
+        stream = self._opened()
+        left_ms = wait_ms
+        while True:
+            ended = self._ended(stream)
+            look_ms = LOOK_MS if left_ms is None else min(LOOK_MS, left_ms)
+            turn_ms = left_ms if self._until is None else 0.0 if ended else look_ms
+            message = await stream.get(fetch_size, turn_ms, eager=eager)
+            self._guard()
+            if message.batch is not None or self._until is None:
+                return message
+            if ended:
+                raise EndOfRange("end of range")
+            if left_ms is not None:
+                left_ms -= look_ms
+                if left_ms <= 0:
+                    return message
+
+    def ack(self, batch_id: int) -> None:
+        """Let go of the oldest batch."""
+        self._opened().ack(batch_id)
+
+    def rollback(self, batch_id: int) -> None:
+        """Hand out again what is not acknowledged."""
+        self._opened().rollback(batch_id)
+
+    def close(self) -> None:
+        """End it."""
+        if not self._closed:
+            self._closed = True
+            self._told_closed(self)
+            if self._stream:
+                self._stream.close(EndOfRange("this read is over"))
+
+    def cut(self, accept: Accept) -> Accept:
+        """Let through what lies before the end."""
+        until = self._until
+        if until is None:
+            return accept
+
+        def accept_before(segment: Segment) -> None:
+            before = _before(segment, until)
+            if before is not None:
+                accept(before)
+
+        return accept_before
+
+    def _opened(self) -> Stream:
+        if self._stream is None or self._closed:
+            raise CanalError("this read is over")
+        return self._stream
+
+    def _ended(self, stream: Stream) -> bool:
+        decoded = stream.decoded
+        return self._until is not None and decoded is not None and decoded.order >= self._until.order and stream.drained
+
+
+def _before(segment: Segment, until: LogPosition) -> Segment | None:
+    """The part of a segment whose entries start before a position; None when nothing does."""
+    here, there = LogPosition(segment.journal, 0).order[:2], until.order[:2]
+    if here != there:
+        return segment if here < there else None
+    count = sum(offset < until.offset for offset in segment.offsets)
+    if count == len(segment):
+        return segment
+    return select(segment, range(count)) if count else None

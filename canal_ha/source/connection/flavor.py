@@ -1,0 +1,157 @@
+"""What kind of server a source is, and whether its binlog serves us. Checks are pure; `examine` asks the server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.errors import SourceRefused
+from canal_ha.source.connection.identity import Replica
+from canal_ha.source.connection.session import SourceSession
+
+_VARIABLES = (
+    "version",
+    "version_comment",
+    "server_id",
+    "server_uuid",
+    "log_bin",
+    "binlog_format",
+    "binlog_row_image",
+    "binlog_row_metadata",
+    "lower_case_table_names",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A server and its binlog settings. uuid: "" on MariaDB; a variable that a version lacks is ""."""
+
+    version: str
+    mariadb: bool
+    number: tuple[int, int, int]
+    server_id: int
+    uuid: str = ""
+    log_bin: bool = True
+    binlog_format: str = ""
+    row_image: str = ""
+    row_metadata: str = ""
+    folds_names: bool = False  # table names are compared without case (lower_case_table_names)
+
+    @property
+    def identity(self) -> str:
+        """Whose binlog it is: see LogPosition.server."""
+        return self.uuid or str(self.server_id)
+
+    @property
+    def status_statement(self) -> str:
+        """Shows where the binlog ends: journal and offset."""
+        if self.mariadb:
+            return "SHOW BINLOG STATUS" if self.number >= (10, 5, 2) else "SHOW MASTER STATUS"
+        return "SHOW BINARY LOG STATUS" if self.number >= (8, 4, 0) else "SHOW MASTER STATUS"
+
+    @property
+    def replicas_statement(self) -> str:
+        """Lists the replicas that registered."""
+        if self.mariadb:
+            return "SHOW REPLICA HOSTS" if self.number >= (10, 5, 1) else "SHOW SLAVE HOSTS"
+        return "SHOW REPLICAS" if self.number >= (8, 0, 22) else "SHOW SLAVE HOSTS"
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryLog:
+    """One journal that exists. size_bytes: so far."""
+
+    name: str
+    size_bytes: int
+
+
+def examine(session: SourceSession) -> Flavor:
+    """Ask the server. Raises SourceUnavailable, SourceRefused."""
+    names = ", ".join(f"'{name}'" for name in _VARIABLES)
+    rows = session.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    return flavor({str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows})
+
+
+def flavor(variables: dict[str, str]) -> Flavor:
+    """A Flavor from global variables; names in lower case."""
+    version = variables.get("version", "")
+    return Flavor(
+        version=version,
+        mariadb="mariadb" in f"{version} {variables.get('version_comment', '')}".lower(),
+        number=parse_version(version),
+        server_id=int(variables.get("server_id", "0")),
+        uuid=variables.get("server_uuid", ""),
+        log_bin=variables.get("log_bin", "ON").upper() in ("ON", "1"),
+        binlog_format=variables.get("binlog_format", "").upper(),
+        row_image=variables.get("binlog_row_image", "").upper(),
+        folds_names=variables.get("lower_case_table_names", "0") != "0",
+        row_metadata=variables.get("binlog_row_metadata", "").upper(),
+    )
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """`10.11.19-MariaDB-0+deb12u1` -> (10, 11, 19); what is missing is 0."""
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+
+
+def check(server: Flavor, config: InstanceConfig, address: str) -> None:
+    """Raises SourceRefused with the statement to run when the binlog does not carry what we need.
+
+    Anything but ROW is refused even where canal.instance.binlog.format would accept it: rows changed by logged
+    statements are not in the binlog, and would be lost without a word.
+    """
+    if not server.log_bin:
+        raise SourceRefused(
+            f"{address}: the binary log is off (log_bin); start the server with log-bin=mysql-bin, binlog_format=ROW"
+            " and a server-id under [mysqld]: it cannot be switched on while the server runs"
+        )
+    if server.binlog_format not in ("", "ROW"):
+        raise SourceRefused(
+            f"{address}: Unsupported BinlogFormat {server.binlog_format}; run: SET GLOBAL binlog_format = ROW"
+            " (sessions that are connected keep the old format until they reconnect)"
+        )
+    if config.binlog_images and server.row_image and server.row_image not in config.binlog_images:
+        raise SourceRefused(
+            f"{address}: Unsupported BinlogImage {server.row_image}; run: SET GLOBAL binlog_row_image ="
+            f" {config.binlog_images[0]}, or add {server.row_image} to canal.instance.binlog.image"
+        )
+
+
+def replicas(session: SourceSession, server: Flavor) -> tuple[Replica, ...]:
+    """Who replicates from this source; empty when the account may not know (MariaDB asks for one more right)."""
+    try:
+        rows = session.query(server.replicas_statement)
+    except SourceRefused:
+        return ()
+    return tuple(
+        Replica(
+            server_id=int(row.get("Server_Id") or row.get("Server_id") or 0),
+            host=str(row.get("Host") or ""),
+            uuid=str(row.get("Replica_UUID") or row.get("Slave_UUID") or ""),
+        )
+        for row in rows
+    )
+
+
+def binary_logs(session: SourceSession) -> tuple[BinaryLog, ...]:
+    """The journals that exist, oldest first; never none. Raises SourceUnavailable, SourceRefused."""
+    rows = session.query("SHOW BINARY LOGS")
+    if not rows:
+        raise SourceRefused(f"{session.where.address}: there are no binary logs (SHOW BINARY LOGS is empty)")
+    return tuple(BinaryLog(str(row["Log_name"]), int(row["File_size"])) for row in rows)
+
+
+def expiry(session: SourceSession) -> tuple[float, float]:
+    """How long journals are kept, seconds, 0.0 for ever; and the server's clock. Raises SourceUnavailable,
+    SourceRefused.
+    """
+    wanted = "'binlog_expire_logs_seconds', 'expire_logs_days', 'binlog_expire_logs_auto_purge'"
+    rows = session.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})")
+    values = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
+    seconds = float(values.get("binlog_expire_logs_seconds") or 0)
+    seconds = seconds or float(values.get("expire_logs_days") or 0) * 86400
+    if values.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
+        seconds = 0.0
+    return seconds, float(session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"])

@@ -1,0 +1,183 @@
+"""One ordinary connection for questions to a source; PyMySQL's errors become ours here.
+
+Not for two threads at once, except `interrupt`, which may be called from any.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.constants import ER
+from pymysql.cursors import DictCursor
+
+from canal_ha.config.model import InstanceConfig, SourceConfig, TlsConfig
+from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
+
+CONNECT_TIMEOUT_S = 5.0  # docs/protocol.md#source-session
+
+_GRANTS = "SELECT, REPLICATION SLAVE, REPLICATION CLIENT"
+_NO_LOGIN = {ER.ACCESS_DENIED_ERROR, ER.HOST_NOT_PRIVILEGED}
+_NO_RIGHT = {
+    ER.ACCESS_DENIED_ERROR,
+    ER.DBACCESS_DENIED_ERROR,
+    ER.SPECIFIC_ACCESS_DENIED_ERROR,
+    ER.TABLEACCESS_DENIED_ERROR,
+}
+_ACCOUNT = {
+    1820: "ALTER USER",
+    1862: "ALTER USER",
+    3118: "ALTER USER … ACCOUNT UNLOCK",
+    4151: "ALTER USER … ACCOUNT UNLOCK",
+}
+_TLS_WANTED = 3159
+
+
+if TYPE_CHECKING:
+    _Connection = pymysql.Connection[Any]
+else:
+    _Connection = pymysql.Connection  # generic in its stubs alone
+
+
+class Interruptible(_Connection):
+    """A connection whose blocked reader another thread can wake; its own thread closes it."""
+
+    _sock: socket.socket | None
+
+    def interrupt(self) -> None:
+        """End both directions now: whoever reads sees the end of the stream."""
+        sock = self._sock
+        if sock is not None:
+            with suppress(OSError):
+                # not SSLSocket's own shutdown, which would drop the TLS state under the reader
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class Where:
+    """What messages say of a source: address and account."""
+
+    def __init__(self, config: InstanceConfig, source: SourceConfig) -> None:
+        self.address = f"{source.host}:{source.port}"
+        self.username = config.username
+        self.account = ""  # as the server knows us, 'canal'@'%'; "" before login
+
+    def error(self, errno: int, text: str) -> CanalError:
+        """Our error for an error of the server or of PyMySQL."""
+        head = f"{self.address}: {text} ({errno})"
+        account = self.account or f"'{self.username}'@'%'"
+        grant = f"GRANT {_GRANTS} ON *.* TO {account}"
+        if not self.account and errno in _NO_LOGIN:
+            return SourceRefused(
+                f"{head}; check canal.instance.dbUsername and canal.instance.dbPassword, or run:"
+                f" CREATE USER {account} IDENTIFIED BY '<dbPassword>'; {grant}"
+            )
+        if errno in _NO_RIGHT:
+            return SourceRefused(f"{head}; run: {grant}")
+        if errno in _ACCOUNT:
+            return SourceRefused(f"{head}; run {_ACCOUNT[errno]} for {account}")
+        if errno == _TLS_WANTED:
+            return SourceRefused(f"{head}; set canal.instance.master.sslMode = REQUIRED")
+        return SourceUnavailable(head)
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Inside, PyMySQL's errors become ours."""
+        try:
+            yield
+        except pymysql.MySQLError as error:
+            errno = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+            raise self.error(errno, str(error.args[-1]) if error.args else type(error).__name__) from error
+
+
+class SourceSession:
+    """Connected when constructed. Raises SourceUnavailable, SourceRefused.
+
+    opening: called with the connection before it connects, so that it can be interrupted from then on.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig,
+        *,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
+    ) -> None:
+        self.where = Where(config, source)
+        self.connection = Interruptible(defer_connect=True, cursorclass=DictCursor, **settings(config, source))
+        opening(self.connection)
+        with self.where.translating():
+            self.connection.connect()
+        user, _, host = str(self.query("SELECT CURRENT_USER() AS account")[0]["account"]).rpartition("@")
+        self.where.account = f"'{user}'@'{host}'"
+
+    def query(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Run one statement and return its rows, columns by name. Raises SourceUnavailable, SourceRefused."""
+        with self.where.translating():
+            return self.ask(sql, *values)
+
+    def ask(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """`query` with PyMySQL's own errors."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+
+    def alive(self) -> bool:
+        """Whether it still answers; one that does not is closed."""
+        try:
+            self.query("SELECT 1")
+        except SourceUnavailable:
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close; harmless when closed already."""
+        if self.connection.open:
+            self.connection.close()
+
+
+def settings(config: InstanceConfig, source: SourceConfig) -> dict[str, Any]:
+    """PyMySQL's options for this source."""
+    return {
+        "host": source.host,
+        "port": source.port,
+        "user": config.username,
+        "password": config.password.encode(),  # PyMySQL would encode text as Latin-1
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "read_timeout": config.so_timeout_s,
+        "write_timeout": config.so_timeout_s,
+        "program_name": "canal-ha",
+        **_tls(source.tls),
+    }
+
+
+def _tls(tls: TlsConfig) -> dict[str, Any]:
+    """PyMySQL's options for TLS. Without any it would use TLS whenever the server offers it: that is PREFERRED."""
+    if tls.mode == "DISABLED":
+        return {"ssl_disabled": True}
+    if tls.mode == "PREFERRED" and not (tls.ca_file or tls.cert_file):
+        return {}
+    try:
+        return {"ssl": _context(tls)}
+    except OSError as error:  # SSLError is one
+        raise SourceRefused(
+            f"TLS files {tls.ca_file} {tls.cert_file} {tls.key_file} cannot be used: {error}"
+        ) from error
+
+
+def _context(tls: TlsConfig) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca_file or None)
+    if hasattr(ssl, "VERIFY_X509_STRICT"):
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL makes for itself fail it
+    verify = tls.mode in ("VERIFY_CA", "VERIFY_IDENTITY")
+    context.check_hostname = tls.mode == "VERIFY_IDENTITY"
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if tls.cert_file:
+        context.load_cert_chain(tls.cert_file, tls.key_file or None)
+    return context

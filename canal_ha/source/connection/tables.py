@@ -1,0 +1,89 @@
+"""SHOW CREATE TABLE as of now, over a connection of its own. Any thread; calls wait for each other and block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import SourceUnavailable
+from canal_ha.source.connection.session import Interruptible, SourceSession
+
+_NOT_THERE = {
+    ER.NO_SUCH_TABLE,
+    ER.TABLEACCESS_DENIED_ERROR,
+    ER.BAD_DB_ERROR,
+    ER.DBACCESS_DENIED_ERROR,
+    ER.WRONG_OBJECT,
+}
+_CONNECTION_LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
+_SESSION = "SET SESSION sql_mode = '', sql_quote_show_create = 1"  # backquotes, and nothing left out
+_WITH_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # they are in row events
+
+
+class Tables:
+    """The present definitions of a source's tables. source: the configured master unless given.
+
+    Raises SourceUnavailable, SourceRefused.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig | None = None,
+        *,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
+    ) -> None:
+        self._config = config
+        self._source = source or config.master
+        self._opening = opening
+        self._lock = threading.Lock()
+        self._session: SourceSession | None = None
+
+    def fetch(self, schema: str, table: str) -> str | None:
+        """The statement that would create this table; None when there is no such table or we have no right to it."""
+        sql = f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(table)}"
+        with self._lock:
+            for attempt in (1, 2):
+                session = self._connected()
+                try:
+                    rows = session.ask(sql)
+                except pymysql.MySQLError as error:
+                    errno = error.args[0] if error.args else 0
+                    if errno in _NOT_THERE:
+                        return None
+                    self._forget()
+                    if attempt == 1 and errno in _CONNECTION_LOST:
+                        continue  # idle connections are closed by the server after wait_timeout
+                    raise session.where.error(errno, f"{sql}: {error.args[-1]}") from error
+                text = rows[0].get("Create Table") if rows else None  # a view answers with "Create View"
+                return None if text is None else bytes(text).decode("utf-8", "replace")
+        raise SourceUnavailable(f"{self._source.host}:{self._source.port}: {sql} had no answer")
+
+    def close(self) -> None:
+        """Close the connection; the next fetch opens another."""
+        with self._lock:
+            self._forget()
+
+    def _connected(self) -> SourceSession:
+        if self._session is None:
+            self._session = SourceSession(self._config, self._source, opening=self._opening)
+            self._session.query(_SESSION)
+            with suppress(pymysql.MySQLError):
+                self._session.ask(_WITH_GENERATED_KEYS)  # MySQL 8.0.30 and later
+            # MariaDB prints binary defaults as they are: the text is not always UTF-8
+            self._session.connection.use_unicode = False
+        return self._session
+
+    def _forget(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,470 @@
+"""Chronicle: a destination's table history, made to reach as far back as its streams read, and kept where it survives.
+
+What is covered is a set of ranges of positions. Each one begins with a snapshot of all tables, or is read up to one;
+every statement within it is recorded. A stream that begins outside of them has the statements between it and a range
+read first, or begins another range far from the others; what lies under an open stream is never dropped. So a table's
+columns are never those of another time. Threads: streams' own and the pool; one lock; blocks on MySQL.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.history.history import Fetch, History, TableHistory
+from canal_ha.decode.history.ranges import Range, edge
+from canal_ha.decode.history.store import HistoryStore, TableSnapshot
+from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost, SourceUnavailable
+from canal_ha.model.position import LogPosition, split_journal
+from canal_ha.model.tell import Tell
+from canal_ha.source.connection.flavor import Flavor, examine
+from canal_ha.source.connection.session import Interruptible, SourceSession
+from canal_ha.source.connection.tables import Tables
+from canal_ha.source.history.recording import Recording
+from canal_ha.source.positions import locate
+from canal_ha.source.positions.scan import Scanner
+
+_TABLES = (
+    "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE table_type IN ('BASE TABLE',"
+    " 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+)
+_MAY_SEE_ALL = (  # tables that an account has no right to are missing from the list
+    "SELECT 1 AS may FROM information_schema.user_privileges"
+    " WHERE privilege_type = 'SELECT' AND REPLACE(grantee, '''', '') = CURRENT_USER()"
+)
+
+_ANY = ("", "")  # a table that only statements without a readable name may change
+
+MOST_RECORDS = 5000  # kept, if cursors let them go, before a snapshot takes their place: a bound to time and memory
+MOST_RANGES = 16  # with snapshots: a bound to memory; more are joined by reading what lies between
+NEAR_JOURNALS = 8  # to read on rather than to begin another range
+GIVEN_OUT_WITHIN_S = 5.0  # what a server has written; with sync_binlog=1 MySQL gives it out once it is on the disk
+_AGAIN_S = 0.01  # at first, then longer
+
+
+class HistoryDump(Protocol):
+    """A dump that tells the history of every statement it passes. decoded: everything before it was told."""
+
+    @property
+    def decoded(self) -> LogPosition | None: ...
+
+
+class DestinationHistory:
+    """See the module. store: None keeps nothing. most_records: statements after which a snapshot is due before its
+    time, and older ones are expired. Calls raise SourceUnavailable, SourceRefused.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        fetch: Fetch,
+        store: HistoryStore | None,
+        tell: Tell,
+        *,
+        clock: Callable[[], float] = time.time,
+        most_records: int = MOST_RECORDS,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
+    ) -> None:
+        self._config = config
+        self._opening = opening
+        self._tables = Tables(config, opening=opening)
+        self._fetch = fetch
+        self._store = store
+        self._tell = tell
+        self._clock = clock
+        self._most_records = most_records
+        self._open: SourceSession | None = None
+        self._turn = threading.Lock()
+        self._begun_anew: set[str] = set()
+        self._recording = Recording(store, "", tell, self._begun_anew)
+        self._history = History(fetch, in_ranges=True)
+        self._loaded = False
+        self._snapshots: list[LogPosition] = []
+        self._streams: weakref.WeakKeyDictionary[HistoryDump, _Opened] = weakref.WeakKeyDictionary()
+
+    # ---- streams
+
+    def view(self, start: LogPosition, reading: HistoryDump | None = None) -> TableHistory:
+        """The tables as a stream from `start` sees them; looks up first what it takes to know them.
+
+        reading: the stream's dump. What it has decoded counts as covered from now on, and what it needs is kept.
+        """
+        with self._turn, self._session() as session:
+            server = examine(session)
+            newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
+            stream = _Opened(self, self._history, edge(start), reading)
+            if reading is not None:
+                self._streams[reading] = stream
+            # FULL metadata names the columns in every event: the first one without waits for the stretch to be read
+            self._reach(stream.since, newest, self._scanner(session, server), lazily=server.row_metadata == "FULL")
+        return self._history.view(start, stream)
+
+    def reach(self, stream: _Opened) -> None:
+        """See Ahead: for a stream whose view was asked for here."""
+        with self._turn:
+            self._advance()
+            if stream.reached and self._place(stream):
+                return
+        with self._turn, self._session() as session:
+            server = examine(session)
+            newest = self._prepare(session, server, strict=True)
+            self._reach(self._place(stream), newest, self._scanner(session, server), lazily=False)
+            stream.reached = True
+
+    def read_on(self, stream: _Opened) -> LogPosition | None:
+        """See Ahead: for a stream whose view was asked for here."""
+        with self._turn, self._session() as session:
+            server = examine(session)
+            newest = edge(self._prepare(session, server, strict=True))
+            at, scanner = self._place(stream), self._scanner(session, server)
+            while True:
+                ranges = self._history.ranges()
+                known = ranges.of(at.order) or Range(at, at)
+                if known.end.order >= newest.order:
+                    return newest
+                behind = ranges.behind(known.end.order)
+                until = newest if behind is None or behind.start.order > newest.order else behind.start
+                if not self._read(known.end, until, scanner):
+                    return None
+
+    def look_back(self, stream: _Opened, until: LogPosition) -> bool:
+        """See Ahead: for a stream whose view was asked for here."""
+        with self._turn:
+            at, ranges = self._place(stream), self._history.ranges()
+            known = ranges.of(at.order) or Range(at, at)
+            before = None if stream.gone_before else ranges.ending_before(known.start.order)
+            if before is None and stream.again_from == known.start:
+                return False
+            with self._session() as session:
+                scanner = self._scanner(session, examine(session))
+                if before is not None:
+                    stream.gone_before = not self._read(before.end, known.start, scanner)
+                    if stream.gone_before:
+                        return False
+                # ranges may have joined: statements that told nothing for want of those before them are taken in again
+                found = self._read(known.start, edge(until), scanner)
+            stream.again_from = (self._history.ranges().of(at.order) or known).start
+            return found
+
+    # ---- the pool, now and then
+
+    def look(self, oldest: LogPosition | None) -> None:
+        """Begin to cover, say how far, take a snapshot when one is due. oldest: the last cursor of all."""
+        with self._turn, self._session() as session:
+            server = examine(session)
+            newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
+            if self._snapshot_due():
+                if self._has_many():  # the snapshot is to lie in the last range
+                    self._reach(edge(newest), newest, self._scanner(session, server), lazily=False)
+                self._snapshot(session, server)
+            self._expire(oldest)
+            self._trim()
+            self._note()
+
+    def close(self) -> None:
+        """Say how far it is covered and let go of every connection."""
+        with self._turn:
+            self._advance()
+            self._note()
+            self._tables.close()
+            self._let_go()
+            self._recording.end()
+            store, self._store = self._store, None
+            if store:
+                store.close()
+
+    def _note(self) -> None:
+        """Make durable what is covered; a range without a snapshot says nothing to another node."""
+        if self._loaded:
+            self._recording.note(tuple(known for known in self._history.ranges() if self._has_snapshot(known)))
+
+    # ---- holding the turn
+
+    @contextmanager
+    def _session(self) -> Iterator[SourceSession]:
+        """The connection for questions, which stays open; a new one when it does not answer any more."""
+        if self._open is None or not self._open.alive():
+            self._open = SourceSession(self._config, self._config.master, opening=self._opening)
+        try:
+            yield self._open
+        except CanalError:  # rights that are granted afterwards count for new connections only
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _scanner(self, session: SourceSession, server: Flavor) -> Scanner:
+        return Scanner(session, server, self._config, self._config.master, self._opening)
+
+    def _prepare(self, session: SourceSession, server: Flavor, *, strict: bool) -> LogPosition:
+        """Load what was kept of this server's binlog; have a range. strict: what other nodes keep is needed.
+
+        Returns the newest place. Raises HistoryUnavailable.
+        """
+        source = server.uuid or str(server.server_id)
+        if self._recording.source != source:
+            if self._recording.source:
+                self._tell("history.of_another_binlog", covered=self._recording.source, source=source)
+            self._begin(source, server)
+        if not self._loaded:
+            self._load(strict=strict)
+        self._advance()  # before the end is asked for: a busy stream is beyond it otherwise
+        newest = locate.newest(session, server, self._config, self._config.master)
+        if any(known.end.order > newest.order for known in self._history.ranges()):
+            self._tell("history.of_another_binlog", covered=source, source=source)
+            self._begun_anew.add(source)
+            self._begin(source, server)
+            self._loaded = True
+        if not len(self._history.ranges()):
+            self._snapshot(session, server)
+            self._note()
+        return newest
+
+    def _begin(self, source: str, server: Flavor) -> None:
+        """A history of its own: who still decodes another binlog keeps that one's."""
+        self._recording.end()
+        self._recording = Recording(self._store, source, self._tell, self._begun_anew)
+        self._history = History(
+            self._fetch,
+            live_texts=not self._config.decode.table_history,
+            fold_names=server.folds_names,
+            recorder=self._recording,
+            in_ranges=True,
+        )
+        self._snapshots = []
+        self._streams.clear()
+        self._loaded = False
+
+    def _load(self, *, strict: bool) -> None:
+        try:
+            kept = self._recording.load()
+        except HistoryUnavailable as error:
+            if self._config.tsdb_url:
+                if strict:
+                    raise  # what other nodes have recorded is needed here
+                self._recording.failed(error)
+                return
+            self._recording.failed(error)
+            self._recording.end()
+            self._loaded = True
+            return
+        self._loaded = True
+        if not kept.ranges:  # what was recorded may have gaps anywhere
+            return
+        for known in kept.ranges:
+            self._history.cover(known.start, known.end)
+        ranges = self._history.ranges()
+        snapshots = [snapshot for snapshot in kept.snapshots if ranges.of(edge(snapshot.at).order)]
+        self._snapshots = sorted((*self._snapshots, *(snapshot.at for snapshot in snapshots)), key=lambda at: at.order)
+        self._history.restore(kept.records, snapshots)
+
+    def _advance(self) -> None:
+        """Count as covered what streams have read."""
+        for stream in tuple(self._streams.values()):
+            place = stream.decoded()
+            if place is not None:
+                self._history.cover(stream.since, place)
+
+    def _place(self, stream: _Opened) -> LogPosition:
+        """Where a stream stands, which is behind the range that it has read."""
+        if stream.history is not self._history:
+            raise SourceUnavailable(
+                f"{self._config.destination}: the source has another binlog than when reading began at {stream.since};"
+                " the dump begins again"
+            )
+        return stream.decoded() or stream.since
+
+    # ---- ranges
+
+    def _reach(self, at: LogPosition, newest: LogPosition, scanner: Scanner, *, lazily: bool) -> None:
+        """Have a position in a range with a snapshot, by reading the statements of the shorter stretch: from the range
+        before it, or up to the one behind it. lazily: read on from a range nearby, nothing else.
+        """
+        lost = False
+        if at.order > newest.order:  # journals that were renamed do not sort
+            return
+        while True:
+            ranges = self._history.ranges()
+            known = ranges.of(at.order)
+            if known is not None and (lazily or self._has_snapshot(known)):
+                return
+            start, end = (at, at) if known is None else (known.start, known.end)
+            before = ranges.ending_before(start.order)
+            behind = ranges.behind(end.order)
+            ahead = _journals(end, behind.start if behind else newest)
+            if before is not None and not lost and self._is_near(_journals(before.end, start), ahead, lazily=lazily):
+                lost = not self._read(before.end, start, scanner)
+                continue
+            if behind is None:
+                self._snapshot(scanner.session, scanner.server)
+                continue
+            if lazily:
+                return
+            if not self._read(end, behind.start, scanner):  # the dump meets the same, and says so
+                return
+
+    def _is_near(self, back: float, ahead: float, *, lazily: bool) -> bool:
+        """Whether to read the stretch from the range before; `back` and `ahead`: journals to there, and to the next."""
+        if back == float("inf"):
+            return False
+        return back <= NEAR_JOURNALS or self._has_many() or (not lazily and back <= ahead)
+
+    def _has_many(self) -> bool:
+        return sum(self._has_snapshot(known) for known in self._history.ranges()) >= MOST_RANGES
+
+    def _read(self, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
+        """Read every statement between two edges; False when they are gone. What was not reached is not covered.
+
+        Raises SourceUnavailable when the server does not give them out in time.
+        """
+        told, at, wait_s = self._history.view(start).apply, start, _AGAIN_S
+        until_s = time.monotonic() + GIVEN_OUT_WITHIN_S
+        while (at.journal, at.offset) != (end.journal, end.offset):
+            try:
+                at = edge(scanner.statements(at, end, told))
+            except PositionLost:
+                return False
+            if at.order >= end.order:
+                break
+            self._history.cover(start, at)
+            if time.monotonic() > until_s:
+                raise SourceUnavailable(
+                    f"{scanner.session.where.address}: the binlog ends at {end}, and a dump ends at {at} since"
+                    f" {GIVEN_OUT_WITHIN_S:g} s; tables are asked for again. Look at the server's disk (sync_binlog=1)"
+                )
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, 0.5)
+        self._history.cover(start, end)
+        self._note()
+        return True
+
+    def _has_snapshot(self, known: Range) -> bool:
+        return any(known.start.order <= edge(at).order <= known.end.order for at in self._snapshots)
+
+    def _trim(self) -> None:
+        """Forget the oldest ranges without a snapshot that no stream reads: there is nothing in them to be missed."""
+        ranges = self._history.ranges()
+        read = [stream.since.order for stream in self._streams.values()]
+        idle = [
+            known
+            for known in ranges
+            if not self._has_snapshot(known)
+            and not any(known.start.order <= since <= known.end.order for since in read)
+        ]
+        for known in idle[: max(0, len(ranges) - MOST_RANGES + 1)]:
+            self._history.forget(known)
+
+    # ---- snapshots
+
+    def _snapshot(self, session: SourceSession, server: Flavor) -> None:
+        """Have all tables as of the newest place, without those that statements change meanwhile: these are read."""
+        first = edge(locate.newest(session, server, self._config, self._config.master))
+        names = self._names(session)
+        found = {name: self._tables.fetch(*name) for name in names}
+        names |= self._names(session)  # a table may be in the binlog before it is listed
+        at = locate.newest(session, server, self._config, self._config.master)
+        if not self._read(first, edge(at), self._scanner(session, server)):
+            raise SourceUnavailable(f"{session.where.address}: {first} was purged while tables were asked for; again")
+        changed = self._history.changed(names, first, at)
+        tables = {name: sql for name, sql in found.items() if sql and name not in changed}
+        all_listed = session.query(_MAY_SEE_ALL) and not self._history.changed([_ANY], first, at)
+        left_out = names - tables.keys() if all_listed else None
+        snapshot = TableSnapshot(at, tables, left_out)
+        self._history.restore((), (snapshot,))
+        self._snapshots.append(snapshot.at)
+        self._recording.keep_snapshot(snapshot)
+
+    def _names(self, session: SourceSession) -> frozenset[tuple[str, str]]:
+        return frozenset((str(row["s"]), str(row["t"])) for row in session.query(_TABLES))
+
+    def _snapshot_due(self) -> bool:
+        statements = self._recording.statements
+        if statements >= self._most_records:
+            return True
+        interval_h = self._config.tsdb_snapshot_interval_h
+        if interval_h <= 0 or not statements or not self._snapshots:
+            return False
+        return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
+
+    def _expire(self, oldest: LogPosition | None) -> None:
+        """Drop what lies before the newest snapshot that has expired and that every cursor and stream is behind.
+
+        When there are too many records the age of snapshots does not count.
+        """
+        many = self._recording.size > self._most_records
+        limit_ms = int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
+        needed = [oldest, *(stream.needed() for stream in self._streams.values())]
+        expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
+        bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
+        first = next(iter(self._history.ranges()), None)
+        if not bases or first is None or edge(bases[-1]).order <= first.start.order:
+            return
+        base = bases[-1]
+        if not self._recording.expire(base, limit_ms):
+            return
+        self._snapshots = [at for at in self._snapshots if at.order >= base.order]
+        self._history.forget_before(base)
+        for stream in self._streams.values():
+            stream.since = max(stream.since, edge(base), key=lambda at: at.order)
+
+
+class _Opened:
+    """One open stream as its chronicle sees it. Implements decode.Ahead.
+
+    since: from where on it has read every statement. history: of the binlog that it reads. reached: there is a snapshot
+    in its range. gone_before: what lies before its range cannot be read any more. again_from: where its range began
+    when its statements were last read again.
+    """
+
+    def __init__(
+        self, chronicle: DestinationHistory, history: History, since: LogPosition, reading: HistoryDump | None
+    ) -> None:
+        self.since = since
+        self.history = history
+        self.reached = False
+        self.gone_before = False
+        self.again_from: LogPosition | None = None
+        self._chronicle = chronicle
+        self._reading = None if reading is None else weakref.ref(reading)
+        claimed = None if reading is None else reading.decoded
+        # a dump that has to begin before its place reads again what it has decoded
+        self._behind = claimed if claimed is not None and edge(claimed).order > since.order else None
+
+    def decoded(self) -> LogPosition | None:
+        """The edge up to which it has read, None when that is not known."""
+        reading = self._reading() if self._reading else None
+        at = reading.decoded if reading is not None else None
+        if at is None or (self._behind is not None and at.order <= self._behind.order):
+            return None
+        return edge(at)
+
+    def needed(self) -> LogPosition | None:
+        """From where on it may ask for tables, None for anywhere."""
+        reading = self._reading() if self._reading else None
+        if reading is None or reading.decoded is None:
+            return None
+        return self.decoded() or self.since
+
+    def reach(self) -> None:
+        self._chronicle.reach(self)
+
+    def read_on(self) -> LogPosition | None:
+        return self._chronicle.read_on(self)
+
+    def look_back(self, at: LogPosition) -> bool:
+        return self._chronicle.look_back(self, at)
+
+
+def _journals(start: LogPosition, end: LogPosition) -> float:
+    """How many journals one position lies behind another; infinitely many when their names do not tell."""
+    base, number = split_journal(start.journal)
+    other, further = split_journal(end.journal)
+    return further - number if base == other and further >= number else float("inf")

@@ -1,0 +1,154 @@
+"""Recording: what a table history learns of one source, on its way to where it survives.
+
+Threads: streams' own and the pool; a lock. Blocks on the store.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from canal_ha.decode.history.ranges import Range
+from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
+from canal_ha.errors import HistoryUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.model.tell import Tell
+
+
+class Recording:
+    """Implements decode.Recorder. A failure of the store is an alarm, and the next `note` tries again.
+
+    store: None keeps nothing. source: see HistoryStore.
+    begun_anew: sources of which the store may hold an earlier binlog; that is dropped before the store is used for one.
+    """
+
+    def __init__(self, store: HistoryStore | None, source: str, tell: Tell, begun_anew: set[str]) -> None:
+        self.source = source
+        self._begun_anew = begun_anew
+        self.statements = 0  # recorded since the last snapshot
+        self._store = store
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._seen: set[tuple[str, int, int, str]] = set()
+        self._pending: list[Record] = []
+        self._durable: tuple[Range, ...] = ()
+        self._failing = False
+
+    @property
+    def size(self) -> int:
+        """How many records there are."""
+        with self._lock:
+            return len(self._seen)
+
+    def load(self) -> Kept:
+        """What the store has. Raises HistoryUnavailable."""
+        if self._store is None:
+            return Kept()
+        with self._lock:
+            self._clear(self._store)
+        kept = self._store.load(self.source)
+        with self._lock:
+            for record in kept.records:
+                self._is_new(record)
+        self._durable = kept.ranges
+        return kept
+
+    def record(self, record: Record) -> None:
+        """Keep what the history learned, before the stream goes on."""
+        with self._lock:
+            if not self._is_new(record):
+                return
+            self.statements += not record.table
+            if self._store is None:
+                return
+            self._pending.append(record)
+            if not self._failing:
+                self._write(self._store)
+
+    def keep_snapshot(self, snapshot: TableSnapshot) -> None:
+        """Keep it; statements are counted anew."""
+        self.statements = 0
+        if self._store:
+            try:
+                with self._lock:
+                    self._clear(self._store)
+                self._store.add_snapshot(self.source, snapshot)
+            except HistoryUnavailable as error:
+                self.failed(error)
+
+    def note(self, ranges: tuple[Range, ...]) -> None:
+        """Make durable what is covered, once everything that belongs to it is."""
+        store = self._store
+        if store is None:
+            return
+        with self._lock:
+            if self._pending and not self._write(store):
+                return
+        if ranges == self._durable:
+            return
+        try:
+            with self._lock:
+                self._clear(store)
+            store.cover(self.source, ranges)
+        except HistoryUnavailable as error:
+            self.failed(error)
+        else:
+            self._durable = ranges
+            self._written()
+
+    def expire(self, before: LogPosition, stale_ms: int) -> bool:
+        """Drop what lies before a position; False when the store cannot."""
+        if self._store:
+            try:
+                with self._lock:
+                    self._clear(self._store)
+                self._store.expire(self.source, before, stale_ms)
+            except HistoryUnavailable as error:
+                self.failed(error)
+                return False
+        with self._lock:
+            self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= before.order}
+        return True
+
+    def end(self) -> HistoryStore | None:
+        """Keep nothing from now on, though a stream may still decode what it has received; returns the store."""
+        with self._lock:
+            store, self._store = self._store, None
+        return store
+
+    def failed(self, error: HistoryUnavailable) -> None:
+        """Tell of it, once."""
+        if not self._failing:
+            self._tell("history.unavailable", error=str(error), alarm=True)
+        self._failing = True
+
+    # ---- holding the lock
+
+    def _clear(self, store: HistoryStore) -> None:
+        """Drop what belongs to a binlog of before. Raises HistoryUnavailable; the next call tries again."""
+        if self.source in self._begun_anew:
+            store.clear(self.source)
+            self._begun_anew.discard(self.source)
+
+    def _is_new(self, record: Record) -> bool:
+        key = (record.at.journal, record.at.offset, record.at.sub_index, record.table)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+    def _write(self, store: HistoryStore) -> bool:
+        """Write what is pending."""
+        try:
+            self._clear(store)
+            store.add(self.source, self._pending)
+        except HistoryUnavailable as error:
+            self.failed(error)
+            return False
+        self._pending = []
+        self._written()
+        return True
+
+    def _written(self) -> None:
+        if self._failing:
+            self._tell("history.available")
+        self._failing = False

@@ -1,0 +1,426 @@
+"""Table histories in SQL: a SQLite file of one node, or a MySQL database that nodes share. Any thread; blocks.
+
+Tables and columns are canal's (docs/protocol.md#table-history); `meta_coverage` belongs to canal-ha. `binlog_master_id`
+tells which server a row's positions belong to: a MySQL server's uuid, else a server id.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+import pymysql
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.script import statements
+from canal_ha.decode.ddl.statements import CreateTable
+from canal_ha.decode.ddl.tokens import Unreadable
+from canal_ha.decode.history.ranges import Range, Ranges
+from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
+from canal_ha.errors import HistoryUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.session import CONNECT_TIMEOUT_S
+
+FILE = "table_history.db"
+_IO_TIMEOUT_S = 10.0
+
+_OF_A_SOURCE = ("meta_history", "meta_snapshot")
+_AT = "destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta_snapshot (
+  id {serial}, gmt_create {now}, gmt_modified {now}, destination varchar(128) NOT NULL,
+  binlog_file varchar(64) NOT NULL, binlog_offest bigint NOT NULL, binlog_master_id varchar(64) NOT NULL,
+  binlog_timestamp bigint NOT NULL, data {text}, extra {text},
+  UNIQUE (destination, binlog_master_id, binlog_file, binlog_offest));
+CREATE TABLE IF NOT EXISTS meta_history (
+  id {serial}, gmt_create {now}, gmt_modified {now}, destination varchar(128) NOT NULL,
+  binlog_file varchar(64) NOT NULL, binlog_offest bigint NOT NULL, binlog_master_id varchar(64) NOT NULL,
+  binlog_timestamp bigint NOT NULL, use_schema varchar(255), sql_schema varchar(255),
+  sql_table varchar(255) NOT NULL DEFAULT '', sql_text {text}, sql_type varchar(32), extra {text},
+  UNIQUE (destination, binlog_master_id, binlog_file, binlog_offest, sql_table));
+CREATE TABLE IF NOT EXISTS meta_coverage (
+  destination varchar(128) NOT NULL PRIMARY KEY, gmt_modified {now}, data {text})
+"""
+
+Connect = Callable[[], Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_DEADLOCK = 1213  # MySQL rolled this transaction back to let another one go on
+
+
+def _once_more(transaction: Callable[P, T]) -> Callable[P, T]:
+    """Repeat a transaction that lost a deadlock, once."""
+
+    @wraps(transaction)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return transaction(*args, **kwargs)
+        except HistoryUnavailable as error:
+            if not isinstance(error.__cause__, pymysql.MySQLError) or error.__cause__.args[:1] != (_DEADLOCK,):
+                raise
+        return transaction(*args, **kwargs)
+
+    return run
+
+
+class SqlStore:
+    """One destination's history behind a DB-API connection. connect: opens one; mark: of its parameters."""
+
+    def __init__(
+        self, destination: str, connect: Connect, *, where: str, mark: str, ignore: str, types: Mapping[str, str]
+    ) -> None:
+        self._destination = destination
+        self._connect = connect
+        self._where = where
+        self._mark = mark
+        self._ignore = ignore
+        self._types = types
+        self._lock = threading.Lock()
+        self._connection: Any = None
+
+    @_once_more
+    def load(self, source: str) -> Kept:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            covered = self._covered(cursor)
+            self._run(
+                cursor,
+                "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, use_schema, sql_table, sql_text"
+                " FROM meta_history WHERE destination = ? AND binlog_master_id = ?",
+                source,
+            )
+            records = tuple(_record(row) for row in cursor.fetchall())
+            self._run(
+                cursor,
+                "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, data FROM meta_snapshot"
+                " WHERE destination = ? AND binlog_master_id = ?",
+                source,
+            )
+            rows = cursor.fetchall()
+        names: dict[str, str | None] = {}
+        snapshots = tuple(_snapshot(row, names) for row in rows)
+        return Kept(tuple(covered.get(source, _Covered()).ranges), records, snapshots)
+
+    def count(self) -> int:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            self._run(cursor, "SELECT COUNT(*) FROM meta_history WHERE destination = ?")
+            return int(cursor.fetchone()[0])
+
+    @_once_more
+    def add(self, source: str, records: Sequence[Record]) -> None:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            for record in records:
+                self._run(
+                    cursor,
+                    f"INSERT {self._ignore} INTO meta_history ({_AT}, use_schema, sql_schema, sql_table, sql_text,"
+                    " sql_type, extra) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    *_at_values(source, record.at),
+                    record.schema,
+                    record.schema,
+                    record.table,
+                    record.sql,
+                    "FIRST" if record.table else "DDL",
+                    json.dumps({"sub": record.at.sub_index, "since": record.since and _place(record.since)}),
+                )
+
+    @_once_more
+    def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
+        """See HistoryStore."""
+        data: dict[str, list[str]] = defaultdict(list)
+        for (schema, _), sql in snapshot.tables.items():
+            data[schema].append(sql)
+        text = json.dumps({schema: ";\n".join(tables) for schema, tables in data.items()}, ensure_ascii=False)
+        left_out = None if snapshot.left_out is None else sorted(snapshot.left_out)
+        with self._cursor() as cursor:
+            self._run(
+                cursor,
+                f"INSERT {self._ignore} INTO meta_snapshot ({_AT}, data, extra) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *_at_values(source, snapshot.at),
+                text,
+                json.dumps({"sub": snapshot.at.sub_index, "left_out": left_out}, ensure_ascii=False),
+            )
+
+    @_once_more
+    def cover(self, source: str, ranges: Sequence[Range]) -> None:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            covered = self._covered(cursor)
+            own = covered.setdefault(source, _Covered())
+            for known in ranges:
+                own.ranges.add(known.start, known.end)
+            self._cover(cursor, covered)
+
+    @_once_more
+    def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
+        """See HistoryStore."""
+        journal, offset = before.journal, before.offset
+        earlier = (
+            "(length(binlog_file) < ? OR (length(binlog_file) = ?"
+            " AND (binlog_file < ? OR (binlog_file = ? AND binlog_offest < ?))))"
+        )
+        values = (source, len(journal), len(journal), journal, journal, offset)
+        with self._cursor() as cursor:
+            covered = self._covered(cursor)
+            for table in _OF_A_SOURCE:
+                self._run(
+                    cursor, f"DELETE FROM {table} WHERE destination = ? AND binlog_master_id = ? AND {earlier}", *values
+                )
+            own = covered.setdefault(source, _Covered())
+            own.expired = before
+            self._run(
+                cursor,
+                "SELECT binlog_master_id FROM meta_snapshot WHERE destination = ? GROUP BY binlog_master_id"
+                " HAVING MAX(binlog_timestamp) < ?",
+                stale_ms,
+            )
+            for (stale,) in cursor.fetchall():
+                if str(stale) != source:
+                    self._forget_source(cursor, covered, str(stale))
+            self._cover(cursor, covered)
+
+    @_once_more
+    def clear(self, source: str) -> None:
+        """See HistoryStore."""
+        with self._cursor() as cursor:
+            covered = self._covered(cursor)
+            self._forget_source(cursor, covered, source)
+            self._cover(cursor, covered)
+
+    def close(self) -> None:
+        """See HistoryStore."""
+        with self._lock:
+            self._forget()
+
+    # ---- holding the lock
+
+    def _covered(self, cursor: Any) -> dict[str, _Covered]:
+        """What is covered, by source; nobody else changes it until the transaction ends."""
+        # the row first: who locks one that is not there locks others out of the gap, and two of them block each other
+        self._run(cursor, f"INSERT INTO meta_coverage (destination, data) VALUES (?, '{{}}') {self._types['if_there']}")
+        self._run(cursor, f"SELECT data FROM meta_coverage WHERE destination = ?{self._types['lock']}")
+        body = json.loads(cursor.fetchone()[0])
+        if "sources" in body or not body:
+            return {source: _Covered.read(known) for source, known in body.get("sources", {}).items()}
+        # one range of one source, whose rows carry the id of the server that first wrote each event
+        source = str(body["source"])
+        for table in _OF_A_SOURCE:
+            update = f"UPDATE {self._ignore} {table} SET binlog_master_id = ? WHERE destination = ?"
+            cursor.execute(update.replace("?", self._mark), (source, self._destination))
+        covered = {source: _Covered.read({"ranges": [[body["start"], body["end"]]]})}
+        self._cover(cursor, covered)
+        return covered
+
+    def _cover(self, cursor: Any, covered: Mapping[str, _Covered]) -> None:
+        data = json.dumps({"sources": {source: known.body() for source, known in covered.items()}})
+        update = "UPDATE meta_coverage SET gmt_modified = CURRENT_TIMESTAMP, data = ? WHERE destination = ?"
+        cursor.execute(update.replace("?", self._mark), (data, self._destination))
+
+    def _forget_source(self, cursor: Any, covered: dict[str, _Covered], source: str) -> None:
+        covered.pop(source, None)
+        for table in _OF_A_SOURCE:
+            self._run(cursor, f"DELETE FROM {table} WHERE destination = ? AND binlog_master_id = ?", source)
+
+    def _run(self, cursor: Any, sql: str, *values: object) -> None:
+        cursor.execute(sql.replace("?", self._mark), (self._destination, *values))
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        """One transaction. Raises HistoryUnavailable."""
+        with self._lock:
+            try:
+                if self._connection is None or not _alive(self._connection):
+                    self._connection = self._opened()
+                cursor = self._connection.cursor()
+                yield cursor
+                self._connection.commit()
+            except (sqlite3.Error, pymysql.MySQLError, OSError, ValueError) as error:
+                self._forget()
+                raise HistoryUnavailable(
+                    f"{self._destination}: the table history in {self._where} cannot be used: {error};"
+                    " look at canal.instance.tsdb.dir, or tsdb.url, dbUsername and dbPassword"
+                ) from error
+
+    def _opened(self) -> Any:
+        connection = self._connect()
+        cursor = connection.cursor()
+        for statement in _TABLES.format(**self._types).split(";"):
+            cursor.execute(statement)
+        connection.commit()
+        return connection
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error, pymysql.MySQLError, OSError):
+                self._connection.close()
+            self._connection = None
+
+
+def in_file(destination: str, directory: Path) -> HistoryStore:
+    """A history in a file of this directory, which is made when needed."""
+
+    def connect() -> sqlite3.Connection:
+        directory.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(directory / FILE, check_same_thread=False, timeout=_IO_TIMEOUT_S)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    now = "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP"
+    types = {
+        "serial": "integer PRIMARY KEY AUTOINCREMENT",
+        "now": now,
+        "text": "text",
+        "lock": "",
+        "if_there": "ON CONFLICT DO NOTHING",
+    }
+    return SqlStore(destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types)
+
+
+def in_mysql(destination: str, url: str, user: str, password: str) -> HistoryStore:
+    """A history in a MySQL or MariaDB database. url: jdbc:mysql://host:port/database or mysql://…"""
+    parts = urlsplit(url.removeprefix("jdbc:"))
+    database = parts.path.strip("/")
+
+    def connect() -> Any:
+        connection = pymysql.connect(
+            host=parts.hostname or "127.0.0.1",
+            port=parts.port or 3306,
+            user=user,
+            password=password.encode(),
+            charset="utf8mb4",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=_IO_TIMEOUT_S,
+            write_timeout=_IO_TIMEOUT_S,
+            program_name="canal-ha",
+        )
+        try:
+            with suppress(pymysql.err.OperationalError):  # an account that may use the database, not make it
+                connection.cursor().execute(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+            connection.select_db(database)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    now = "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP"
+    types = {
+        "serial": "bigint NOT NULL AUTO_INCREMENT PRIMARY KEY",
+        "now": now,
+        "text": "longtext",
+        "lock": " FOR UPDATE",
+        "if_there": "ON DUPLICATE KEY UPDATE destination = VALUES(destination)",
+    }
+    where = f"{parts.hostname}:{parts.port or 3306}/{database}"
+    return SqlStore(destination, connect, where=where, mark="%s", ignore="IGNORE", types=types)
+
+
+def history_store(config: InstanceConfig) -> HistoryStore | None:
+    """Where this destination's table history survives, None when it is not to."""
+    if not config.decode.table_history:
+        return None
+    if config.tsdb_url:
+        return in_mysql(config.destination, config.tsdb_url, config.tsdb_username, config.tsdb_password)
+    return in_file(config.destination, Path(config.tsdb_dir)) if config.tsdb_dir else None
+
+
+def _alive(connection: Any) -> bool:
+    """Whether it was not closed while idle, as a server does."""
+    if isinstance(connection, pymysql.Connection):
+        try:
+            connection.ping(reconnect=False)
+        except pymysql.MySQLError:
+            return False
+    return True
+
+
+# ---- rows
+
+
+def _at_values(source: str, at: LogPosition) -> tuple[object, ...]:
+    return (at.journal, at.offset, source, at.timestamp_ms)
+
+
+def _at(row: Sequence[Any]) -> LogPosition:
+    """row: journal, offset, time, extra."""
+    extra = json.loads(row[3] or "{}")
+    return LogPosition(
+        journal=str(row[0]), offset=int(row[1]), timestamp_ms=int(row[2]), sub_index=int(extra.get("sub") or 0)
+    )
+
+
+def _record(row: Sequence[Any]) -> Record:
+    since = json.loads(row[3] or "{}").get("since")
+    return Record(_at(row), str(row[4] or ""), str(row[6]), str(row[5] or ""), _from_place(since) if since else None)
+
+
+def _snapshot(row: Sequence[Any], names: dict[str, str | None]) -> TableSnapshot:
+    """names: of the tables that texts create, as far as they were read already."""
+    left_out = json.loads(row[3] or "{}").get("left_out")
+    untold = None if left_out is None else frozenset((str(schema), str(table)) for schema, table in left_out)
+    return TableSnapshot(_at(row), _tables(row[4], names), untold)
+
+
+def _tables(text: str, names: dict[str, str | None]) -> dict[tuple[str, str], str]:
+    """names: as above; most texts are the same in every snapshot, and reading one takes a millisecond."""
+    tables = {}
+    for schema, script in json.loads(text).items():
+        for sql in statements(script):
+            if sql not in names:
+                names[sql] = _created(sql)
+            name = names[sql]
+            if name is not None:
+                tables[(schema, name)] = sql
+    return tables
+
+
+def _created(sql: str) -> str | None:
+    """The table that a statement creates, None when it creates none."""
+    with suppress(Unreadable):
+        statement = read(sql)
+        if isinstance(statement, CreateTable):
+            return statement.name.table
+    return None
+
+
+def _place(at: LogPosition) -> list[object]:
+    return [at.journal, at.offset, at.consumed, at.sub_index]
+
+
+def _from_place(place: Sequence[Any]) -> LogPosition:
+    return LogPosition(str(place[0]), int(place[1]), consumed=bool(place[2]), sub_index=int(place[3]))
+
+
+@dataclass(slots=True)
+class _Covered:
+    """What is covered of one source. expired: what lies before it is gone, whatever another node says of it."""
+
+    ranges: Ranges = field(default_factory=Ranges)
+    expired: LogPosition | None = None
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> _Covered:
+        """Of JSON."""
+        known = cls(expired=_from_place(body["expired"]) if body.get("expired") else None)
+        for start, end in body["ranges"]:
+            known.ranges.add(_from_place(start), _from_place(end))
+        return known
+
+    def body(self) -> dict[str, Any]:
+        """For JSON."""
+        if self.expired is not None:
+            self.ranges.forget_before(self.expired)
+        ranges = [[_place(known.start), _place(known.end)] for known in self.ranges]
+        return {"ranges": ranges, "expired": self.expired and _place(self.expired)}

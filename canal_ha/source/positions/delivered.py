@@ -1,0 +1,126 @@
+"""What a stream delivered from one server and must not deliver again from the next. Pure.
+
+A standby that lags writes these transactions into its binlog after the place where the stream goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from canal_ha.decode.kernel.gtid import Gtids
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.sink import select
+from canal_ha.source.positions.fingerprints import Fingerprint, Units
+
+_HELD_MOST_BYTES = 8 << 20  # of a transaction whose end decides; larger ones are delivered
+
+
+class Delivered(Protocol):
+    """Segments in; out come those, or parts of those, that are new, in the same order."""
+
+    def new(self, segment: Segment) -> Sequence[Segment]: ...
+
+
+class ExpectedTransactions:
+    """Drops these transactions as long as they come next and in this order; whatever else comes ends that."""
+
+    def __init__(self, expected: Iterable[Fingerprint]) -> None:
+        self._expected = deque(expected)
+        self._units = Units()
+        self._held: list[Segment] = []  # of a transaction that has not ended
+
+    def new(self, segment: Segment) -> Sequence[Segment]:
+        """See Known. Keeps the pieces of a transaction until its end tells."""
+        if not self._expected:
+            return (segment,)
+        behind = 0  # entries of this segment that are dropped
+        for unit in self._units.feed(segment):
+            if not self._expected or unit.mark() != self._expected[0]:
+                self._expected.clear()
+                return self._released(segment, behind)
+            self._expected.popleft()
+            self._held.clear()
+            behind = unit.index + 1
+        if not self._expected:
+            return self._released(segment, behind)
+        if behind < len(segment):
+            self._held.append(_from(segment, behind))
+            if sum(held.ends[-1] for held in self._held) > _HELD_MOST_BYTES:
+                self._expected.clear()
+                held, self._held = self._held, []
+                return held
+        return ()
+
+    def _released(self, segment: Segment, behind: int) -> Sequence[Segment]:
+        held, self._held = self._held, []
+        return (*held, _from(segment, behind)) if behind < len(segment) else held
+
+
+class Executed:
+    """Drops transactions of a GTID set, `text`, wherever they come. For streams whose entries carry their set."""
+
+    def __init__(self, gtid_set: str) -> None:
+        self.text = gtid_set
+        self._text = Gtids(gtid_set).text
+        self._numbers = _numbers(self._text)
+        self._inside = False  # a transaction, or entries that came with one GTID outside of any
+        self._dropping = False
+
+    def new(self, segment: Segment) -> Sequence[Segment]:
+        """See Known."""
+        kept = []
+        for run, first in enumerate(segment.run_starts):
+            last = segment.run_starts[run + 1] if run + 1 < len(segment.run_starts) else len(segment)
+            text = segment.run_gtids[run]
+            for index in range(first, last):
+                kind = segment.kinds[index]
+                if kind == EntryKind.BEGIN or not self._inside or text != self._text:
+                    self._dropping = self._is_known(text)
+                    self._inside = True
+                    self._text = text
+                if not self._dropping:
+                    kept.append(index)
+                if kind == EntryKind.END:
+                    self._inside = False
+        if len(kept) == len(segment):
+            return (segment,)
+        return (select(segment, kept),) if kept else ()
+
+    def _is_known(self, text: str) -> bool:
+        """Whether a transaction was executed before. text: the set that includes it, as the decoder counts it."""
+        if not text:
+            return False
+        if text == self._text:
+            return True
+        before = _numbers(self._text)
+        moved = {domain: number for domain, number in _numbers(text).items() if before.get(domain) != number}
+        known = bool(moved) and all(number <= self._numbers.get(domain, 0) for domain, number in moved.items())
+        if not known:
+            self._numbers |= moved
+        return known
+
+
+def both(one: str, other: str) -> str:
+    """Two GTID sets of one stream as one: of MariaDB the later of each domain; of MySQL the first, which grew from the
+    second.
+    """
+    numbers, items = _numbers(one), {item.split("-")[0]: item for item in one.split(",")}
+    if not numbers:
+        return one
+    for item in other.split(","):
+        for domain, number in _numbers(item).items():
+            if number > numbers.get(domain, 0):
+                items[str(domain)] = item
+    return ",".join(items.values())
+
+
+def _numbers(text: str) -> dict[int, int]:
+    """MariaDB's sequence number by domain; empty for a set of MySQL."""
+    items = [item.split("-") for item in text.split(",") if item.count("-") == 2 and ":" not in item]
+    return {int(domain): int(number) for domain, _, number in items}
+
+
+def _from(segment: Segment, first: int) -> Segment:
+    return segment if first == 0 else select(segment, range(first, len(segment)))

@@ -1,0 +1,100 @@
+"""GTID mode: the place of a cursor and the set executed before it, brought together on the server of now. Blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from canal_ha.errors import PositionLost
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.flavor import binary_logs
+from canal_ha.source.positions import locate
+from canal_ha.source.positions.scan import Scanner
+
+
+def settled(scanner: Scanner, at: LogPosition) -> LogPosition:
+    """Where to begin for a cursor, with the set executed before that place.
+
+    A cursor without a set keeps its place and gets the set: GTID mode was just turned on. One whose place is gone, or
+    is another server's, goes on at the first transaction that its set lacks. Without either it is returned as it is:
+    the dump says what is wrong.
+    Raises PositionLost when the server has forgotten transactions of the set, or purged some that it lacks.
+    """
+    there = any(log.name == at.journal and at.offset <= log.size_bytes for log in binary_logs(scanner.session))
+    if not at.gtid:
+        return replace(at, gtid=scanner.executed(at)) if there else at
+    forgotten = _forgotten(scanner, at.gtid)
+    if forgotten:
+        raise PositionLost(
+            f"{scanner.session.where.address}: the server does not know transactions {forgotten} of its own, which were"
+            f" read from it before: its binary logs were reset, or it is an older copy; {_cure(scanner, at)}"
+        )
+    return at if there else behind(scanner, at)
+
+
+def behind(scanner: Scanner, at: LogPosition) -> LogPosition:
+    """Where the first transaction begins that the set of a position lacks, with that set.
+
+    Raises PositionLost when such transactions are purged.
+    """
+    gtid_set = at.gtid or ""
+    purged = _purged(scanner, gtid_set)
+    if purged:
+        raise PositionLost(
+            f"{scanner.session.where.address}: transactions {purged} are purged (gtid_purged) and the set of {at} lacks"
+            f" them; {_cure(scanner, at)}"
+        )
+    # asked for first: what is committed between the two answers must not be passed over
+    newest = locate.newest(scanner.session, scanner.server, scanner.config, scanner.source)
+    return replace(scanner.lacking(gtid_set) or newest, gtid=gtid_set)
+
+
+def lags(scanner: Scanner, gtid_set: str) -> bool:
+    """Whether the server has not executed all of a set."""
+    if not scanner.server.mariadb:
+        return bool(_subtracted(scanner, "%s", "@@GLOBAL.gtid_executed", gtid_set))
+    reached = str(scanner.session.query("SELECT @@GLOBAL.gtid_binlog_pos AS reached")[0]["reached"] or "")
+    numbers = {domain: number for domain, _, number in _mariadb(reached)}
+    return any(number > numbers.get(domain, 0) for domain, _, number in _mariadb(gtid_set))
+
+
+def _cure(scanner: Scanner, at: LogPosition) -> str:
+    oldest = binary_logs(scanner.session)[0].name
+    return (
+        f"the oldest journal that exists is {oldest}; {scanner.config.destination} cannot go on from {at} by itself:"
+        " restore the journals, or set the cursor (canal-ha cursor set), or choose canal.instance.position.lost"
+    )
+
+
+def _forgotten(scanner: Scanner, gtid_set: str) -> str:
+    """Transactions of the server's own in a set which it has not executed; "" when there are none.
+
+    What came to it from elsewhere says nothing: a replica need not have had all.
+    """
+    if scanner.server.mariadb:
+        state = str(scanner.session.query("SELECT @@GLOBAL.gtid_binlog_state AS state")[0]["state"] or "")
+        written = {(domain, server): number for domain, server, number in _mariadb(state)}
+        own = [item for item in _mariadb(gtid_set) if item[1] == scanner.server.server_id]
+        return ",".join("{}-{}-{}".format(*item) for item in own if item[2] > written.get(item[:2], 0))
+    missing = _subtracted(scanner, "%s", "@@GLOBAL.gtid_executed", gtid_set)
+    uuid = scanner.server.uuid.lower()
+    return ",".join(item for item in missing.split(",") if uuid and item.startswith(uuid))
+
+
+def _purged(scanner: Scanner, gtid_set: str) -> str:
+    """Purged transactions that a set lacks. MariaDB keeps no such list: it refuses the dump."""
+    return "" if scanner.server.mariadb else _subtracted(scanner, "@@GLOBAL.gtid_purged", "%s", gtid_set)
+
+
+def _subtracted(scanner: Scanner, whole: str, part: str, gtid_set: str) -> str:
+    rows = scanner.session.query(f"SELECT GTID_SUBTRACT({whole}, {part}) AS rest", gtid_set)
+    return "".join(str(rows[0]["rest"] or "").split())
+
+
+def _mariadb(gtid_set: str) -> list[tuple[int, int, int]]:
+    """Domain, server id, number of each item; what is no GTID of MariaDB is left out."""
+    found = []
+    for item in gtid_set.split(","):
+        parts = item.strip().split("-")
+        if len(parts) == 3 and all(part.isdecimal() for part in parts):
+            found.append((int(parts[0]), int(parts[1]), int(parts[2])))
+    return found

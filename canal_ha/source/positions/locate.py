@@ -1,0 +1,102 @@
+"""Where a binlog begins and ends, and where a new client begins (docs/protocol.md#start). Blocks: pool threads."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import SourceRefused
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.flavor import Flavor, binary_logs
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.positions.resume import FIRST_OFFSET
+from canal_ha.source.positions.scan import Scanner
+
+
+def newest(session: SourceSession, server: Flavor, config: InstanceConfig, source: SourceConfig) -> LogPosition:
+    """Where the binlog ends now; its time is the server's clock. Raises SourceUnavailable, SourceRefused."""
+    rows = session.query(server.status_statement)
+    if not rows:
+        raise SourceRefused(
+            f"{session.where.address}: '{server.status_statement}' has no answer: the binary log is off; start the"
+            " server with log-bin=mysql-bin under [mysqld]"
+        )
+    journal, offset = str(rows[0]["File"]), int(rows[0]["Position"])
+    gtid = ""
+    if config.decode.gtid_on and server.mariadb:
+        gtid = str(session.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", journal, offset)[0]["gtid"] or "")
+    elif config.decode.gtid_on:
+        gtid = str(rows[0].get("Executed_Gtid_Set") or "").replace("\n", "")
+    now = session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]
+    return LogPosition(
+        journal=journal,
+        offset=offset,
+        timestamp_ms=int(now) * 1000,
+        server_id=server.server_id,
+        server=server.identity,
+        gtid=gtid,
+        address=source.host,
+        port=source.port,
+    )
+
+
+def oldest(session: SourceSession, server: Flavor, source: SourceConfig) -> LogPosition:
+    """The beginning of the oldest journal that exists. Raises SourceUnavailable, SourceRefused."""
+    return LogPosition(
+        journal=binary_logs(session)[0].name,
+        offset=FIRST_OFFSET,
+        server_id=server.server_id,
+        server=server.identity,
+        address=source.host,
+        port=source.port,
+    )
+
+
+def configured(scanner: Scanner) -> LogPosition | None:
+    """The start that the configuration names, None when it names none.
+
+    Raises SourceUnavailable, SourceRefused, and PositionLost when what it names is purged.
+    """
+    source = scanner.source
+    if source.gtid and scanner.config.decode.gtid_on:
+        at = scanner.lacking(source.gtid)
+        end = newest(scanner.session, scanner.server, scanner.config, source)
+        return replace(at or end, gtid=source.gtid)
+    if source.journal and source.position:
+        return replace(_begin(scanner, source.journal), offset=source.position)
+    if source.timestamp_ms:
+        return at_time(scanner, source.timestamp_ms, source.journal)
+    return _begin(scanner, source.journal) if source.journal else None
+
+
+def at_time(scanner: Scanner, timestamp_ms: int, journal: str = "") -> LogPosition:
+    """A boundary before everything committed at this time or later; the oldest there is when nothing is older.
+
+    journal: look into this one only. Event times are whole seconds and can be a second out of order where commits are
+    written together, so up to two seconds more are read. Source: docs/protocol.md#time-search.
+    """
+    target_ms = timestamp_ms - 1000
+    if not journal:
+        logs = binary_logs(scanner.session)
+        first_behind = bisect_right(logs, target_ms, key=lambda log: scanner.began_ms(log.name))
+        if first_behind == 0:
+            return _begin(scanner, logs[0].name)
+        journal = logs[first_behind - 1].name
+    return scanner.boundary(journal, lambda passed: passed.timestamp_ms >= target_ms)
+
+
+def at_boundary(scanner: Scanner, inside: LogPosition) -> LogPosition:
+    """The boundary at or before a position inside a transaction."""
+    return scanner.boundary(inside.journal, lambda passed: passed.position > inside.offset)
+
+
+def _begin(scanner: Scanner, journal: str) -> LogPosition:
+    return LogPosition(
+        journal=journal,
+        offset=FIRST_OFFSET,
+        server_id=scanner.server.server_id,
+        server=scanner.server.identity,
+        address=scanner.source.host,
+        port=scanner.source.port,
+    )

@@ -1,0 +1,266 @@
+"""Where to go on in another server's binlog: the standby after a switch, or whoever answers under the address now.
+
+By GTID set where the cursor has one. Else by content: the last delivered transactions (`trail`) are looked for from
+canal.instance.fallbackIntervalInSeconds before the cursor's time on, and reading goes on behind the newest one found.
+If none is there, reading begins at the start of that window. Blocks: a stream's thread.
+
+Clocks. A replica keeps the time and the origin (server id) of what it was sent, so the window is measured on
+transactions of the cursor's own origin alone: what the new server wrote by itself, by another clock, says nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from canal_ha.decode.outputs import Output, Passed, Rotated, SourceSaid
+from canal_ha.errors import MalformedEvent, PositionLost, TableUnknown
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment
+from canal_ha.source.connection.flavor import binary_logs
+from canal_ha.source.positions import gtids, locate, truncated
+from canal_ha.source.positions.fingerprints import Fingerprint, Matching, Unit, Units
+from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
+from canal_ha.source.positions.scan import Enough, Scanner, packets
+from canal_ha.source.positions.transactions import walker
+
+SLICE_BYTES = 16384  # decoded at a time; boundaries are told once a slice
+PACKETWISE_BYTES = 1 << 20  # smaller journals are looked through event by event
+SCANNED_MOST_BYTES = 8 << 30  # looked at for the start of the window; before that, everything comes again
+TIME_SLACK_MS = 2000  # event times are whole seconds, and can be a second out of order
+
+
+class PositionedDecoder(Protocol):
+    """What is needed of a decoder. offset, server_id: of the event that was looked at last."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def server_id(self) -> int: ...
+
+    def feed(self, data: memoryview, /) -> Iterator[Output]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """Where to go on. how: `GTID set`, `content` or `time`; expected: delivered transactions that the server has not
+    (yet), in their order; again: how many transactions may come again at most; reason: why content did not tell;
+    lags: the server's binlog ends before any of the transactions looked for.
+    """
+
+    at: LogPosition
+    how: str
+    expected: tuple[Fingerprint, ...] = ()
+    again: int = 0
+    reason: str = ""
+    lags: bool = False
+
+
+def relocated(
+    scanner: Scanner,
+    at: LogPosition,
+    trail: Sequence[Fingerprint],
+    decoder_at: Callable[[LogPosition], PositionedDecoder],
+    now: Callable[[], float] = time.time,
+) -> Relocation:
+    """Where to go on for a stream that stands at `at` of another server. decoder_at: the stream's own, made anew.
+
+    Raises SourceUnavailable, SourceRefused, PositionLost.
+    """
+    if scanner.config.decode.gtid_on and at.gtid:
+        try:
+            return Relocation(gtids.behind(scanner, at), "GTID set", lags=gtids.lags(scanner, at.gtid))
+        except PositionLost:
+            # MariaDB refuses a set whose last transaction was never replicated
+            if not scanner.server.mariadb or not trail:
+                raise
+    target_ms = at.timestamp_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
+    start = _window(scanner, at, target_ms, now)
+    matching = Matching(trail)
+    counted = _Counted(at)
+    reason = "" if trail else "nothing is known of what was delivered last"
+    if trail and trail[-1].second * 1000 >= target_ms - TIME_SLACK_MS:
+        reason = "none of the transactions delivered last is there"
+    try:
+        _look(scanner, start, decoder_at, (matching.see, counted.see))
+    except (TableUnknown, MalformedEvent) as error:
+        reason = f"what was delivered last could not be looked for: {error}"
+    if matching.found is not None:
+        expected = tuple(trail[len(trail) - matching.missing :])
+        return Relocation(_behind(matching.found), "content", expected)
+    again = counted.again if reason else 0
+    lags = bool(reason and trail) and 0 < counted.newest < trail[0].second
+    return Relocation(start, "time", (), again, reason, lags)
+
+
+def _behind(unit: Unit[Segment]) -> LogPosition:
+    """Behind the entry that ends a unit. Its GTID set is to be asked for: the decoder began in the midst."""
+    segment, index = unit.entries, unit.index
+    following = index + 1
+    whole = following == len(segment) or segment.offsets[following] != segment.offsets[index]
+    return replace(segment.position(index), consumed=whole, gtid="")
+
+
+class _Counted:
+    """Counts what was delivered before, as far as times and origin tell. newest: the second of the last unit, 0 where
+    it is of another origin: who writes by itself has taken over, and does not lag.
+    """
+
+    def __init__(self, at: LogPosition) -> None:
+        self.again = 0
+        self.newest = 0
+        self._at = at
+
+    def see(self, unit: Unit[Segment]) -> None:
+        origin = unit.entries.run_server_ids[unit.entries.run_of(unit.index)]
+        self.newest = unit.second if origin == self._at.server_id else 0
+        if self._at.server_id in (None, origin) and unit.entries.timestamps[unit.index] <= self._at.timestamp_ms:
+            self.again += 1
+
+
+# ---- the window
+
+
+def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[], float]) -> LogPosition:
+    """The last boundary before which everything of the cursor's origin is older than the target.
+
+    Where nothing of that origin is in the binlog (no replica, or none with log_replica_updates): by the server's clock.
+    """
+    logs = binary_logs(scanner.session)
+    scanned = 0
+    seen = False
+    for log in reversed(logs):
+        slice_bytes = SLICE_BYTES if log.size_bytes > PACKETWISE_BYTES else 0
+        older = _Older(walker(log.name, FIRST_OFFSET), at.server_id, target_ms)
+        _read(scanner, older.decoder, log.name, FIRST_OFFSET, older.take, slice_bytes)
+        seen |= older.seen
+        if older.last is not None:
+            return _precisely(scanner, at, target_ms, older.last) if slice_bytes else _at(scanner, older.last)
+        scanned += log.size_bytes
+        if scanned > SCANNED_MOST_BYTES:
+            return _at(scanner, Passed(log.name, FIRST_OFFSET, 0))
+    if seen or target_ms <= 0:
+        return _at(scanner, Passed(logs[0].name, FIRST_OFFSET, 0))
+    # whoever wrote the cursor's transaction had a clock of its own: one that is ahead of here is told by its future
+    here_ms, now_ms = int(scanner.session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]) * 1000, now() * 1000
+    ahead_ms = max(0, at.timestamp_ms - min(here_ms, now_ms))
+    return locate.at_time(scanner, max(0, int(target_ms - ahead_ms - abs(here_ms - now_ms))))
+
+
+def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed) -> LogPosition:
+    """Packet by packet, from a boundary that is early enough."""
+    if before.position > OFFSET_MAX:
+        return _at(scanner, before)
+    older = _Older(walker(before.journal, before.position), at.server_id, target_ms)
+    _read(scanner, older.decoder, before.journal, before.position, older.take, 0)
+    return _at(scanner, older.last or before)
+
+
+class _Older:
+    """Looks for the last boundary of one origin that is older than a target, until one is not.
+
+    last: that boundary; seen: there was any of this origin.
+    """
+
+    def __init__(self, decoder: PositionedDecoder, origin: int | None, target_ms: int) -> None:
+        self.decoder = decoder
+        self.last: Passed | None = None
+        self.seen = False
+        self._origin = origin
+        self._target_ms = target_ms
+
+    def take(self, output: Output) -> bool:
+        """Whether that is enough."""
+        if not isinstance(output, Passed) or not output.timestamp_ms:
+            return False
+        if self._origin not in (None, self.decoder.server_id):
+            return False
+        self.seen = True
+        if self.decoder.offset >= output.position:
+            return False  # what was looked at last lies behind this boundary, which may be of another origin
+        if output.timestamp_ms >= self._target_ms:
+            return True
+        self.last = output
+        return False
+
+
+def _at(scanner: Scanner, passed: Passed) -> LogPosition:
+    return LogPosition(
+        journal=passed.journal,
+        offset=passed.position,
+        timestamp_ms=passed.timestamp_ms,
+        server_id=scanner.server.server_id,
+        address=scanner.source.host,
+        port=scanner.source.port,
+        server=scanner.server.identity,
+    )
+
+
+# ---- reading
+
+
+def _look(
+    scanner: Scanner,
+    start: LogPosition,
+    decoder_at: Callable[[LogPosition], PositionedDecoder],
+    shown: Sequence[Callable[[Unit[Segment]], None]],
+) -> None:
+    """Show everything from a boundary to the end of the binlog as it is now."""
+    units = Units()
+
+    def take(output: Output) -> bool:
+        if isinstance(output, Segment):
+            for unit in units.feed(output):
+                for see in shown:
+                    see(unit)
+        return False
+
+    while True:
+        journal = _read(scanner, decoder_at(start), start.journal, start.offset, take, SLICE_BYTES, onwards=True)
+        following = truncated.next_journal(scanner.session, journal) if journal else ""
+        if not following:
+            return
+        start = _at(scanner, Passed(following, FIRST_OFFSET, 0))
+
+
+def _read(
+    scanner: Scanner,
+    decoder: PositionedDecoder,
+    journal: str,
+    offset: int,
+    take: Callable[[Output], bool],
+    slice_bytes: int,
+    *,
+    onwards: bool = False,
+) -> str:
+    """Decode from here until `take` has enough, or to the end of the journal, or of the last one (onwards). Returns the
+    journal that ended torn, "" when none did.
+
+    slice_bytes: decoded at a time; 0: packet by packet.
+    Raises SourceUnavailable, SourceRefused, PositionLost, and what decoding raises.
+    """
+    pending = bytearray()
+    here = journal
+
+    def eat(data: memoryview) -> list[bytes]:
+        nonlocal here
+        for piece in packets(pending, data) if slice_bytes == 0 else _slices(data, slice_bytes):
+            for output in decoder.feed(piece):
+                if take(output):
+                    raise Enough
+                if isinstance(output, Rotated):
+                    if output.journal != journal and not onwards:
+                        raise Enough
+                    here = output.journal
+                if isinstance(output, SourceSaid):
+                    raise Enough(output.errno, output.text)
+        return []
+
+    return here if scanner.read(eat, journal=journal, offset=offset) else ""
+
+
+def _slices(data: memoryview, size: int) -> Iterator[memoryview]:
+    return (data[at : at + size] for at in range(0, len(data), size))

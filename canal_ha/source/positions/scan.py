@@ -1,0 +1,260 @@
+"""Finding boundaries between transactions by reading a binlog: by time, by offset, by GTID set. Blocks.
+
+A decoder that accepts no table walks over the events and says where transactions end. A journal is read twice at
+most: in large chunks up to the one that holds the boundary, then packet by packet from the boundary before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.decode.decoder import Decoder
+from canal_ha.decode.outputs import Passed, Rotated, SourceSaid
+from canal_ha.errors import PositionLost
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.flavor import Flavor
+from canal_ha.source.connection.identity import replica
+from canal_ha.source.connection.reader import DumpRequest, run
+from canal_ha.source.connection.session import Interruptible, SourceSession
+from canal_ha.source.positions import truncated
+from canal_ha.source.positions.lost import DUMP_FAILED, ended
+from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
+from canal_ha.source.positions.transactions import Statements, walker
+
+_FORMAT_DESCRIPTION = frozenset({15})
+_GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
+
+
+@dataclass(frozen=True, slots=True)
+class Scanner:
+    """Reads the binlog of one source over connections of its own, as a replica that nobody else is.
+
+    opening: as in `reader.run`. All methods raise SourceUnavailable, SourceRefused, PositionLost.
+    """
+
+    session: SourceSession
+    server: Flavor
+    config: InstanceConfig
+    source: SourceConfig
+    opening: Callable[[Interruptible], None] = lambda connection: None
+
+    def boundary(self, journal: str, beyond: Callable[[Passed], bool]) -> LogPosition:
+        """The last boundary of a journal before the first one that is `beyond`; its last one when none is."""
+        found = self._boundary(journal, FIRST_OFFSET, beyond, by_packet=False)
+        offset = found.position if found else FIRST_OFFSET
+        if offset <= OFFSET_MAX:
+            found = self._boundary(journal, offset, beyond, by_packet=True) or found
+        if found is None:
+            return self._position(journal, FIRST_OFFSET, 0)
+        return self._position(journal, found.position, found.timestamp_ms)
+
+    def began_ms(self, journal: str) -> int:
+        """When a journal was begun: the time of its format description."""
+        walk = _Walk(walker(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
+        self._run(walk, journal=journal)
+        return walk.found.timestamp_ms if walk.found else 0
+
+    def lacking(self, gtid_set: str) -> LogPosition | None:
+        """Where the first transaction begins that is not in the set; None when there is none yet."""
+        walk = _Walk(walker("", FIRST_OFFSET), by_packet=True, until=_GTIDS)
+        self._run(walk, gtid=gtid_set)
+        if walk.found is None:
+            return None
+        return self._position(walk.journal, walk.found.position, walk.found.timestamp_ms, gtid_set)
+
+    def executed(self, at: LogPosition) -> str:
+        """The GTID set executed before a position, the transaction included that it lies in."""
+        if self.server.mariadb:
+            rows = self.session.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", at.journal, at.offset)
+            return str(rows[0]["gtid"] or "")
+        rows = self.session.query("SHOW BINLOG EVENTS IN %s LIMIT 3", at.journal)
+        told = next((str(row["Info"]) for row in rows if row["Event_type"] == "Previous_gtids"), "")
+        before = self._executed(at, FIRST_OFFSET, "".join(told.split()), by_packet=False)
+        if before.offset < at.offset <= OFFSET_MAX:
+            before = self._executed(at, before.offset, before.gtid or "", by_packet=True)
+        return before.gtid or ""
+
+    def _executed(self, at: LogPosition, offset: int, before: str, *, by_packet: bool) -> LogPosition:
+        """The last boundary with its set. by_packet: the first one that is not before `at`, if there is any."""
+        decoder = walker(at.journal, offset, gtid_set=before)
+        walk = _Walk(decoder, by_packet=by_packet, beyond=lambda passed: passed.position > at.offset)
+        self._run(walk, journal=at.journal, offset=offset)
+        last = walk.last.position if walk.last else offset
+        if by_packet and walk.over is not None and last < at.offset:
+            return self._position(at.journal, walk.over.position, 0, decoder.gtid_set)
+        return self._position(at.journal, last, 0, walk.last_gtid if walk.last else before)
+
+    def statements(
+        self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
+    ) -> LogPosition:
+        """Tell every statement between two boundaries: position, default schema, text. Returns the boundary reached.
+
+        That one lies before `end` when the server does not give out everything yet that it has written.
+        """
+
+        def beyond(passed: Passed) -> bool:
+            return passed.journal == end.journal and passed.position > end.offset
+
+        journal, offset = start.journal, start.offset if start.offset <= OFFSET_MAX else FIRST_OFFSET
+        while True:
+            decoder = walker(journal, offset, Statements(told))
+            walk = _Walk(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
+            self._run(walk, journal=journal, offset=offset)
+            if walk.reached is not None:
+                start = self._position(walk.reached.journal, walk.reached.position, walk.reached.timestamp_ms)
+            behind = truncated.next_journal(self.session, walk.journal or journal) if walk.torn else ""
+            if not behind:
+                return start
+            start = self._position(behind, FIRST_OFFSET, 0)
+            if walk.journal == end.journal:
+                return start
+            journal, offset = behind, FIRST_OFFSET
+
+    def _boundary(
+        self, journal: str, offset: int, beyond: Callable[[Passed], bool], *, by_packet: bool
+    ) -> Passed | None:
+        walk = _Walk(walker(journal, offset), by_packet=by_packet, beyond=beyond)
+        self._run(walk, journal=journal, offset=offset)
+        return walk.last
+
+    def read(
+        self, eat: Callable[[memoryview], list[bytes]], *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = ""
+    ) -> bool:
+        """Dump from here, or what a GTID set lacks, until `eat` raises Enough; the end of the binlog is one, too.
+
+        Returns whether the dump ended because its journal is torn: there is no more of that one.
+        """
+        identity = replica(self.config.destination, 0, read=uuid4().hex)
+        request = DumpRequest(
+            server_id=next(identity.server_ids()),
+            replica=identity,
+            mariadb=self.server.mariadb,
+            journal=journal,
+            offset=offset,
+            gtid=gtid,
+            blocking=False,
+        )
+        try:
+            run(request, self.session, self.config, self.source, eat, self.opening)
+        except Enough as end:
+            where = self.session.where
+            if end.errno == DUMP_FAILED and gtid:
+                raise PositionLost(
+                    f"{where.address}: transactions behind the GTID set {gtid} are purged ({end.text});"
+                    f" set canal.instance.master.gtid of {self.config.destination} to a newer set"
+                ) from None
+            if truncated.is_torn(end.text):
+                return True
+            if end.errno == DUMP_FAILED:
+                at = self._position(journal, offset, 0)
+                raise ended(self.session, self.config, at, end.text, moved=False) from None
+            if end.errno:
+                raise where.error(end.errno, end.text) from None
+        return False
+
+    def _run(self, walk: _Walk, *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = "") -> None:
+        walk.torn = self.read(walk.eat, journal=journal, offset=offset, gtid=gtid)
+
+    def _position(self, journal: str, offset: int, timestamp_ms: int, gtid: str = "") -> LogPosition:
+        return LogPosition(
+            journal=journal,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            server_id=self.server.server_id,
+            server=self.server.identity,
+            gtid=gtid,
+            address=self.source.host,
+            port=self.source.port,
+        )
+
+
+class Enough(Exception):
+    """A read is over. errno, text: the server's last word; 0 when there is nothing wrong."""
+
+    def __init__(self, errno: int = 0, text: str = "") -> None:
+        super().__init__(text)
+        self.errno = errno
+        self.text = text
+
+
+class _Walk:
+    """Eats one dump until it has seen enough, or its end, and raises Enough then.
+
+    beyond: ends the walk at the first boundary for which it holds, `over`; last: the boundary before that, last_gtid:
+    the set executed there. reached: everything before it was walked over, journals without a boundary included.
+    torn: the last journal ended inside an event.
+    until: ends the walk at the first event of these types; found: where it starts. Needs by_packet.
+    onwards: the last journal to walk through; "" is the first one.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        by_packet: bool,
+        beyond: Callable[[Passed], bool] = lambda passed: False,
+        until: frozenset[int] = frozenset(),
+        onwards: str = "",
+    ) -> None:
+        self.journal = ""
+        self.last: Passed | None = None
+        self.last_gtid = ""
+        self.over: Passed | None = None
+        self.reached: Passed | None = None
+        self.torn = False
+        self.found: Passed | None = None
+        self._decoder = decoder
+        self._by_packet = by_packet
+        self._beyond = beyond
+        self._until = until
+        self._onwards = onwards
+        self._pending = bytearray()
+
+    def eat(self, data: memoryview) -> list[bytes]:
+        """Nothing is left for the library."""
+        for piece in packets(self._pending, data) if self._by_packet else (data,):
+            if self._until:
+                self._look(piece)
+            self._decode(piece)
+        return []
+
+    def _look(self, packet: memoryview) -> None:
+        """End at an event of the wanted types. Packet header (4), 0, then time, type, server id, size, its end."""
+        if len(packet) >= 24 and packet[4] == 0 and packet[9] in self._until:
+            size = int.from_bytes(packet[14:18], "little")
+            end = int.from_bytes(packet[18:22], "little")
+            self.found = Passed(self.journal, end - size, int.from_bytes(packet[5:9], "little") * 1000)
+            raise Enough
+
+    def _decode(self, data: memoryview) -> None:
+        for output in self._decoder.feed(data):
+            match output:
+                case Passed():
+                    self.reached = output
+                    if self._beyond(output):
+                        self.over = output
+                        raise Enough
+                    self.last, self.last_gtid = output, self._decoder.gtid_set
+                case Rotated():
+                    self.reached = Passed(output.journal, output.position, 0)
+                    last = not self._onwards or self.journal == self._onwards
+                    if self.journal and not self._until and output.journal != self.journal and last:
+                        raise Enough
+                    self.journal = output.journal
+                case SourceSaid():
+                    raise Enough(output.errno, output.text)
+
+
+def packets(pending: bytearray, data: memoryview) -> Iterator[memoryview]:
+    """Whole packets, header included; pending: what is there of the next one."""
+    pending += data
+    while len(pending) >= 4:
+        size = 4 + int.from_bytes(pending[:3], "little")
+        if len(pending) < size:
+            return
+        packet = bytes(pending[:size])
+        del pending[:size]
+        yield memoryview(packet)

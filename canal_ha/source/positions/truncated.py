@@ -1,0 +1,49 @@
+"""A journal whose last event was cut off by a crash of the server. MySQL cuts it away, MariaDB leaves it. Blocks."""
+
+from __future__ import annotations
+
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.flavor import Flavor, binary_logs
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.positions.resume import FIRST_OFFSET
+
+_TRUNCATED = "truncated in the middle of event"
+_EXECUTED = "SELECT BINLOG_GTID_POS(%s, %s) AS here, BINLOG_GTID_POS(%s, %s) AS there"
+
+
+def is_torn(text: str) -> bool:
+    """Whether a dump ended with this text because its journal ends inside an event."""
+    return _TRUNCATED in text
+
+
+def next_journal(session: SourceSession, journal: str) -> str:
+    """The journal that the server began behind this one, "" when there is none."""
+    names = [log.name for log in binary_logs(session)]
+    return names[names.index(journal) + 1] if journal in names[:-1] else ""
+
+
+def behind(session: SourceSession, server: Flavor, at: LogPosition, text: str) -> LogPosition | None:
+    """Where to go on when a dump ended with this text at the boundary `at`: the journal that the server began next.
+
+    None when that is not the reason, or when transactions may lie behind the cut: the server counts what it executed
+    before each place, and nothing may have come between the two. Raises SourceUnavailable, SourceRefused.
+    """
+    if not server.mariadb or not is_torn(text):
+        return None
+    onwards = next_journal(session, at.journal)
+    if not onwards:
+        return None
+    row = session.query(_EXECUTED, at.journal, at.offset, onwards, FIRST_OFFSET)[0]
+    if row["here"] is None or row["here"] != row["there"]:
+        return None
+    return LogPosition(
+        journal=onwards,
+        offset=FIRST_OFFSET,
+        timestamp_ms=at.timestamp_ms,
+        server_id=at.server_id,
+        gtid=at.gtid,
+        address=at.address,
+        port=at.port,
+        server=at.server,
+        trail=at.trail,
+    )

@@ -1,0 +1,417 @@
+"""The source thread of one stream: connect, check, dump, decode, deliver; begin again when the connection breaks.
+
+`Dump` starts one thread. Everything runs on it, except `start`, `stop`, `join` and reading the attributes that say how
+far it has come. mysql-replication speaks the protocol; what it must not do, reconnect by itself, is done here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Protocol
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
+from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment, Source
+from canal_ha.source.connection import flavor
+from canal_ha.source.connection.backoff import Backoff
+from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
+from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
+from canal_ha.source.connection.session import Interruptible, SourceSession, Where
+from canal_ha.source.positions import gtids, locate, truncated
+from canal_ha.source.positions.current_source import CurrentSource
+from canal_ha.source.positions.lost import DUMP_FAILED, Superseded, ended, superseded
+from canal_ha.source.positions.relocate import Relocation
+from canal_ha.source.positions.resume import Resume
+from canal_ha.source.positions.scan import Scanner
+
+SMALL_BYTES = 16 * 1024  # of a chunk that is decoded before anybody else would get to work
+
+
+@dataclass(frozen=True, slots=True)
+class DumpStarted:
+    """The source dumps. version, uuid ("" on MariaDB), server_id: the source's."""
+
+    version: str
+    uuid: str
+    server_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFailed:
+    """An attempt ended. retry_in_s: until the next one, None when the dump has ended for good."""
+
+    error: CanalError
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMoved:
+    """The stream goes on in another server's binlog. before: where it stood in the old one's."""
+
+    before: LogPosition
+    address: str
+    found: Relocation
+
+
+DumpEvent = DumpStarted | DumpFailed | SourceMoved
+
+
+class DumpDecoder(Protocol):
+    """What a dump needs of a decoder: bytes in, outputs in their order. The iterator is driven to its end."""
+
+    def feed(self, data: memoryview, /) -> Iterator[Output]: ...
+
+    @property
+    def gtid_set(self) -> str:
+        """Executed so far, "" outside GTID mode."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def server_id(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What to read from now. config: whose master is the server; make_decoder: see Dump; met(identity): told which
+    server answers there, False when that is another one than before, and the upstream therefore void.
+    """
+
+    config: InstanceConfig
+    make_decoder: Callable[[Source, LogPosition], DumpDecoder]
+    met: Callable[[str], bool] = lambda identity: True
+
+
+class _Stopped(Exception):
+    """stop() was called."""
+
+
+class _Rerouted(Exception):
+    """reroute() was called."""
+
+
+class Dump:
+    """One stream's dump, from `start` (a transaction's boundary; inclusive unless consumed) until stopped.
+
+    accept: takes segments in order, none twice; blocks while there is no room; raises RingClosed to end the dump;
+    report: told of every connection and failure; busy: told True before a small chunk is decoded, False when that is
+    done. All are called from the dump's thread.
+    make_decoder: a fresh decoder for each connection, to begin at the position given. route: asked before each
+    connection instead of `config`, `source` and `make_decoder`, where the server may change; may_move: go on in
+    another server's binlog, else end.
+    decoded: everything before it was accepted; last_event_ms: source time of the newest event; idle: the source said
+    that nothing newer exists; idle_at: `clock` when it last said so and this had not lain in a buffer; heard_at: when
+    bytes last came.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig,
+        *,
+        replica: ReplicaIdentity,
+        start: LogPosition,
+        make_decoder: Callable[[Source, LogPosition], DumpDecoder],
+        accept: Callable[[Segment], None],
+        report: Callable[[DumpEvent], None],
+        busy: Callable[[bool], None] = lambda busy: None,
+        route: Callable[[], Upstream] | None = None,
+        may_move: bool = True,
+        rng: Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.decoded: LogPosition | None = start
+        self.received_bytes = 0
+        self.last_event_ms = 0
+        self.idle = False
+        self.idle_at = 0.0
+        self.heard_at = 0.0
+        self._ready_at = 0.0  # for more bytes
+        self._config = config
+        self._source = source
+        self._replica = replica
+        self._route = route or (lambda: Upstream(replace(config, master=source), make_decoder))
+        self._may_move = may_move
+        self._whereabouts = CurrentSource(start)
+        self._accept = accept
+        self._report = report
+        self._busy = busy
+        self._clock = clock
+        self._resume = Resume(start)
+        self._start = start
+        self._began_at = start
+        self._backoff = Backoff((rng or Random()).random)
+        self._stopping = threading.Event()
+        self._rerouting = threading.Event()
+        self._awake = threading.Event()  # set by both
+        self._opening = threading.Lock()
+        self._connections: list[Interruptible] = []
+        self._decoder: DumpDecoder | None = None
+        self._connected: DumpStarted | None = None
+        self._session: SourceSession | None = None
+        self._where = Where(config, source)
+        name = f"dump-{config.destination}-{replica.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    # ---- any thread
+
+    def start(self) -> None:
+        """Begin to read; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the dump to end, and wake it when it waits for the source; returns at once.
+
+        When it waits in `accept`, it ends as soon as that returns or raises.
+        """
+        self._stopping.set()
+        self._wake()
+
+    def reroute(self) -> None:
+        """Ask for the route again, and read from there; returns at once. Nothing is lost or delivered twice."""
+        self._rerouting.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._awake.set()
+        with self._opening:
+            for connection in self._connections:
+                connection.interrupt()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; False when it has not come within the time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # ---- the dump's thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._dump()
+            except (_Stopped, RingClosed):
+                return
+            except _Rerouted:
+                continue
+            except CanalError as error:
+                failure = error
+            except Exception as error:
+                failure = CanalError(f"{self._config.destination}: the dump broke at {self._resume.at}: {error!r}")
+                failure.__cause__ = error
+            finally:
+                self._close()
+            if self._stopping.is_set():
+                return
+            if self._rerouting.is_set():
+                continue
+            if self._resume.at is not self._began_at:
+                self._backoff.reset()
+                self._began_at = self._resume.at
+            retry_in_s = self._pause_s(failure)
+            self._report(DumpFailed(failure, retry_in_s))
+            if retry_in_s is None:
+                return
+            self._awake.wait(retry_in_s)
+
+    def _pause_s(self, failure: CanalError) -> float | None:
+        if not failure.retryable:
+            return None
+        # two nodes that end each other's dump must not do so twice a second
+        return self._backoff.limit_s() if isinstance(failure, Superseded) else self._backoff.delay_s()
+
+    def _dump(self) -> None:
+        """One connection, until it ends with an exception."""
+        self._rerouting.clear()
+        self._awake.clear()
+        if self._stopping.is_set():
+            raise _Stopped
+        upstream = self._route()
+        self._config, self._source = upstream.config, upstream.config.master
+        session = self._session = SourceSession(self._config, self._source, opening=self._opened)
+        self._where = session.where
+        server = flavor.examine(session)
+        flavor.check(server, self._config, self._where.address)
+        if not upstream.met(server.identity):
+            raise _Rerouted
+        server_id = free_server_id(self._replica, flavor.replicas(session, server), server.server_id)
+        if server_id is None:
+            raise SourceRefused(
+                f"{self._where.address}: another replica uses server id {self._replica.server_id}; set"
+                f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
+            )
+        scanner = Scanner(session, server, self._config, self._source, self._opened)
+        source = Source(self._source.host, self._source.port, server.uuid, server.server_id)
+        if self._resume.at.journal and self._whereabouts.elsewhere(server, self._source):
+            self._move(scanner, lambda at: upstream.make_decoder(source, at))
+        if not self._resume.at.journal:
+            self._resume = Resume(self._looked_up(scanner))
+        settled = gtids.settled(scanner, self._resume.at) if self._config.decode.gtid_on else self._resume.at
+        self._settle(replace(settled, server=server.identity))
+        self._began_at = self._resume.at
+        begin = self._resume.begin()
+        self._whereabouts.arrived(server)
+        self._decoder = upstream.make_decoder(source, begin)
+        self._connected = DumpStarted(server.version, server.uuid, server.server_id)
+        request = DumpRequest(
+            server_id=server_id,
+            replica=self._replica,
+            mariadb=server.mariadb,
+            journal=begin.journal,
+            offset=begin.offset,
+        )
+        try:
+            run(request, session, self._config, self._source, self._eat, self._opened)
+        except MalformedEvent as error:
+            raise self._stepped_back(server, error) from error
+        raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
+
+    def _move(self, scanner: Scanner, decoder_at: Callable[[LogPosition], DumpDecoder]) -> None:
+        """Go on in the binlog of another server than before."""
+        before = self._resume.at
+        if not self._may_move:
+            raise CanalError(
+                f"{self._where.address}: another server answers than before, and {before} is a position of that one's:"
+                " begin this read again"
+            )
+        self.decoded = None
+        found = self._whereabouts.moved(scanner, before, decoder_at)
+        self._resume = Resume(found.at)
+        self._start = self.decoded = found.at
+        self._report(SourceMoved(before, self._where.address, found))
+
+    def _settle(self, at: LogPosition) -> None:
+        """Begin here instead: the same place with its GTID set, or another one."""
+        before = self._resume.at
+        if (at.journal, at.offset) != (before.journal, before.offset):
+            self._resume = Resume(at)
+        else:
+            self._resume.at = at
+            if before is self._start:
+                self._start = at
+        self.decoded = at
+
+    def _looked_up(self, scanner: Scanner) -> LogPosition:
+        """A cursor may tell a time alone (docs/protocol.md#start)."""
+        start_ms = self._resume.at.timestamp_ms - self._config.fallback_interval_s * 1000
+        return locate.at_time(scanner, max(0, start_ms))
+
+    def _stepped_back(self, server: flavor.Flavor, error: MalformedEvent) -> CanalError:
+        """A start inside a transaction, where no table map precedes the rows, moves to its begin."""
+        start = self._resume.at
+        if start is not self._start or self._resume.delivered_any:
+            return error
+        session = SourceSession(self._config, self._source, opening=self._opened)
+        boundary = locate.at_boundary(Scanner(session, server, self._config, self._source, self._opened), start)
+        if boundary.offset >= start.offset:
+            return error
+        self._resume = Resume(boundary)
+        self._began_at = self.decoded = boundary
+        return SourceUnavailable(
+            f"{self._where.address}: {start} lies inside a transaction ({error}); reading goes on from {boundary}"
+        )
+
+    def _opened(self, connection: Interruptible) -> None:
+        """From here on stop() interrupts this connection."""
+        with self._opening:
+            self._connections.append(connection)
+        self._go_on()
+
+    def _close(self) -> None:
+        with self._opening:
+            connections, self._connections = self._connections, []
+        for connection in connections:
+            if connection.open:
+                connection.close()
+        self._decoder = self._connected = self._session = None
+
+    def _eat(self, data: memoryview) -> list[bytes]:
+        """Decode what was received; return what the library must see."""
+        self._busy(len(data) < SMALL_BYTES)
+        try:
+            return self._decode(data)
+        finally:
+            self._busy(False)
+
+    def _decode(self, data: memoryview) -> list[bytes]:
+        assert self._decoder is not None
+        if self._session:  # nobody asks it anything any more, and each connection counts on a server
+            self._session.close()
+            self._session = None
+        self.heard_at = self._clock()
+        self.received_bytes += len(data)
+        packets: list[bytes] = []
+        for output in self._decoder.feed(data):
+            match output:
+                case Segment():
+                    self._deliver(output)
+                case Passed():
+                    if output.timestamp_ms:  # 0: of a heartbeat, which moves the boundary too
+                        self.idle = False
+                        self.last_event_ms = output.timestamp_ms
+                    self._resume.passed(output.journal, output.position, output.timestamp_ms, self._decoder.gtid_set)
+                    self.decoded = self._resume.at
+                case RawPacket():
+                    packets.append(output.payload)
+                case Rotated():
+                    self._resume.passed(output.journal, output.position)
+                    self.decoded = self._resume.at
+                case SourceHeartbeat():
+                    self.idle = True
+                    if self.heard_at - self._ready_at > HEARTBEAT_S / 2:
+                        self.idle_at = self.heard_at
+                case SourceFormat():
+                    if self._connected:
+                        self._report(self._connected)
+                        self._connected = None
+                case SourceSaid():
+                    self._said(output)
+        self._go_on()
+        self._ready_at = self._clock()
+        return packets
+
+    def _go_on(self) -> None:
+        """Raises _Stopped, _Rerouted."""
+        if self._stopping.is_set():
+            raise _Stopped
+        if self._rerouting.is_set():
+            raise _Rerouted
+
+    def _deliver(self, segment: Segment) -> None:
+        self.idle = False
+        fresh = self._resume.new(segment)
+        if fresh is None:
+            return
+        for new in self._whereabouts.new(fresh):
+            self._accept(new)
+            self._whereabouts.delivered(new)
+        self._resume.delivered(fresh)
+        self.last_event_ms = fresh.timestamps[-1]
+        self._go_on()
+
+    def _said(self, said: SourceSaid) -> None:
+        """The server ended the dump."""
+        replaced = superseded(self._where.address, said.text)
+        if replaced:
+            raise replaced
+        if said.errno == DUMP_FAILED:
+            session = SourceSession(self._config, self._source, opening=self._opened)
+            at = self._resume.at
+            onwards = truncated.behind(session, flavor.examine(session), at, said.text)
+            if onwards is not None:
+                self._resume = Resume(onwards)
+                self.decoded = onwards
+                raise SourceUnavailable(
+                    f"{self._where.address}: {at.journal} ends inside an event behind {at.offset}, as a crash of the"
+                    f" server leaves it; reading goes on from {onwards}"
+                )
+            raise ended(session, self._config, at, said.text, moved=at is not self._began_at)
+        if said.errno:
+            raise self._where.error(said.errno, said.text)
+        raise SourceUnavailable(f"{self._where.address}: the server ended the dump at {self._resume.at}")

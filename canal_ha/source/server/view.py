@@ -1,0 +1,179 @@
+"""View: what a destination asks of its source outside the dumps. Any thread; calls wait for each other and block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
+from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
+from canal_ha.model.excerpt import excerpt
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.flavor import Flavor, binary_logs, check, examine, expiry
+from canal_ha.source.connection.session import Interruptible, SourceSession
+from canal_ha.source.positions import gtids, locate, lost
+from canal_ha.source.positions.scan import Scanner
+
+T = TypeVar("T")
+
+
+class View:
+    """Positions of one source, over one connection that is opened when needed.
+
+    source: the configured master unless given; warn(text): told when a start had to be replaced; opening: see Session.
+    version: of the server, "" until it was asked.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        source: SourceConfig | None = None,
+        *,
+        warn: Callable[[str], None] = lambda text: None,
+        opening: Callable[[Interruptible], None] = lambda connection: None,
+    ) -> None:
+        self.version = ""
+        self._config = config
+        self._source = source or config.master
+        self._warn = warn
+        self._opening = opening
+        self._lock = threading.Lock()
+        self._session: SourceSession | None = None
+        self._server: Flavor | None = None
+        self._began_ms: dict[str, int] = {}  # by journal
+
+    def newest(self) -> LogPosition:
+        """Where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: locate.newest(session, server, self._config, self._source))
+
+    def oldest(self) -> LogPosition:
+        """The beginning of the oldest journal that exists. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: locate.oldest(session, server, self._source))
+
+    def folds_names(self) -> bool:
+        """Whether the server compares table names without case. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: server.folds_names)
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest.
+
+        Raises SourceUnavailable, SourceRefused, PositionLost.
+        """
+        return self._ask(lambda session, server: self._start(session, server, kept))
+
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
+        """Where to go on when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
+        return self._ask(lambda session, server: self._instead(session, server, cursor, when))
+
+    def find(self, place: Place) -> LogPosition:
+        """The boundary between transactions that a person means.
+
+        Raises SourceUnavailable, SourceRefused, and PositionLost when there is no such position (any more).
+        """
+        return self._ask(lambda session, server: self._find(session, server, place))
+
+    def reach(self, at: LogPosition) -> str:
+        """In words: whether the binlog still has this position, and how far it is from the end."""
+        return self._ask(lambda session, server: lost.reach(binary_logs(session), at))
+
+    def kept_for(self, cursors: Mapping[int, LogPosition]) -> dict[int, tuple[float, float]]:
+        """By client id: seconds until the cursor's journal may be purged (0.0: it is, -1.0: no end in sight), and the
+        source's expiry in seconds. Raises SourceUnavailable, SourceRefused.
+        """
+        return self._ask(lambda session, server: self._kept_for(session, server, cursors))
+
+    def close(self) -> None:
+        """Close the connection; the next question opens another."""
+        with self._lock:
+            self._forget()
+
+    # ---- holding the lock
+
+    def _start(self, session: SourceSession, server: Flavor, kept: LogPosition | None) -> LogPosition:
+        at = locate.configured(Scanner(session, server, self._config, self._source, self._opening))
+        if at is not None:
+            return at
+        if kept is None:
+            return locate.newest(session, server, self._config, self._source)
+        if kept.journal in [log.name for log in binary_logs(session)]:
+            return kept
+        at = locate.oldest(session, server, self._source)
+        self._warn(f"{self._config.destination}: {kept.journal} is purged; the first client begins at {at}")
+        return at
+
+    def _instead(self, session: SourceSession, server: Flavor, cursor: LogPosition, when: WhenLost) -> LogPosition:
+        if when is WhenLost.LATEST:
+            return locate.newest(session, server, self._config, self._source)
+        start_ms = cursor.timestamp_ms - self._config.fallback_interval_s * 1000
+        if when is WhenLost.EARLIEST or start_ms <= 0:
+            return locate.oldest(session, server, self._source)
+        return locate.at_time(Scanner(session, server, self._config, self._source, self._opening), start_ms)
+
+    def _kept_for(
+        self, session: SourceSession, server: Flavor, cursors: Mapping[int, LogPosition]
+    ) -> dict[int, tuple[float, float]]:
+        names = [log.name for log in binary_logs(session)]
+        expiry_s, now_s = expiry(session)
+        kept: dict[int, tuple[float, float]] = {}
+        for client_id, cursor in cursors.items():
+            if cursor.journal not in names:
+                kept[client_id] = (0.0 if cursor.journal else -1.0, expiry_s)
+                continue
+            behind = names[names.index(cursor.journal) + 1 :]
+            purge_in_s = -1.0
+            if behind and expiry_s:
+                if behind[0] not in self._began_ms:  # a journal ends, for its expiry, when the next one begins
+                    scanner = Scanner(session, server, self._config, self._source, self._opening)
+                    self._began_ms[behind[0]] = scanner.began_ms(behind[0])
+                purge_in_s = max(0.1, self._began_ms[behind[0]] / 1000 + expiry_s - now_s)
+            kept[client_id] = (purge_in_s, expiry_s)
+        self._began_ms = {name: began for name, began in self._began_ms.items() if name in names}
+        return kept
+
+    def _find(self, session: SourceSession, server: Flavor, place: Place) -> LogPosition:
+        if place.end == "earliest":
+            return locate.oldest(session, server, self._source)
+        newest = locate.newest(session, server, self._config, self._source)
+        if place.end:
+            return newest
+        scanner = Scanner(session, server, self._config, self._source, self._opening)
+        if place.gtid:
+            if gtids.lags(scanner, place.gtid):
+                wanted = excerpt(place.gtid)
+                raise PositionLost(f"{session.where.address}: there is no such place: {wanted} is not all executed")
+            return scanner.lacking(place.gtid) or replace(newest, gtid=place.gtid)
+        if place.timestamp_ms:
+            return locate.at_time(scanner, place.timestamp_ms)
+        return locate.at_boundary(
+            scanner, lost.existing(session, replace(newest, journal=place.journal, offset=place.offset))
+        )
+
+    def _ask(self, question: Callable[[SourceSession, Flavor], T]) -> T:
+        """Ask on the open connection; on a new one if that turns out to be lost."""
+        with self._lock:
+            if self._session is not None:
+                try:
+                    return question(*self._connected())
+                except SourceUnavailable:
+                    self._forget()
+            try:
+                return question(*self._connected())
+            except CanalError:
+                self._forget()  # a person may change what is wrong: look at it anew next time
+                raise
+
+    def _connected(self) -> tuple[SourceSession, Flavor]:
+        if self._session is None or self._server is None:
+            self._session = SourceSession(self._config, self._source, opening=self._opening)
+            self._server = examine(self._session)
+            self.version = self._server.version
+            check(self._server, self._config, self._session.where.address)
+        return self._session, self._server
+
+    def _forget(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = self._server = None

@@ -1,0 +1,152 @@
+"""A canal-ha node as its users start it: `canal-ha server --conf DIR`, with a configuration directory of its own."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.mysql import CANAL, SqlServer
+from lab.ports import LOOPBACK, free_port, listens
+from lab.process import Process, StartFailed, spawn
+
+PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
+"""The command as pip installed it beside this Python."""
+
+
+def follow(server: SqlServer, properties: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the instance.properties of a destination that follows this server; `properties` win."""
+    return {
+        "canal.instance.master.address": server.address,
+        "canal.instance.dbUsername": CANAL,
+        "canal.instance.dbPassword": CANAL,
+        **(properties or {}),
+    }
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{key} = {value}\n" for key, value in properties.items()))
+
+
+class Node(Process):
+    """One node with its own conf/ and logs/ in a temporary directory, on free ports.
+
+    destinations: name -> instance.properties, see follow(). properties: more of canal.properties.
+    hosts of a ZooKeeper or Ensemble as zk_servers make it a member of a cluster. start() waits until the node listens
+    and runs the destinations of wait_for; by default all of them on a node without ZooKeeper, none in a cluster.
+    """
+
+    def __init__(
+        self,
+        destinations: Mapping[str, Mapping[str, str]],
+        *,
+        zk_servers: str = "",
+        properties: Mapping[str, str] | None = None,
+        name: str = "node",
+        environment: Mapping[str, str] | None = None,
+        wait_for: Collection[str] | None = None,
+    ) -> None:
+        super().__init__(name, free_port())
+        self.conf = self.directory / "conf"
+        self.admin_port = free_port()
+        self.metrics_port = free_port()
+        self._environment = dict(environment or {})
+        self._wait_for = frozenset((() if zk_servers else destinations) if wait_for is None else wait_for)
+        _write(
+            self.conf / "canal.properties",
+            {
+                "canal.ip": LOOPBACK,
+                "canal.port": str(self.port),
+                "canal.metrics.pull.port": str(self.metrics_port),
+                "canal.admin.http.port": str(self.admin_port),
+                "canal.zkServers": zk_servers,
+                "canal.destinations": ",".join(destinations),
+                **(properties or {}),
+            },
+        )
+        for destination, settings in destinations.items():
+            _write(self.conf / destination / "instance.properties", settings)
+
+    def command(self) -> Sequence[str]:
+        return [PROGRAM, "server", "--conf", str(self.conf)]
+
+    def environment(self) -> Mapping[str, str]:
+        return self._environment
+
+    def ready(self) -> bool:
+        return listens(self.port) and (not self._wait_for or self._wait_for <= self.running())
+
+    def status(self) -> dict[str, Any]:
+        """Return what /api/v1/status says; raises OSError while the node does not answer."""
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin_port}/api/v1/status", timeout=10) as answer:
+            status: dict[str, Any] = json.load(answer)
+        return status
+
+    def running(self) -> frozenset[str]:
+        """Return the destinations that run on this node; none while it does not answer."""
+        try:
+            return frozenset(destination["destination"] for destination in self.status()["destinations"])
+        except OSError:
+            return frozenset()
+
+    def log_file(self, destination: str = "canal") -> str:
+        """Return the text of logs/<destination>/<destination>.log, or of the node's own log; empty when missing."""
+        path = self.directory / "logs" / destination / f"{destination}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+class Client:
+    """One `canal-ha client` process on a pipe; as a context manager it is ended on leaving.
+
+    arguments: further options of the command, as --filter or --batch-size.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        destination: str,
+        *arguments: str,
+        output_format: str = "json",
+        output: int | None = subprocess.PIPE,
+    ) -> None:
+        self.process = spawn(
+            [
+                PROGRAM,
+                "client",
+                "--server",
+                server,
+                "--destination",
+                destination,
+                "--format",
+                output_format,
+                *arguments,
+            ],
+            stdout=output,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def rows(self) -> Iterable[dict[str, Any]]:
+        """Yield the objects of --format json until the client ends."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            yield json.loads(line)
+
+    def wait(self, timeout_s: float = 60.0) -> None:
+        """Wait for the client to end by itself; raises StartFailed when it reports a failure."""
+        code = self.process.wait(timeout_s)
+        if code:
+            raise StartFailed(f"canal-ha client ended with code {code}")
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()

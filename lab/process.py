@@ -1,0 +1,174 @@
+"""A server process that ends with its starter. Starts children from one thread that lives as long as the process."""
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+from lab.ports import LOOPBACK
+
+# Linux sends the parent-death signal when the *thread* that started the child ends, so all children are started
+# from a thread that ends only with the interpreter.
+_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
+
+
+class StartFailed(Exception):
+    """A real part did not come up; the message holds the reason and the end of its log."""
+
+
+def temporary_directory(name: str) -> Path:
+    """Make a directory that is removed when this process ends."""
+    path = Path(tempfile.mkdtemp(prefix=f"canal-ha-{name}-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+    """Start a program that gets SIGKILL when this process ends; options are Popen's."""
+    # setpriv (util-linux, on every Debian) asks for the parent-death signal and then becomes the command.
+    guarded = ["setpriv", "--pdeathsig", "KILL", *command]
+    return _spawner.submit(lambda: subprocess.Popen(guarded, stdin=subprocess.DEVNULL, **options)).result()
+
+
+class Process:
+    """One child process with a port, a directory and a log; keeps port and directory over restarts.
+
+    start() returns when the server answers, and raises StartFailed. stop() asks it to end and waits; kill() is
+    SIGKILL; pause() and resume() are SIGSTOP and SIGCONT. Every method may be called in any state and from any
+    thread, but not from two at once. Use it as a context manager to start and stop.
+    """
+
+    start_timeout_s = 60.0
+    stop_timeout_s = 20.0
+
+    def __init__(self, name: str, port: int, directory: Path | None = None) -> None:
+        self.name = name
+        self.port = port
+        self.directory = directory or temporary_directory(name)
+        self.log = self.directory / f"{name}.log"
+        self.start_seconds = 0.0
+        """How long the last start took."""
+        self._child: subprocess.Popen[Any] | None = None
+
+    def command(self) -> Sequence[str]:
+        """Return the command line that starts the server."""
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        """Return variables to add to the environment."""
+        return {}
+
+    def prepare(self) -> None:
+        """Make what the server needs before its first start."""
+
+    def ready(self) -> bool:
+        """Tell whether the server answers; called many times a second while it starts."""
+        raise NotImplementedError
+
+    @property
+    def address(self) -> str:
+        """Return host:port."""
+        return f"{LOOPBACK}:{self.port}"
+
+    def alive(self) -> bool:
+        """Tell whether the process exists (a paused one does)."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Return the process id; raises StartFailed when it does not run."""
+        if self._child is None or self._child.poll() is not None:
+            raise StartFailed(f"{self.name} does not run")
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return the exit code of a process that has ended by itself or was stopped, else None."""
+        return None if self._child is None else self._child.poll()
+
+    def launch(self) -> None:
+        """Start the process without waiting for it to answer."""
+        if self.alive():
+            return
+        self.prepare()
+        with self.log.open("ab") as log:
+            self._child = spawn(
+                self.command(),
+                cwd=self.directory,
+                env={**os.environ, **self.environment()},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # its own session: Ctrl-C at the terminal reaches the starter alone, which then ends the child
+                start_new_session=True,
+            )
+
+    def wait_ready(self) -> None:
+        """Wait until the server answers; raises StartFailed when it ends or takes too long."""
+        began = time.monotonic()
+        while not self.ready():
+            if not self.alive():
+                raise StartFailed(f"{self.name} ended with code {self.exit_code} while starting\n{self.log_tail()}")
+            if time.monotonic() - began > self.start_timeout_s:
+                tail = self.log_tail()
+                self.kill()
+                raise StartFailed(f"{self.name} did not answer within {self.start_timeout_s:.0f} s\n{tail}")
+            time.sleep(0.03)
+
+    def start(self) -> Self:
+        """Start and wait until the server answers."""
+        began = time.monotonic()
+        self.launch()
+        self.wait_ready()
+        self.start_seconds = time.monotonic() - began
+        return self
+
+    def stop(self) -> None:
+        """End in an orderly way; SIGKILL after stop_timeout_s."""
+        if self._child is None or not self.alive():
+            return
+        self.resume()
+        self._child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(self.stop_timeout_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """End at once, as a crash would."""
+        if self._child is not None and self.alive():
+            self._child.kill()
+            self._child.wait()
+
+    def restart(self) -> Self:
+        """Stop in an orderly way if it runs, then start on the same port with the same data."""
+        self.stop()
+        return self.start()
+
+    def pause(self) -> None:
+        """Stop the process where it stands (SIGSTOP): sockets stay open and nothing answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        if self.alive():
+            os.kill(self.pid, signal.SIGCONT)
+
+    def log_tail(self, lines: int = 25) -> str:
+        """Return the end of the log, for messages."""
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()  # nobody needs what an orderly end would write
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,160 @@
+"""ZooKeeper 3.8 from Debian's jars: one node, or an ensemble of three."""
+
+import shutil
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from lab.ports import LOOPBACK, free_port
+from lab.process import Process, StartFailed
+
+# The jar's manifest names all it needs; only the logger has to be added.
+_JAR = Path("/usr/share/java/zookeeper.jar")
+_LOGGER = Path("/usr/share/java/slf4j-simple.jar")
+
+_SETTINGS = """\
+tickTime=500
+initLimit=20
+syncLimit=10
+minSessionTimeout=1000
+maxSessionTimeout=60000
+maxClientCnxns=0
+4lw.commands.whitelist=*
+admin.enableServer=false
+standaloneEnabled=true
+"""
+
+
+class ZooKeeper(Process):
+    """One ZooKeeper process; a member of an ensemble when `members` names the servers.
+
+    Sessions between 1 s and 60 s. Writes survive kill() (written, not synced).
+    hosts: what kazoo and canal.zkServers take.
+    """
+
+    def __init__(self, *, my_id: int = 1, members: Sequence[str] = ()) -> None:
+        super().__init__(f"zookeeper{my_id}", free_port())
+        self.my_id = my_id
+        self.members = tuple(members)
+
+    @property
+    def hosts(self) -> str:
+        """Return the connection string."""
+        return self.address
+
+    def prepare(self) -> None:
+        if not _JAR.exists() or shutil.which("java") is None:
+            missing = _JAR if not _JAR.exists() else "java"
+            raise StartFailed(f"there is no {missing}; run: bash deploy/install.sh")
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(f"{self.my_id}\n")
+        (self.directory / "zoo.cfg").write_text(
+            f"{_SETTINGS}dataDir={data}\nclientPort={self.port}\nclientPortAddress={LOOPBACK}\n"
+            + "".join(f"{member}\n" for member in self.members)
+        )
+
+    def command(self) -> Sequence[str]:
+        return [
+            "java",
+            "-Xmx128m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",  # starts in half the time; these servers never get hot
+            "-XX:-UsePerfData",
+            "-Dzookeeper.forceSync=no",
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-cp",
+            f"{_JAR}:{_LOGGER}",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self.directory / "zoo.cfg"),
+        ]
+
+    def ready(self) -> bool:
+        return self.mode() != ""
+
+    def four_letters(self, word: str) -> str:
+        """Send one of ZooKeeper's four-letter words and return the answer, empty when nobody answers."""
+        try:
+            with socket.create_connection((LOOPBACK, self.port), timeout=2.0) as connection:
+                connection.sendall(word.encode())
+                answer = b""
+                while part := connection.recv(65536):
+                    answer += part
+        except OSError:
+            return ""
+        return answer.decode(errors="replace")
+
+    def mode(self) -> str:
+        """Return leader, follower or standalone; empty while the node serves nobody."""
+        for line in self.four_letters("srvr").splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ").strip()
+        return ""
+
+
+class Ensemble:
+    """Three ZooKeeper nodes with one connection string; single nodes are stopped and paused through `nodes`.
+
+    through: given the ids of two nodes and the port on which the second one leads the first, the port that the first
+    one is to use instead; see proxy.py.
+    """
+
+    def __init__(self, through: Callable[[int, int, int], int] | None = None) -> None:
+        ids = (1, 2, 3)
+        ports = {my_id: (free_port(), free_port()) for my_id in ids}
+
+        def member(seen_by: int, my_id: int) -> str:
+            leading, election = ports[my_id]
+            if through is not None and seen_by != my_id:
+                leading = through(seen_by, my_id, leading)
+            return f"server.{my_id}={LOOPBACK}:{leading}:{election}"
+
+        self.nodes = tuple(
+            ZooKeeper(my_id=seen_by, members=[member(seen_by, my_id) for my_id in ids]) for seen_by in ids
+        )
+        self.start_seconds = 0.0
+
+    @property
+    def hosts(self) -> str:
+        """Return the connection string with all three nodes."""
+        return ",".join(node.address for node in self.nodes)
+
+    def start(self) -> Self:
+        """Start all nodes that do not run, and wait until each serves."""
+        began = time.monotonic()
+        for node in self.nodes:
+            node.launch()
+        for node in self.nodes:
+            node.wait_ready()
+        self.start_seconds = time.monotonic() - began
+        return self
+
+    def stop(self) -> None:
+        """End all nodes."""
+        for node in self.nodes:
+            node.stop()
+
+    def leader(self, timeout_s: float = 20.0) -> ZooKeeper:
+        """Return the node that leads, waiting for an election to end."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for node in self.nodes:
+                if node.alive() and node.mode() == "leader":
+                    return node
+            time.sleep(0.05)
+        raise StartFailed(f"no leader within {timeout_s:.0f} s\n{self.nodes[0].log_tail()}")
+
+    def followers(self) -> tuple[ZooKeeper, ...]:
+        """Return the nodes that follow at this moment."""
+        return tuple(node for node in self.nodes if node.alive() and node.mode() == "follower")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.__exit__()

@@ -1,0 +1,93 @@
+"""Links between real parts: what cut, heal, reset, refuse and delay do to a connection."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lab.ports import LOOPBACK
+from lab.proxy import Link, Network
+
+
+@pytest.fixture
+def link() -> Iterator[Link]:
+    """A link to a server that echoes."""
+    with socket.create_server((LOOPBACK, 0)) as server, Network(seed=3) as network:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=echo, args=(connection,), daemon=True).start()
+
+        def echo(connection: socket.socket) -> None:
+            with connection:
+                while data := connection.recv(4096):
+                    connection.sendall(data)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield network.link(server.getsockname()[1])
+
+
+def connect(link: Link) -> socket.socket:
+    """A connection that answers within two seconds or not at all."""
+    return socket.create_connection((LOOPBACK, link.port), timeout=2.0)
+
+
+def hears(connection: socket.socket, seconds: float) -> bytes | None:
+    """What comes within so long; None for nothing."""
+    connection.settimeout(seconds)
+    try:
+        return connection.recv(4096)
+    except TimeoutError:
+        return None
+
+
+def test_a_cut_holds_what_heal_lets_pass(link: Link) -> None:
+    """On connections that exist and on those that begin meanwhile; a closed end is not heard of either."""
+    with connect(link) as old:
+        old.sendall(b"one")
+        assert hears(old, 2.0) == b"one"
+        link.cut()
+        old.sendall(b"two")
+        with connect(link) as new:
+            new.sendall(b"three")
+            new.shutdown(socket.SHUT_WR)
+            assert (hears(old, 0.2), hears(new, 0.1)) == (None, None)
+            link.heal()
+            assert (hears(old, 2.0), hears(new, 2.0), hears(new, 2.0)) == (b"two", b"three", b"")
+
+
+def test_a_reset_ends_connections_and_a_refusal_new_ones_too(link: Link) -> None:
+    """Until heal."""
+    with connect(link) as connection:
+        connection.sendall(b"x")
+        assert hears(connection, 2.0) == b"x"
+        link.reset()
+        assert hears(connection, 2.0) == b""
+    with connect(link) as connection:
+        connection.sendall(b"y")
+        assert hears(connection, 2.0) == b"y"
+    link.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        connect(link)
+    link.heal()
+    with connect(link) as connection:
+        connection.sendall(b"z")
+        assert hears(connection, 2.0) == b"z"
+
+
+def test_a_delay_holds_each_piece(link: Link) -> None:
+    """Both ways."""
+    link.delay(0.1, jitter_s=0.02)
+    with connect(link) as connection:
+        began = time.monotonic()
+        connection.sendall(b"x")
+        assert hears(connection, 2.0) == b"x"
+        assert time.monotonic() - began >= 0.2

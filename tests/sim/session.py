@@ -1,0 +1,267 @@
+"""A session with the ensemble in memory, with everything that can go wrong between the two.
+
+It behaves as zookeeper/port.py does with kazoo: a client library that reconnects by itself and may hold a new session
+before the node has heard that the old one is gone, answers that get lost with or without effect, late watches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from canal_ha.cluster.session import Listener
+from canal_ha.errors import CanalError, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.zookeeper.operations import Create, Operation, Watch, Znode
+from canal_ha.zookeeper.race_events import SessionEvent, SessionLost, SessionSuspended, SessionUp
+from tests.sim.time import Process, Timer
+from tests.sim.zookeeper import Ensemble, Tree
+
+RECONNECT_S = 0.2
+
+
+class Link(Enum):
+    """The way to the ensemble."""
+
+    UP = auto()
+    DOWN = auto()
+    STALE = auto()  # to a follower that has lost its leader: it answers reads, from the past, and nothing else
+
+
+class Left:
+    """A watch left at the ensemble by one connection of one session."""
+
+    __slots__ = ("connection", "session", "watch")
+
+    def __init__(self, session: SimulatedSession, watch: Watch) -> None:
+        self.session, self.watch, self.connection = session, watch, session.connection
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Left) and (self.watch, self.connection) == (other.watch, other.connection)
+
+    def __hash__(self) -> int:
+        return hash((self.watch, self.connection))
+
+    def fire(self, deleted: bool) -> None:
+        """Deliver some time later; watches overtake answers and each other."""
+        self.session.deliver(self, deleted)
+
+
+class SimulatedSession:
+    """A ClusterSession in virtual time. process: whose threads it lives in; latency_s: most a message takes."""
+
+    def __init__(
+        self, ensemble: Ensemble, process: Process, random: Random, *, timeout_s: float, latency_s: float = 0.005
+    ) -> None:
+        self.id = 0  # as the node knows it
+        self.timeout_s = timeout_s
+        self.connected = False
+        self.connection = 0  # of the client library: counts up with every connect and disconnect
+        self.watch_delay_s = 0.010
+        self._library_id = 0  # session the library holds; the node hears of it a little later
+        self._library_up = False
+        self._ensemble = ensemble
+        self._process = process
+        self._random = random
+        self._latency_s = latency_s
+        self._link = Link.UP
+        self._past: Tree = {}
+        self._pending: set[Deferred[Any]] = set()
+        self._answers: deque[tuple[int, Deferred[Any], Any]] = deque()
+        self._last_arrival = 0.0
+        self._listeners: list[Listener] = []
+        self._timer: Timer | None = None
+        self._closed = False
+
+    def listen(self, listener: Listener) -> None:
+        """As ClusterSession."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """As ClusterSession."""
+        self._process.callLater(self._delay(), self._try_to_connect)
+
+    async def stop(self) -> None:
+        """As ClusterSession."""
+        self._closed = True
+        self.connected = False
+        if self._library_up and self._link is Link.UP:
+            self._ensemble.expire(self._library_id)
+        self._disconnect()
+
+    # ---- what goes wrong
+
+    def cut(self, link: Link, notice_s: float) -> None:
+        """Change the way to the ensemble for the worse; the library notices after `notice_s` and looks for another."""
+        self._link = link
+        self._past = self._ensemble.tree
+        self._process.callLater(notice_s, self._drop, self.connection)
+
+    def heal(self) -> None:
+        """The way is free again; requests under way are lost with the old connection."""
+        if self._link is not Link.UP:
+            self._link = Link.UP
+            self._process.callLater(self._delay(), self._drop, self.connection)
+
+    # ---- the client library
+
+    def _try_to_connect(self) -> None:
+        if self._closed or self._library_up:
+            return
+        if self._link is not Link.UP:
+            self._process.callLater(RECONNECT_S, self._try_to_connect)
+            return
+        self.connection += 1
+        self._library_up = True
+        if not self._ensemble.hear(self._library_id):
+            self._library_id = self._ensemble.grant(self.timeout_s)
+        self._process.callLater(self._delay(), self._heard_connected, self.connection, self._library_id)
+        self._ping(self.connection)
+
+    def _heard_connected(self, connection: int, session_id: int) -> None:
+        if connection != self.connection:
+            return
+        if self.id and session_id != self.id:
+            self._announce_lost()
+        self.id, self.connected = session_id, True
+        self._announce(SessionUp(session_id, self.timeout_s))
+
+    def _announce_lost(self) -> None:
+        self.id, self.connected = 0, False
+        self._announce(SessionLost())
+
+    def _announce(self, event: SessionEvent) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def _ping(self, connection: int) -> None:
+        if connection != self.connection or not self._library_up:
+            return
+        if self._link is Link.UP and not self._ensemble.hear(self._library_id):
+            self._drop(connection)  # expired: the ensemble closes the connection
+            return
+        self._process.callLater(self.timeout_s / 3, self._ping, connection)
+
+    def _drop(self, connection: int) -> None:
+        if connection == self.connection and self._library_up:
+            self._disconnect()
+            self._process.callLater(self._delay(), self._heard_suspended, self.connection)
+            self._process.callLater(self._delay() * 4, self._try_to_connect)
+
+    def _disconnect(self) -> None:
+        self.connection += 1
+        self._library_up = False
+        pending, self._pending = self._pending, set()
+        for answer in pending:
+            self._process.callLater(self._delay(), _fail, answer, ZooKeeperUnavailable("connection lost"))
+
+    def _heard_suspended(self, connection: int) -> None:
+        if connection == self.connection and self.connected:
+            self.connected = False
+            self._announce(SessionSuspended())
+
+    # ---- requests
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
+        """As ClusterSession."""
+
+        def read(tree: Tree) -> Znode | None:
+            if watch is not None and tree is self._ensemble.tree:
+                self._ensemble.watch_data(path, Left(self, watch))
+            return tree.get(path)
+
+        return await self._ask(read, reads=True)  # type: ignore[no-any-return]  # _ask returns what read does
+
+    async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
+        """As ClusterSession."""
+
+        def read(tree: Tree) -> tuple[str, ...]:
+            if watch is not None and tree is self._ensemble.tree:
+                leave = self._ensemble.watch_children if path in tree else self._ensemble.watch_data
+                leave(path, Left(self, watch))
+            return self._ensemble.children(path, tree)
+
+        return await self._ask(read, reads=True)  # type: ignore[no-any-return]  # _ask returns what read does
+
+    async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
+        """As ClusterSession."""
+        return await self._ask(  # type: ignore[no-any-return]  # _ask returns what the request does
+            lambda tree: self._ensemble.transaction(self._library_id, operations), reads=False
+        )
+
+    async def ensure(self, path: str) -> None:
+        """As ClusterSession."""
+        names = path.strip("/").split("/")
+        for depth in range(1, len(names) + 1):
+            part = "/" + "/".join(names[:depth])
+            if await self.get(part) is None:
+                try:
+                    await self.transaction([Create(part)])
+                except TransactionRefused as refused:
+                    if refused.reason != "exists":
+                        raise
+
+    def _ask(self, request: Callable[[Tree], Any], *, reads: bool) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        if not self.connected:
+            answer.errback(ZooKeeperUnavailable("not connected"))
+            return answer
+        # The library's thread sends it, over whatever session it holds by then.
+        self._process.callLater(0.0, self._send, request, reads, answer)
+        return answer
+
+    def _send(self, request: Callable[[Tree], Any], reads: bool, answer: Deferred[Any]) -> None:
+        if not self._library_up:
+            _fail(answer, ZooKeeperUnavailable("connection lost"))
+            return
+        self._pending.add(answer)
+        self._last_arrival = max(self._last_arrival, self._process.seconds() + self._delay())
+        self._on_the_way(self._last_arrival, self._arrive, self.connection, request, reads, answer)
+
+    def _on_the_way(self, at: float, call: Callable[..., object], *args: Any) -> None:
+        """The network goes on while the process does not."""
+        self._process.world.callLater(max(0.0, at - self._process.seconds()), call, *args)
+
+    def _arrive(self, connection: int, request: Callable[[Tree], Any], reads: bool, answer: Deferred[Any]) -> None:
+        if connection != self.connection or self._link is Link.DOWN or (self._link is Link.STALE and not reads):
+            return  # lost without effect; the answer fails with the connection
+        if self._link is Link.UP and not self._ensemble.hear(self._library_id):
+            return
+        try:
+            result = request(self._ensemble.tree if self._link is Link.UP else self._past)
+        except TransactionRefused as refused:
+            result = refused
+        self._answers.append((connection, answer, result))
+        self._process.callLater(self._latency_s, self._answered)
+
+    def _answered(self) -> None:
+        """Answers are heard in the order in which they came, whatever else a resumed process does first."""
+        connection, answer, result = self._answers.popleft()
+        if connection != self.connection or self._link is Link.DOWN:
+            return  # lost with effect
+        self._pending.discard(answer)
+        if isinstance(result, CanalError):
+            _fail(answer, result)
+        elif not answer.called:
+            answer.callback(result)
+
+    def deliver(self, left: Left, deleted: bool) -> None:
+        """A watch of this session fired."""
+        delay_s = self._random.uniform(0.0, self.watch_delay_s)
+        self._process.callLater(delay_s, self._deliver, left, deleted)
+
+    def _deliver(self, left: Left, deleted: bool) -> None:
+        if left.connection == self.connection and self._link is Link.UP:
+            left.watch(deleted)
+
+    def _delay(self) -> float:
+        return self._random.uniform(0.0, self._latency_s)
+
+
+def _fail(answer: Deferred[Any], error: CanalError) -> None:
+    if not answer.called:
+        answer.errback(error)

@@ -1,0 +1,169 @@
+"""An ensemble in memory: the tree, sessions that expire, and watches that fire once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Protocol
+
+from canal_ha.errors import TransactionRefused
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
+from tests.sim.time import Timer, World
+
+Tree = dict[str, Znode]
+Commit = Callable[[int, Sequence[Operation], tuple[int, ...]], None]
+
+
+class Watcher(Protocol):
+    """One left watch."""
+
+    def fire(self, deleted: bool) -> None:
+        """The node changed."""
+        ...
+
+
+@dataclass
+class Granted:
+    """A session as the ensemble sees it."""
+
+    timeout_s: float
+    heard_at: float
+    timer: Timer
+
+
+class Ensemble:
+    """commits: told of every transaction done: session id, operations, versions. lax: do not compare versions in Check,
+    which is what the world would be without epochs.
+    """
+
+    def __init__(self, world: World, *, lax: bool = False) -> None:
+        self.tree: Tree = {"": Znode(b"", 0)}
+        self.sessions: dict[int, Granted] = {}
+        self.commits: list[Commit] = []
+        self._world = world
+        self._lax = lax
+        self._ids = count(1)
+        self._data_watches: dict[str, set[Watcher]] = defaultdict(set)
+        self._child_watches: dict[str, set[Watcher]] = defaultdict(set)
+
+    # ---- sessions
+
+    def grant(self, timeout_s: float) -> int:
+        """A new session; its id."""
+        session_id = next(self._ids)
+        timer = self._world.callLater(timeout_s, self._check_expiry, session_id)
+        self.sessions[session_id] = Granted(timeout_s, self._world.seconds(), timer)
+        return session_id
+
+    def hear(self, session_id: int) -> bool:
+        """Something of this session arrived; False when it has expired."""
+        granted = self.sessions.get(session_id)
+        if granted is None:
+            return False
+        granted.heard_at = self._world.seconds()
+        return True
+
+    def expire(self, session_id: int) -> None:
+        """End a session: its ephemeral nodes go, each with its watches."""
+        granted = self.sessions.pop(session_id, None)
+        if granted is None:
+            return
+        granted.timer.cancel()
+        for path in [path for path, node in self.tree.items() if node.owner == session_id]:
+            del self.tree[path]
+            self._fire(path, deleted=True, children=True)
+
+    def _check_expiry(self, session_id: int) -> None:
+        granted = self.sessions.get(session_id)
+        if granted is None:
+            return
+        left_s = granted.heard_at + granted.timeout_s - self._world.seconds()
+        if left_s <= 0:
+            self.expire(session_id)
+        else:
+            granted.timer = self._world.callLater(left_s, self._check_expiry, session_id)
+
+    def wipe(self) -> None:
+        """Lose all data and all sessions, as an ensemble whose disks were emptied. Nobody is told."""
+        for granted in self.sessions.values():
+            granted.timer.cancel()
+        self.sessions.clear()
+        self.tree = {"": Znode(b"", 0)}
+        self._data_watches.clear()
+        self._child_watches.clear()
+
+    # ---- requests
+
+    def children(self, path: str, tree: Tree | None = None) -> tuple[str, ...]:
+        """Names of the children, sorted."""
+        head = f"{path}/"
+        return tuple(
+            sorted(
+                name[len(head) :]
+                for name in tree or self.tree
+                if name.startswith(head) and "/" not in name[len(head) :]
+            )
+        )
+
+    def transaction(self, session_id: int, operations: Sequence[Operation]) -> tuple[int, ...]:
+        """All or nothing. Raises TransactionRefused."""
+        tree = dict(self.tree)
+        versions = tuple(self._apply(tree, session_id, index, operation) for index, operation in enumerate(operations))
+        self.tree = tree
+        for commit in self.commits:
+            commit(session_id, operations, versions)
+        for operation in operations:
+            if not isinstance(operation, Check):
+                changed = isinstance(operation, SetData)
+                self._fire(operation.path, deleted=isinstance(operation, Delete), children=not changed)
+        return versions
+
+    def _apply(self, tree: Tree, session_id: int, index: int, operation: Operation) -> int:
+        node = tree.get(operation.path)
+        if isinstance(operation, Create):
+            parent = tree.get(operation.path.rpartition("/")[0])
+            if node is not None:
+                raise TransactionRefused(index, "exists", operation.path)
+            if parent is None:
+                raise TransactionRefused(index, "missing", operation.path)
+            if parent.owner:
+                raise TransactionRefused(index, "NoChildrenForEphemeralsError", operation.path)
+            tree[operation.path] = Znode(operation.data, 0, session_id if operation.ephemeral else 0)
+            return 0
+        if node is None:
+            raise TransactionRefused(index, "missing", operation.path)
+        lax = self._lax and isinstance(operation, Check)
+        if operation.version not in (-1, node.version) and not lax:
+            raise TransactionRefused(index, "version", operation.path)
+        match operation:
+            case SetData():
+                tree[operation.path] = replace(node, data=operation.data, version=node.version + 1)
+                return node.version + 1
+            case Delete():
+                if self.children(operation.path, tree):
+                    raise TransactionRefused(index, "not empty", operation.path)
+                del tree[operation.path]
+                return 0
+        return operation.version
+
+    # ---- watches
+
+    def watch_data(self, path: str, watcher: Watcher) -> None:
+        """Tell once, when the node is created, changed or deleted."""
+        self._data_watches[path].add(watcher)
+
+    def watch_children(self, path: str, watcher: Watcher) -> None:
+        """Tell once, when a child comes or goes, or the node itself is deleted."""
+        self._child_watches[path].add(watcher)
+
+    def _fire(self, path: str, *, deleted: bool, children: bool) -> None:
+        watchers = self._data_watches.pop(path, set())
+        if deleted:
+            watchers = watchers | self._child_watches.pop(path, set())
+        for watcher in watchers:
+            watcher.fire(deleted)
+        if children:
+            for watcher in self._child_watches.pop(path.rpartition("/")[0], set()):
+                watcher.fire(False)

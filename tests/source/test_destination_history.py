@@ -1,0 +1,401 @@
+"""Whose columns a row gets: streams that lag and streams far ahead, restarts, and definitions asked for now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canal_ha.decode.history.store import HistoryStore, Record
+from canal_ha.errors import HistoryUnavailable, SourceUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source.history import destination_history
+from canal_ha.source.history.sql_store import in_file
+from tests.source.binlog import SCHEMA, Binlog, Stream, installed
+
+MODIFY = "ALTER TABLE t MODIFY b int FIRST"
+BEGIN = LogPosition("bin.000001", 4)
+
+
+@pytest.fixture
+def binlog(monkeypatch: pytest.MonkeyPatch) -> Iterator[Binlog]:
+    """One with a table `t (a, b)` that it does not create."""
+    with installed(monkeypatch, Binlog({"t": ("a", "b")})) as found:
+        yield found
+
+
+def right(*streams: Stream) -> bool:
+    """Whether every row has the columns of its time."""
+    rows = [row for stream in streams for row in stream.seen]
+    return bool(rows) and all(event.columns == seen for event, seen in rows)
+
+
+def never_wrong(*streams: Stream) -> bool:
+    """Whether every row has the columns of its time, or was refused."""
+    return all(seen in (event.columns, None) for stream in streams for event, seen in stream.seen)
+
+
+def test_a_stream_that_opens_far_ahead_leaves_the_history_under_one_that_lags(binlog: Binlog) -> None:
+    """Rows from before an ALTER that the lagging stream has not read keep their names."""
+    node = binlog.chronicle()
+    lagging = Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    lagging.read()
+    for _ in range(12):
+        binlog.rotate()
+        binlog.insert("t")
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.rotate(12)
+    ahead = Stream(binlog, node, binlog.newest).open()
+    binlog.insert("t")
+    assert right(ahead.read())
+    assert right(lagging.read())
+    assert len(lagging.seen) == 14
+
+
+@pytest.mark.parametrize("ahead_first", [True, False])
+def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_path: Path, ahead_first: bool) -> None:
+    """What a store holds of the past stays, whoever opens first after a restart."""
+    node = binlog.chronicle(in_file("example", tmp_path))
+    Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    node.look(BEGIN)
+    node.close()
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.rotate(20)
+    place = binlog.newest
+    binlog.insert("t")
+    for _ in range(2):
+        node = binlog.chronicle(in_file("example", tmp_path))
+        starts = [place, BEGIN] if ahead_first else [BEGIN, place]
+        streams = [Stream(binlog, node, start).open() for start in starts]
+        assert right(*(stream.read() for stream in streams))
+        node.look(BEGIN)
+        node.close()
+
+
+def test_rows_without_names_are_not_believed_to_have_them_once_metadata_is_full(binlog: Binlog) -> None:
+    """The server's setting says nothing of older events: the stretch is read when one without names comes."""
+    begin = binlog.newest
+    binlog.insert("t")
+    binlog.run("CREATE TABLE calm (x int)", calm=("x",))
+    binlog.insert("calm")
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.metadata = "FULL"
+    binlog.insert("t")
+    stream = Stream(binlog, binlog.chronicle(), begin).open()
+    assert [seen for _, seen in stream.read().seen] == [None, ("x",), ("b", "a")]
+
+
+def test_full_metadata_needs_no_reading_ahead(binlog: Binlog) -> None:
+    """A cold start where every event carries names reads nothing twice."""
+    binlog.metadata = "FULL"
+    begin = binlog.newest
+    for _ in range(5):
+        binlog.insert("t")
+        binlog.run(MODIFY, t=("b", "a"))
+        binlog.rotate()
+    assert right(Stream(binlog, binlog.chronicle(), begin).open().read())
+    assert not binlog.reads
+
+
+@pytest.mark.parametrize(
+    ("first", "behind", "now"),
+    [
+        ("CREATE TABLE IF NOT EXISTS n (a int, b int)", "ALTER TABLE n CHANGE a z int", ("z", "b")),
+        ("CREATE TABLE IF NOT EXISTS n (a int, b int)", "ALTER TABLE n MODIFY b int FIRST", ("b", "a")),
+        ("RENAME TABLE hidden TO n", "ALTER TABLE n CHANGE a z int", ("z", "b")),
+        ("CREATE TABLE n (a int, b int) COMMENT 'C:\\'", "ALTER TABLE n MODIFY b int FIRST", ("b", "a")),
+    ],
+)
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_present_definition_does_not_count_while_statements_are_unread(
+    binlog: Binlog, first: str, behind: str, now: tuple[str, ...], warm: bool
+) -> None:
+    """A backlog is read to the present before that is believed; what the node knew before the backlog is enough."""
+    node = binlog.chronicle()
+    begin = binlog.newest
+    if warm:
+        node.look(begin)
+    binlog.run(first, n=("a", "b"))
+    binlog.insert("n")
+    binlog.run(behind, n=now)
+    binlog.insert("n")
+    stream = Stream(binlog, node, begin).open().read()
+    assert never_wrong(stream)
+    assert stream.seen[1][1] == now
+    if warm and first.startswith("CREATE TABLE IF"):
+        assert right(stream)
+
+
+def test_a_definition_that_changes_while_it_is_asked_for_is_not_recorded(binlog: Binlog) -> None:
+    """Between the question and the newest place an ALTER runs: the answer is not what holds there."""
+    binlog.tables["hidden"] = ("a", "b")
+    node = binlog.chronicle()
+    begin = binlog.newest
+    node.look(begin)
+    binlog.run("RENAME TABLE elsewhere.x TO n", n=("a", "b"))
+    binlog.insert("n")
+    stream = Stream(binlog, node, begin).open()
+
+    def alter() -> None:
+        binlog.asking = lambda: None
+        binlog.run("ALTER TABLE n MODIFY b int FIRST", n=("b", "a"))
+        binlog.insert("n")
+
+    binlog.asking = alter
+    assert never_wrong(stream.read())
+    assert never_wrong(stream.read())
+    assert stream.seen[-1][1] == ("b", "a")
+
+
+def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snapshot_counts(
+    binlog: Binlog, tmp_path: Path
+) -> None:
+    """An ALTER runs while the tables are asked for, and the first read of the binlog ends before it."""
+    node = binlog.chronicle(in_file("example", tmp_path))
+    begin = binlog.newest
+
+    def alter() -> None:
+        binlog.asking = lambda: None
+        binlog.early = 2
+        binlog.run(MODIFY, t=("b", "a"))
+
+    binlog.asking = alter
+    stream = Stream(binlog, node, begin).open()
+    binlog.insert("t")
+    assert right(stream.read())
+    node.close()
+    node = binlog.chronicle(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, begin).open().read())
+
+
+def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is to open again; then everything is read."""
+    monkeypatch.setattr(destination_history, "GIVEN_OUT_WITHIN_S", 0.05)
+    node = binlog.chronicle()
+    node.look(None)
+    begin = binlog.newest
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.insert("t")
+    place = binlog.newest
+    binlog.insert("t")
+    binlog.early = 1_000_000
+    with pytest.raises(SourceUnavailable, match="sync_binlog"):
+        Stream(binlog, node, place).open()
+    assert [known.end.order < place.order for known in node._history.ranges()] == [True]
+    binlog.early = 0
+    assert right(Stream(binlog, node, begin).open().read(), Stream(binlog, node, place).open().read())
+
+
+def test_a_table_that_no_snapshot_holds_is_looked_up_once(binlog: Binlog) -> None:
+    """It is known for every stream then, as far back as no statement speaks of it."""
+    binlog.tables["mysql_only"] = ("x", "y")
+    node = binlog.chronicle()
+    begin = binlog.newest
+    binlog.tables.pop("mysql_only")
+    node.look(begin)
+    binlog.tables["mysql_only"] = ("x", "y")
+    asked: list[int] = []
+    binlog.asking = lambda: asked.append(1)
+    for _ in range(3):
+        binlog.insert("mysql_only")
+    assert right(Stream(binlog, node, begin).open().read())
+    assert right(Stream(binlog, node, begin).open().read())
+    assert len(asked) == 1
+
+
+def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
+    """Streams that open far ahead, one after another, begin a bounded number of ranges; rows are right all the same."""
+    node = binlog.chronicle()
+    lagging = Stream(binlog, node, BEGIN).open()
+    others = []
+    for number in range(40):
+        binlog.rotate(10)
+        columns = binlog.tables["t"][::-1]
+        binlog.run(f"ALTER TABLE t MODIFY {columns[0]} int FIRST", t=columns)
+        others.append(Stream(binlog, node, binlog.newest).open())
+        binlog.insert("t")
+        others[-1].read()
+        assert number or len(node._history.ranges()) == 2
+    assert len(node._history.ranges()) <= 16
+    assert right(*others)
+    assert right(lagging.read())
+    node.look(None)
+    assert len(node._history.ranges()) == 1
+
+
+def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_path: Path) -> None:
+    """Two servers of one destination have their histories side by side, at the same positions."""
+    node = binlog.chronicle(in_file("example", tmp_path))
+    Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    binlog.run(MODIFY, t=("b", "a"))
+    node.look(BEGIN)
+    node.close()
+    first, binlog.uuid, binlog.tables = binlog.tables, "v", {"t": ("q", "r")}
+    binlog.events, events = [], binlog.events
+    other = binlog.chronicle(in_file("example", tmp_path))
+    place = binlog.newest
+    binlog.insert("t")
+    assert right(Stream(binlog, other, place).open().read())
+    other.look(BEGIN)
+    other.close()
+    binlog.uuid, binlog.tables, binlog.events = "u", first, events
+    node = binlog.chronicle(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, BEGIN).open().read())
+
+
+@pytest.mark.parametrize("open_reads", [True, False])
+def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: Path, open_reads: bool) -> None:
+    """Private reads far apart begin ranges without a snapshot; records stay bounded under the one that goes on."""
+    binlog.metadata = "FULL"
+    for _ in range(400):
+        binlog.rotate()
+        binlog.insert("t")
+    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: 1.0, most_records=20)
+    main = Stream(binlog, node, binlog.newest).open()
+    assert main.decoded is not None
+    node.look(main.decoded)
+    reads = []
+    for number in range(17):
+        reads.append(Stream(binlog, node, LogPosition(f"bin.{5 + number * 20:06d}", 4)).open().read(1))
+        node.look(main.decoded)
+    if not open_reads:
+        reads.clear()
+    first = node._snapshots[-1]
+    for number in range(300):
+        binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
+        main.read()
+        if number % 10 == 0:
+            node.look(main.decoded)
+    assert node._snapshots[-1].order > first.order
+    if not open_reads:
+        assert node._recording.size <= 60
+        assert len(node._history.ranges()) < 16
+
+
+def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binlog, tmp_path: Path) -> None:
+    """The last snapshot was taken while a cursor lagged; the binlog has no statement since."""
+    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: 1.0, most_records=4)
+    stream = Stream(binlog, node, BEGIN).open()
+    for number in range(9):
+        binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
+    stream.read()
+    node.look(BEGIN)
+    assert node._recording.size == 9
+    binlog.insert("t")
+    node.look(stream.read().decoded)
+    assert node._recording.size == 0
+
+
+@pytest.mark.parametrize("lagging_reads_on", [True, False])
+def test_statements_of_a_range_count_once_the_range_before_it_is_joined(binlog: Binlog, lagging_reads_on: bool) -> None:
+    """An ALTER of a table that the later range did not know is worked out when the earlier one reaches it."""
+    binlog.metadata = "FULL"
+    node = binlog.chronicle()
+    lagging = Stream(binlog, node, binlog.newest).open()
+    node.look(lagging.decoded)
+    binlog.rotate(20)
+    place = binlog.newest
+    binlog.run("ALTER TABLE t ADD c int", t=("a", "b", "c"))
+    binlog.rotate()
+    binlog.metadata = "MINIMAL"
+    binlog.insert("t")
+    binlog.run("ALTER TABLE t ADD d int", t=("a", "b", "c", "d"))
+    binlog.metadata = "FULL"
+    ahead = Stream(binlog, node, place).open()
+    ahead.read(1)
+    if lagging_reads_on:
+        lagging.read(1)
+        node.look(place)
+    assert right(ahead.read(), Stream(binlog, node, place).open().read())
+    assert right(lagging.read())
+
+
+class Failing:
+    """A store that can be out of reach."""
+
+    def __init__(self, store: HistoryStore) -> None:
+        self.fails = False
+        self._store = store
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*values: object) -> Any:
+            if self.fails and name != "close":
+                raise HistoryUnavailable("out of reach")
+            return getattr(self._store, name)(*values)
+
+        return call
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
+    binlog: Binlog, tmp_path: Path, restarts: bool
+) -> None:
+    """The binlog begins anew while the store is out of reach; the old statements go before new ones are kept."""
+    store = Failing(in_file("example", tmp_path))
+    node = binlog.chronicle(store)
+    stream = Stream(binlog, node, BEGIN).open()
+    for _ in range(30):
+        binlog.insert("t")
+    binlog.run(MODIFY, t=("b", "a"))
+    stream.read()
+    node.look(BEGIN)
+    binlog.begin_anew(t=("x", "y"))
+    store.fails = True
+    node.look(None)
+    del stream
+    begin = binlog.newest
+    stream = Stream(binlog, node, begin).open()
+    binlog.insert("t")
+    stream.read()
+    node.look(begin)
+    store.fails = False
+    for _ in range(40):
+        binlog.insert("t")
+    assert right(stream.read())
+    if not restarts:
+        node.look(begin)
+    node.close()
+    node = binlog.chronicle(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, begin).open().read())
+
+
+def test_records_without_a_range_are_not_believed(binlog: Binlog, tmp_path: Path) -> None:
+    """A node crashed before it had said how far it had read; a statement between these two is missing."""
+    binlog.tables.clear()
+    begin = binlog.newest
+    binlog.run("CREATE TABLE t (a int, b int)", t=("a", "b"))
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.insert("t")
+    binlog.run("ALTER TABLE t ADD c int", t=("b", "a", "c"))
+    binlog.insert("t")
+    store = in_file("example", tmp_path)
+    store.add("u", [Record(event.at, SCHEMA, event.sql) for event in (binlog.events[0], binlog.events[3])])
+    store.close()
+    node = binlog.chronicle(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, begin).open().read())
+
+
+def test_what_a_stream_reads_is_not_expired_under_it(binlog: Binlog, tmp_path: Path) -> None:
+    """A private read has no cursor; what it needs stays until it ends."""
+    now = [0.0]
+    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: now[0], most_records=2)
+    private = Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    ahead = Stream(binlog, node, BEGIN).open()
+    for number in range(6):
+        binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
+        binlog.insert("t")
+        ahead.read()
+        node.look(binlog.newest)
+    assert right(ahead, private.read())
+    del private
+    binlog.run("ALTER TABLE t ADD d int", t=(*binlog.tables["t"], "d"))
+    binlog.run("ALTER TABLE t ADD e int", t=(*binlog.tables["t"], "e"))
+    ahead.read()
+    node.look(binlog.newest)
+    assert [known.start.order > BEGIN.order for known in node._history.ranges()] == [True]

@@ -1,0 +1,92 @@
+"""A chronicle over real servers: what they have written, and what they give out."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+import pytest
+
+from canal_ha.decode.table_map import TableMap
+from canal_ha.decode.types import LONG
+from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.flavor import examine
+from canal_ha.source.connection.session import SourceSession
+from canal_ha.source.connection.tables import Tables
+from canal_ha.source.history.destination_history import DestinationHistory
+from canal_ha.source.positions.scan import Scanner
+from lab import MySQL, SqlServer
+from tests.source.reading import config_of, newest
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+@dataclass(eq=False)
+class Standing:
+    """A dump that stands where it began."""
+
+    decoded: LogPosition
+
+
+def silent(name: str, /, *, alarm: bool = False, **facts: object) -> None:
+    """Nobody is on call."""
+
+
+def scanner_of(server: SqlServer) -> Scanner:
+    """A scanner with a connection of its own."""
+    config = config_of(server)
+    session = SourceSession(config, config.master)
+    return Scanner(session, examine(session), config, config.master)
+
+
+def test_an_alter_that_is_written_but_not_on_the_disk_yet_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With sync_binlog=1 a dump ends before the end that the server tells; a snapshot is taken just then."""
+    with MySQL() as server:
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a int, b int)", "SET GLOBAL sync_binlog = 1")
+        server.execute(
+            "SET GLOBAL binlog_row_metadata = 'MINIMAL'", "SET GLOBAL binlog_group_commit_sync_delay = 1000000"
+        )
+        start = newest(server)
+        altering = threading.Thread(target=server.execute, args=("ALTER TABLE d.t MODIFY b int FIRST",))
+        fetch = Tables.fetch
+
+        def alter_behind(tables: Tables, schema: str, table: str) -> str | None:
+            found = fetch(tables, schema, table)
+            if (schema, table) == ("d", "t") and altering.ident is None:
+                altering.start()
+                until(lambda: newest(server).order > start.order, what="an ALTER in the binlog")
+            return found
+
+        monkeypatch.setattr(Tables, "fetch", alter_behind)
+        config = config_of(server)
+        node = DestinationHistory(config, Tables(config).fetch, None, silent)
+        view = node.view(start, Standing(start))
+        altering.join()
+        end = newest(server)
+        scanner_of(server).statements(start, end, view.apply)
+        row = TableMap(1, "d", "t", bytes([LONG] * 2), (0, 0), (True, True), None, None)
+        columns = view.table(row, replace(end, offset=end.offset + 100)).columns
+        assert [column.name for column in columns] == ["b", "a"]
+        node.close()
+
+
+def test_journals_without_a_transaction_are_read_to_their_end(source_server: SqlServer, database: str) -> None:
+    """The boundary reached is the end that the server tells."""
+    source_server.execute(f"CREATE DATABASE {database}")
+    start = newest(source_server)
+    scanner = scanner_of(source_server)
+    for sql in (f"CREATE TABLE {database}.t (a int)", "", "", f"INSERT INTO {database}.t VALUES (1)", ""):
+        source_server.execute(sql or "FLUSH BINARY LOGS")
+
+        def is_reached() -> bool:
+            end = newest(source_server)
+            reached = scanner.statements(start, end, lambda at, schema, text: None)
+            return (reached.journal, reached.offset) == (end.journal, end.offset)
+
+        until(is_reached, seconds=10, what="reading to the end")
+    told: list[str] = []
+    first = newest(source_server)
+    assert scanner.statements(first, first, lambda at, schema, text: told.append(text)).order == first.order
+    assert told == []
+    scanner.session.close()

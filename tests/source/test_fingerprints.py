@@ -1,0 +1,244 @@
+"""The trail of a stream: the same transactions are known again, whatever is a server's own in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.model.buffers import Buffers
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
+from canal_ha.source.positions.fingerprints import KEPT, Fingerprint, Matching, Recent, Units, marks, text
+from canal_ha.source.server import switch
+from canal_ha.source.server.switch import Failures, Role
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.segments import Item, segment
+
+SECOND_MS = 1000
+
+
+def rows_entry(values: list[str], *, table_id: int, mysql_type: str = "int") -> bytes:
+    """One rows event with a row of one column per value."""
+    change = pb.RowChange(tableId=table_id, eventType=pb.INSERT)
+    for value in values:
+        change.rowDatas.add().afterColumns.add(index=0, value=value, mysqlType=mysql_type, name="id")
+    header = pb.Header(schemaName="shop", tableName="t", logfileName=f"file {table_id}")
+    return pb.Entry(header=header, storeValue=change.SerializeToString()).SerializeToString()
+
+
+@dataclass
+class Server:
+    """Writes transactions into a binlog of its own."""
+
+    table_id: int
+    mysql_type: str = "int"
+    offset: int = 4
+
+    def transactions(self, *groups: list[list[str]], second: int = 100) -> Segment:
+        """Each group is a transaction, each list in it the rows of one event."""
+        items = []
+        for group in groups:
+            parts = [(EntryKind.BEGIN, b"", 0)]
+            parts += [
+                (EntryKind.ROWS, rows_entry(values, table_id=self.table_id, mysql_type=self.mysql_type), len(values))
+                for values in group
+            ]
+            parts += [(EntryKind.END, b"", 0)]
+            for kind, body, rows in parts:
+                items.append(Item(self.offset, kind, body, timestamp_ms=second * SECOND_MS, rows=rows))
+                self.offset += 50 * self.table_id
+        return segment(items)
+
+
+def trail_of(*segments: Segment, start: str = "") -> tuple[Fingerprint, ...]:
+    recent = Recent(start)
+    for each in segments:
+        recent.add(each)
+    return recent.marks()
+
+
+ONE, TWO, THREE = [["1"]], [["2"]], [["3"]]
+
+
+def test_another_server_writes_the_same_marks() -> None:
+    """Offsets, table ids, type texts and the split into events differ between servers; rows and seconds do not."""
+    here = Server(1).transactions([["1", "2"], ["3", "4", "5", "6", "7"]], TWO)
+    there = Server(7, "int(11)").transactions([["1"], ["2", "3", "4"], ["5"], ["6", "7"]], TWO)
+    assert trail_of(here) == trail_of(there)
+    assert trail_of(here) != trail_of(Server(7).transactions([["1", "2"], ["3", "4", "5", "6", "8"]], TWO))
+    assert trail_of(here) != trail_of(Server(1).transactions([["1", "2"], ["3", "4", "5", "6", "7"]], TWO, second=101))
+
+
+def test_pieces_and_restarts_do_not_show() -> None:
+    """Cut anywhere, with a look in between or a restart from the cursor's text: the marks are those of the whole."""
+    whole = Server(1).transactions(ONE, [["2"], ["3"], ["4"]], THREE)
+    for cut in range(len(whole) + 1):
+        recent = Recent()
+        recent.add(whole, 0, cut)
+        recent.marks()
+        recent.add(whole, cut, len(whole))
+        assert recent.marks() == trail_of(whole)
+    server = Server(1)
+    first, second = server.transactions(ONE), server.transactions(TWO)
+    assert trail_of(second, start=text(trail_of(first))) == trail_of(first, second)
+    assert len(marks(text(trail_of(*(server.transactions(ONE) for _ in range(50)))))) == KEPT
+
+
+def test_a_statement_before_a_large_transaction_is_remembered() -> None:
+    """CREATE TABLE, then an insert of many rows, in one piece."""
+    rows = Server(1).transactions([["1", "2", "3", "4", "5"]])
+    statement = pb.RowChange(eventType=pb.CREATE, isDdl=True, sql="CREATE TABLE t (id INT)").SerializeToString()
+    items = [Item(4, EntryKind.DDL, pb.Entry(storeValue=statement).SerializeToString(), timestamp_ms=SECOND_MS, rows=0)]
+    items += [
+        Item(100 + rows.offsets[index], EntryKind(rows.kinds[index]), rows.entry(index), 0, 100 * SECOND_MS, count)
+        for index, count in enumerate(rows.row_counts)
+    ]
+    assert [mark.second for mark in trail_of(segment(items))] == [1, 100]
+
+
+def test_copies_outlive_the_frames() -> None:
+    """Frames are used again once they were acknowledged; what is remembered of them is not changed by that."""
+    whole = Server(1).transactions(ONE, TWO)
+    wanted = trail_of(whole)
+    frames = bytearray(whole.frames)
+    recent = Recent()
+    recent.add(replace(whole, frames=frames))
+    frames[:] = b"\xff" * len(frames)
+    assert recent.marks() == wanted
+
+
+def test_memory_of_what_is_remembered_is_free() -> None:
+    """Copies keep no segment: its frames, once acknowledged, are the next ones'."""
+    buffers = Buffers()
+    recent = Recent()
+    frames = bytearray(Server(1).transactions(ONE).frames)
+    recent.add(replace(Server(1).transactions(ONE), frames=frames))
+    buffers.give(frames)
+    known = id(frames)
+    del frames
+    assert id(buffers.take()) == known
+
+
+def test_only_the_newest_are_looked_at() -> None:
+    """However many came since the last look, whole and in pieces: the marks are those of looking at every one."""
+    server = Server(1)
+    many = [server.transactions([[str(number)], ["x"]]) for number in range(100)]
+    kept = Recent(kept=1000)
+    cut = Recent()
+    for each in many:
+        kept.add(each)
+        cut.add(each, 0, 2)
+        cut.add(each, 2)
+    assert cut.marks() == trail_of(*many) == kept.marks()[-KEPT:]
+    assert cut.marks() == trail_of(*many)
+
+
+def test_much_is_forgotten_and_nothing_mistaken() -> None:
+    """A large transaction keeps its mark over pieces that are not looked back on; trails of nonsense find nothing."""
+    server = Server(1)
+    large = server.transactions([[str(number)] for number in range(10_000)])
+    recent = Recent()
+    for first in range(0, len(large), 100):
+        recent.add(large, first, min(first + 100, len(large)))
+    assert recent.marks() == trail_of(large)
+    assert marks("no trail!") == marks("abc") == ()
+
+
+def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int | None, int]:
+    """Offset of the entry behind which to go on, and how many transactions are missing."""
+    matching = Matching(trail)
+    units = Units()
+    for each in there:
+        for unit in units.feed(each):
+            matching.see(unit)
+    best = matching.found
+    return best.entries.offsets[best.index] if best else None, matching.missing
+
+
+def test_the_newest_that_is_there_counts() -> None:
+    """Also where the last ones were never replicated, and what came since is the new server's own."""
+    trail = trail_of(Server(1).transactions(ONE, TWO, THREE))
+    other = Server(2)
+    there = other.transactions(ONE, TWO)
+    assert found(trail, there, other.transactions([["9"]], second=10)) == (there.offsets[-1], 1)
+    assert found(trail, Server(2).transactions([["9"]])) == (None, 3)
+    assert found((), there)[0] is None
+
+
+def test_of_equal_ones_the_longest_run_then_the_first() -> None:
+    """A table that toggles within a second writes equal transactions; rather once more than not at all."""
+    trail = trail_of(Server(1).transactions(ONE, TWO, ONE, TWO, ONE, TWO))
+    there = Server(2).transactions(ONE, TWO, ONE, TWO)
+    assert found(trail, there) == (there.offsets[-1], 0)
+    longer = Server(2).transactions(*(ONE, TWO) * 4)
+    assert found(trail, longer) == (longer.offsets[6 * 3 - 1], 0)
+
+
+def kept(known: Executed | ExpectedTransactions, *segments: Segment) -> list[int]:
+    return [offset for each in segments for new in known.new(each) for offset in new.offsets]
+
+
+def test_a_standby_that_lags_is_not_delivered_twice() -> None:
+    """What was delivered from the master and comes later on the standby is dropped, up to the first new one."""
+    trail = trail_of(Server(1).transactions(ONE, TWO))
+    other = Server(2)
+    late, new = other.transactions(ONE, TWO), other.transactions(THREE, ONE)
+    assert kept(ExpectedTransactions(trail), late, new) == list(new.offsets)
+    together = Server(2).transactions(ONE, TWO, THREE)
+    assert kept(ExpectedTransactions(trail), together) == list(together.offsets[6:])
+    assert kept(ExpectedTransactions(trail), new, late) == [*new.offsets, *late.offsets]
+    large = Server(2).transactions([["1"], ["2"]])
+    pieces = [Item(large.offsets[index], EntryKind(large.kinds[index]), large.entry(index)) for index in range(4)]
+    cut = [segment(pieces[:2]), segment(pieces[2:])]
+    assert kept(ExpectedTransactions(trail), *cut) == list(large.offsets)
+
+
+@pytest.mark.parametrize(
+    ("start", "gtids", "new"),
+    [
+        ("u:1-5", ["u:1-5", "u:1-5", "u:1-6"], [2]),
+        ("0-1-5", ["0-1-4", "0-1-5", "0-1-6"], [2]),
+        ("0-1-5", ["0-1-4", "0-2-5", "0-2-6", "0-2-6"], [2]),
+    ],
+)
+def test_what_a_gtid_set_has_is_dropped_wherever_it_comes(start: str, gtids: list[str], new: list[int]) -> None:
+    """Entries tell the set with their own transaction in it: one that adds nothing was executed before."""
+    server = Server(1)
+    each = [server.transactions(ONE) for _ in gtids]
+    known = Executed(start)
+    seen = []
+    for number, (one, gtid) in enumerate(zip(each, gtids, strict=True)):
+        if known.new(replace(one, run_gtids=(gtid,))):
+            seen.append(number)
+    assert seen == new
+
+
+def test_sets_of_mariadb_are_joined_by_domain() -> None:
+    """While a standby catches up, the set that the decoder counts lies behind the one that was delivered."""
+    assert both("0-1-4,1-1-9", "0-1-7,2-5-1") == "0-1-7,1-1-9,2-5-1"
+    assert both("0-2-8", "0-1-7") == "0-2-8"
+    assert both("u:1-5", "u:1-4") == "u:1-5"
+
+
+def test_failures_are_counted_strictly() -> None:
+    """canal: more failures in a row than the threshold, not as many (docs/protocol.md#source-switch)."""
+    failures = Failures(3)
+    assert [failures.failed() for _ in range(5)] == [False, False, False, True, False]
+    assert failures.succeeded()
+    assert not failures.succeeded()
+    assert [failures.failed() for _ in range(4)] == [False, False, False, True]
+
+
+def test_a_destination_begins_where_its_newest_cursor_is() -> None:
+    """After a switch and a restart the standby is read on; other addresses and no cursors mean the master."""
+    alone = InstanceConfig("example", SourceConfig("master", 3306))
+    config = replace(alone, standby=SourceConfig("standby", 3307))
+    old = LogPosition("b.1", 4, timestamp_ms=1, address="master", port=3306)
+    new = LogPosition("b.1", 4, timestamp_ms=2, address="standby", port=3307)
+    assert switch.first(config, [old, new]) is Role.STANDBY
+    assert switch.first(config, [old]) is Role.MASTER
+    assert switch.first(config, []) is Role.MASTER
+    assert switch.first(alone, [new]) is Role.MASTER

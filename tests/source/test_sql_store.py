@@ -1,0 +1,206 @@
+"""Where a table history survives: ranges of each source apart, what other nodes write, and stores of before."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import Statement
+from canal_ha.decode.history.ranges import Range, edge
+from canal_ha.decode.history.store import HistoryStore, Record, TableSnapshot
+from canal_ha.errors import HistoryUnavailable
+from canal_ha.model.position import LogPosition
+from canal_ha.source.history import sql_store
+from canal_ha.source.history.sql_store import FILE, in_file, in_mysql
+from lab import SqlServer
+from lab.mysql import ADMIN
+
+TABLE = "CREATE TABLE t (a int)"
+
+
+def at(offset: int, journal: int = 1) -> LogPosition:
+    """A position."""
+    return LogPosition(f"bin.{journal:06d}", offset, timestamp_ms=offset)
+
+
+def stretch(start: int, end: int) -> Range:
+    """A range of the first journal."""
+    return Range(edge(at(start)), edge(at(end)))
+
+
+def places(store: HistoryStore, source: str) -> list[tuple[int, int]]:
+    """Where the ranges of a source begin and end."""
+    return [(known.start.offset, known.end.offset) for known in store.load(source).ranges]
+
+
+def sources_stay_apart(store: HistoryStore) -> None:
+    """The same position of two servers is two places; clearing one leaves the other."""
+    for source in ("u", "v"):
+        store.add(source, [Record(at(100), "s", f"ALTER TABLE t ADD {source} int")])
+        store.add_snapshot(source, TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset({("s", source)})))
+        store.cover(source, [stretch(50, 200)])
+    store.clear("u")
+    assert store.load("u").records == ()
+    assert places(store, "u") == []
+    kept = store.load("v")
+    assert [record.sql for record in kept.records] == ["ALTER TABLE t ADD v int"]
+    assert [snapshot.left_out for snapshot in kept.snapshots] == [frozenset({("s", "v")})]
+    assert places(store, "v") == [(50, 200)]
+    assert store.count() == 1
+
+
+def ranges_of_nodes_join(one: HistoryStore, other: HistoryStore) -> None:
+    """What a node covers is added to what others did; what was expired does not come back with a late node."""
+    one.cover("u", [stretch(50, 200), stretch(500, 600)])
+    other.cover("u", [stretch(190, 300)])
+    assert places(one, "u") == [(50, 300), (500, 600)]
+    other.add("u", [Record(at(60), "s", "DROP TABLE t"), Record(at(560), "s", "DROP TABLE t")])
+    other.expire("u", at(550), 0)
+    one.cover("u", [stretch(50, 200), stretch(500, 600)])
+    assert places(other, "u") == [(550, 600)]
+    assert [record.at.offset for record in other.load("u").records] == [560]
+
+
+def old_sources_expire(store: HistoryStore) -> None:
+    """Another source goes with its last snapshot."""
+    for source, taken in (("u", 100), ("v", 100), ("w", 900)):
+        store.add_snapshot(source, TableSnapshot(at(taken), {("s", "t"): TABLE}))
+        store.cover(source, [stretch(taken, taken)])
+    store.expire("u", at(50), 500)
+    assert [len(store.load(source).snapshots) for source in "uvw"] == [1, 0, 1]
+    assert [len(places(store, source)) for source in "uvw"] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("check", [sources_stay_apart, old_sources_expire])
+def test_a_file(check: Callable[[HistoryStore], None], tmp_path: Path) -> None:
+    """A file of one node."""
+    check(in_file("example", tmp_path))
+
+
+def test_a_file_that_two_stores_open(tmp_path: Path) -> None:
+    """As a node and the one before it, which has not ended yet."""
+    ranges_of_nodes_join(in_file("example", tmp_path), in_file("example", tmp_path))
+
+
+def test_tables_that_stay_the_same_are_read_once_for_all_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading takes as long as the different definitions take, however many snapshots there are."""
+    store = in_file("example", tmp_path)
+    for number in range(5):
+        tables = {("s", f"t{table}"): f"CREATE TABLE t{table} (a int)" for table in range(10)}
+        tables[("s", "u")] = f"CREATE TABLE u (c{number} int)"
+        store.add_snapshot("u", TableSnapshot(at(50 + number), tables))
+    texts: list[str] = []
+
+    def counted(sql: str) -> Statement | None:
+        texts.append(sql)
+        return read(sql)
+
+    monkeypatch.setattr(sql_store, "read", counted)
+    kept = store.load("u")
+    assert len(texts) == 15
+    assert sorted(snapshot.tables[("s", "u")] for snapshot in kept.snapshots) == [
+        f"CREATE TABLE u (c{number} int)" for number in range(5)
+    ]
+    assert {len(snapshot.tables) for snapshot in kept.snapshots} == {11}
+
+
+@pytest.mark.real
+def test_nodes_that_start_together_do_not_fail_over_locks(source_server: SqlServer, database: str) -> None:
+    """Each begins the history of a destination of its own, or of the same one, in a database that all share."""
+    url = f"mysql://{source_server.address}/{database}"
+    in_mysql("zzz", url, ADMIN, ADMIN).load("u")
+    failed: list[HistoryUnavailable] = []
+    together = threading.Barrier(12)
+
+    def begin(number: int) -> None:
+        store = in_mysql(f"d{number // 2:03d}", url, ADMIN, ADMIN)
+        together.wait()
+        try:
+            store.load("u")
+            store.add_snapshot("u", TableSnapshot(at(50), {("s", "t"): TABLE}))
+            store.cover("u", [stretch(50, 60)])
+            store.add("u", [Record(at(70), "s", "DROP TABLE t")])
+            store.cover("u", [stretch(50, 100)])
+        except HistoryUnavailable as error:
+            failed.append(error)
+        store.close()
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_what_two_processes_cover_in_one_file_is_joined(tmp_path: Path) -> None:
+    """Neither overwrites what the other one has just written."""
+    stores = [in_file("example", tmp_path) for _ in range(4)]
+    together = threading.Barrier(4)
+    failed: list[HistoryUnavailable] = []
+
+    def cover(number: int) -> None:
+        together.wait()
+        try:
+            for step in range(20):
+                place = 1000 * (4 * step + number + 1)
+                stores[number].cover("u", [stretch(place, place + 10)])
+        except HistoryUnavailable as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=cover, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(places(stores[0], "u")) == 80
+
+
+@pytest.mark.real
+def test_a_database_that_nodes_share(source_server: SqlServer, database: str) -> None:
+    """The same in MySQL and MariaDB."""
+    stores = [
+        in_mysql(name, f"mysql://{source_server.address}/{database}", ADMIN, ADMIN) for name in ("a", "b", "c", "c")
+    ]
+    sources_stay_apart(stores[0])
+    old_sources_expire(stores[1])
+    ranges_of_nodes_join(stores[2], stores[3])
+    for store in stores:
+        store.close()
+
+
+def test_a_store_with_one_range_is_read(tmp_path: Path) -> None:
+    """Rows that carry the id of the server that first wrote them belong to the source whose range there is."""
+    in_file("example", tmp_path).cover("gone", [])
+    place = ["bin.000001", 50, True, 0], ["bin.000001", 200, False, 0]
+    body = {"source": "u", "start": place[0], "end": place[1], "base": ["bin.000001", 100, False, 0]}
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("UPDATE meta_coverage SET data = ?", (json.dumps(body),))
+        for offset, origin in ((60, "7"), (160, "8")):
+            connection.execute(
+                "INSERT INTO meta_history (destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp,"
+                " use_schema, sql_text, extra) VALUES ('example', 'bin.000001', ?, ?, 1, 's', 'DROP TABLE t', '{}')",
+                (offset, origin),
+            )
+        connection.execute(
+            "INSERT INTO meta_snapshot (destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp,"
+            " data, extra) VALUES ('example', 'bin.000001', 100, '7', 1, ?, '{\"sub\": 0}')",
+            (json.dumps({"s": TABLE}),),
+        )
+    connection.close()
+    store = in_file("example", tmp_path)
+    assert places(store, "u") == [(50, 200)]
+    kept = store.load("u")
+    assert sorted(record.at.offset for record in kept.records) == [60, 160]
+    assert [(snapshot.tables, snapshot.left_out) for snapshot in kept.snapshots] == [({("s", "t"): TABLE}, None)]
+    store.cover("u", [stretch(200, 300)])
+    assert places(store, "u") == [(50, 300)]
