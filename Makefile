@@ -1,6 +1,6 @@
 # Names for the steps of deploy/test.sh; that script is what counts.
 
-STEPS := install format lint imports types unit
+STEPS := install format lint imports types unit docs compiled real timed speed
 
 .PHONY: all demo fix $(STEPS)
 

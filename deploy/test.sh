@@ -50,35 +50,24 @@ report() {
     done
 }
 
-# suite NAME BUDGET-MINUTES PATH...: the tests on real parts under these paths.
-covered=()
-suite() {
-    local name=$1 budget=$2 before=$failed
-    shift 2
-    covered+=("$@")
-    step "$name" "$budget" pytest -m "real or spark" --durations=5 "$@"
-    ((failed > before)) || return 0
-    # Real servers on a busy machine: one or two failed tests get a second chance, and the report says so.
-    if [[ ${results[-1]} == "FAILED (1)" && ${summaries[-1]} =~ (^|[^0-9])[12]\ failed ]]; then
-        wanted="  " step "$name, again" "$budget" pytest -m "real or spark" --last-failed "$@"
-        if [[ ${results[-1]} == passed ]]; then
-            results[-2]="passed only when run again"
-            failed=$before
-        fi
+# timed BUDGET-MINUTES: tests that assert how long something takes, alone on the machine. Those that fail run once more,
+# because another program on the machine can delay them; the table names them then.
+timed() {
+    local before=$failed names
+    step timed "$1" pytest -m timed --durations=5
+    ((failed > before)) && [[ ${results[-1]} == "FAILED (1)" ]] || return 0
+    names=$(sed -n 's/^FAILED \(\S*\).*/\1/p' "$output" | tr '\n' ' ')
+    wanted="  " step "timed, again" "$1" pytest -m timed --last-failed
+    if [[ ${results[-1]} == passed ]]; then
+        results[-2]="passed only when run again: $names"
+        failed=$before
     fi
-}
-
-# others BUDGET-MINUTES: the tests on real parts that no suite named, so that none is forgotten.
-others() {
-    # pytest's code 5: there are none
-    step others "$1" bash -c 'pytest -m "real or spark" --durations=5 "$@"; code=$?; ((code == 5)) || exit "$code"' \
-        pytest "${covered[@]/#/--ignore=}"
 }
 
 trap 'exit 130' INT TERM
 
 # MySQL 5.6, canal-go and canal's own server are for the long suites alone
-step install 9 bash deploy/install.sh mysql spark docs java peers compose ${CANAL_HA_LONG:+mysql56 go}
+step install 5 bash deploy/install.sh mysql spark docs java peers compose ${CANAL_HA_LONG:+mysql56 go}
 if ((failed)); then
     report
     exit 1
@@ -88,16 +77,13 @@ step format 1 ruff format --check .
 step lint 1 ruff check .
 step imports 1 lint-imports
 step types 3 mypy
-step unit 5 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
+step unit 4 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
-suite parts 2 tests/lab
-suite node 10 tests/decode tests/source tests/node
-suite cluster 8 tests/zookeeper tests/cluster tests/cluster_real tests/cluster_faults
-suite positions 6 tests/positions
-suite compatibility 4 tests/compat
-suite spark 10 tests/spark
-others 8
+# Real servers wait more than they compute: half as many processes again as processors, each with servers of its own.
+step real 12 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadfile \
+    --no-loadscope-reorder --durations=15
+timed 3
 if [[ -n ${CANAL_HA_LONG:-} ]]; then
     step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long --durations=5 tests/long'
 fi

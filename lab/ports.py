@@ -1,5 +1,6 @@
 """Free ports on the loopback interface."""
 
+import os
 import random
 import socket
 
@@ -8,14 +9,16 @@ LOOPBACK = "127.0.0.1"
 # Below the range from which Linux takes the ports of outgoing connections, so that a server that is down for a
 # moment finds its port still free when it is started again.
 _FIRST, _LAST = 12000, 32000
+_SHARES = 8  # processes of pytest-xdist that run side by side
 
 _given: set[int] = set()
 
 
 def free_port() -> int:
     """Return a port nobody listens on, never the same one twice in this process."""
+    share = range(_FIRST + _share(), _LAST, _SHARES)
     for _ in range(1000):
-        port = random.randint(_FIRST, _LAST)
+        port = random.choice(share)
         if port in _given:
             continue
         with socket.socket() as probe:
@@ -26,6 +29,12 @@ def free_port() -> int:
         _given.add(port)
         return port
     raise RuntimeError(f"no free port between {_FIRST} and {_LAST} on {LOOPBACK}")
+
+
+def _share() -> int:
+    """Return this process's share of the ports: a server that is down for a moment keeps its port from the others."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    return int(worker.removeprefix("gw") or 0) % _SHARES
 
 
 def listens(port: int) -> bool:

@@ -27,11 +27,17 @@ options starts its own, in two seconds:
 
 A server that cannot be started fails the test and says why; nothing is skipped. Without `-m`, tests marked `real`,
 `spark` and `long` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
+
+A test that is there once for MySQL and once for MariaDB runs with one of them, always the same, half of the tests with
+each; CANAL_HA_LONG=1 and naming a test run it with both.
 """
 
 import itertools
 import os
+import re
+from collections import defaultdict
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +45,7 @@ from hypothesis import HealthCheck, settings
 from lab import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
 
 _numbers = itertools.count(1)
+_DATABASE = re.compile(r"(?<=[\[-])(mariadb|mysql)(?=[]-])", re.IGNORECASE)
 
 # A loaded machine is slow, not wrong. The same examples every time, so that a failure can be seen again; the long
 # suites draw new ones.
@@ -55,6 +62,30 @@ def pytest_configure(config: pytest.Config) -> None:
     """Leave out what needs services, unless the command line chooses by mark or names a test."""
     if not config.option.markexpr and not any("::" in argument for argument in config.args):
         config.option.markexpr = "not real and not spark and not long"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out one database of two, and put the slowest suite first for the sake of runs side by side."""
+    if not os.environ.get("CANAL_HA_LONG") and not any("::" in argument for argument in config.args):
+        left_out = _other_databases(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+def _other_databases(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the second of each pair of tests that differ in their database alone."""
+    pairs = defaultdict(list)
+    for item in items:
+        if _DATABASE.search(item.name) and item.get_closest_marker("real"):
+            pairs[_DATABASE.sub("*", item.nodeid)].append(item)
+    return {
+        item
+        for test, both in pairs.items()
+        if len(both) > 1
+        for at, item in enumerate(both)
+        if at != crc32(test.encode()) % len(both)
+    }
 
 
 @pytest.fixture(scope="session")

@@ -218,7 +218,7 @@ def test_a_leave_while_claiming_releases_what_was_won() -> None:
     claim = player.last(i.ClaimDestination)
     player.tell(Leave())
     player.commands = [claim] if claim else []
-    assert kinds(player.claims(5)) == ["Release"]
+    assert kinds(player.claims(5)) == ["ReleaseDestination"]
 
 
 def test_after_an_operators_release_this_node_stands_back() -> None:

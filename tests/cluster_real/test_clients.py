@@ -143,6 +143,7 @@ def test_the_node_reads_as_canals_own(place: Place) -> None:
     assert place.says() is None
 
 
+@pytest.mark.timed
 def test_a_second_client_waits_and_follows_at_once(place: Place) -> None:
     """connect() returns; get blocks; when the first lets go in good order the second has its place in no time."""
     place.runs_on(place.server())
@@ -179,6 +180,7 @@ def test_a_client_that_waits_can_be_stopped(place: Place, stop: Callable[[Cluste
     assert not thread.is_alive()
 
 
+@pytest.mark.timed
 def test_a_killed_process_is_followed_after_its_session(place: Place) -> None:
     """SIGKILL: within session time-out and delay, with what it had not acknowledged."""
     server = place.server()
@@ -201,6 +203,7 @@ def test_a_killed_process_is_followed_after_its_session(place: Place) -> None:
     assert [entry.header.logfileOffset for entry in message.entries] == [2000, 2100, 2900]
 
 
+@pytest.mark.timed
 def test_a_process_that_is_told_to_end_hands_over_at_once(place: Place) -> None:
     """SIGTERM: code 0, and the next one need not wait for anything. Both tell what happened on standard error."""
     place.runs_on(place.server())
@@ -284,6 +287,7 @@ def test_a_leftover_of_another_process_is_waited_for(place: Place) -> None:
     assert client.check_valid()
 
 
+@pytest.mark.timed
 def test_a_move_is_followed_in_the_middle_of_a_get(place: Place) -> None:
     """The old server still holds the connection and says nothing; the waiting GET comes back from the new one."""
     first, second = place.server(), place.server()
@@ -365,6 +369,7 @@ def test_a_frozen_process_has_lost_its_turn_when_it_goes_on(place: Place) -> Non
     until(lambda: str(server.meta.cursor(CLIENT)) == "mysql-bin.000001:2900", what="the cursor")
 
 
+@pytest.mark.timed
 def test_ending_without_zookeeper() -> None:
     """While ZooKeeper is away the client is not active any more, and disconnect() does not hang."""
     with ZooKeeper() as own:

@@ -30,6 +30,7 @@ def test_a_node_waits_for_zookeeper() -> None:
         stage.close()
 
 
+@pytest.mark.timed
 def test_an_ensemble_changes_its_leader_and_loses_its_quorum() -> None:
     """A new leader within the lease stops nobody, or somebody runs again soon. Without a quorum the owner stops before
     its session could end elsewhere, and after it is back exactly one node runs, with the cursor.

@@ -87,6 +87,7 @@ def test_destinations_spread(nodes: MakeNodes) -> None:
     assert all(5 <= len(node.held) <= 7 for node in three[1:])
 
 
+@pytest.mark.timed
 def test_an_orderly_stop_hands_over_at_once(nodes: MakeNodes) -> None:
     """The stand-by runs well within a second after the stop was asked for, and finds the last cursor."""
     two = nodes(2)

@@ -76,7 +76,7 @@ KNOWN = {
         ONCE,
         ("sql", "INSERT INTO shop.orders VALUES (30, 'Katherine', FALSE), (31, 'Dorothy', FALSE);"),
         ONCE,
-        ("python", "from deltalake import DeltaTable"),
+        ("python", "from deltalake import DeltaTable, QueryBuilder"),
     ),
     TUTORIAL / "index.md": (),
 }

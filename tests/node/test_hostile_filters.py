@@ -15,7 +15,7 @@ from lab import MySQL, Node, ZooKeeper, follow
 from lab.ports import LOOPBACK
 from tests.node.following import column, following, read, stream_of
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timed]
 
 SLOW_TO_MATCH = ".*" * 20 + "z"
 SLOW_TO_COMPILE = ",".join(f"(a{number}|b)+" for number in range(1_700))  # 18 kB

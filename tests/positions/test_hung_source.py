@@ -23,6 +23,7 @@ STOPS_WITHIN_S = 10.0  # two when the machine has nothing else to do; the read t
 
 
 @pytest.mark.real
+@pytest.mark.timed
 def test_a_node_stops(mysql: MySQL, database: str) -> None:
     """With a dump that waits, a SUBSCRIBE that asks for the newest position and whatever else asks now and then; with a
     destination that never came so far.

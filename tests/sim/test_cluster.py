@@ -11,7 +11,7 @@ from canal_ha.zookeeper import tree
 from tests.sim.cluster import Broken, Simulation
 from tests.sim.session import Link
 
-SEEDS = int(os.environ.get("CANAL_HA_SEEDS", "2000"))
+SEEDS = int(os.environ.get("CANAL_HA_SEEDS") or ("2000" if os.environ.get("CANAL_HA_LONG") else "500"))
 CHUNKS = 10
 
 

@@ -220,7 +220,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
 
     with patch.context() as patched:
         patched.setattr(destination_history, "examine", examined)
-        for name in ("Session", "Tables", "Scanner"):
+        for name in ("SourceSession", "Tables", "Scanner"):
             patched.setattr(destination_history, name, Asked)
         patched.setattr(locate, "newest", lambda *_: binlog.newest)
         yield binlog

@@ -259,6 +259,7 @@ def test_settings_refused(kind: type[SqlServer], variable: str, value: str, text
             reading.connected()
 
 
+@pytest.mark.timed
 def test_stop_while_waiting_for_the_source(source_server: SqlServer, database: str) -> None:
     """stop() wakes a dump that waits for bytes, and the server's side of it ends too."""
     with Reading(source_server, database, newest(source_server)) as reading:
@@ -270,6 +271,7 @@ def test_stop_while_waiting_for_the_source(source_server: SqlServer, database: s
         assert len(reading.events) == 1
 
 
+@pytest.mark.timed
 def test_stop_while_the_ring_is_full(source_server: SqlServer, database: str) -> None:
     """stop() returns at once though `accept` blocks; the thread ends when the ring is closed."""
     make_table(source_server, database)
@@ -340,6 +342,7 @@ def test_many_rows_through_a_slow_consumer(source_server: SqlServer, database: s
         assert reading.wait_rows(300) == expected
 
 
+@pytest.mark.timed
 def test_dump_over_tls(mysql: MySQL, database: str) -> None:
     """With REQUIRED and VERIFY_CA the dump is encrypted; with DISABLED an account that requires TLS is refused."""
     make_table(mysql, database)

@@ -95,6 +95,7 @@ def test_a_command_that_comes_first_does_not_leave_the_tree_open(stage: QueueSta
     assert "set canal.zookeeper.auth" in problem
 
 
+@pytest.mark.timed
 def test_a_session_that_cannot_be_resumed_is_replaced() -> None:
     """Two time-outs after the connection went, the owner hears of the loss, and its thread was never held up."""
     with ZooKeeper() as server:
