@@ -1,4 +1,4 @@
-"""The nouns that rooms hand each other: positions, segments, batches, identities, tables.
+"""Shared data types: positions, segments, batches, identities, tables.
 
-Frozen data, valid once constructed; no IO, nothing imported but errors.
+The values are frozen and valid once constructed. This room does no IO and imports nothing of ours but errors.
 """

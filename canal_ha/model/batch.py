@@ -1,4 +1,4 @@
-"""What a GET hands out: a range of the ring, and the message made of it."""
+"""Batch: the entries that a GET returns, and the range of the ring that they cover."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ EMPTY_BATCH_ID = -1
 
 @immutable
 class PositionRange:
-    """How far a batch reaches. end: of its last entry; ack: the last position a cursor may take
-    (docs/protocol.md#ack-point), None without one; end_seq: ring sequence of the last entry.
+    """The end of a batch.
+
+    end: position of its last entry.
+    ack: the last position that a cursor may take (docs/protocol.md#ack-point); None if there is none.
+    end_seq: ring sequence of the last entry.
     """
 
     end: LogPosition
@@ -22,8 +25,10 @@ class PositionRange:
 
 @immutable
 class Batch:
-    """Entries taken from the ring: `views` are consecutive pieces of wire-ready frames, not copied; `pieces` says where
-    they are from: segment, first, last (exclusive).
+    """Entries taken from the ring.
+
+    views: consecutive pieces of wire-ready frames, not copied.
+    pieces: where the views come from, as (segment, first, last); last is exclusive.
     """
 
     range: PositionRange

@@ -1,7 +1,7 @@
-"""Buffers: memory of segments that were acknowledged, for the segments to come.
+"""Buffers: reuses the memory of acknowledged segments for new ones.
 
-A segment's frames are written into a bytearray that has grown to its size before: no memory is asked for, cleared and
-moved while rows stream. Taken by a stream's source thread, given back by its ring; a deque needs no lock for that.
+A segment's frames are written into a bytearray that is already large enough, so streaming rows does not allocate,
+clear or copy memory. A stream's source thread takes buffers and its ring gives them back; the deque needs no lock.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections import deque
 
-LARGEST = 4 << 20  # bytes: what a single huge transaction needed is given back to the system
-_UNKNOWN_ELSEWHERE = 2  # references to an object that only `take` knows, while it asks
+LARGEST = 4 << 20  # bytes: a larger buffer, left by a huge transaction, goes back to the system
+_UNKNOWN_ELSEWHERE = 2  # reference count of an object that only `take` holds
 
 
 class Buffers:
-    """Free buffers of one stream. As many exist as its ring ever held at once, so its byte budget bounds them."""
+    """The free buffers of one stream. There are never more than its ring held at once: its byte budget bounds them."""
 
     __slots__ = ("_free",)
 
@@ -22,12 +22,12 @@ class Buffers:
         self._free: deque[bytearray] = deque()
 
     def give(self, buffer: bytearray) -> None:
-        """Its owner is done with it. Who still holds it, its segment or a view of it keeps it as it is."""
+        """Return a buffer for reuse. It is not reused while a segment or a view still refers to it."""
         if len(buffer) <= LARGEST:
             self._free.append(buffer)
 
     def take(self) -> bytearray:
-        """A buffer that nobody else knows, whatever it holds; a new one when there is none."""
+        """Return a buffer that nobody else refers to, with arbitrary contents; a new one if none is free."""
         for _ in range(len(self._free)):
             buffer = self._free.popleft()
             if sys.getrefcount(buffer) == _UNKNOWN_ELSEWHERE:

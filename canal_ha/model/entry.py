@@ -1,4 +1,4 @@
-"""The numbers of canal's EntryProtocol that rooms other than the wire need (docs/protocol.md#enums)."""
+"""Enum values of canal's EntryProtocol that rooms other than the wire need (docs/protocol.md#enums)."""
 
 from enum import IntEnum
 

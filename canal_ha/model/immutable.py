@@ -1,4 +1,4 @@
-"""What is made for every transaction and never changed: values that type checkers, not the interpreter, keep frozen."""
+"""A cheap substitute for frozen dataclasses: type checkers, not the interpreter, keep these values frozen."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def immutable(cls: type[T]) -> type[T]:
-    """A dataclass with slots, equal and hashed by its fields, like `dataclass(frozen=True, slots=True)`.
+    """Make a dataclass with slots, equality and a hash, like `dataclass(frozen=True, slots=True)`.
 
-    That one sets every field by a call of object.__setattr__: 2 us for a LogPosition, which is 0.4 us this way.
+    A frozen dataclass sets every field through object.__setattr__: a LogPosition takes 2 us, and 0.4 us this way.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)

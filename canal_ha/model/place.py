@@ -1,4 +1,4 @@
-"""Place: what a person writes to name a position: `journal:offset`, `gtid:SET`, `time:ISO`, `earliest`, `latest`."""
+"""Place: a position as a person writes it: `journal:offset`, `gtid:SET`, `time:ISO`, `earliest`, `latest`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest; 2/ before it: of source 2"
+FORMS = "JOURNAL:OFFSET, gtid:SET, time:YYYY-MM-DDTHH:MM:SS[+HH:MM], earliest or latest; prefix 2/ to address source 2"
 
 END_FORMS = "JOURNAL:OFFSET or gtid:SET"
 
@@ -15,8 +15,10 @@ _ADDRESS = re.compile(r"(?P<journal>[^:\s]+\.\d+):(?P<offset>\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One of: journal and offset; gtid set; time; end (`earliest` or `latest`). part: the number of the one of several
-    sources that it is about, 0 for all.
+    """Exactly one of journal and offset, gtid, timestamp_ms, or end.
+
+    end: `earliest` or `latest`.
+    part: number of the source, if there are several; 0 for all of them.
     """
 
     journal: str = ""
@@ -28,7 +30,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """A time without zone is local. `2/` before it means the second of several sources. Raises ValueError."""
+        """Parse one of FORMS. A time without a zone is local; the prefix `2/` addresses source 2. Raises ValueError."""
         text = text.strip()
         number, slash, place = text.partition("/")
         if slash and number.isascii() and number.isdecimal() and int(number):
@@ -42,16 +44,16 @@ class Place:
             try:
                 return cls(timestamp_ms=int(datetime.fromisoformat(rest.strip()).timestamp() * 1000))
             except ValueError as error:
-                raise ValueError(f"{rest!r} is no time like 2026-01-31T12:00:00+01:00") from error
+                raise ValueError(f"invalid time {rest!r}: give one like 2026-01-31T12:00:00+01:00") from error
         address = _ADDRESS.fullmatch(text)
         if address is None:
-            raise ValueError(f"{text!r} is no position: give {FORMS}")
+            raise ValueError(f"invalid position {text!r}: give {FORMS}")
         return cls(journal=address["journal"], offset=max(4, int(address["offset"])))
 
 
 def end_of_read(text: str) -> Place | None:
-    """Where a private read ends; None for "", no end. Raises ValueError."""
+    """Parse the position where a private read ends; "" gives None, which means no end. Raises ValueError."""
     place = Place.parse(text) if text else None
     if place is not None and not (place.journal or place.gtid):
-        raise ValueError(f"{text!r}: a read ends at {END_FORMS}")
+        raise ValueError(f"invalid end {text!r}: give {END_FORMS}")
     return place

@@ -17,22 +17,22 @@ TYPE_NAME = "com.alibaba.otter.canal.protocol.position.LogPosition"
 class LogPosition:
     """A place in the binlog of one source.
 
-    Positions that differ in server, trail or mark alone are equal.
+    Equality ignores server, trail and mark.
 
     journal: file name.
-    offset: where the event starts in that file, bytes.
+    offset: start of the event in that file, bytes.
     timestamp_ms: time of the event, ms since 1970; 0 when unknown.
-    server_id: where the event was first written, which may be another server than the one that is read.
+    server_id: the server that first wrote the event; it may differ from the server that is read.
     gtid: the executed GTID set, this transaction included; "" outside GTID mode, None when unknown.
     address: host of the MySQL server as configured (canal: identity).
     port: port of the MySQL server as configured.
     consumed: the event at `offset` is an acknowledged transaction end or DDL, so reading resumes after it.
     sub_index: entry within a compressed payload, whose entries share one offset.
-    server: whose binlog this is: server_uuid or, on MariaDB, which has none, server id; "" when unknown.
-    trail: fingerprints of the transactions delivered last, to find the place again in another server's binlog.
-    mark: what the client that acknowledged up to here said of it; "" when it said nothing.
-    part: which of several sources this is, from 1; 0 where there is one source.
-    others: where the other sources stood then, by their numbers; () where there is one source.
+    server: identity of the server that wrote this binlog: server_uuid, or server_id on MariaDB; "" when unknown.
+    trail: fingerprints of the last delivered transactions, to find the place again in another server's binlog.
+    mark: text that the client sent with its acknowledgement of this position; "" if none.
+    part: number of the source, from 1, in a merged stream; 0 if there is one source.
+    others: positions of the other sources at that moment, by number; () if there is one source.
     """
 
     journal: str
@@ -52,45 +52,44 @@ class LogPosition:
 
     @property
     def order(self) -> tuple[str, int, int, bool, int]:
-        """Sort key among positions of one source: journal name, its number, offset, consumed, sub-index.
+        """Sort key among positions of one source: journal name and number, offset, consumed, sub-index.
 
-        A consumed event lies behind every entry of it: sub-indexes do not survive in JSON, the mark does.
+        A consumed event sorts behind each of its entries. The JSON form keeps `consumed` but not the sub-index.
         """
         base, number = split_journal(self.journal)
         return (base, number, self.offset, self.consumed, self.sub_index)
 
     @property
     def parts(self) -> tuple[LogPosition, ...]:
-        """One position for each source, by number; this very one where there is one source."""
+        """One position for each source, by number; only this one if there is one source."""
         if not self.others:
             return (self,)
         return tuple(sorted((replace(self, others=(), mark=""), *self.others), key=lambda each: each.part))
 
     def of(self, part: int) -> LogPosition | None:
-        """Where the source of this number stood, alone."""
+        """Return the position of the source with this number alone; None if it is not included."""
         return next((each for each in self.parts if each.part == part), None)
 
     def beside(self, others: Iterable[LogPosition]) -> LogPosition:
-        """This position with those of the other sources; one of the same number is left out."""
+        """Return this position together with those of other sources; a position of the same source is left out."""
         kept = tuple(sorted((each for each in others if each.part != self.part), key=lambda each: each.part))
         return replace(self, others=kept)
 
     def covers(self, other: LogPosition) -> bool:
-        """Whether nothing up to `other` lies behind this, in any source that both tell of."""
+        """Return whether this position has reached `other` in every source that both include."""
         mine = {each.part: each.order for each in self.parts}
         return all(mine[each.part] >= each.order for each in other.parts if each.part in mine)
 
     def to_json(self, *, with_type: bool) -> str:
-        """canal's exact text: no blanks, keys in alphabetical order, `@type` first in ZooKeeper, none in files.
+        """Return canal's exact text: no blanks, keys in alphabetical order, `@type` first in ZooKeeper, none in files.
 
-        `consumed`, `mark` and `source` repeat the offset and count only while both agree, so that an edit by hand voids
-        them.
-        `part` and `others` stand beside what canal reads: an edit of that moves this one source.
+        `consumed`, `mark` and `source` repeat the offset. They count only while the offsets agree, so an edit by hand
+        invalidates them. canal ignores `part` and `others`: editing what canal reads moves this one source.
         """
         return json.dumps(self.to_dict(with_type=with_type), separators=(",", ":"), ensure_ascii=False)
 
     def to_dict(self, *, with_type: bool) -> dict[str, Any]:
-        """The JSON object of `to_json`, for embedding in meta.dat."""
+        """Return the JSON object of `to_json`, for embedding in meta.dat."""
         entry: dict[str, Any] = {}
         if self.consumed:
             entry["consumed"] = self.offset
@@ -117,15 +116,15 @@ class LogPosition:
 
     @classmethod
     def from_json(cls, text: str) -> LogPosition:
-        """Read what canal, an operator or we wrote: any key order, blanks, `4L` integers, missing fields.
+        """Read a position that canal, an operator or canal-ha wrote.
 
-        Raises ValueError naming what is missing.
+        Accepts any key order, blanks, `4L` integers and missing fields. Raises ValueError that names the bad field.
         """
         return cls.from_dict(read_json(text))
 
     @classmethod
     def from_dict(cls, body: Any) -> LogPosition:
-        """`from_json` for JSON already parsed. Raises ValueError."""
+        """Read a position from parsed JSON, like `from_json`. Raises ValueError."""
         entry = _object(_object(body, "a position").get("postion"), "`postion` of a position")
         identity = _object(body.get("identity") or {}, "`identity` of a position")
         source = _object(identity.get("sourceAddress") or {}, "`sourceAddress` of a position")
@@ -161,7 +160,7 @@ class LogPosition:
 
 
 def earliest(positions: Iterable[LogPosition]) -> LogPosition | None:
-    """The position before all of these; of several sources, the earliest in each of them. None when there are none."""
+    """Return the earliest position; with several sources, the earliest in each. None if there are no positions."""
     least: dict[int, LogPosition] = {}
     for part in (part for position in positions for part in position.parts):
         if part.part not in least or part.order < least[part.part].order:
@@ -171,20 +170,20 @@ def earliest(positions: Iterable[LogPosition]) -> LogPosition | None:
 
 
 def split_journal(journal: str) -> tuple[str, int]:
-    """`mysql-bin.000012` -> (`mysql-bin`, 12); a name without a number sorts as 0."""
+    """Split `mysql-bin.000012` into (`mysql-bin`, 12); a name without a number gives 0."""
     base, _, number = journal.rpartition(".")
     return (base, int(number)) if number.isascii() and number.isdigit() else (journal, 0)
 
 
 def read_json(text: str) -> Any:
-    """Parse JSON in which integers may carry Java's suffix, `4L`, as some fastjson versions write them.
+    """Parse JSON in which integers may carry Java's suffix (`4L`), as some fastjson versions write them.
 
     Raises ValueError.
     """
     return json.loads(_STRING_OR_LONG.sub(r"\1\2", text))
 
 
-_STRING_OR_LONG = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)L\b')  # strings first, so that their text is left alone
+_STRING_OR_LONG = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)L\b')  # strings come first, so their text is unchanged
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

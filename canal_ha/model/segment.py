@@ -1,7 +1,7 @@
-"""Segment: a run of whole, wire-ready entries from one journal, with flat arrays beside them.
+"""Segment: consecutive wire-ready entries of one journal, with flat arrays beside them.
 
-`frames` holds the entries in the form in which a Messages body carries them (field 2, length-delimited), so that a
-MESSAGES packet is a short head plus slices of it. Nobody parses an entry on the server's way to the client.
+`frames` holds the entries as a Messages body carries them (field 2, length-delimited), so a MESSAGES packet is a short
+header plus slices of `frames`. The server never parses an entry on its way to the client.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from canal_ha.model.position import LogPosition
 
 
 class EntryKind(IntEnum):
-    """What an entry is, as the ring and the sink need to know it."""
+    """Kinds of entry that the ring and the sink distinguish."""
 
     BEGIN = 1
     ROWS = 2
     END = 3
-    DDL = 4  # ALTER, CREATE, ERASE, RENAME, TRUNCATE, CINDEX, DINDEX: the types canal isolates and acknowledges at
-    QUERY = 5  # every other statement, XA COMMIT and XA ROLLBACK included
+    DDL = 4  # ALTER, CREATE, ERASE, RENAME, TRUNCATE, CINDEX, DINDEX: canal delivers these alone and acknowledges there
+    QUERY = 5  # every other statement, including XA COMMIT and XA ROLLBACK
     HEARTBEAT = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a segment's rows come from. address, port: as configured; uuid: MySQL's server_uuid, "" on MariaDB;
-    server_id: the server's own, 0 when unknown.
+    """The server that a segment's rows come from.
+
+    address, port: as configured.
+    uuid: MySQL's server_uuid; "" on MariaDB.
+    server_id: the server's own id; 0 when unknown.
     """
 
     address: str
@@ -41,24 +44,25 @@ class Source:
 
     @property
     def server(self) -> str:
-        """Which server it is, whatever its address: see LogPosition.server."""
+        """Identity of the server, independent of its address: see LogPosition.server."""
         return self.uuid or (str(self.server_id) if self.server_id else "")
 
 
 @immutable
 class Segment:
-    """Whole entries of one journal, in binlog order, ending where a transaction (or a piece of a large one) ends.
+    """Whole entries of one journal, in binlog order, ending at the end of a transaction or of a piece of a large one.
 
-    frames: bytes-like; per entry one element of
+    frames: bytes-like. Arrays with one element for each entry:
     ends ('q'): end of its frame in `frames`; offsets ('q'): event start in the journal, bytes; subs ('i'): index among
     the entries that share an offset (compressed payloads), else 0; timestamps ('q'): ms; event_lengths ('q'): bytes;
-    row_counts ('i'); kinds: one byte of `Kind`; and up to and including the entry: entry_ends ('q'), bytes of entries
-    without their frames' tags and lengths, which is what canal's MEMSIZE counts; row_ends ('q'), rows.
-    Per run of entries that agree on them: run_starts ('q', first is 0), run_server_ids ('q'), run_gtids (set text
-    including the run's transaction, "" outside GTID mode).
-    cut: it ends inside a transaction, of which the next one brings more; buffers: where `frames` came from, and goes
-    when `recycle` is called; part, others: of a merged stream, which of its sources this is from, and where the others
-    stood, see LogPosition.
+    row_counts ('i'); kinds: one byte of `EntryKind`.
+    Running totals that include the entry: entry_ends ('q'): bytes of entries without the tags and lengths of their
+    frames, as canal's MEMSIZE counts them; row_ends ('q'): rows.
+    One element for each run of entries that agree: run_starts ('q', first is 0), run_server_ids ('q'), run_gtids (set
+    text including the run's transaction, "" outside GTID mode).
+    cut: the segment ends inside a transaction, which the next segment continues.
+    buffers: where `frames` came from, and where `recycle` returns it.
+    part, others: in a merged stream, this source's number and the positions of the others, see LogPosition.
     """
 
     source: Source
@@ -85,49 +89,49 @@ class Segment:
         return len(self.ends)
 
     def recycle(self) -> None:
-        """The owner will not look at `frames` any more; views of them made before stay good."""
+        """Give `frames` back for reuse, because its owner no longer needs it; existing views stay valid."""
         if self.buffers is not None and isinstance(self.frames, bytearray):
             self.buffers.give(self.frames)
 
     def frame_start(self, index: int) -> int:
-        """Where the frame of entry `index` starts in `frames`; len(self) gives the end of the last."""
+        """Return where the frame of entry `index` starts in `frames`; len(self) gives the end of the last frame."""
         return self.ends[index - 1] if index else 0
 
     def frames_view(self, first: int, last: int) -> memoryview:
-        """The frames of entries first..last (last exclusive), not copied."""
+        """Return the frames of entries first..last (last exclusive) without copying."""
         return memoryview(self.frames)[self.frame_start(first) : self.frame_start(last)]
 
     def entry_bytes(self, first: int, last: int) -> int:
-        """Sum of the serialized Entry lengths of entries first..last (last exclusive)."""
+        """Return the total serialized length of entries first..last (last exclusive), bytes."""
         return _between(self.entry_ends, first, last)
 
     def entry_size(self, index: int) -> int:
-        """Serialized Entry length in bytes."""
+        """Return the serialized length of one entry, bytes."""
         return _between(self.entry_ends, index, index + 1)
 
     def rows(self, first: int, last: int) -> int:
-        """How many rows entries first..last hold (last exclusive)."""
+        """Return the number of rows in entries first..last (last exclusive)."""
         return _between(self.row_ends, first, last)
 
     def entry(self, index: int) -> bytes:
-        """The serialized Entry itself, copied."""
+        """Return a copy of the serialized entry."""
         end = self.ends[index]
         return bytes(memoryview(self.frames)[end - self.entry_size(index) : end])
 
     def entries(self) -> Iterator[bytes]:
-        """All entries in order, copied."""
+        """Return copies of all entries, in order."""
         return (self.entry(index) for index in range(len(self)))
 
     def run_of(self, index: int) -> int:
-        """Which run entry `index` belongs to."""
+        """Return the index of the run that entry `index` belongs to."""
         return bisect_right(self.run_starts, index) - 1
 
     def first_behind(self, offset: int, sub: int) -> int:
-        """Index of the first entry behind the one at (offset, sub) of this journal; len(self) when there is none."""
+        """Return the index of the first entry behind (offset, sub) of this journal; len(self) if there is none."""
         return bisect_right(range(len(self)), (offset, sub), key=lambda at: (self.offsets[at], self.subs[at]))
 
     def position(self, index: int, *, consumed: bool = False) -> LogPosition:
-        """Where entry `index` came from; consumed: see LogPosition."""
+        """Return the position of entry `index`. consumed: see LogPosition."""
         run = self.run_of(index)
         source = self.source
         return LogPosition(

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 class Column:
     """One column as canal describes it.
 
-    mysql_type: canal's text (`int(11) unsigned`, `varchar(64)`, `enum('a','b')`), "" when only table-map metadata is
-    known; key: part of the primary key; nullable: as declared; charset: the column's own, "" when unknown; hidden: in
-    row events only, as MariaDB's hash of a long unique key, and nothing that a client should see.
+    mysql_type: canal's text (`int(11) unsigned`, `varchar(64)`, `enum('a','b')`); "" if only table-map metadata is
+    known.
+    key: part of the primary key.
+    nullable: as declared.
+    charset: the column's own; "" when unknown.
+    hidden: present in row events only and never shown to clients, such as MariaDB's hash of a long unique key.
     """
 
     name: str
@@ -26,10 +29,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One version of a table. columns: in ordinal order. version: differs whenever anything else does."""
+    """One version of a table. columns: in ordinal order. version: changes whenever any other field changes."""
 
     schema: str
     name: str
     columns: tuple[Column, ...] = field(default=())
     version: int = 0
-    certain: bool = True  # False after a statement that could not be read: the next table map decides
+    certain: bool = True  # False after a statement that could not be parsed; the next table map decides

@@ -6,11 +6,11 @@ from typing import Protocol
 
 
 class Tell(Protocol):
-    """Takes one event; any thread may call it.
+    """Reports one event; any thread may call it.
 
-    name: of the event, `subject.verb`.
-    alarm: whether a person should look.
-    facts: what the log line says besides.
+    name: name of the event, `subject.verb`.
+    alarm: whether a person should look at it.
+    facts: further fields of the log line.
     """
 
     def __call__(self, name: str, /, *, alarm: bool = False, **facts: object) -> None: ...

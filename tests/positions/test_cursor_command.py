@@ -59,7 +59,7 @@ def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper
         assert [row.after for row in rows(client, 3)] == [{"id": 1}, {"id": 2}, {"id": 3}]
         for refused, reason in (
             (("set", *where, "--to", f"{journal}:99999999"), "there is no"),
-            (("set", *where, "--to", "yesterday"), "is no position"),
+            (("set", *where, "--to", "yesterday"), "invalid position"),
             (("show", *where, "--client-id", "7"), "never subscribed"),
         ):
             code, text = cursor(*refused)
