@@ -1,6 +1,6 @@
-"""Sink: between decoding and the ring. Counts, removes heartbeats, and applies canal.instance.filter.transaction.entry.
+"""Sink: counts decoded segments, removes heartbeats and applies canal.instance.filter.transaction.entry.
 
-Source thread. Segments pass as they are unless something must go; what remains then is copied into a new one. Rules:
+It runs on the source thread, between decoding and the ring. It copies a segment only to remove entries from it. Rules:
 docs/protocol.md#sink. Groups without rows never get here: the decoder drops them.
 """
 
@@ -15,13 +15,17 @@ from canal_ha.config.model import DecodeOptions
 from canal_ha.model.segment import EntryKind, Segment
 
 SKIPPED_MAX = 8192  # begins and ends dropped in a row before one passes
-SKIPPED_MS = 5000  # or this far in event time from the last that passed
+SKIPPED_MS = 5000  # or event time since the last one that passed, ms
 
 
 class Sink:
-    """put: where segments go, the ring's; it may block, which is what blocked_ms counts. clock: seconds, monotonic.
+    """Filters and counts the segments of one stream.
 
-    transactions: ends seen; rows: rows passed on; last_time_ms: time of the newest entry seen.
+    put: stores a segment in the ring; it may block, which blocked_ms counts.
+    options: the filter settings.
+    clock: seconds, monotonic.
+
+    transactions: ends seen. rows: rows passed on. last_time_ms: time of the newest entry seen.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class Sink:
         self._passed_at_ms = 0
 
     def accept(self, segment: Segment) -> None:
-        """Count a segment and put what remains of it; nothing is put when nothing remains. Raises what put raises."""
+        """Count a segment and put its remaining entries, if any. Raises whatever put raises."""
         if not len(segment):
             return
         self.transactions += segment.kinds.count(EntryKind.END)
@@ -74,14 +78,14 @@ class Sink:
         self._skipped += 1
         if self._skipped <= SKIPPED_MAX and abs(time_ms - self._passed_at_ms) <= SKIPPED_MS:
             return False
-        if kind == EntryKind.END:  # a begin that passes leaves the counters alone, so that its end passes too
+        if kind == EntryKind.END:  # a begin that passes leaves the counters unchanged, so that its end passes too
             self._skipped = 0
             self._passed_at_ms = time_ms
         return True
 
 
 def select(segment: Segment, kept: Sequence[int]) -> Segment:
-    """A segment of these entries of `segment` only. kept: ascending indexes, at least one; bytes are copied."""
+    """Return a segment with only these entries, copied from `segment`. kept: ascending indexes, at least one."""
     frames = memoryview(segment.frames)
     spans = [(segment.frame_start(index), segment.ends[index]) for index in kept]
     runs = [segment.run_of(index) for index in kept]

@@ -1,19 +1,19 @@
-"""Ring: the segments between a stream's source thread and its client. Two threads use it; its lock keeps them apart.
+"""Ring: holds the segments between a stream's source thread and its client. Two threads use it under one lock.
 
 Three sequences counted in entries, put >= get >= ack, all from -1 (docs/protocol.md#ring).
-put belongs to the source thread and blocks while the ring is full; everything else belongs to the reactor
-thread and never blocks for longer than the lock is held.
+The source thread calls put, which blocks while the ring is full. The reactor thread calls everything else and never
+blocks longer than the lock is held.
 
-Room. A segment is admitted whole while fewer than buffer_size entries and fewer than buffer_size * mem_unit bytes
-are unacknowledged *before* it, in both batch modes. So a segment of any size is admitted once the ring has
-drained, and the ring holds at most one segment more than its budgets. Not so in canal, where a group of more than
-buffer_size entries is never admitted, ITEMSIZE has no bound in bytes, and the product is taken in 32 bits, so that
-4 GiB become 0. The budget counts bytes held: frames, not just the entries in them.
+Room. The ring admits a whole segment if fewer than buffer_size entries and fewer than buffer_size * mem_unit bytes
+were unacknowledged *before* it, in both batch modes. So it admits a segment of any size once it has drained, and holds
+at most one segment more than its budgets. canal differs: it never admits a group of more than buffer_size entries,
+ITEMSIZE has no bound in bytes, and the product is computed in 32 bits, so that 4 GiB become 0. The budget counts the
+bytes held: frames, not only the entries in them.
 
-Progress. A client may wait with its acknowledgements until a transaction ends, and that end may still wait for room. So
-a full ring admits the rest of a transaction, one segment at a time, as long as everything it holds is handed out and no
-batch in flight ends with a transaction. It drops what it holds to make that room, because the source can send it again:
-acknowledgements of these entries still count, but a roll-back has to read them from the source.
+Progress. A client may postpone its acknowledgement until a transaction ends, while that end waits for room. So a full
+ring admits the rest of a transaction, one segment at a time, if all its entries are handed out and no batch in flight
+ends with a transaction. To make room it drops the entries it holds, because the source can send them again. They can
+still be acknowledged, but a rollback has to read them from the source.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from canal_ha.store.take import (
     take_bytes,
 )
 
-IN_FLIGHT_MOST = 65536  # batches of one transaction beyond the ring's room; each takes some 700 bytes
+IN_FLIGHT_MOST = 65536  # batches of one transaction beyond the ring's capacity; each takes some 700 bytes
 
 
 class _InFlight(NamedTuple):
-    """A batch that was got: its end, and what was put up to it: bytes of frames, bytes of entries, rows."""
+    """A batch in flight: its end, and the totals put up to it: bytes of frames, bytes of entries, rows."""
 
     end_seq: int
     end: LogPosition
@@ -51,17 +51,22 @@ class _InFlight(NamedTuple):
 
 
 class Ring:
-    """See the module. buffer_size: entries; mem_unit: bytes; batch_mode: what the size of a GET counts.
+    """The segments of one stream. See the module.
 
-    A GET that waits sets `wanted` and `armed` first and looks at `available` afterwards: a put that the look missed
-    calls on_data. Byte counts are bytes of frames; row counts of `get` count redelivered rows again, as canal's do;
-    times are those of the newest entry put, got and acknowledged, ms.
+    buffer_size: entries.
+    mem_unit: bytes.
+    batch_mode: what the size of a GET counts.
+    ddl_isolation: whether a DDL entry gets a batch of its own.
+
+    A waiting GET sets `wanted` and `armed` before it checks `available`: a put that the check missed calls on_data.
+    Byte counts are bytes of frames. Like canal's, the row counts of `get` include redelivered rows. Times are those of
+    the newest entry put, got and acknowledged, ms.
     """
 
     def __init__(self, *, buffer_size: int, mem_unit: int, batch_mode: BatchMode, ddl_isolation: bool) -> None:
         self.on_data: Callable[[], None] | None = None
         self.armed = False
-        self.wanted = 0  # on_data is called once `available(wanted)` holds, not for every put before
+        self.wanted = 0  # on_data is called once `available(wanted)` holds, not for every earlier put
         self._buffer_size = buffer_size
         self._mem_unit = mem_unit
         self._batch_mode = batch_mode
@@ -79,15 +84,16 @@ class Ring:
         self.put_time_ms = self.get_time_ms = self.ack_time_ms = 0
         self._in_flight: deque[_InFlight] = deque()  # oldest first
         self._ended_seq = -1  # the last entry put that ends a transaction
-        self._whole_seq = -1  # the end of the last batch that was got and ended with a transaction
-        self._let_go_seq = -1  # entries up to it were handed out, and are not held any more
+        self._whole_seq = -1  # the end of the last batch handed out that ended with a transaction
+        self._let_go_seq = -1  # entries up to this one were handed out and dropped
 
     # ---- the source thread
 
     def put(self, segment: Segment, timeout_s: float | None = None) -> int:
-        """Append a segment, kept and not copied, and return its last entry's sequence; wait while there is no room.
+        """Append a segment without copying and return the sequence of its last entry; wait while there is no room.
 
-        timeout_s: None waits without limit. Raises StoreFull after it, RingClosed once closed; nothing is stored then.
+        timeout_s: None waits without limit.
+        Raises StoreFull after the timeout and RingClosed once the ring is closed; nothing is stored then.
         """
         with self._lock:
             if not self._room.wait_for(lambda: self._closed or self._admits(), timeout_s):
@@ -116,16 +122,17 @@ class Ring:
     # ---- the reactor thread
 
     def available(self, size: int) -> bool:
-        """Whether a GET of `size` that waits can be answered: that much is there, or no more can come before an ACK."""
+        """Return whether a GET of `size` can be answered: enough entries wait, or no more can come before an ACK."""
         with self._lock:
             return self._available(size)
 
     def get(self, size: int) -> Batch | None:
-        """Take the next entries, at least one; None when nothing waits. Move the get sequence behind them.
+        """Take the next entries, at least one, and move the get sequence behind them; None if none wait.
 
-        size: entries in ITEMSIZE. In MEMSIZE units of mem_unit bytes of entries, counted before each entry, so that the
-        last one may pass the limit. Under DDL isolation a DDL comes alone. A batch that could take everything leaves
-        out the begin of a transaction whose end is not there yet, unless there is nothing else.
+        size: entries in ITEMSIZE; units of mem_unit bytes in MEMSIZE, checked before each entry, so the last entry may
+        exceed the limit.
+        DDL isolation puts a DDL entry into a batch of its own. A batch that could take all entries stops at the end of
+        the last complete transaction, unless there is none.
         """
         with self._lock:
             first = self.get_seq + 1
@@ -152,10 +159,11 @@ class Ring:
             return batch
 
     def ack(self, position: LogPosition, end_seq: int) -> None:
-        """Free everything up to the end of a batch that was got.
+        """Free all entries up to the end of a batch in flight.
 
-        position, end_seq: of the batch's last entry.
-        Raises AckUnmatched when no batch in flight ends there.
+        position: position of the batch's last entry.
+        end_seq: ring sequence of the batch's last entry.
+        Raises AckUnmatched if no batch in flight ends there.
         """
         with self._lock:
             at = next((at for at, each in enumerate(self._in_flight) if each.end_seq == end_seq), -1)
@@ -172,13 +180,13 @@ class Ring:
             )
             self.ack_time_ms = position.timestamp_ms
             through = bisect_right(self._firsts, end_seq + 1) - 1 if end_seq < self.put_seq else len(self._firsts)
-            self._free(max(through, 0))  # nothing of a batch that was let go is held
+            self._free(max(through, 0))  # a batch whose entries were dropped holds nothing
             self._room.notify_all()
 
     def rollback(self) -> bool:
-        """Go back to the ack sequence, so that everything unacknowledged is handed out again.
+        """Go back to the ack sequence, so that all unacknowledged entries are handed out again.
 
-        False if some of that was let go: nothing is changed then, and the ring is of no more use.
+        Return False, changing nothing, if some of them were dropped; the stream then needs a new ring.
         """
         with self._lock:
             if self._let_go_seq > self.ack_seq:
@@ -190,14 +198,14 @@ class Ring:
             return True
 
     def close(self) -> None:
-        """Refuse every put from now on, the waiting one included. What is stored can still be got and acknowledged."""
+        """Refuse every put from now on, including one that waits. Stored entries can still be got and acknowledged."""
         with self._lock:
             self._closed = True
             self._room.notify_all()
 
     @property
     def full(self) -> bool:
-        """Whether the next put waits for an ACK. For either thread, as of this moment."""
+        """Whether the next put waits for an ACK at this moment. Either thread may ask."""
         with self._lock:
             return self._full()
 
@@ -220,14 +228,14 @@ class Ring:
         )
 
     def _admits(self) -> bool:
-        """Whether a put need not wait: there is room, or the client may wait for the rest of a transaction."""
+        """Return whether a put may proceed: there is room, or the client may wait for the rest of a transaction."""
         if not self._full():
             return True
         drained = self.get_seq == self.put_seq
         return drained and self._whole_seq <= self.ack_seq and len(self._in_flight) < IN_FLIGHT_MOST
 
     def _let_go(self) -> None:
-        """Drop what is held, all of which is handed out; the batches in flight stay known."""
+        """Drop all held entries, which are all handed out; the batches in flight stay known."""
         self._let_go_seq = self.get_seq
         self._free(len(self._segments))
 
@@ -238,23 +246,23 @@ class Ring:
         del self._segments[:count], self._firsts[:count], self._before[:count]
 
     def _last_end(self, segment: Segment) -> int:
-        """The last entry that ends a transaction, as far as this segment, which was just put, tells."""
+        """Return the last entry that ends a transaction, given the segment just put."""
         if not segment.cut:
             return self.put_seq
-        index = segment.kinds.rfind(EntryKind.END)  # a DDL may stand inside a transaction: CREATE TABLE ... SELECT
+        index = segment.kinds.rfind(EntryKind.END)  # not DDL: CREATE TABLE ... SELECT has one inside its transaction
         return self._ended_seq if index < 0 else self._firsts[-1] + index
 
     def _through(self, seq: int) -> tuple[int, int, int]:
-        """Bytes of frames, bytes of entries and rows ever put, up to and including the stored entry `seq`."""
+        """Return the bytes of frames, bytes of entries and rows put up to and including the stored entry `seq`."""
         at = bisect_right(self._firsts, seq) - 1
         segment, index = self._segments[at], seq - self._firsts[at]
         frames, size, rows = self._before[at]
         return frames + segment.ends[index], size + segment.entry_ends[index], rows + segment.row_ends[index]
 
     def _pieces(self, first: int, last: int) -> Iterator[Piece]:
-        """Entries first..last (sequences, last inclusive), segment by segment."""
+        """Yield entries first..last (sequences, last inclusive), segment by segment."""
         index = bisect_right(self._firsts, first) - 1
-        assert index >= 0, "these entries were let go"
+        assert index >= 0, "these entries were dropped"
         while first <= last:
             segment, base = self._segments[index], self._firsts[index]
             end = min(last + 1, base + len(segment.ends))
@@ -276,6 +284,6 @@ class Ring:
 
 
 def _ends_whole(piece: Piece) -> bool:
-    """Whether no transaction goes on behind the last entry of a piece."""
+    """Return whether the last entry of a piece ends its transaction."""
     segment, _, last = piece
     return segment.kinds[last - 1] == EntryKind.END or (last == len(segment) and not segment.cut)

@@ -1,6 +1,6 @@
-"""What one GET takes out of segments, and which positions its batch gets: pure functions (docs/protocol.md#batches).
+"""Which entries a GET takes from the segments, and the positions of its batch. Pure (docs/protocol.md#batches).
 
-Nothing here looks at an entry's bytes, nor at every entry.
+These functions read no entry's bytes and do not visit every entry.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Piece(NamedTuple):
 
 
 def take_bytes(piece: Piece, left: int) -> tuple[int, int]:
-    """How many entries a limit of `left` bytes takes from the front of `piece`, and what is left of it afterwards.
+    """Return how many entries from the front of `piece` fit a limit of `left` bytes, and how much of the limit remains.
 
-    An entry is taken while `left` is not negative before it, so the last one may pass the limit: `left` then comes
-    back negative and nothing more is to be taken.
+    An entry is taken while `left` is not negative before it, so the last one may exceed the limit. `left` then comes
+    back negative and no more entries may be taken.
     """
     segment, first, last = piece
     if left < 0:
@@ -37,7 +37,7 @@ def take_bytes(piece: Piece, left: int) -> tuple[int, int]:
 
 
 def before_ddl(pieces: Sequence[Piece]) -> int:
-    """How many leading entries DDL isolation leaves in one batch: those before the first DDL, or that DDL alone."""
+    """Return how many leading entries go into one batch: those before the first DDL, or that DDL alone."""
     count = 0
     for segment, first, last in pieces:
         ddl = segment.kinds.find(EntryKind.DDL, first, last)
@@ -48,10 +48,10 @@ def before_ddl(pieces: Sequence[Piece]) -> int:
 
 
 def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
-    """Where a cursor may go once these entries are acknowledged; None when they end no transaction.
+    """Return where a cursor may go once these entries are acknowledged; None if they end no transaction.
 
-    The last entry that is a transaction's end, a DDL, or a transaction's begin without GTID. The first two are
-    marked consumed, unless entries of the same event (a compressed payload) follow: then they are read again.
+    This is the last entry that is a transaction's end, a DDL, or a transaction's begin without a GTID. The first two
+    are marked consumed, unless more entries of the same event (a compressed payload) follow; those are read again.
     """
     for segment, first, last in reversed(pieces):
         kinds = segment.kinds
@@ -69,7 +69,7 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
 
 
 def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
-    """The batch made of these consecutive pieces. end_seq: ring sequence of their last entry."""
+    """Return the batch made of these consecutive pieces. end_seq: ring sequence of their last entry."""
     tail = pieces[-1]
     views = []
     entries = rows = size = 0
@@ -94,7 +94,7 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
 
 
 def canal_text(position: LogPosition) -> str:
-    """canal's text form of a position, as its error texts show it."""
+    """Return a position in the text form of canal's error messages."""
     unknown = "<null>"
     server_id = unknown if position.server_id is None else position.server_id
     gtid = unknown if position.gtid is None else position.gtid
