@@ -1,6 +1,6 @@
-"""Meta: who subscribed to a destination, how far each client has acknowledged, and which batches are in flight.
+"""Meta: the subscriptions, cursors and batches in flight of each destination.
 
-In: subscriptions, acknowledged positions. Out: cursors and identities; changes, to whichever backend makes them durable
-(memory, files, ZooKeeper). All state belongs to the reactor thread; batches are never stored.
+In: subscriptions, acknowledged positions. Out: cursors and identities; changes, which a backend makes durable (memory,
+files, ZooKeeper). The reactor thread owns all state; batches are never stored.
 Errors: BatchUnknown, BatchNotFirst, NotSubscribed; from backends MetaWriteFailed, MetaUnreadable and Fenced.
 """

@@ -1,4 +1,4 @@
-"""Batches: what a client has got and not acknowledged yet (docs/protocol.md#batch-ids)."""
+"""Batches: the batches that a client has got and not acknowledged (docs/protocol.md#batch-ids)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from canal_ha.model.batch import PositionRange
 
 
 class Batches:
-    """Batches of one stream, oldest first. ids: where their ids come from; other streams may have taken some before."""
+    """The batches in flight of one stream, oldest first. ids: the client's batch ids, shared with its other streams."""
 
     def __init__(self, client_id: int, ids: Numbers) -> None:
         self._client_id = client_id
@@ -16,16 +16,16 @@ class Batches:
         self._open: dict[int, PositionRange] = {}  # in order of ids
 
     def open(self, range: PositionRange) -> int:
-        """Note a batch as handed out and return its id."""
+        """Record a batch as handed out and return its id."""
         batch_id = self._ids.take()
         self._open[batch_id] = range
         return batch_id
 
     def ack(self, batch_id: int) -> PositionRange:
-        """Close the oldest batch.
+        """Close the oldest batch and return its range.
 
-        Raises BatchNotFirst for one that is not the oldest. Raises BatchUnknown for one that is not in flight in this
-        stream, as one that an earlier stream of the client handed out.
+        Raises BatchNotFirst if the batch is not the oldest, and BatchUnknown if it is not in flight in this stream: an
+        earlier stream of the client may have handed it out.
         """
         self._check("ack", batch_id)
         return self._open.pop(batch_id)
@@ -36,12 +36,12 @@ class Batches:
         self._open.clear()
 
     def clear(self) -> None:
-        """Forget all batches; ids go on."""
+        """Forget all batches; ids continue."""
         self._open.clear()
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Ids in flight, ascending."""
+        """Ids of the batches in flight, ascending."""
         return tuple(self._open)
 
     @property

@@ -2,9 +2,9 @@
 
 See docs/protocol.md#cursor-files.
 
-A file is replaced as a whole: written beside the old one, fsync, rename, fsync of the directory. A crash leaves the old
-text or the new one. A kept start counts only while no client has a cursor, so the rename of meta.dat that brings the
-first cursor voids it; removing parse.dat afterwards is tidying up.
+A file is replaced as a whole: write a new file, fsync, rename, fsync the directory. A crash leaves the old text or the
+new one. parse.dat counts only while no client has a cursor, so the rename that puts the first cursor into meta.dat
+already voids it; removing parse.dat afterwards only tidies up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class RunBlocking(Protocol):
-    """Runs a call that blocks somewhere else: Twisted's deferToThread."""
+    """Runs a blocking call in another thread: Twisted's deferToThread."""
 
     def __call__(self, call: Callable[[], T], /) -> Awaitable[T]:
         """Return what `call` returns, or raise what it raises."""
@@ -33,14 +33,14 @@ class RunBlocking(Protocol):
 
 
 class FileBackend:
-    """One destination's files. data_dir: the directory that holds a directory per destination."""
+    """The cursor files of one destination. data_dir: contains a directory for each destination."""
 
     def __init__(self, data_dir: Path, destination: str, run_blocking: RunBlocking) -> None:
         self._destination = destination
         self._meta_file = data_dir / destination / "meta.dat"
         self._start_file = data_dir / destination / "parse.dat"
         self._run_blocking = run_blocking
-        self._written: Snapshot | None = None  # what the files hold; None before they were read
+        self._written: Snapshot | None = None  # contents of the files; None until they are read
 
     async def load(self) -> Snapshot:
         """See MetaBackend. Files that do not exist are an empty snapshot."""
@@ -48,10 +48,10 @@ class FileBackend:
         return self._written
 
     async def write(self, changes: tuple[Change, ...]) -> None:
-        """See MetaBackend. Refuses to write over files that were never read: what they hold would be lost."""
+        """See MetaBackend. Raises MetaUnreadable if the files were never read: writing would lose their contents."""
         before = self._written
         if before is None:
-            raise MetaUnreadable(f"{self._meta_file}: not written, because it was not read before")
+            raise MetaUnreadable(f"{self._meta_file}: not written, because it was never read; load it first")
         after = apply(before, changes)
         await self._run_blocking(lambda: self._store(before, after))
         self._written = after
@@ -99,7 +99,7 @@ class FileBackend:
 
 
 def meta_text(destination: str, snapshot: Snapshot) -> str:
-    """canal's exact text of meta.dat: no blanks, keys in alphabetical order, no `@type`."""
+    """Return canal's exact text of meta.dat: no blanks, keys in alphabetical order, no `@type`."""
     datas: list[dict[str, Any]] = []
     for client_id in sorted(snapshot.clients):
         identity = snapshot.clients[client_id]
@@ -131,7 +131,7 @@ def _replace(file: Path, text: str) -> None:
             os.fsync(out.fileno())
         beside.replace(file)
     except OSError:
-        with suppress(OSError):  # the reason above is what counts
+        with suppress(OSError):  # the first error is the one to report
             beside.unlink(missing_ok=True)
         raise
     directory = os.open(file.parent, os.O_RDONLY)
@@ -143,13 +143,13 @@ def _replace(file: Path, text: str) -> None:
 
 @contextmanager
 def _understanding(file: Path) -> Iterator[None]:
-    """Turn whatever reading or parsing the file raises into MetaUnreadable."""
+    """Turn every error of reading or parsing the file into MetaUnreadable."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MetaUnreadable(
             f"{file}: cannot be read as canal's cursors ({type(error).__name__}: {error});"
-            " repair it, or move it away to go on without it"
+            " repair the file, or move it away to continue without its cursors"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Cursors in the files of a node that does not run, read and written without a reactor."""
+"""Reads and writes the cursor files of a node that is not running, without a reactor."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ T = TypeVar("T")
 
 
 class CursorFiles:
-    """As CursorNodes, on meta.dat. data_dir: holds a directory per destination. Raises MetaUnreadable."""
+    """Cursors in meta.dat, like CursorNodes. data_dir: contains a directory for each destination.
+
+    Every method raises MetaUnreadable if it cannot read the file.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
 
     def read(self, destination: str, client_id: int) -> LogPosition | None:
-        """The cursor; None when this client has none."""
+        """Return the cursor; None if this client has none."""
         return self._load(destination)[1].cursors.get(client_id)
 
     def write(self, destination: str, client_id: int, position: LogPosition) -> None:
-        """Replace a cursor. Raises MetaWriteFailed."""
+        """Replace a cursor. Raises MetaWriteFailed, also if the client never subscribed."""
         backend, snapshot = self._load(destination)
         if client_id not in snapshot.clients:
             raise MetaWriteFailed(f"client {client_id} of {destination} has no cursor: it never subscribed")
         _finish(backend.write((CursorMoved(client_id, position),)))
 
     def clients(self, destination: str) -> tuple[int, ...]:
-        """Client ids that the file knows."""
+        """Return the client ids in the file."""
         return tuple(sorted(self._load(destination)[1].clients))
 
     def _load(self, destination: str) -> tuple[FileBackend, Snapshot]:
@@ -41,7 +44,7 @@ class CursorFiles:
 
 
 class _Done(Awaitable[T]):
-    """An awaitable that has its result."""
+    """An awaitable that already has its result."""
 
     def __init__(self, result: T) -> None:
         self._result = result
@@ -56,10 +59,10 @@ def _at_once(call: Callable[[], T]) -> Awaitable[T]:
 
 
 def _finish(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that never waits."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
-    raise AssertionError("a write to files waited")
+    raise AssertionError("a coroutine that must not wait did wait")

@@ -1,4 +1,4 @@
-"""What is durable of one destination: a snapshot, the changes to it, and the backend that writes them."""
+"""The durable state of one destination: a snapshot, the changes to it, and the protocol of backends that store it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canal_ha.model.position import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class CursorMoved:
-    """The client's cursor is now here."""
+    """The client's cursor moved to this position."""
 
     client_id: int
     position: LogPosition
@@ -20,28 +20,28 @@ class CursorMoved:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The client exists. A blank filter neither writes nor clears the stored one (docs/protocol.md#znodes)."""
+    """The client subscribed. A blank filter neither writes nor clears the stored one (docs/protocol.md#znodes)."""
 
     identity: ClientIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The client is gone, and with it its cursor and filter."""
+    """The client unsubscribed; its cursor and filter are removed."""
 
     client_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StartKept:
-    """Where the first client of the destination will begin."""
+    """The position where the first client of the destination will begin."""
 
     position: LogPosition
 
 
 @dataclass(frozen=True, slots=True)
 class StartForgotten:
-    """The first client has its cursor: the kept start is void."""
+    """The first client has its cursor, so the kept start is void."""
 
 
 Change = CursorMoved | Subscribed | Unsubscribed | StartKept | StartForgotten
@@ -49,7 +49,7 @@ Change = CursorMoved | Subscribed | Unsubscribed | StartKept | StartForgotten
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything durable of one destination. clients, cursors: by client id; start: kept for the first client."""
+    """The durable state of one destination. clients, cursors: by client id; start: kept for the first client."""
 
     clients: dict[int, ClientIdentity] = field(default_factory=dict)
     cursors: dict[int, LogPosition] = field(default_factory=dict)
@@ -57,24 +57,24 @@ class Snapshot:
 
 
 class MetaBackend(Protocol):
-    """Where one destination's snapshot lives. Meta never calls it while a call is under way."""
+    """Stores one destination's snapshot. Meta never starts a call while another one is running."""
 
     async def load(self) -> Snapshot:
-        """Read everything. Raises MetaUnreadable."""
+        """Return the stored snapshot. Raises MetaUnreadable."""
         ...
 
     async def write(self, changes: tuple[Change, ...]) -> None:
-        """Make all changes durable in one step, or none. Raises MetaWriteFailed (try again), or Fenced."""
+        """Make all changes durable in one step, or none. Raises MetaWriteFailed (try again) or Fenced."""
         ...
 
 
 def same_or_filled(old: ClientIdentity | None, new: ClientIdentity) -> ClientIdentity:
-    """`new`, with the filter of `old` where its own is blank."""
+    """Return `new`; if its filter is blank, return `old`, if any."""
     return old if old is not None and not new.filter.strip() else new
 
 
 def apply(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
-    """The snapshot after these changes; the given one stays as it is."""
+    """Return the snapshot after these changes; the given one is unchanged."""
     clients, cursors, start = dict(snapshot.clients), dict(snapshot.cursors), snapshot.start
     for change in changes:
         match change:

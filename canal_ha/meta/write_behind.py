@@ -1,8 +1,8 @@
-"""Meta: the truth about one destination's clients, in memory; durable at once or a moment later. Reactor thread.
+"""Meta: one destination's clients and cursors, in memory and written to a backend. Reactor thread.
 
-Subscriptions, and the first cursor with them, are durable before they count. Acknowledged cursors count at once and
-are written by the next flush, the latest value per client: a crash loses at most what was acknowledged since, which
-is delivered again, never skipped. A write that failed stays due.
+A subscription, with the client's first cursor, counts once it is durable. An acknowledged cursor counts at once; the
+next flush writes the latest one of each client. So a crash loses at most the acknowledgements since the last flush:
+those rows are delivered again, never skipped. A failed write stays due.
 """
 
 from __future__ import annotations
@@ -30,35 +30,37 @@ class CoroutineLock(Protocol):
     """A lock for coroutines, first come first served: Twisted's DeferredLock, or asyncio.Lock."""
 
     def acquire(self) -> Awaitable[object]:
-        """Wait for the turn."""
+        """Wait for the lock."""
         ...
 
     def release(self) -> None:
-        """End the turn."""
+        """Release the lock."""
         ...
 
 
 class Meta:
-    """One destination's clients and cursors. turn: keeps the backend's writes one at a time and in order. finish: adds
-    to a cursor, before it is written, what would be too much work at every ACK.
+    """One destination's clients and cursors.
 
-    Every method that writes raises MetaWriteFailed, with memory as before the call, or Fenced.
+    turn: a lock that keeps the backend's writes in order, one at a time.
+    finish: completes a cursor before it is written, with work that would cost too much at every ACK.
+
+    Every method that writes raises MetaWriteFailed, leaving memory as before the call, or Fenced.
     """
 
     def __init__(self, destination: str, backend: MetaBackend, *, turn: CoroutineLock) -> None:
         self.destination = destination
-        self.start: LogPosition | None = None  # kept for the first client, void as soon as any has a cursor
+        self.start: LogPosition | None = None  # kept for the first client; void once any client has a cursor
         self.finish: Callable[[int, LogPosition], LogPosition] = lambda client_id, position: position
         self._backend = backend
         self._turn = turn
         self._clients: dict[int, ClientIdentity] = {}
         self._cursors: dict[int, LogPosition] = {}
-        self._due_clients: set[int] = set()  # identities to write again
-        self._due: set[int] = set()  # clients whose cursor is to be written
-        self._start_due = False  # write the start again, or void it
+        self._due_clients: set[int] = set()  # clients whose identity the next flush writes again
+        self._due: set[int] = set()  # clients whose cursor the next flush writes
+        self._start_due = False  # the next flush writes the start again, or voids it
 
     async def load(self) -> None:
-        """Take over what the backend holds; once, before anything else. Raises MetaUnreadable."""
+        """Load the backend's snapshot; call it once, before any other method. Raises MetaUnreadable."""
         snapshot = await self._backend.load()
         self._clients = dict(snapshot.clients)
         self._cursors = {client: cursor for client, cursor in snapshot.cursors.items() if client in self._clients}
@@ -68,28 +70,28 @@ class Meta:
     # ---- looking in
 
     def clients(self) -> tuple[ClientIdentity, ...]:
-        """Who is subscribed, by client id, each with the filter in force."""
+        """Return the subscribed clients by client id, each with its filter."""
         return tuple(self._clients[client_id] for client_id in sorted(self._clients))
 
     def cursor(self, client_id: int) -> LogPosition | None:
-        """The client's cursor as of the last ACK, durable or not; None before its first."""
+        """Return the client's cursor as of the last ACK, durable or not; None before its first."""
         return self._cursors.get(client_id)
 
     def cursors(self) -> tuple[LogPosition, ...]:
-        """Every client's cursor."""
+        """Return every client's cursor."""
         return tuple(self._cursors.values())
 
     @property
     def due(self) -> tuple[int, ...]:
-        """Clients whose cursor waits for a flush; those being written at this moment are not among them."""
+        """Clients whose cursor waits for a flush, except those that are being written."""
         return tuple(sorted(self._due))
 
     # ---- clients come and go, durably
 
     async def subscribe(self, identity: ClientIdentity, start: LogPosition | None) -> None:
-        """Know this client; a blank filter keeps the one it had. A client without cursor gets `start` as its cursor.
+        """Add this client; a blank filter keeps its old one. If it has no cursor, `start` becomes its cursor.
 
-        The first cursor of the destination voids the kept start in the same write.
+        The destination's first cursor voids the kept start in the same write.
         """
         async with self._my_turn():
             known = self._clients.get(identity.client_id)
@@ -108,7 +110,7 @@ class Meta:
                 self.start = None
 
     async def unsubscribe(self, client_id: int) -> None:
-        """Forget this client, its filter and its cursor. Unknown clients are no error."""
+        """Remove this client, its filter and its cursor. An unknown client is not an error."""
         async with self._my_turn():
             if client_id not in self._clients:
                 return
@@ -119,7 +121,7 @@ class Meta:
             self._due_clients.discard(client_id)
 
     async def keep_start(self, position: LogPosition) -> None:
-        """Remember where the first client will begin. Ignored once a client has a cursor, or a start is kept."""
+        """Keep the position where the first client will begin, unless a client has a cursor or a start is kept."""
         async with self._my_turn():
             if self.start is None and not self._cursors:
                 await self._backend.write((StartKept(position),))
@@ -128,9 +130,9 @@ class Meta:
     # ---- cursors
 
     def move(self, client_id: int, position: LogPosition) -> bool:
-        """Take an acknowledged position as the cursor, durable with the next flush. False: it is a step back, ignored.
+        """Take an acknowledged position as the cursor; the next flush writes it. Return False and ignore a step back.
 
-        Raises NotSubscribed: an ACK does not bring back a client that is gone.
+        Raises NotSubscribed: an ACK does not add a removed client again.
         """
         if client_id not in self._clients:
             raise NotSubscribed(self.destination, client_id)
@@ -143,7 +145,7 @@ class Meta:
         return True
 
     def replaced(self, client_id: int, position: LogPosition) -> None:
-        """Take over a cursor that was written from outside, forwards or backwards; nothing is due for it then.
+        """Take over a cursor that was written from outside, forwards or backwards; it needs no flush.
 
         Raises NotSubscribed.
         """
@@ -154,19 +156,19 @@ class Meta:
         self._start_due |= self.start is not None
 
     def reset(self, client_id: int, position: LogPosition) -> None:
-        """Set a cursor to anywhere, durable with the next flush: the place it had is gone. Raises NotSubscribed."""
+        """Move a cursor anywhere, because its position is lost; the next flush writes it. Raises NotSubscribed."""
         self.replaced(client_id, position)
         self._due.add(client_id)
 
     def rewrite(self, client_id: int | None = None) -> None:
-        """Make the next flush write this client again, or with None everything: the backend lost what it had."""
+        """Make the next flush write this client again, or everything if None, because the backend lost its data."""
         chosen = self._clients.keys() if client_id is None else self._clients.keys() & {client_id}
         self._due_clients |= chosen
         self._due |= chosen & self._cursors.keys()
         self._start_due |= client_id is None and self.start is not None
 
     async def flush(self) -> tuple[tuple[int, LogPosition], ...]:
-        """Write what is due in one step and return the cursors written. What failed or moved meanwhile stays due."""
+        """Write everything due in one step and return the cursors written. What fails or moves meanwhile stays due."""
         async with self._my_turn():
             clients = tuple(self._clients[client_id] for client_id in sorted(self._due_clients))
             cursors = tuple(
@@ -183,7 +185,7 @@ class Meta:
                 changes.append(StartKept(self.start))
             if not changes:
                 return ()
-            # What becomes due during the write is due again, so the marks go before it and come back if it fails.
+            # A change during the write must become due again, so clear the sets before it and restore them if it fails.
             self._due_clients, self._due, self._start_due = set(), set(), False
             try:
                 await self._backend.write(tuple(changes))
@@ -206,10 +208,10 @@ class Meta:
 
 
 def steps_back(cursor: LogPosition, position: LogPosition) -> bool:
-    """Whether `position` lies before `cursor` in one binlog.
+    """Return whether `position` lies before `cursor` in one binlog.
 
-    Only addresses of one source compare. A smaller address with a later time is another binlog behind the same host
-    name (a switch, a reset), not a step back. Of several sources no one steps back.
+    Only positions of one source are compared. A smaller offset with a later time belongs to another binlog behind the
+    same host name (a switch, a reset) and is not a step back. With several sources, no source may step back.
     """
     if cursor.part and position.part:
         stood = {each.part: each for each in cursor.parts}
@@ -219,7 +221,7 @@ def steps_back(cursor: LogPosition, position: LogPosition) -> bool:
 
 def _steps_back(cursor: LogPosition, position: LogPosition) -> bool:
     if position.offset > cursor.offset and position.journal == cursor.journal:
-        return False  # as nearly always
+        return False  # the usual case
     if (cursor.address, cursor.port) != (position.address, position.port):
         return False
     if cursor.server and position.server and cursor.server != position.server:

@@ -1,8 +1,8 @@
-"""ZnodeBackend: cursors and subscriptions in canal's znodes, as writes that only the owner can make.
+"""ZnodeBackend: stores cursors and subscriptions in canal's znodes; only the owner's writes succeed.
 
-Every write is one transaction that begins with a check of `{d}` at the owner's epoch: from the moment another node
-claims the destination, ZooKeeper itself refuses whatever this one still sends. A cursor's set_data carries the version
-seen last besides, so that a cursor edited with zkCli is noticed and taken over instead of being written away.
+Every write is one transaction that begins with a check of `{d}` at the owner's epoch. Once another node claims the
+destination, ZooKeeper refuses the old owner's writes. Writing a cursor also checks the last seen version of its
+znode, so an edit made with zkCli is noticed and taken over, not overwritten.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode, Znodes
 
-ATTEMPTS = 8  # each follows a node that somebody else created, changed or deleted meanwhile
+ATTEMPTS = 8  # each new attempt means that somebody else created, changed or deleted a node meanwhile
 
 
 class ZnodeBackend:
-    """A MetaBackend for one destination and one epoch; made anew for each time the node owns it.
+    """A MetaBackend for one destination and one epoch; the node makes a new one each time it claims the destination.
 
-    replaced: an operator wrote this client's cursor; go on from there. lost: its cursor was deleted or made unreadable
-    from outside; write it again. restore: put back what ZooKeeper lost (it came back empty).
+    destination: its name.
+    epoch: the owner's epoch, which fences every write.
+    znodes: ZooKeeper.
+    replaced: called when an operator wrote a client's cursor; continue from there.
+    lost: called when a client's cursor was deleted or made unreadable from outside; write it again.
+    restore: state to write back if ZooKeeper lost it and came back empty.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class ZnodeBackend:
         lost: Callable[[int], None],
         restore: Snapshot | None = None,
     ) -> None:
-        self.durable = Snapshot()  # what ZooKeeper is known to hold
+        self.durable = Snapshot()  # the state known to be in ZooKeeper
         self._destination = destination
         self._znodes = znodes
         self._replaced = replaced
@@ -53,13 +57,13 @@ class ZnodeBackend:
         self._restore = restore
         self._fence = Check(tree.destination(destination), epoch)
         self._known: dict[str, Znode] = {}
-        self._unsure: dict[str, bytes | None] = {}  # writes without an answer: what the node holds if they landed
+        self._unsure: dict[str, bytes | None] = {}  # writes without an answer: the node's data if they succeeded
         self._watched: set[str] = set()
 
     async def load(self) -> Snapshot:
-        """Read everything, and watch the cursors from now on. Raises MetaUnreadable or ZooKeeperUnavailable.
+        """Read everything and start to watch the cursors. Raises MetaUnreadable or ZooKeeperUnavailable.
 
-        Read after the claim by the session that claimed, so nothing of an earlier owner can still be missing.
+        The session that claimed the destination reads after its claim, so it sees all writes of an earlier owner.
         """
         clients: dict[int, ClientIdentity] = {}
         cursors: dict[int, LogPosition] = {}
@@ -82,7 +86,7 @@ class ZnodeBackend:
         return self.durable
 
     async def write(self, changes: tuple[Change, ...]) -> None:
-        """See MetaBackend. A cursor that an operator has edited meanwhile stays as edited, the rest is written."""
+        """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest."""
         due = list(changes)
         try:
             await self._settle(due)
@@ -102,7 +106,7 @@ class ZnodeBackend:
                     self._remember(operation.path, None if data is None else Znode(data, version))
                 break
             else:
-                raise MetaWriteFailed(f"{self._destination}: nodes changed under {ATTEMPTS} attempts to write")
+                raise MetaWriteFailed(f"{self._destination}: the znodes changed in all {ATTEMPTS} attempts to write")
         except ZooKeeperUnavailable as error:
             raise MetaWriteFailed(f"{self._destination}: {error}") from error
         self.durable = apply(self.durable, due)
@@ -113,7 +117,7 @@ class ZnodeBackend:
     # ---- one transaction
 
     async def _plan(self, changes: Iterable[Change]) -> tuple[list[Operation], dict[str, bytes | None]]:
-        """The operations that make the changes, and what each node they touch holds afterwards (None: gone)."""
+        """Return the operations for the changes, and the data of each node afterwards (None: deleted)."""
         operations: list[Operation] = []
         after: dict[str, bytes | None] = {}
 
@@ -156,7 +160,7 @@ class ZnodeBackend:
         return operations, after
 
     async def _subtree(self, path: str) -> AsyncIterator[str]:
-        """Paths of the node and all below it, leaves first."""
+        """Yield the paths of the node and all nodes below it, leaves first."""
         for name in await self._znodes.children(path):
             async for below in self._subtree(f"{path}/{name}"):
                 yield below
@@ -164,7 +168,7 @@ class ZnodeBackend:
             yield path
 
     async def _transact(self, operations: list[Operation], after: dict[str, bytes | None]) -> tuple[int, ...]:
-        """Send it. Without an answer, what it would have done is kept to be compared with what is there."""
+        """Send the transaction. If no answer comes, keep its expected result, to compare with the nodes later."""
         self._unsure |= after
         try:
             return await self._znodes.transaction([self._fence, *operations])
@@ -172,10 +176,10 @@ class ZnodeBackend:
             after = {}
             raise
         finally:
-            for path in after:  # answered: done, or refused as a whole
+            for path in after:  # ZooKeeper answered: all operations succeeded or none
                 self._unsure.pop(path, None)
 
-    # ---- what is there
+    # ---- reading nodes
 
     async def _read(self, path: str) -> Znode | None:
         node = await self._znodes.get(path)
@@ -189,12 +193,12 @@ class ZnodeBackend:
             self._known[path] = node
 
     async def _settle(self, changes: list[Change]) -> None:
-        """Find out what became of the writes whose answer was lost: equal bytes mean that they landed."""
+        """Find out whether the writes without an answer succeeded: they did if the nodes hold the same bytes."""
         for path in tuple(self._unsure):
             await self._look_again(path, changes)
 
     async def _look_again(self, path: str, changes: list[Change]) -> None:
-        """Read a node that was not as expected, and its parent. A cursor with bytes that are not ours is an edit."""
+        """Read an unexpected node and its parent. If a cursor holds bytes that we did not write, it is an edit."""
         parent = path.rpartition("/")[0]
         if parent != self._fence.path:
             await self._read(parent)
@@ -208,19 +212,20 @@ class ZnodeBackend:
         self._unsure.pop(path, None)
 
     def _client_of(self, path: str) -> int | None:
-        """Whose cursor this is, None for any other node."""
+        """Return the client whose cursor this node is; None for any other node."""
         parent, _, name = path.rpartition("/")
         owner = parent.rpartition("/")[2]
         return int(owner) if name == "cursor" and owner.isdigit() else None
 
     def _is_edit(self, path: str, node: Znode | None) -> bool:
-        """Whether somebody else wrote this cursor. The version tells: an edit may say what the node held already,
-        while in memory the cursor has moved on.
+        """Return whether somebody else wrote this cursor.
+
+        The version decides: an edit may repeat the node's old data while the cursor in memory has moved on.
         """
         return node is not None and node != self._known.get(path) and node.data != self._unsure.get(path)
 
     def _take_over(self, client_id: int, path: str, node: Znode | None) -> bool:
-        """Go on from what was written from outside; False when it cannot be understood."""
+        """Continue from a cursor written from outside; return False if it is unreadable."""
         try:
             position = _position(path, b"" if node is None else node.data)
         except MetaUnreadable:
@@ -239,7 +244,7 @@ class ZnodeBackend:
 
     def _changed(self, client_id: int, path: str, node: Znode | None) -> None:
         if client_id not in self.durable.clients or path in self._unsure:
-            return  # gone with its client, or a write of ours is under way and its answer will tell
+            return  # the client is gone, or our own write is under way and its answer will decide
         if node is None:
             if self._known.pop(path, None) is not None:
                 self._lost(client_id)
@@ -250,7 +255,7 @@ class ZnodeBackend:
 
 
 def _missing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:
-    """The changes that put back what is not there."""
+    """Yield the changes that put back what is missing."""
     for client_id, identity in wanted.clients.items():
         if client_id not in there.clients:
             yield Subscribed(identity)
@@ -265,4 +270,4 @@ def _position(path: str, data: bytes) -> LogPosition:
     try:
         return LogPosition.from_json(data.decode())
     except ValueError as error:
-        raise MetaUnreadable(f"{path}: {error}; correct it with zkCli, or delete the node to start anew") from error
+        raise MetaUnreadable(f"{path}: {error}; correct it with zkCli, or delete the node to start afresh") from error

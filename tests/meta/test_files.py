@@ -135,7 +135,7 @@ def test_not_utf8(tmp_path: Path) -> None:
 def test_not_a_file(tmp_path: Path) -> None:
     """A directory in the place of the file is named as well."""
     (tmp_path / "example" / "meta.dat").mkdir(parents=True)
-    with pytest.raises(MetaUnreadable, match=r"meta\.dat.*repair it"):
+    with pytest.raises(MetaUnreadable, match=r"meta\.dat.*repair the file"):
         loaded(tmp_path)
 
 
