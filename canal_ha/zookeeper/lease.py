@@ -33,7 +33,7 @@ class Lease:
         self._timeout_s = timeout_s
 
     def end(self) -> None:
-        """Give up the lease, because its session is gone or its owner lets go."""
+        """Give up the lease, because its session is gone or its owner releases the node."""
         self._proven_at = None
 
     def answered(self, sent_at: float) -> None:

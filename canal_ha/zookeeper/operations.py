@@ -1,4 +1,4 @@
-"""Znodes, the operations of a transaction, and the small Protocol through which cursors use a session."""
+"""Znodes, the operations of a transaction, and the small Protocol through which the cursor store uses a session."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ class Znode:
 
     data: empty also when the node holds null, as nodes made by Java programs often do.
     version: the version of its data.
-    owner: the session id of an ephemeral node, 0 for a persistent one.
-    created: its czxid, which no other node shares; 0 when unknown. A writer does not learn it, so that it takes no
-    part in comparisons.
+    owner: the session id of an ephemeral node; 0 for a persistent one.
+    created: its czxid, which no other node shares; 0 when unknown. Comparisons ignore it: a writer does not learn it.
     """
 
     data: bytes
@@ -62,7 +61,7 @@ Operation = Check | Create | SetData | Delete
 
 
 Watch = Callable[[bool], None]
-"""Told once that a node has changed, and whether it was deleted."""
+"""Called once when a node has changed, with whether it was deleted."""
 
 
 class Znodes(Protocol):

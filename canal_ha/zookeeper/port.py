@@ -1,9 +1,9 @@
 """The one live adapter to kazoo. kazoo's threads call in here; every callback leaves through `post`.
 
 `post` runs a call on the owner's thread: callFromThread of a node's reactor, or the queue of a client's thread. No
-request blocks. Without a connection its answer, ZooKeeperUnavailable, comes at once. kazoo reports a lost session only
-after it has connected again, so an owner that is cut off hears SessionSuspended and nothing more; its lease decides how
-long it may act. A thread of its own closes the session.
+request blocks; without a connection, ZooKeeperUnavailable comes back at once. kazoo reports a lost session only after
+it has connected again, so an owner that is cut off gets SessionSuspended and nothing more, and its lease decides how
+long it may act. A separate thread closes the session.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class KazooPort:
     auth: user:password of a digest; new nodes then belong to it alone. "" leaves them open.
     post: runs a call on the owner's thread. Any thread calls it, and it does not block.
     later: runs a call on the owner's thread after that many seconds. The owner's thread calls it.
-    changed: hears of every change of the session's state. It may send requests.
+    changed: called with every change of the session's state. It may send requests.
     log: structlog's.
     """
 
@@ -73,8 +73,8 @@ class KazooPort:
         log: Any,
     ) -> None:
         self.servers, self._random_order = connect_string(servers)
-        self.id = 0  # of the session; 0 while there is none
-        self.timeout_s = timeout_ms / 1000  # as negotiated; as asked for before the first connection
+        self.id = 0  # id of the session; 0 while there is none
+        self.timeout_s = timeout_ms / 1000  # as negotiated; as requested before the first connection
         self.connected = False
         self._timeout_ms = timeout_ms
         self._auth = auth
@@ -83,15 +83,15 @@ class KazooPort:
         self._changed = changed
         self._log = log
         self._client: KazooClient | None = None
-        self._generation = 0  # of the kazoo client; what an earlier client still says does not count
-        self._down = 0  # counts the times without a connection, so that an old timer does not end a newer one
+        self._generation = 0  # number of the kazoo client; callbacks of earlier clients are ignored
+        self._down = 0  # number of disconnections, so that an old timer does not end a newer one
         self._negotiated_ms = timeout_ms
         self._watches: dict[Watch, Callable[[WatchedEvent], None]] = {}
         self._stopped = False
 
     @property
     def credentials(self) -> tuple[int, bytes] | None:
-        """Id and password of the session. Whoever has them can close it."""
+        """Id and password of the session, with which anybody can close it."""
         return None if self._client is None else self._client.client_id
 
     # ---- life
@@ -104,8 +104,8 @@ class KazooPort:
     def stop(self) -> Thread:
         """Close the session for good, and its ephemeral nodes with it.
 
-        The returned thread ends when ZooKeeper has answered, after ten seconds (or a session time-out) at most. Join it
-        to wait. `changed` hears nothing more.
+        The returned thread ends once ZooKeeper has answered, at most ten seconds (or a session time-out) later. Join it
+        to wait. `changed` is not called any more.
         """
         self._stopped = True
         return self._close(closed=lambda: None)
@@ -130,7 +130,7 @@ class KazooPort:
         self._have_patience()
 
     def _overhear(self, invoke: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Runs on kazoo's thread, before kazoo tells anybody that it is connected."""
+        """Read the negotiated time-out. Runs on kazoo's thread, before kazoo reports that it is connected."""
         answer = invoke(*args, **kwargs)
         if isinstance(answer, tuple) and hasattr(answer[0], "time_out") and answer[0].time_out > 0:
             self._negotiated_ms = answer[0].time_out
@@ -147,21 +147,21 @@ class KazooPort:
         return thread
 
     def _close_client(self, client: KazooClient | None, closed: Callable[[], None]) -> None:
-        """Runs on the closing thread."""
+        """Stop kazoo's client. Runs on the closing thread."""
         try:
             if client is not None:
                 client.stop()
                 client.close()
-        except (KazooException, OSError) as error:  # the session then expires by itself
+        except (KazooException, OSError) as error:  # the session then expires on its own
             self._log.warning("zookeeper.not_closed", servers=self.servers, error=repr(error))
         finally:
             self._post(closed)
 
     def _have_patience(self) -> None:
-        """Give up a session that cannot be resumed.
+        """Schedule giving up a session that cannot be resumed.
 
-        An ensemble that came back with older data refuses for ever a client that has seen newer data, but it grants
-        that client a fresh session. The lease is over by then.
+        An ensemble that came back with older data refuses a client that has seen newer data forever, but it grants that
+        client a fresh session. The lease is over by then.
         """
         self._down += 1
         self._later(GIVE_UP_SESSIONS * self.timeout_s, partial(self._out_of_patience, self._down))
@@ -174,7 +174,7 @@ class KazooPort:
             self._lose()
             self._close(closed=self.start)
         else:
-            self._have_patience()  # there was no session yet; kazoo goes on trying
+            self._have_patience()  # there was no session yet; kazoo keeps trying
 
     # ---- states
 
@@ -211,7 +211,7 @@ class KazooPort:
     def get(
         self, path: str, watch: Watch | None, answer: Callable[[Znode | ZooKeeperUnavailable | None], None]
     ) -> None:
-        """Answer the node, or None when it does not exist. The watch is left in both cases."""
+        """Answer the node, or None if it does not exist. The watch is set in both cases."""
 
         def got(result: Any) -> None:
             if isinstance(result, NoNodeError):
@@ -227,7 +227,7 @@ class KazooPort:
     def children(
         self, path: str, watch: Watch | None, answer: Callable[[tuple[str, ...] | ZooKeeperUnavailable], None]
     ) -> None:
-        """Answer the sorted names of the children; none when the node does not exist. The watch is left either way."""
+        """Answer the sorted names of the children; none if the node does not exist. The watch is set in both cases."""
 
         def got(result: Any) -> None:
             if isinstance(result, NoNodeError):
@@ -242,7 +242,7 @@ class KazooPort:
         operations: Sequence[Operation],
         answer: Callable[[tuple[int, ...] | TransactionRefused | ZooKeeperUnavailable], None],
     ) -> None:
-        """Do all operations or none; answer as Znodes.transaction."""
+        """Do all operations or none, and answer like Znodes.transaction."""
 
         def done(results: Any) -> None:
             if isinstance(results, Exception):
@@ -253,7 +253,7 @@ class KazooPort:
         self._ask(lambda client: transaction_of(client, operations).commit_async(), done)
 
     def ensure(self, path: str, answer: Callable[[ZooKeeperUnavailable | None], None]) -> None:
-        """Create the persistent node and its parents, the chroot among them, where they are missing."""
+        """Create the persistent node if it is missing, and its missing parents, including the chroot."""
 
         def done(result: Any) -> None:
             answer(self._unavailable(result) if isinstance(result, Exception) else None)
@@ -268,7 +268,7 @@ class KazooPort:
         answer: Callable[[Any], None],
         nothing: tuple[()] | None,
     ) -> None:
-        """Leave the watch on a node that does not exist. again: it came meanwhile; nothing: the answer otherwise."""
+        """Watch a node that does not exist. again: called if it exists by now; nothing: the answer otherwise."""
 
         def looked(result: Any) -> None:
             if isinstance(result, Exception):
@@ -301,13 +301,13 @@ class KazooPort:
         return self._watches[watch]
 
     def _watch_fired(self, watch: Watch, event: WatchedEvent) -> None:
-        """Runs on kazoo's thread. An event without a type says that the connection went, and the watch with it."""
+        """Runs on kazoo's thread. An event without a type means that the connection is gone, and the watch with it."""
         if event.type != EventType.NONE:
             self._post(partial(watch, event.type == EventType.DELETED))
 
 
 def _outcome(result: Any) -> Any:
-    """Return what an asynchronous result holds: its value, or its exception as a value."""
+    """Return the value of an asynchronous result, or its exception as a value."""
     try:
         return result.get(block=False)
     except (KazooException, KazooTimeoutError) as error:
@@ -319,7 +319,7 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
     if isinstance(error, ZooKeeperUnavailable):
         return error
     if isinstance(error, NoAuthError):
-        text = f"ZooKeeper at {servers} refuses: set canal.zookeeper.auth as on the node that made the tree"
+        text = f"ZooKeeper at {servers} denies access: set canal.zookeeper.auth as on the node that made the tree"
     else:
         text = f"ZooKeeper at {servers}: {type(error).__name__} {error}".rstrip()
     translated = ZooKeeperUnavailable(text)
@@ -344,7 +344,7 @@ def transaction_of(client: KazooClient, operations: Sequence[Operation]) -> Any:
 
 
 def versions_after(operations: Sequence[Operation], results: Sequence[Any]) -> tuple[int, ...] | TransactionRefused:
-    """Read kazoo's list of results. In a refused transaction all errors but one are echoes of that one."""
+    """Read kazoo's list of results. In a refused transaction one error is the reason; the others follow from it."""
     for index, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
             reason = REASONS.get(type(result), type(result).__name__)

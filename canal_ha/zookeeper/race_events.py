@@ -1,4 +1,4 @@
-"""What the race for a destination and the race for a client id have in common: facts, wishes and commands (pure).
+"""Facts, requests and commands shared by the race for a destination and the race for a client id (pure).
 
 Nodes race for `{d}/running`, client processes for `{d}/{c}/running`. Each race adds its own in cluster/inputs.py and
 client/running_inputs.py. An answer carries the ticket of its command; an answer with an older ticket is out of date.
@@ -18,8 +18,8 @@ class RunningNode:
 
     owner: the id of the session that holds it.
     version: the version of its data.
-    address: what its data says.
-    active: False when an operator asked the owner to let go, or the owner is letting go.
+    address: the owner's address.
+    active: False if an operator asked the owner to release the node, or the owner is releasing it.
     """
 
     owner: int
@@ -29,7 +29,7 @@ class RunningNode:
 
     @classmethod
     def read(cls, node: Znode | None) -> RunningNode | None:
-        """Understand a node, whoever wrote it; None when there is none."""
+        """Decode a node, whoever wrote it; None if there is none."""
         if node is None:
             return None
         data = RunningData.from_bytes(node.data)
@@ -69,12 +69,12 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The answer to Release, whatever came of it. The next look shows what is true now."""
+    """The answer to Release, whether it succeeded or not. The next look shows the actual state."""
 
     ticket: int
 
 
-# ---- wishes
+# ---- requests of the owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Let go in good order and take no further part; ends in Left."""
+    """Release the node in good order and leave the race; ends in Left."""
 
 
 # ---- commands
@@ -92,14 +92,14 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the node that is raced for, and leave a watch on it. A node of the cluster reads and watches `{d}` first."""
+    """Read the contested node and watch it. A node of the cluster reads and watches `{d}` first."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class StandingBy:
-    """Somebody else holds the node. address: what it says, for the log and for whoever asks."""
+    """Somebody else holds the node. address: the owner's, for the log and for status requests."""
 
     address: str
 

@@ -1,4 +1,4 @@
-"""A blocking session for commands: it reads the tree, and writes it where an operator edits by hand."""
+"""A blocking session for commands: it reads the tree, and writes it for operators who edit it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BlockingZnodes:
 
     servers: as in canal.zkServers.
     auth: user:password of a digest; new nodes then belong to it alone. "" leaves them open.
-    read_only: take a server without a quorum too, which cannot write.
+    read_only: accept also a server without a quorum, which cannot write.
     """
 
     def __init__(self, servers: str, auth: str = "", *, read_only: bool = True) -> None:
@@ -86,7 +86,7 @@ class BlockingZnodes:
         return versions
 
     def ensure(self, path: str) -> None:
-        """Create the persistent node and its parents, the chroot among them, where they are missing."""
+        """Create the persistent node if it is missing, and its missing parents, including the chroot."""
         try:
             self._client.ensure_path(path)
         except (KazooTimeoutError, KazooException) as error:

@@ -44,7 +44,7 @@ def destination_member(name: str, node: str) -> str:
 
 
 def running(name: str) -> str:
-    """Path of the node that says who runs the destination."""
+    """Path of the node that names the owner of the destination."""
     return f"{destination(name)}/running"
 
 
@@ -69,16 +69,16 @@ def client_filter(name: str, client_id: int) -> str:
 
 
 def client_running(name: str, client_id: int) -> str:
-    """Path of the node that says which process of this client id is active."""
+    """Path of the node that names the active process of this client id."""
     return f"{client(name, client_id)}/running"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningData:
-    """What a `running` node says (docs/protocol.md#running-json).
+    """The data of a `running` node (docs/protocol.md#running-json).
 
     address: ip:port of the owner; a client without a connection gives its host alone.
-    active: False asks the owner to let go.
+    active: False asks the owner to release the node.
     client_id: only a client's node has it.
     """
 
