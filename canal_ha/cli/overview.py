@@ -25,7 +25,7 @@ def look(znodes: BlockingZnodes) -> Overview:
     seen = read_overview(znodes)
     asked = [node for node in seen.nodes if node.status_address]
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return seen.told(dict(zip([node.address for node in asked], pool.map(_ask, asked), strict=True)))
+        return seen.with_statuses(dict(zip([node.address for node in asked], pool.map(_ask, asked), strict=True)))
 
 
 def _ask(node: NodeView) -> Mapping[str, Any] | str:

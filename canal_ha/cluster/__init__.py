@@ -1,7 +1,8 @@
 """The cluster: which node runs which destination, and the proof of ownership in every durable write.
 
-In: one session, the node's address, what it can run. Out: Owner.start and stop, with an Ownership for each destination:
-`epoch`; `lease_ok()`, asked before each GET, ACK and flush; `meta(...)`, the fenced cursor store; `failed()`. A node:
+In: one session, the node's address, the destinations it can run. Out: Owner.start and stop, with an Ownership for each
+destination: `epoch`; `lease_ok()`, to be checked before each GET, ACK and flush; `meta(...)`, the fenced cursor store;
+`failed()`. A node:
 
     session = Session(config.zk_servers, timeout_ms=config.zk_session_timeout_ms, auth=config.zk_auth, reactor=reactor)
     cluster = Cluster(config, reactor, session, owner, status_address)

@@ -1,4 +1,4 @@
-"""Cluster: everything of this room that a node holds on to. Reactor thread."""
+"""Cluster: the node's single entry point to this room. Reactor thread."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
 
 
 class Cluster:
-    """This node's part in the cluster. status_address: host:port of its status endpoint, published beside its name.
+    """This node's part in the cluster.
 
-    owner: runs the instances. random: decides the order and the small part of delays.
+    config: the node's configuration.
+    reactor: Twisted's.
+    session: the ZooKeeper session.
+    owner: runs the instances.
+    status_address: host:port of this node's status endpoint, published beside its name.
+    random: decides the order of claims and the random part of their delays.
     """
 
     def __init__(
@@ -45,13 +50,13 @@ class Cluster:
         self._known: set[str] = set()
 
     async def start(self) -> None:
-        """Begin to connect; returns at once. Without ZooKeeper nothing runs, and the log says so until it is there."""
+        """Begin to connect and return at once. Without ZooKeeper no destination runs, and the log says so."""
         self._log.info("cluster.starting", node=self.node)
         self._session.listen(self._session_changed)
         await self._session.start()
 
     async def stop(self) -> None:
-        """Orderly: stop every instance (which flushes), release what ran, leave the lists, close the session."""
+        """Shut down in order: stop every instance (which flushes), release its destination, unregister, disconnect."""
         await gatherResults(
             [Deferred.fromCoroutine(self._election.remove(destination)) for destination in sorted(self._known)]
         )
@@ -62,33 +67,33 @@ class Cluster:
     # ---- destinations
 
     def add(self, destination: str, *, race: bool = True) -> None:
-        """This node can run the destination. race=False only says so (a lazy one); add again to take part."""
+        """Register this node as able to run the destination. race=False does not race yet; a later add does."""
         self._known.add(destination)
         self.members.register(destination)
         if race:
             self._election.add(destination)
 
     async def remove(self, destination: str) -> None:
-        """This node runs the destination no more; released in good order when it did."""
+        """Stop to run the destination; if it runs here, release it in good order."""
         self._known.discard(destination)
         await self._election.remove(destination)
         await self.members.unregister(destination)
 
     def hand_over(self, destination: str) -> None:
-        """Let another node take the destination, in good order; this one stands back for 5 s, then races again."""
+        """Let another node take the destination in good order; this node waits 5 s before it races again."""
         self._election.hand_over(destination)
 
     def runs(self, destination: str) -> bool:
-        """Whether this node may answer for the destination right now."""
+        """Return whether this node may act as the destination's owner now."""
         return self._election.runs(destination)
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Destinations that run here."""
+        """The destinations that run here."""
         return self._election.running
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Per destination: IDLE … RUNNING as in running.py, and the owner's address while standing by."""
+        """Return for each destination its RaceState and, in STANDBY, the owner's address."""
         return self._election.states()
 
     def _session_changed(self, event: SessionEvent) -> None:
@@ -98,15 +103,15 @@ class Cluster:
 
 
 def node_address(config: CanalConfig) -> str:
-    """registerIp:port: canal.register.ip, else canal.ip, else the address this machine uses towards others."""
+    """Return registerIp:port: canal.register.ip, else canal.ip, else the machine's address for outgoing traffic."""
     return f"{config.register_ip or config.ip or local_address()}:{config.port}"
 
 
 def local_address() -> str:
-    """The local IPv4 address of the default route; loopback on a machine without one. Sends nothing."""
+    """Return the local IPv4 address of the default route, or loopback if there is none. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: only asks the kernel which way it would go
+            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: only makes the kernel choose a route
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])

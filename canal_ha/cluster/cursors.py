@@ -1,7 +1,7 @@
-"""Cursors in ZooKeeper as an operator edits them; the owner of the destination notices the edit and goes on from there.
+"""Reads and writes cursors in ZooKeeper for an operator; the destination's owner notices an edit and continues there.
 
-For commands: it blocks. An edit needs no fence, because an owner that writes at the same time demands the version that
-it knows: one of the two writes sees the other.
+For commands: it blocks. An edit needs no fence, because the owner's write requires the version that it last saw: of two
+simultaneous writes, one sees the other.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class CursorNodes:
             except TransactionRefused as refused:
                 if refused.reason not in ("version", "missing"):
                     raise
-                # the owner has just written or deleted it: look again
-        raise MetaWriteFailed(f"{path} changed under {ATTEMPTS} attempts to write it")
+                # the owner has just written or deleted it: read it again
+        raise MetaWriteFailed(f"{path} changed in all {ATTEMPTS} attempts to write it")
 
     def problems(self) -> list[str]:
-        """Say what keeps a node from working here. Writes and deletes a node of its own in one transaction."""
+        """Return what keeps a node from working here. Creates and deletes a test node in one transaction."""
         path = f"{tree.ROOT}/check"
         try:
             self._znodes.ensure(tree.ROOT)
             self._znodes.transaction([Create(path), Delete(path)])
         except TransactionRefused as refused:
-            if refused.reason == "exists":  # left by somebody; ZooKeeper asks for the right before it looks
+            if refused.reason == "exists":  # somebody else's; ZooKeeper checks the right to write first
                 return []
             if refused.reason == "no rights":
                 return [f"no right to write below {tree.ROOT}: set canal.zookeeper.auth as on the node that made it"]
@@ -66,6 +66,6 @@ class CursorNodes:
         return []
 
     def clients(self, destination: str) -> tuple[int, ...]:
-        """Return the client ids that ZooKeeper knows."""
+        """Return the client ids of the destination."""
         children = self._znodes.children(tree.destination(destination))
         return tuple(sorted(int(child) for child in children if child.lstrip("-").isdecimal()))

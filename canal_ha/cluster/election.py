@@ -1,7 +1,7 @@
 """Executes the commands of all races of this node against one session. Reactor thread.
 
-One lease, one probe and one queue of claims serve all destinations. What a race decides is in running.py; here facts
-become inputs, commands become requests, and answers become inputs again.
+One lease, one probe and one queue of claims serve all destinations. running.py decides what a race does; this module
+turns facts into inputs, commands into requests, and answers into inputs again.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from canal_ha.zookeeper.race_events import (
 
 
 class Owner(Protocol):
-    """Who runs instances: the node. Calls for one destination never overlap, and start and stop alternate."""
+    """The node, which runs instances. Calls for one destination never overlap; start and stop alternate."""
 
     async def start(self, destination: str, ownership: Ownership) -> None:
-        """Start to serve. Cancelled when ownership goes meanwhile; an exception hands the destination on."""
+        """Start to serve. Cancelled if ownership is lost meanwhile; an exception lets another node take over."""
         ...
 
     async def stop(self, destination: str, reason: i.StopReason) -> None:
-        """Stop to serve; flush cursors if `reason.orderly`. Called also after a start that failed or was cancelled."""
+        """Stop serving; flush cursors if `reason.orderly`. Also called after a start that failed or was cancelled."""
         ...
 
 
@@ -65,12 +65,21 @@ class Candidate:
     timer: Any = None
     starting: Deferred[Any] | None = None
     ownership: Ownership | None = None
-    durable: Snapshot | None = None  # what was last known to be in ZooKeeper, by this node's last ownership
+    durable: Snapshot | None = None  # the state known to be in ZooKeeper at the end of this node's last ownership
     left: list[Deferred[None]] = field(default_factory=list)
 
 
 class Election:
-    """node: registerIp:port, what `running` says. clock: seconds and callLater of a reactor. log: structlog's."""
+    """The races of this node, one for each destination.
+
+    node: registerIp:port, which `running` names.
+    session: the ZooKeeper session.
+    members: the live nodes; claims wait until their list is stable.
+    owner: runs the instances.
+    clock: seconds and callLater of a reactor.
+    random: orders claims and delays them.
+    log: structlog's.
+    """
 
     def __init__(
         self,
@@ -91,12 +100,12 @@ class Election:
         self._clock = clock
         self._random = random
         self._log = log
-        self._seats: dict[str, Candidate] = {}
+        self._candidates: dict[str, Candidate] = {}
         self._session_id = 0
         self._turns = Turns(random.uniform)
         self._claiming: str | None = None
         self._turn_timer: Any = None
-        self._settled = False  # the member list was stable once in this session
+        self._settled = False  # whether the member list was stable once in this session
         self._lease_timer: Any = None
         self._probe_timer: Any = None
         self._probing = False
@@ -106,49 +115,52 @@ class Election:
 
     def add(self, destination: str) -> None:
         """Take part in the race for this destination."""
-        seat = self._seats.get(destination)
-        if seat is None:
-            seat = self._seats[destination] = Candidate(destination, Race(self._random.randint))
+        candidate = self._candidates.get(destination)
+        if candidate is None:
+            candidate = self._candidates[destination] = Candidate(destination, Race(self._random.randint))
         if self._session.connected:
-            self._feed(seat, SessionUp(self._session.id, self._session.timeout_s))
-        self._feed(seat, Join())
-        self._tell_left(seat)  # whoever waited for the end of an earlier stay waits no longer
+            self._feed(candidate, SessionUp(self._session.id, self._session.timeout_s))
+        self._feed(candidate, Join())
+        self._tell_left(candidate)  # a pending removal need not wait any longer
 
     async def remove(self, destination: str) -> None:
-        """Stop the instance in good order, release the destination, and take no further part."""
-        seat = self._seats.get(destination)
-        if seat is None:
+        """Stop the instance in good order, release the destination, and leave the race."""
+        candidate = self._candidates.get(destination)
+        if candidate is None:
             return
         done: Deferred[None] = Deferred()
-        seat.left.append(done)
-        self._feed(seat, Leave())
+        candidate.left.append(done)
+        self._feed(candidate, Leave())
         await done
-        if seat.race.state is RaceState.IDLE:
-            self._seats.pop(destination, None)
+        if candidate.race.state is RaceState.IDLE:
+            self._candidates.pop(destination, None)
 
     def hand_over(self, destination: str) -> None:
-        """Let another node take the destination; this one stands back for a while. Only if it runs here."""
-        if destination in self._seats:
-            self._feed(self._seats[destination], i.HandOver())
+        """Let another node take the destination, if it runs here; this node then stands back for a while."""
+        if destination in self._candidates:
+            self._feed(self._candidates[destination], i.HandOver())
 
     def runs(self, destination: str) -> bool:
-        """Whether the destination runs on this node and the node may act as its owner now."""
-        seat = self._seats.get(destination)
-        return seat is not None and seat.race.serving and self._lease_holds()
+        """Return whether the destination runs on this node and the node may act as its owner now."""
+        candidate = self._candidates.get(destination)
+        return candidate is not None and candidate.race.serving and self._lease_holds()
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Destinations that run here."""
-        return tuple(sorted(name for name, seat in self._seats.items() if seat.race.serving))
+        """The destinations that run here."""
+        return tuple(sorted(name for name, candidate in self._candidates.items() if candidate.race.serving))
 
     def states(self) -> dict[str, tuple[str, str]]:
-        """Per destination: where this node stands in its race, and the address of the owner while standing by."""
-        return {name: (seat.race.state.name, seat.race.standing_by_for) for name, seat in self._seats.items()}
+        """Return for each destination the state of its race and the address of the owner while standing by."""
+        return {
+            name: (candidate.race.state.name, candidate.race.standing_by_for)
+            for name, candidate in self._candidates.items()
+        }
 
     # ---- session
 
     def session_changed(self, event: SessionEvent) -> None:
-        """Hear what the session says, before every destination does."""
+        """Take a session event and pass it to every race."""
         if isinstance(event, SessionUp):
             if event.session_id != self._session_id:
                 self._session_id = event.session_id
@@ -163,74 +175,74 @@ class Election:
             self._session_id = 0
         self._feed_all(event)
         if isinstance(event, SessionUp):
-            for seat in self._seats.values():
-                if seat.ownership is not None:
-                    seat.ownership.watch_again()
+            for candidate in self._candidates.values():
+                if candidate.ownership is not None:
+                    candidate.ownership.watch_again()
             self._probe_soon(0.0)
 
     def _feed_all(self, event: i.Input) -> None:
-        for seat in tuple(self._seats.values()):
-            self._feed(seat, event)
+        for candidate in tuple(self._candidates.values()):
+            self._feed(candidate, event)
 
     # ---- the races
 
-    def _feed(self, seat: Candidate, event: i.Input) -> None:
-        seat.inbox.append(event)
-        if seat.busy:
+    def _feed(self, candidate: Candidate, event: i.Input) -> None:
+        candidate.inbox.append(event)
+        if candidate.busy:
             return
-        seat.busy = True
+        candidate.busy = True
         try:
-            while seat.inbox:
-                for command in seat.race.step(seat.inbox.popleft(), self._clock.seconds()):
-                    self._execute(seat, command)
+            while candidate.inbox:
+                for command in candidate.race.step(candidate.inbox.popleft(), self._clock.seconds()):
+                    self._execute(candidate, command)
         finally:
-            seat.busy = False
-        if self._claiming == seat.destination and seat.race.state is not RaceState.CLAIMING:
+            candidate.busy = False
+        if self._claiming == candidate.destination and candidate.race.state is not RaceState.CLAIMING:
             self._claiming = None
         self._next_turn()
 
-    def _execute(self, seat: Candidate, command: i.Command) -> None:
+    def _execute(self, candidate: Candidate, command: i.Command) -> None:
         match command:
             case Look(ticket):
-                self._spawn(seat, self._look(seat, ticket))
+                self._spawn(candidate, self._look(candidate, ticket))
             case i.ClaimDestination():
-                self._spawn(seat, self._claim(seat, command))
+                self._spawn(candidate, self._claim(candidate, command))
             case i.ReleaseDestination(ticket, epoch):
-                self._spawn(seat, self._release(seat, ticket, epoch))
+                self._spawn(candidate, self._release(candidate, ticket, epoch))
             case i.WantTurn(step_s):
-                self._turns.want(seat.destination, step_s)
+                self._turns.want(candidate.destination, step_s)
             case i.DropTurn():
-                self._turns.drop(seat.destination)
+                self._turns.drop(candidate.destination)
             case i.Wait(ticket, delay_s):
-                _cancel(seat.timer)
-                seat.timer = self._clock.callLater(delay_s, self._feed, seat, i.Elapsed(ticket))
+                _cancel(candidate.timer)
+                candidate.timer = self._clock.callLater(delay_s, self._feed, candidate, i.Elapsed(ticket))
             case i.StartInstance(epoch, restore):
-                self._start(seat, epoch, restore)
+                self._start(candidate, epoch, restore)
             case i.StopInstance(reason):
-                self._spawn(seat, self._stop(seat, reason))
+                self._spawn(candidate, self._stop(candidate, reason))
             case StandingBy(address):
-                self._log.info("running.standby", destination=seat.destination, running_on=address)
+                self._log.info("running.standby", destination=candidate.destination, running_on=address)
             case Left():
-                _cancel(seat.timer)
-                self._tell_left(seat)
+                _cancel(candidate.timer)
+                self._tell_left(candidate)
 
-    def _tell_left(self, seat: Candidate) -> None:
-        waiting, seat.left = seat.left, []
+    def _tell_left(self, candidate: Candidate) -> None:
+        waiting, candidate.left = candidate.left, []
         for done in waiting:
             done.callback(None)
 
-    def _spawn(self, seat: Candidate, work: Coroutine[Deferred[Any], Any, None]) -> None:
-        Deferred.fromCoroutine(work).addErrback(self._broken, seat)
+    def _spawn(self, candidate: Candidate, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        Deferred.fromCoroutine(work).addErrback(self._broken, candidate)
 
-    def _broken(self, failure: Failure, seat: Candidate) -> None:
-        """Something nobody foresaw: the instance stops and another node gets its chance."""
-        self._log.error("election.failed", destination=seat.destination, error=failure.getTraceback())
-        self._feed(seat, i.InstanceFailed())
+    def _broken(self, failure: Failure, candidate: Candidate) -> None:
+        """Handle an unexpected error: the instance stops, so that another node can take over."""
+        self._log.error("election.failed", destination=candidate.destination, error=failure.getTraceback())
+        self._feed(candidate, i.InstanceFailed())
 
     # ---- requests
 
     async def _write(self, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """A quorum write. Its answer extends the lease, from the moment it was sent."""
+        """Make a quorum write. Its answer extends the lease, counted from the moment of sending."""
         sent_at, session_id = self._clock.seconds(), self._session.id
         versions = await self._session.transaction(operations)
         if session_id == self._session_id:
@@ -238,29 +250,31 @@ class Election:
             self._watch_lease()
         return versions
 
-    async def _look(self, seat: Candidate, ticket: int) -> None:
-        path = tree.destination(seat.destination)
+    async def _look(self, candidate: Candidate, ticket: int) -> None:
+        path = tree.destination(candidate.destination)
         try:
-            node = await self._session.get(path, self._watch(seat, "destination") if seat.race.serving else None)
-            running = await self._session.get(tree.running(seat.destination), self._watch(seat, "running"))
+            node = await self._session.get(
+                path, self._watch(candidate, "destination") if candidate.race.serving else None
+            )
+            running = await self._session.get(tree.running(candidate.destination), self._watch(candidate, "running"))
         except ZooKeeperUnavailable:
-            self._feed(seat, i.LookFailed(ticket))
+            self._feed(candidate, i.LookFailed(ticket))
             return
         version = None if node is None else node.version
-        self._feed(seat, i.DestinationSeen(ticket, version, RunningNode.read(running)))
+        self._feed(candidate, i.DestinationSeen(ticket, version, RunningNode.read(running)))
 
-    def _watch(self, seat: Candidate, what: str) -> Callable[[bool], None]:
-        key = (seat.destination, what)
+    def _watch(self, candidate: Candidate, what: str) -> Callable[[bool], None]:
+        key = (candidate.destination, what)
         if key not in self._watches:
-            self._watches[key] = partial(self._fired, seat.destination)
+            self._watches[key] = partial(self._fired, candidate.destination)
         return self._watches[key]
 
     def _fired(self, destination: str, deleted: bool) -> None:
-        if destination in self._seats:
-            self._feed(self._seats[destination], NodeEvent(deleted))
+        if destination in self._candidates:
+            self._feed(self._candidates[destination], NodeEvent(deleted))
 
-    async def _claim(self, seat: Candidate, claim: i.ClaimDestination) -> None:
-        path, running = tree.destination(seat.destination), tree.running(seat.destination)
+    async def _claim(self, candidate: Candidate, claim: i.ClaimDestination) -> None:
+        path, running = tree.destination(candidate.destination), tree.running(candidate.destination)
         operations: list[Operation] = []
         if claim.leftover is not None:
             operations.append(Delete(running, claim.leftover))
@@ -275,77 +289,77 @@ class Election:
                 await self._session.ensure(path)
             versions = await self._write(operations)
         except TransactionRefused as refused:
-            self._log.info("running.claim_lost", destination=seat.destination, reason=refused.reason)
-            self._feed(seat, i.ClaimFailed(claim.ticket))
+            self._log.info("running.claim_lost", destination=candidate.destination, reason=refused.reason)
+            self._feed(candidate, i.ClaimFailed(claim.ticket))
         except ZooKeeperUnavailable as error:
-            self._log.warning("running.claim_unanswered", destination=seat.destination, error=str(error))
-            self._feed(seat, i.ClaimFailed(claim.ticket, unknown=True))
+            self._log.warning("running.claim_unanswered", destination=candidate.destination, error=str(error))
+            self._feed(candidate, i.ClaimFailed(claim.ticket, unknown=True))
         else:
-            self._feed(seat, i.Claimed(claim.ticket, versions[-1]))
+            self._feed(candidate, i.Claimed(claim.ticket, versions[-1]))
 
-    async def _release(self, seat: Candidate, ticket: int, epoch: int) -> None:
-        running = tree.running(seat.destination)
+    async def _release(self, candidate: Candidate, ticket: int, epoch: int) -> None:
+        running = tree.running(candidate.destination)
         try:
             await self._session.transaction(
                 [
-                    Check(tree.destination(seat.destination), epoch),
+                    Check(tree.destination(candidate.destination), epoch),
                     SetData(running, tree.RunningData(self._node, active=False).to_bytes()),
                     Delete(running),
                 ]
             )
         except (TransactionRefused, ZooKeeperUnavailable) as error:
-            self._log.warning("running.release_failed", destination=seat.destination, error=str(error))
+            self._log.warning("running.release_failed", destination=candidate.destination, error=str(error))
         else:
-            self._log.info("running.released", destination=seat.destination, node=self._node)
-        self._feed(seat, Released(ticket))
+            self._log.info("running.released", destination=candidate.destination, node=self._node)
+        self._feed(candidate, Released(ticket))
 
     # ---- instances
 
-    def _start(self, seat: Candidate, epoch: int, restore: bool) -> None:
+    def _start(self, candidate: Candidate, epoch: int, restore: bool) -> None:
         self._log.info(
-            "running.claimed", destination=seat.destination, node=self._node, epoch=epoch, cursors_put_back=restore
+            "running.claimed", destination=candidate.destination, node=self._node, epoch=epoch, cursors_put_back=restore
         )
-        ownership = seat.ownership = Ownership(
-            seat.destination,
+        ownership = candidate.ownership = Ownership(
+            candidate.destination,
             epoch,
             self._session,
-            holds=lambda: seat.race.writing and self._lease_holds(),
+            holds=lambda: candidate.race.writing and self._lease_holds(),
             write=self._write,
-            fenced=lambda: self._feed(seat, i.EpochMismatch()),
-            failed=lambda reason: self._instance_failed(seat, reason),
-            restore=seat.durable if restore else None,
+            fenced=lambda: self._feed(candidate, i.EpochMismatch()),
+            failed=lambda reason: self._instance_failed(candidate, reason),
+            restore=candidate.durable if restore else None,
         )
         self._probe_soon(self.lease.probe_interval_s)
-        seat.starting = Deferred.fromCoroutine(self._run_start(seat, ownership))
+        candidate.starting = Deferred.fromCoroutine(self._run_start(candidate, ownership))
 
-    async def _run_start(self, seat: Candidate, ownership: Ownership) -> None:
+    async def _run_start(self, candidate: Candidate, ownership: Ownership) -> None:
         try:
-            await self._owner.start(seat.destination, ownership)
+            await self._owner.start(candidate.destination, ownership)
         except CancelledError:
-            return  # by _stop, which goes on from here
+            return  # cancelled by _stop, which continues
         except Exception as error:
-            # Whatever it was, another node may fare better.
-            self._instance_failed(seat, repr(error))
+            # Whatever failed, another node may succeed.
+            self._instance_failed(candidate, repr(error))
 
-    def _instance_failed(self, seat: Candidate, reason: str) -> None:
-        self._log.error("running.instance_failed", destination=seat.destination, error=reason)
-        self._feed(seat, i.InstanceFailed())
+    def _instance_failed(self, candidate: Candidate, reason: str) -> None:
+        self._log.error("running.instance_failed", destination=candidate.destination, error=reason)
+        self._feed(candidate, i.InstanceFailed())
 
-    async def _stop(self, seat: Candidate, reason: i.StopReason) -> None:
-        self._log.info("running.stopping", destination=seat.destination, node=self._node, reason=reason.value)
-        ownership, seat.ownership = seat.ownership, None
-        if seat.starting is not None:
-            seat.starting.cancel()
-            seat.starting = None
+    async def _stop(self, candidate: Candidate, reason: i.StopReason) -> None:
+        self._log.info("running.stopping", destination=candidate.destination, node=self._node, reason=reason.value)
+        ownership, candidate.ownership = candidate.ownership, None
+        if candidate.starting is not None:
+            candidate.starting.cancel()
+            candidate.starting = None
         try:
-            await self._owner.stop(seat.destination, reason)
+            await self._owner.stop(candidate.destination, reason)
         except Exception as error:
-            # Whatever it was, the destination must not stay with a node that cannot even stop it.
-            self._log.error("running.stop_failed", destination=seat.destination, error=repr(error))
+            # A node that cannot stop the instance must not keep the destination.
+            self._log.error("running.stop_failed", destination=candidate.destination, error=repr(error))
         if ownership is not None:
-            seat.durable = ownership.durable or seat.durable
+            candidate.durable = ownership.durable or candidate.durable
             ownership.end()
-        self._feed(seat, i.InstanceStopped())
+        self._feed(candidate, i.InstanceStopped())
 
     # ---- turns
 
@@ -370,7 +384,7 @@ class Election:
             destination = self._turns.take()
             if destination is not None:
                 self._claiming = destination
-                self._feed(self._seats[destination], i.Turn())
+                self._feed(self._candidates[destination], i.Turn())
                 return
         self._next_turn()
 
@@ -379,7 +393,7 @@ class Election:
     def _lease_holds(self) -> bool:
         if self.lease.holds(self._clock.seconds()):
             return True
-        self._clock.callLater(0, self._check_lease)  # found out before the timer did: the process was stopped
+        self._clock.callLater(0, self._check_lease)  # noticed before the timer fired, because the process was paused
         return False
 
     def _watch_lease(self) -> None:
@@ -403,7 +417,7 @@ class Election:
         self._probe_timer = self._clock.callLater(delay_s, self._probe_due)
 
     def _probe_due(self) -> None:
-        """Send a probe when no other quorum write of late has proven the lease; one at a time."""
+        """Send a probe, one at a time, unless another quorum write has proven the lease recently."""
         self._probe_timer = None
         if not self.running or not self._session.connected:
             return
@@ -418,15 +432,17 @@ class Election:
         self._probe_soon(interval_s)
 
     async def _probe(self) -> None:
-        seats = [seat for seat in self._seats.values() if seat.race.serving]
+        candidates = [candidate for candidate in self._candidates.values() if candidate.race.serving]
         self._probing = True
         try:
-            await self._write([Check(tree.destination(seat.destination), seat.race.epoch) for seat in seats])
+            await self._write(
+                [Check(tree.destination(candidate.destination), candidate.race.epoch) for candidate in candidates]
+            )
         except TransactionRefused as refused:
-            self._feed(seats[refused.index], i.EpochMismatch())
-            self._probe_soon(0.0)  # the others are not proven yet
+            self._feed(candidates[refused.index], i.EpochMismatch())
+            self._probe_soon(0.0)  # the lease is not proven for the others yet
         except ZooKeeperUnavailable:
-            pass  # the lease runs on
+            pass  # the lease keeps running out
         finally:
             self._probing = False
 

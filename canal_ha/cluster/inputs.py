@@ -1,6 +1,6 @@
-"""What a node's race for a destination hears and answers, beside what race_events.py has for both races (pure).
+"""Inputs and commands of a node's race for a destination; race_events.py has those that both races share (pure).
 
-Inputs are facts from ZooKeeper, answers to earlier commands, and wishes of the node. election.py executes the commands.
+Inputs are facts from ZooKeeper, answers to earlier commands, and requests of the node. election.py executes commands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from canal_ha.zookeeper.race_events import (
 
 
 class StopReason(Enum):
-    """Why an instance stops. After an orderly reason it may flush first; after the others nothing becomes durable."""
+    """Why an instance stops. After an orderly reason it may flush first; otherwise it must write nothing."""
 
     SHUTDOWN = "orderly stop"
     HAND_OVER = "handed over on request"
@@ -37,7 +37,7 @@ class StopReason(Enum):
 
     @property
     def orderly(self) -> bool:
-        """Whether ownership still holds, so that the instance can flush its cursors before the node lets go."""
+        """Whether ownership still holds, so that the instance can flush its cursors before the node releases it."""
         return self in (StopReason.SHUTDOWN, StopReason.HAND_OVER, StopReason.OPERATOR, StopReason.FAILED)
 
 
@@ -71,7 +71,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Elapsed:
-    """The time of a Wait is over."""
+    """The delay of a Wait is over."""
 
     ticket: int
 
@@ -86,7 +86,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFailed:
-    """The claim was refused. unknown: or its answer was lost, and it may have been done."""
+    """The claim failed. unknown: its answer was lost, so it may have succeeded."""
 
     ticket: int
     unknown: bool = False
@@ -104,7 +104,7 @@ class LeaseOver:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFailed:
-    """The instance could not start, or cannot go on here."""
+    """The instance could not start, or cannot continue here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class InstanceStopped:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Let go in good order, stand by for a while, then take part again."""
+    """Release the destination in good order, stand by for a while, then race again."""
 
 
 Input = (
@@ -143,10 +143,10 @@ Input = (
 class ClaimDestination:
     """Make `running` ours and move the epoch, in one transaction.
 
-    version: what `{d}` must be at; None: create `{d}` first.
-    jumps: how often to write `{d}` again in this transaction, so that a node which began again at version 0 does not
-    repeat an old epoch.
-    held: version of a `running` node that is ours already and stays.
+    version: the required version of `{d}`; None: create `{d}` first.
+    jumps: how often to write `{d}` again in this transaction, so that a node recreated at version 0 does not repeat an
+    old epoch.
+    held: version of a `running` node that is already ours and stays.
     leftover: version of a `running` node of an earlier session of this process; replace it.
     """
 
@@ -187,7 +187,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class StartInstance:
-    """Start to serve. restore: ZooKeeper came back empty; put back the cursors that this node knew to be durable."""
+    """Start to serve. restore: ZooKeeper came back empty; write back the cursors that this node knew to be durable."""
 
     epoch: int
     restore: bool = False
@@ -195,7 +195,7 @@ class StartInstance:
 
 @dataclass(frozen=True, slots=True)
 class StopInstance:
-    """Stop to serve, then feed InstanceStopped."""
+    """Stop serving, then feed InstanceStopped."""
 
     reason: StopReason
 

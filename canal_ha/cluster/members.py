@@ -1,7 +1,7 @@
-"""Which nodes live: this node's own ephemeral nodes, and the list of all. Reactor thread.
+"""Live nodes: this node's own ephemeral nodes, and the list of all. Reactor thread.
 
-A node of ours that belongs to another session is a leftover of an earlier process with our address. It would vanish
-some time after we have started and take us from the list for good, so it is replaced at once (canal leaves it).
+If another session owns one of our nodes, an earlier process with our address left it behind. It would vanish some time
+after our start and remove us from the list for good, so we replace it at once (canal does not).
 """
 
 from __future__ import annotations
@@ -19,11 +19,18 @@ from canal_ha.zookeeper.operations import Create, Delete, Operation
 
 STABLE_S = 0.300
 ATTEMPTS = 10
-REGISTER_AGAIN_S = 0.5  # after somebody deleted our node: time for a deleteall to come to its end
+REGISTER_AGAIN_S = 0.5  # after somebody deleted our node: lets a deleteall finish
 
 
 class Members:
-    """node: registerIp:port. status_address: host:port of our status endpoint, kept as the data of our node."""
+    """This node's registration and the list of live nodes.
+
+    node: registerIp:port.
+    session: the ZooKeeper session.
+    status_address: host:port of our status endpoint, stored as the data of our node.
+    clock: seconds and callLater of a reactor.
+    log: structlog's.
+    """
 
     def __init__(
         self, node: str, session: ClusterSession, status_address: Callable[[], str], *, clock: Any, log: Any
@@ -36,10 +43,10 @@ class Members:
         self._log = log
         self._wanted: dict[str, bytes] = {}  # our nodes: path -> data
         self._watches: dict[str, Callable[[bool], None]] = {}
-        self._changed_at: float | None = None  # None: the list of this session was not read yet
+        self._changed_at: float | None = None  # None until the list has been read in this session
 
     def connected(self) -> None:
-        """Register everything again and read the list; after every (re)connect, since the session may be new."""
+        """Register everything again and read the list; call it after every connect, since the session may be new."""
         self._changed_at = None
         self._wanted[tree.member(self._node)] = self._status_address().encode()
         for path in self._wanted:
@@ -47,27 +54,27 @@ class Members:
         self._spawn(self._read())
 
     def register(self, destination: str) -> None:
-        """Say that this node could run the destination."""
+        """Register this node as able to run the destination."""
         path = tree.destination_member(destination, self._node)
         self._wanted[path] = b""
         if self._session.connected:
             self._spawn(self._register(path))
 
     async def unregister(self, destination: str) -> None:
-        """This node will not run the destination any more."""
+        """Remove this node from those able to run the destination."""
         await self._remove(tree.destination_member(destination, self._node))
 
     async def stop(self) -> None:
-        """Take this node from every list."""
+        """Remove this node from every list."""
         for path in tuple(self._wanted):
             await self._remove(path)
 
     def stable_in(self, now: float) -> float | None:
-        """Seconds until the list has been the same for long enough, 0.0 when it has; None: not read yet."""
+        """Return the seconds until the list counts as stable, 0.0 once it does, None before it has been read."""
         return None if self._changed_at is None else max(0.0, self._changed_at + STABLE_S - now)
 
     async def nodes(self) -> dict[str, str]:
-        """Live nodes and the addresses of their status endpoints ("" for a Java node). Raises ZooKeeperUnavailable."""
+        """Return live nodes and their status endpoints ("" for a Java node). Raises ZooKeeperUnavailable."""
         found: dict[str, str] = {}
         for name in await self._session.children(tree.CLUSTER):
             node = await self._session.get(tree.member(name))
@@ -78,7 +85,7 @@ class Members:
     # ---- inside
 
     async def _register(self, path: str) -> None:
-        """Make one of our nodes and watch it. Twice at the same time does no harm."""
+        """Create one of our nodes and watch it. Two simultaneous calls do no harm."""
         watch = self._watches.setdefault(path, partial(self._gone, path))
         for _ in range(ATTEMPTS):
             if path not in self._wanted:
@@ -111,7 +118,7 @@ class Members:
             if found is not None and found.owner == self._session.id:
                 await self._session.transaction([Delete(path, found.version)])
         except (TransactionRefused, ZooKeeperUnavailable):
-            return  # it goes with the session
+            return  # the node vanishes with the session
 
     async def _read(self) -> None:
         await self._session.ensure(tree.CLUSTER)
@@ -131,4 +138,4 @@ class Members:
         try:
             await work
         except ZooKeeperUnavailable:
-            return  # everything is done again when the connection is back
+            return  # the next connect repeats everything

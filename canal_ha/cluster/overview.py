@@ -1,6 +1,6 @@
-"""The whole cluster at one moment, as ZooKeeper and its nodes tell it: frozen data, and how to read it.
+"""Overview: a frozen view of the whole cluster, from ZooKeeper and from the status documents of its nodes.
 
-For commands: it only reads, and it blocks. The caller asks the nodes and hands in what they say of themselves.
+For commands: it only reads, and it blocks. The caller fetches the status documents and passes them in.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class NodeView:
     """A live node.
 
     status_address: host:port; "" for a Java node.
-    version, kernel, uptime_s: what it says; "" and -1.0 if nobody asked it or it did not answer.
-    problem: why it could not be asked.
-    alarms: in words, where it runs with another configuration than its files have.
+    version, kernel, uptime_s: from its status document; "" and -1.0 without one.
+    problem: why there is no status document.
+    alarms: texts of the node's alarms, such as a configuration that differs from its files.
     """
 
     address: str
@@ -36,7 +36,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """What the running node says of a client's stream. Units are those of instance.status.StreamStatus."""
+    """A client's stream, from the running node's status. Units are those of instance.status.StreamStatus."""
 
     state: str
     error: str
@@ -52,8 +52,8 @@ class ClientView:
     """One client id.
 
     cursor: as in ZooKeeper.
-    active: address of the active process; "" for none. Clients without ZooKeeper do not show here.
-    stream: None if the running node does not tell.
+    active: address of the active process; "" if none. Clients without ZooKeeper do not appear here.
+    stream: None if the running node does not report it.
     """
 
     client_id: int
@@ -66,7 +66,7 @@ class ClientView:
 
 @dataclass(frozen=True, slots=True)
 class DestinationView:
-    """One destination. runs_on: an address, "" for nobody. released: an operator has set it to inactive."""
+    """One destination. runs_on: the owner's address, "" if none. released: an operator set it to inactive."""
 
     name: str
     runs_on: str = ""
@@ -79,20 +79,20 @@ class DestinationView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Nodes and destinations, each by name."""
+    """Nodes and destinations, sorted by name."""
 
     nodes: tuple[NodeView, ...] = ()
     destinations: tuple[DestinationView, ...] = ()
 
-    def told(self, statuses: Mapping[str, Mapping[str, Any] | str]) -> Overview:
-        """Add what nodes say. statuses: for each node its status document, or why there is none."""
+    def with_statuses(self, statuses: Mapping[str, Mapping[str, Any] | str]) -> Overview:
+        """Return this overview with the nodes' status. statuses: each node's status document, or why there is none."""
         return Overview(
-            tuple(_node_told(node, statuses.get(node.address)) for node in self.nodes),
-            tuple(_destination_told(view, statuses.get(view.runs_on)) for view in self.destinations),
+            tuple(_node_with_status(node, statuses.get(node.address)) for node in self.nodes),
+            tuple(_destination_with_status(view, statuses.get(view.runs_on)) for view in self.destinations),
         )
 
 
-def _node_told(node: NodeView, status: Mapping[str, Any] | str | None) -> NodeView:
+def _node_with_status(node: NodeView, status: Mapping[str, Any] | str | None) -> NodeView:
     if status is None:
         return node
     if isinstance(status, str):
@@ -102,24 +102,24 @@ def _node_told(node: NodeView, status: Mapping[str, Any] | str | None) -> NodeVi
     return replace(node, version=facts["version"], kernel=facts["kernel"], uptime_s=facts["uptime_s"], alarms=alarms)
 
 
-def _destination_told(view: DestinationView, status: Mapping[str, Any] | str | None) -> DestinationView:
+def _destination_with_status(view: DestinationView, status: Mapping[str, Any] | str | None) -> DestinationView:
     if status is None or isinstance(status, str):
         return view
-    for told in status["destinations"]:
-        if told["destination"] == view.name:
-            streams = {stream["client_id"]: stream for stream in told["streams"]}
+    for destination in status["destinations"]:
+        if destination["destination"] == view.name:
+            streams = {stream["client_id"]: stream for stream in destination["streams"]}
             known = {client.client_id: client for client in view.clients}
             clients = (known.get(number, ClientView(number)) for number in sorted(known | streams))
             return replace(
                 view,
-                source_address=told["source_address"],
-                source_error=told["source_error"],
-                clients=tuple(_client_told(client, streams.get(client.client_id)) for client in clients),
+                source_address=destination["source_address"],
+                source_error=destination["source_error"],
+                clients=tuple(_client_with_status(client, streams.get(client.client_id)) for client in clients),
             )
     return view
 
 
-def _client_told(client: ClientView, stream: Mapping[str, Any] | None) -> ClientView:
+def _client_with_status(client: ClientView, stream: Mapping[str, Any] | None) -> ClientView:
     if stream is None:
         return client
     return replace(
@@ -138,7 +138,7 @@ def _client_told(client: ClientView, stream: Mapping[str, Any] | None) -> Client
 
 
 def read_overview(znodes: BlockingZnodes) -> Overview:
-    """Read the tree. What changes meanwhile is seen before or after its change. Raises ZooKeeperUnavailable."""
+    """Read the tree. Each node's state is from before or after a simultaneous change. Raises ZooKeeperUnavailable."""
     nodes = (NodeView(name, _text(znodes, tree.member(name))) for name in znodes.children(tree.CLUSTER))
     destinations = (_destination(znodes, name) for name in znodes.children(tree.DESTINATIONS))
     return Overview(tuple(nodes), tuple(destinations))

@@ -1,4 +1,4 @@
-"""Ownership: what an instance holds while this node runs its destination. Reactor thread."""
+"""Ownership: an instance's proof that this node runs its destination. Reactor thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ from canal_ha.zookeeper.operations import Check, Operation, Watch, Znode
 
 
 class Ownership:
-    """One destination, one epoch; void once the node has stepped down. Also the Znodes that its cursors live in."""
+    """One destination at one epoch; void once the node has stepped down. It is also the Znodes of its cursor store.
+
+    destination: its name.
+    epoch: the data version of `{d}` after the claim.
+    session: the ZooKeeper session.
+    holds: whether the node may act as the owner now.
+    write: makes a quorum write, whose answer extends the lease.
+    fenced: called when ZooKeeper refused a write of this epoch.
+    failed: called with the reason when the instance cannot continue here.
+    restore: see ZnodeBackend.
+    """
 
     def __init__(
         self,
@@ -45,21 +55,21 @@ class Ownership:
         self._watched: dict[str, tuple[Watch, Callable[[Znode | None], None]]] = {}
 
     def lease_ok(self) -> bool:
-        """Whether this node may act as the owner at this very moment. Cheap; ask it before every GET and ACK."""
+        """Return whether this node may act as the owner now. Cheap; call it before every GET and ACK."""
         return not self._over and self._holds()
 
     def failed(self, reason: str) -> None:
-        """The instance cannot go on here: stop it and let another node try. This one holds back for a while."""
+        """Report that the instance cannot continue here: another node takes over; this one waits before it races."""
         if not self._over:
             self._failed(reason)
 
     def fenced(self) -> None:
-        """A durable write was refused as Fenced: step down. Known already when the write went through `meta`."""
+        """Step down because a durable write was Fenced. Writes through `meta` report this themselves."""
         if not self._over:
             self._fenced()
 
     def meta(self, *, replaced: Callable[[int, LogPosition], None], lost: Callable[[int], None]) -> ZnodeBackend:
-        """The fenced cursor store of this epoch. replaced, lost: see ZnodeBackend."""
+        """Return the fenced cursor store of this epoch. replaced, lost: see ZnodeBackend."""
         self._backend = ZnodeBackend(
             self.destination, self.epoch, self, replaced=replaced, lost=lost, restore=self._restore
         )
@@ -67,16 +77,16 @@ class Ownership:
 
     @property
     def durable(self) -> Snapshot | None:
-        """What the cursor store knows to be in ZooKeeper, None when none was asked for."""
+        """The state that the cursor store knows to be in ZooKeeper; None if `meta` was never called."""
         return None if self._backend is None else self._backend.durable
 
     def end(self) -> None:
-        """The node has stepped down: nothing is written, and no watch is heard, any more."""
+        """End the ownership: from now on nothing is written and watches are ignored."""
         self._over = True
         self._watched.clear()
 
     def watch_again(self) -> None:
-        """Leave the watches once more, after a reconnect took them."""
+        """Set the watches again after a reconnect, which removed them."""
         for path in tuple(self._watched):
             self._arm(path)
 
@@ -91,9 +101,9 @@ class Ownership:
         return await self._session.children(path)
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """See Znodes; raises Fenced without asking when this node has stepped down or its lease is over."""
+        """See Znodes. Raises Fenced without a request if this node has stepped down or its lease is over."""
         if not self.lease_ok():
-            raise Fenced(f"{self.destination}: this node may not act as owner any more")
+            raise Fenced(f"{self.destination}: this node is not its owner any more")
         try:
             return await self._write(operations)
         except TransactionRefused as refused:
@@ -103,7 +113,7 @@ class Ownership:
             raise
 
     def watch(self, path: str, changed: Callable[[Znode | None], None]) -> None:
-        """See Znodes; until this ownership ends."""
+        """See Znodes. The watch lasts until this ownership ends."""
         self._watched[path] = (partial(self._fired, path), changed)
         self._arm(path)
 
@@ -119,7 +129,7 @@ class Ownership:
         try:
             node = await self._session.get(path, watch)
         except ZooKeeperUnavailable:
-            return  # left again when the connection is back
+            return  # the next connect sets the watch again
         if path in self._watched and not self._over:
             self._watched[path][1](node)
 

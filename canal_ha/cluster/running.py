@@ -1,4 +1,4 @@
-"""Who runs a destination: one node's half of the race (docs/protocol.md#ownership; pure).
+"""Race: one node's part in the race to run a destination (docs/protocol.md#ownership; pure).
 
     IDLE ── Join ──► OFFLINE ── session ──► LOOKING ──► STANDBY      another session owns `running`
                                               ├───────► WAITING      nobody does: a turn or a hold-back comes first
@@ -6,8 +6,8 @@
                                               └── ours already, or left by us ──┘
 
 A node owns the destination if its session is the ephemeralOwner of `running`; the address in `running` decides nothing.
-The data version of `{d}` is the epoch: every claim moves it, and every durable write checks it. When something is
-unclear the machine looks again.
+The data version of `{d}` is the epoch: every claim increments it, and every durable write checks it. When the machine
+does not know the state, it looks again.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from canal_ha.zookeeper.race_events import (
     StandingBy,
 )
 
-HOLD_BACK_S = 5.0  # after letting go on request: canal's delay; any other node takes it meanwhile
+HOLD_BACK_S = 5.0  # after a requested release: canal's delay; any other node takes the destination meanwhile
 FAILURE_FIRST_S = 1.0  # back-off after an instance failed; it doubles up to
-FAILURE_MOST_S = 60.0  # this, and begins anew when an instance has run that long
+FAILURE_MOST_S = 60.0  # this, and starts afresh once an instance has run that long
 LOOK_AGAIN_S = 0.5  # after a look without an answer
-JUMP_MOST = 1000  # further writes of a `{d}` at version 0, so that no epoch repeats
-GRACE_S = 0.25  # after `running` vanished: a person's deleteall ends before a node creates anything
+JUMP_MOST = 1000  # most extra writes of a `{d}` at version 0, so that no epoch repeats
+GRACE_S = 0.25  # after `running` vanished: lets an operator's deleteall finish before a node creates anything
 
 
 class RaceState(Enum):
@@ -89,25 +89,25 @@ class Race:
         self._connected = False
         self._leaving = False
         self._stop_reason = StopReason.SHUTDOWN
-        self._orderly = True  # how the last owner went: at first sight nobody crashed
+        self._orderly = True  # whether the last owner released it; at first nobody has crashed
         self._graced = False
         self._hold_until = 0.0
         self._failures = 0
         self._running_since = 0.0
         self._last_owner_was_us = False
         self._restore = False
-        self._seen_version = 0  # of `{d}`, and in which session
+        self._seen_version = 0  # version of `{d}`, and the session in which it was seen
         self._seen_session = 0
         self._version: int | None = None
 
     @property
     def serving(self) -> bool:
-        """Whether the instance may answer GETs and ACKs, if the lease holds."""
+        """Whether the instance may answer GETs and ACKs, provided that the lease holds."""
         return self.state is RaceState.RUNNING
 
     @property
     def writing(self) -> bool:
-        """Whether durable writes may be tried, if the lease holds: while serving and during an orderly stop."""
+        """Whether durable writes are allowed, provided that the lease holds: while serving and in an orderly stop."""
         return self.state is RaceState.RUNNING or (self.state is RaceState.STOPPING and self._stop_reason.orderly)
 
     def step(self, event: Input, now: float) -> list[Command]:
@@ -125,12 +125,12 @@ class Race:
         self._timeout_s = event.timeout_s
         self._connected = True
         if self.state is RaceState.RUNNING:
-            return [*commands, self._look()]  # the watches went with the connection
+            return [*commands, self._look()]  # the disconnection removed the watches
         return commands + (self._start_looking() if self.state is RaceState.OFFLINE else [])
 
     def _suspended(self, event: SessionSuspended, now: float) -> list[Command]:
         self._connected = False
-        return []  # an instance goes on within its lease
+        return []  # the instance continues within its lease
 
     def _suspended_in_race(self, event: SessionSuspended, now: float) -> list[Command]:
         self._connected = False
@@ -183,7 +183,7 @@ class Race:
 
     def _node_event(self, event: NodeEvent, now: float) -> list[Command]:
         if not event.deleted:
-            self._orderly = True  # an owner that lets go changes the node before it deletes it
+            self._orderly = True  # an owner that releases the node changes it before deleting it
         return self._start_looking()
 
     def _our_node_event(self, event: NodeEvent, now: float) -> list[Command]:
@@ -230,7 +230,7 @@ class Race:
         if event.ticket != self._ticket:
             return []
         if event.version is None:
-            self._last_owner_was_us = False  # a person reset the destination, so nothing is put back
+            self._last_owner_was_us = False  # an operator reset the destination, so nothing is restored
             return self._step_down(StopReason.RESET)
         self._seen_version, self._seen_session = event.version, self._session_id
         if event.running is None:
@@ -244,10 +244,10 @@ class Race:
         return []
 
     def _notice_wipe(self, version: int, now: float) -> None:
-        """Tell an emptied ensemble from a destination that a person reset. In both, `{d}` begins at version 0 again.
+        """Distinguish an emptied ensemble from a destination that an operator reset. Both put `{d}` at version 0.
 
-        In the same session a person did it, and the cursors are forgotten. In a new session the ensemble lost its data:
-        the last owner puts its cursors back, and the others give it the time to do so.
+        In the same session an operator did it, and the cursors are forgotten. In a new session the ensemble lost its
+        data: the last owner writes its cursors back, and the other nodes give it time to do so.
         """
         if version == 0 and self._seen_version > 0:
             if self._seen_session == self._session_id:
@@ -294,12 +294,12 @@ class Race:
         return [StartInstance(event.epoch, restore), self._look()]
 
     def _claimed_late(self, event: Claimed, now: float) -> list[Command]:
-        return self._start_looking()  # nobody waited for this answer any more; a look finds the node to be ours
+        return self._start_looking()  # this answer is out of date; the look finds that the node is ours
 
     def _claim_failed(self, event: ClaimFailed, now: float) -> list[Command]:
         return self._start_looking() if event.ticket == self._ticket else []
 
-    # ---- letting go
+    # ---- releasing
 
     def _step_down(self, reason: StopReason) -> list[Command]:
         self.state = RaceState.STOPPING
@@ -344,7 +344,7 @@ class Race:
     def _released(self, event: Released, now: float) -> list[Command]:
         return self._start_looking() if event.ticket == self._ticket else []
 
-    # ---- wishes of the node
+    # ---- requests of the node
 
     def _join(self, event: Join, now: float) -> list[Command]:
         self._leaving = False
@@ -360,7 +360,7 @@ class Race:
 
     def _leave_next(self, event: Leave, now: float) -> list[Command]:
         self._leaving = True
-        return []  # the destination may be ours; what we do next ends in Left
+        return []  # the destination may be ours; the transitions that follow end in Left
 
     def _leave_ours(self, event: Leave, now: float) -> list[Command]:
         self._leaving = True
@@ -420,4 +420,4 @@ TABLE: dict[tuple[RaceState, type], Callable[..., list[Command]]] = {
     (RaceState.STOPPING, InstanceStopped): Race._instance_stopped,
     (RaceState.RELEASING, Released): Race._released,
 }
-"""(state, input) -> what to do. Any other pair changes nothing."""
+"""(state, input) -> handler. Any other pair changes nothing."""

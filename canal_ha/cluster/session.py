@@ -1,4 +1,4 @@
-"""The node's ZooKeeper session on the reactor: the port's answers as Deferreds."""
+"""The node's ZooKeeper session on the reactor: it returns the port's answers as Deferreds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Listener = Callable[[SessionEvent], None]
 
 
 class ClusterSession(Protocol):
-    """What the rest of the room needs of a session. The simulation offers the same.
+    """A ZooKeeper session as the rest of the room uses it. The simulation implements it too.
 
-    id: of the current session, 0 while there is none.
+    id: of the current session; 0 while there is none.
     timeout_s: as negotiated.
-    Requests raise ZooKeeperUnavailable. A watch fires once; the same watch left several times before it fires counts as
-    one. Watches go with their connection, and do not fire then.
+    Requests raise ZooKeeperUnavailable. A watch fires once, even if the same watch was set several times. A
+    disconnection removes all watches without firing them.
     """
 
     @property
@@ -56,7 +56,7 @@ class ZooKeeperSession:
 
     servers: as in canal.zkServers.
     timeout_ms: the session time-out to ask for.
-    reactor: whose thread owns the session.
+    reactor: its thread owns the session.
     auth: user:password of a digest; "" for none.
     log: structlog's.
     """
@@ -99,15 +99,15 @@ class ZooKeeperSession:
 
     @property
     def credentials(self) -> tuple[int, bytes] | None:
-        """Id and password of the session. Whoever has them can close it."""
+        """Id and password of the session, with which anybody can close it."""
         return self._port.credentials
 
     def listen(self, listener: Listener) -> None:
-        """Tell the listener of every change of state, on the reactor's thread. It may send requests."""
+        """Call the listener with every change of state, on the reactor's thread. It may send requests."""
         self._listeners.append(listener)
 
     async def start(self) -> None:
-        """Begin to connect and return at once, because a node may come up before ZooKeeper does."""
+        """Begin to connect and return at once, because a node may start before ZooKeeper does."""
         self._port.start()
 
     async def stop(self) -> None:
@@ -140,7 +140,7 @@ class ZooKeeperSession:
 
 
 def _answer(request: Callable[[Callable[[Any], None]], None]) -> Deferred[Any]:
-    """Send a request. Its answer fires the Deferred; an error among the answers fails it."""
+    """Send a request and return its answer as a Deferred, which fails if the answer is an error."""
     answer: Deferred[Any] = Deferred()
     request(lambda result: (answer.errback if isinstance(result, CanalError) else answer.callback)(result))
     return answer

@@ -85,7 +85,7 @@ def test_what_zookeeper_alone_tells() -> None:
 
 def test_what_the_running_node_adds() -> None:
     """State, lag, batches in flight, the source, and a stream whose client ZooKeeper does not know."""
-    text = shown(SEEN.told({A: SAID}))
+    text = shown(SEEN.with_statuses({A: SAID}))
     told = rows(text)
     assert told[0] == [A, VERSION, "compiled", "2 h 0 min", "127.0.0.1:8089", "example", "-"]
     assert told[2] == ["example", A, B, "db:3306"]
@@ -98,7 +98,7 @@ def test_what_the_running_node_adds() -> None:
 
 def test_a_node_that_does_not_answer() -> None:
     """The rest is shown, and that figures are missing is said."""
-    text = shown(SEEN.told({A: "no node answers at 127.0.0.1:8089"}))
+    text = shown(SEEN.with_statuses({A: "no node answers at 127.0.0.1:8089"}))
     assert rows(text)[0] == [A, "-", "-", "-", "not reached", "example", "-"]
     assert rows(text)[1:] == rows(shown(SEEN))[1:]
     assert f"{A}: its figures are missing: no node answers at 127.0.0.1:8089" in text
@@ -109,7 +109,7 @@ def test_a_node_with_a_bad_file_is_told() -> None:
     error = ConfigError("instance.properties", "canal.port", "x", "a port", 3)
     alarm = refused("example", error, running=False, scanned=False, now=0.0)
     said = status_document(NodeFacts(A, "compiled", 0.0), [], 7200.0, [alarm])
-    text = " ".join(shown(SEEN.told({A: said})).split())
+    text = " ".join(shown(SEEN.with_statuses({A: said})).split())
     assert f"{A}: instance.properties:3: canal.port = 'x': expected a port; example does not run on this node" in text
 
 
@@ -129,7 +129,7 @@ def test_an_empty_cluster() -> None:
 
 def test_json_has_every_field_by_its_name() -> None:
     """For scripts: the same keys whatever is known."""
-    document = json.loads(json.dumps(overview.document_of(SEEN.told({A: SAID}))))
+    document = json.loads(json.dumps(overview.document_of(SEEN.with_statuses({A: SAID}))))
     assert sorted(document) == ["destinations", "nodes"]
     assert sorted(document["nodes"][0]) == [
         "address", "alarms", "kernel", "problem", "status_address", "uptime_s", "version",
