@@ -163,7 +163,7 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
         try:
             lines.append(_asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.reach(cursor)))
         except CanalError as error:
-            lines.append(f"the source cannot be asked: {error}")
+            lines.append(f"cannot ask the source: {error}")
     return "\n".join(lines)
 
 

@@ -79,7 +79,7 @@ def _outputs(decoder: Decoder, file: BinaryIO) -> Iterator[Output]:
     """A file, chunk by chunk."""
     chunk = file.read(CHUNK_BYTES)
     if not chunk.startswith(MAGIC):
-        what = "an encrypted binlog file" if chunk.startswith(ENCRYPTED_MAGIC) else "no binlog file"
+        what = "an encrypted binlog file" if chunk.startswith(ENCRYPTED_MAGIC) else "not a binlog file"
         raise MalformedEvent("", 0, f"this is {what}")
     if len(chunk) > _TYPE_AT and chunk[_TYPE_AT] != FORMAT_DESCRIPTION:
         raise MalformedEvent("", len(MAGIC), f"the file begins with an event of type {chunk[_TYPE_AT]}, not its format")

@@ -1,7 +1,7 @@
-"""MySQL or MariaDB in: dump bytes to a decoder that is handed in, questions to the server, where to start.
+"""The source: reads the binlog of MySQL or MariaDB, or a directory of binlog files.
 
-In: a configured source and a position. Out: segments, in binlog order, from a thread per dump; positions; SHOW CREATE
-TABLE texts. A `Dump` owns its connections, its thread and the reconnecting; mysql-replication drives the protocol.
-Errors: SourceUnavailable (try again), SourceRefused (a person runs the statement in the text; tried again),
-PositionLost, MalformedEvent and TableUnknown (the stream stops).
+In: a configured source, a position, and a decoder for the bytes. Out: segments, in binlog order, from one thread for
+each dump; positions; SHOW CREATE TABLE texts. A `Dump` owns its connections and its thread, and reconnects;
+mysql-replication drives the protocol. Errors: SourceUnavailable and SourceRefused are tried again (the text of a
+SourceRefused names the statement to run); PositionLost, MalformedEvent and TableUnknown stop the stream.
 """

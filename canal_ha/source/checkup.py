@@ -1,4 +1,4 @@
-"""What an operator would look at on a source before a node follows it, one finding each. Blocks."""
+"""Checks a source before a node reads it, and yields one finding for each check. Blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPIRY_LEAST_S = 86400.0
 
 
 class Verdict(Enum):
-    """How a look came out."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -33,7 +33,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: what was looked at, how it is, and what to do about it."""
+    """One line: what was checked, the result, and what to do about it."""
 
     verdict: Verdict
     what: str
@@ -41,7 +41,12 @@ class Finding:
 
 
 def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
-    """Reachability, binlog settings, rights, clock, expiry, and each client's position."""
+    """Check reachability, binlog settings, rights, clock, expiry, and each client's position.
+
+    config: of the destination.
+    source: the server to check.
+    cursors: positions by client id.
+    """
     address = f"{source.host}:{source.port}"
     try:
         session = SourceSession(config, source)
@@ -49,7 +54,7 @@ def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, L
         yield Finding(Verdict.FAILED, "MySQL", str(error))
         return
     with closing(session):
-        yield Finding(Verdict.OK, "MySQL", f"{address} lets {session.where.account} in")
+        yield Finding(Verdict.OK, "MySQL", f"{address} accepts the login of {session.where.account}")
         try:
             server = examine(session)
             yield from _settings(server, config, address)
@@ -61,7 +66,12 @@ def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, L
 
 
 def files(config: InstanceConfig, local: LocalFiles, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
-    """The directory of binlog files, the table definitions, and each client's position."""
+    """Check the directory of binlog files, the table definitions, and each client's position.
+
+    config: of the destination.
+    local: the directory, and the file with definitions.
+    cursors: positions by client id.
+    """
     view = LocalView(config, local)
     try:
         oldest, newest = view.oldest(), view.newest()
@@ -78,17 +88,17 @@ def files(config: InstanceConfig, local: LocalFiles, cursors: Mapping[int, LogPo
 
 
 def history(config: InstanceConfig) -> Iterator[Finding]:
-    """Whether the table history can be kept."""
+    """Check whether the table history can be stored."""
     store = history_store(config)
     if store is None:
-        yield Finding(Verdict.OK, "table history", "in memory alone")
+        yield Finding(Verdict.OK, "table history", "in memory only")
         return
     try:
         records = store.count()
     except HistoryUnavailable as error:
         yield Finding(Verdict.FAILED, "table history", str(error))
     else:
-        yield Finding(Verdict.OK, "table history", f"can be kept; {records} records so far")
+        yield Finding(Verdict.OK, "table history", f"can be stored; {records} records so far")
     finally:
         store.close()
 
@@ -105,17 +115,17 @@ def _settings(server: Flavor, config: InstanceConfig, address: str) -> Iterator[
         yield Finding(
             Verdict.WARNING,
             "binlog",
-            "events do not name their columns: a table whose definition at a position nobody recorded stops its stream;"
-            " run: SET GLOBAL binlog_row_metadata = FULL (events that are written by then stay as they are)",
+            "events do not name their columns: a stream stops at a table whose definition at that position was not"
+            " recorded; run: SET GLOBAL binlog_row_metadata = FULL (older events stay without names)",
         )
 
 
 def _rights(session: SourceSession, server: Flavor, config: InstanceConfig, source: SourceConfig) -> Iterator[Finding]:
-    """By using them."""
+    """Check the rights by using them."""
     newest = locate.newest(session, server, config, source)
     binary_logs(session)
     Scanner(session, server, config, source).began_ms(newest.journal)
-    yield Finding(Verdict.OK, "rights", f"the binlog can be read; its end is {newest}")
+    yield Finding(Verdict.OK, "rights", f"the binlog can be read; it ends at {newest}")
     tables = session.query(
         "SELECT COUNT(*) AS n FROM information_schema.tables WHERE table_schema NOT IN"
         " ('mysql', 'sys', 'information_schema', 'performance_schema')"
@@ -124,7 +134,7 @@ def _rights(session: SourceSession, server: Flavor, config: InstanceConfig, sour
         yield Finding(
             Verdict.WARNING,
             "rights",
-            f"no table is visible: if there are any, run: GRANT SELECT ON *.* TO {session.where.account}",
+            f"no table is visible: if there are tables, run: GRANT SELECT ON *.* TO {session.where.account}",
         )
 
 
@@ -132,7 +142,7 @@ def _clock_and_expiry(session: SourceSession, address: str) -> Iterator[Finding]
     expiry_s, server_s = expiry(session)
     skew_s = server_s - time.time()
     if abs(skew_s) > CLOCK_MOST_S:
-        text = f"{address} is {skew_s:+.0f} s from here: lags are wrong by as much; run NTP on both"
+        text = f"the clock of {address} differs by {skew_s:+.0f} s: lags are wrong by as much; run NTP on both hosts"
         yield Finding(Verdict.WARNING, "clock", text)
     else:
         yield Finding(Verdict.OK, "clock", f"within {CLOCK_MOST_S:.0f} s of {address}")
@@ -140,7 +150,7 @@ def _clock_and_expiry(session: SourceSession, address: str) -> Iterator[Finding]
         yield Finding(
             Verdict.WARNING,
             "expiry",
-            f"journals are kept for {expiry_s:.0f} s: a client that is away for longer loses its position; run:"
+            f"journals are kept for {expiry_s:.0f} s: a client that is away longer loses its position; run:"
             f" SET GLOBAL binlog_expire_logs_seconds = {7 * 86400}",
         )
 

@@ -1,7 +1,7 @@
-"""GroupView: what a destination with several sources asks of them all, and positions that tell of each. Any thread.
+"""GroupView: positions of a destination with several sources. Any thread.
 
-A position names its source by number and by address. The address counts first, so that sources may be numbered anew; a
-source of which a position says nothing begins where it is configured to, else at the position's time.
+A position identifies its source by number and by address. The address counts first, so that sources may be renumbered.
+A source that a position does not include begins at its configured start, else at the position's time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from canal_ha.source.server.view import View
 
 
 class MemberView(Protocol):
-    """What is asked of one source; see View."""
+    """The questions that a GroupView asks of one source; see View."""
 
     @property
     def version(self) -> str: ...
@@ -29,8 +29,11 @@ class MemberView(Protocol):
 
 
 class GroupView:
-    """config: of the destination; views: one for each of its sources; lost(part, position): whether a source has purged
-    the journal of this position.
+    """The positions of all sources of a destination.
+
+    config: of the destination.
+    views: one for each of its sources.
+    lost: lost(part, position) returns whether a source has purged the journal of this position.
     """
 
     def __init__(
@@ -43,36 +46,36 @@ class GroupView:
 
     @property
     def version(self) -> str:
-        """Of the servers, "" until they were asked."""
+        """Versions of the servers; "" until they are known."""
         return ", ".join(filter(None, dict.fromkeys(view.version for view in self._views)))
 
     def newest(self) -> LogPosition:
-        """Where the binlogs end now. Raises SourceUnavailable, SourceRefused, once all were asked."""
+        """Return where the binlogs end now. Raises SourceUnavailable, SourceRefused, after asking all sources."""
         return self._all(lambda part: self._views[part - 1].newest())
 
     def start(self, kept: LogPosition | None) -> LogPosition:
-        """Where a new client begins in each source; see View."""
+        """Return where a new client begins in each source; see View."""
         known = {} if kept is None else {each.part: each for each in parts(self._config, kept, whole=False)}
         return self._all(lambda part: self._views[part - 1].start(known.get(part)))
 
     def find(self, place: Place) -> LogPosition:
-        """The boundary that a person means, in each source; in one alone where the place names one.
+        """Return the transaction boundary for a place, in each source or in the one that the place names.
 
-        Raises SourceUnavailable, PositionLost, and SourceRefused for a place that means nothing to several sources.
+        Raises SourceUnavailable, PositionLost, and SourceRefused for a place that has no meaning for several sources.
         """
         name, count = self._config.destination, len(self._views)
         if place.part:
             if place.part > count:
-                raise SourceRefused(f"{name} has no source {place.part}: its sources are 1 to {count}")
+                raise SourceRefused(f"{name} has no source {place.part}: give one from 1 to {count}")
             return replace(self._views[place.part - 1].find(replace(place, part=0)), part=place.part)
         if not (place.end or place.timestamp_ms):
             raise SourceRefused(
-                f"{name} has {count} sources: give time:..., earliest or latest, or of one as 1/JOURNAL:OFFSET"
+                f"{name} has {count} sources: give time:..., earliest or latest, or address one as 1/JOURNAL:OFFSET"
             )
         return self._all(lambda part: self._views[part - 1].find(place))
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
-        """Where to go on when the journal of one source is gone; the other sources stay where they are."""
+        """Return where to continue when one source's journal is gone; the other sources keep their positions."""
 
         def one(part: int) -> LogPosition:
             at = known[part]
@@ -82,7 +85,7 @@ class GroupView:
         return self._all(one)
 
     def _all(self, ask: Callable[[int], LogPosition]) -> LogPosition:
-        """The answers for all sources as one position; the first error once everybody was asked."""
+        """Return the answers of all sources as one position; raise the first error after asking all."""
         answers: list[LogPosition] = []
         failure: CanalError | None = None
         for part in range(1, len(self._views) + 1):
@@ -96,14 +99,14 @@ class GroupView:
 
 
 class MembersView(GroupView):
-    """A GroupView over connections of its own, for commands."""
+    """A GroupView with connections of its own, for commands."""
 
     def __init__(self, config: InstanceConfig) -> None:
         self._own = tuple(View(member) for member in config.members)
         super().__init__(config, self._own, lambda part, at: self._own[part - 1].kept_for({0: at})[0][0] == 0.0)
 
     def reach(self, at: LogPosition) -> str:
-        """In words, a line for each source: whether its binlog still has this position."""
+        """Describe, one line for each source, whether its binlog still has this position."""
         return "\n".join(
             f"{each.part}, {self._members[each.part - 1].source_name}: {self._reach(each)}"
             for each in parts(self._config, at)
@@ -118,11 +121,16 @@ class MembersView(GroupView):
         try:
             return self._own[at.part - 1].reach(at)
         except SourceUnavailable as error:
-            return f"the source cannot be asked: {error}"
+            return f"cannot ask the source: {error}"
 
 
 def parts(config: InstanceConfig, at: LogPosition, *, whole: bool = True) -> tuple[LogPosition, ...]:
-    """One position for each source of the destination, by number. whole: also of those that `at` says nothing of."""
+    """Return one position for each source of the destination, by number.
+
+    config: of the destination.
+    at: a position of one or more sources.
+    whole: include sources that `at` does not include.
+    """
     left = list(at.parts)
     found: dict[int, LogPosition] = {}
     members = dict(enumerate(config.members, start=1))
@@ -150,9 +158,9 @@ def _has_number(at: LogPosition, number: int, member: InstanceConfig) -> bool:
 
 
 def _unknown(member: InstanceConfig, at: LogPosition) -> LogPosition:
-    """Where a source begins that joined the destination later."""
+    """Return where a source begins that joined the destination later."""
     master = member.master
     if master.journal and not (master.timestamp_ms and not master.position):
         return LogPosition(master.journal, max(4, master.position), gtid=None, address=master.host, port=master.port)
-    since_ms = max(1, master.timestamp_ms or at.timestamp_ms) + member.fallback_interval_s * 1000  # taken off again
+    since_ms = max(1, master.timestamp_ms or at.timestamp_ms) + member.fallback_interval_s * 1000  # subtracted later
     return LogPosition("", 0, since_ms, gtid=None, address=master.host, port=master.port)

@@ -85,7 +85,7 @@ class Ring:
         self._in_flight: deque[_InFlight] = deque()  # oldest first
         self._ended_seq = -1  # the last entry put that ends a transaction
         self._whole_seq = -1  # the end of the last batch handed out that ended with a transaction
-        self._let_go_seq = -1  # entries up to this one were handed out and dropped
+        self._dropped_seq = -1  # entries up to this one were handed out and dropped
 
     # ---- the source thread
 
@@ -104,7 +104,7 @@ class Ring:
             if not len(segment):
                 return self.put_seq
             if self._full():
-                self._let_go()
+                self._drop_held()
             self._segments.append(segment)
             self._firsts.append(self.put_seq + 1)
             self._before.append((self.put_bytes, self._put_size, self.put_rows))
@@ -189,7 +189,7 @@ class Ring:
         Return False, changing nothing, if some of them were dropped; the stream then needs a new ring.
         """
         with self._lock:
-            if self._let_go_seq > self.ack_seq:
+            if self._dropped_seq > self.ack_seq:
                 return False
             self._in_flight.clear()
             self.get_seq = self._whole_seq = self.ack_seq
@@ -234,9 +234,9 @@ class Ring:
         drained = self.get_seq == self.put_seq
         return drained and self._whole_seq <= self.ack_seq and len(self._in_flight) < IN_FLIGHT_MOST
 
-    def _let_go(self) -> None:
+    def _drop_held(self) -> None:
         """Drop all held entries, which are all handed out; the batches in flight stay known."""
-        self._let_go_seq = self.get_seq
+        self._dropped_seq = self.get_seq
         self._free(len(self._segments))
 
     def _free(self, count: int) -> None:

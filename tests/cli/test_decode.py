@@ -148,7 +148,7 @@ def test_time_zone(tmp_path: Path) -> None:
         (lambda data: data[:-1], None, "the file ends inside an event"),
         (lambda data: data[: data.rindex(b"BEGIN") + 9], None, "the file ends inside a transaction"),
         (lambda data: b"\xfdbin" + data[4:], 0, "this is an encrypted binlog file"),
-        (lambda data: b"", 0, "this is no binlog file"),
+        (lambda data: b"", 0, "this is not a binlog file"),
         (lambda data: data[:4] + data[125:], 4, "the file begins with an event of type 2, not its format"),
         (lambda data: data[:140] + b"\xff" + data[141:], 125, "the checksum of an event of type 2 does not hold"),
         (lambda data: data[:134] + b"\xff\xff\xff\xff" + data[138:], 125, "an event of 4294967295 bytes"),

@@ -133,7 +133,7 @@ def test_tls(secured: tuple[SqlServer, Authority], tmp_path: Path) -> None:
     own = authority.issue("client")
     reads(server, start, certified, TlsConfig("VERIFY_IDENTITY", authority.ca, *own))
     assert certified in refused(server, certified, TlsConfig("VERIFY_IDENTITY", authority.ca))
-    assert "cannot be used" in refused(server, anyone, TlsConfig("REQUIRED", str(tmp_path / "nothing.pem")))
+    assert "cannot use TLS files" in refused(server, anyone, TlsConfig("REQUIRED", str(tmp_path / "nothing.pem")))
 
 
 @pytest.mark.real

@@ -57,7 +57,7 @@ def test_what_it_finds(
         for sets, reasons in (
             ((f"{where}dbPassword=wrong",), ["check canal.instance.dbUsername"]),
             ((f"{where}dbUsername={database}", f"{where}dbPassword=p"), ["GRANT SELECT, REPLICATION SLAVE"]),
-            (unreachable, ["Can't connect", "no ZooKeeper answers", "look at canal.instance.tsdb.dir"]),
+            (unreachable, ["Can't connect", "no ZooKeeper answers", "check canal.instance.tsdb.dir"]),
         ):
             code, text = check(node.conf, *sets)
             assert code == 1, text

@@ -1,6 +1,6 @@
-"""A server whose binlog and tables exist in memory only, for a chronicle: statements, rows, and journals.
+"""A server whose binlog and tables exist in memory only, for a history: statements, rows, and journals.
 
-`installed` puts it in the place of the connections that a chronicle opens; the chronicle, the history, and the stores
+`installed` puts it in the place of the connections that a history opens; the histories and the stores
 are the real ones.
 """
 
@@ -118,7 +118,7 @@ class Binlog:
         self.asking()
         return found
 
-    def chronicle(self, store: HistoryStore | None = None, **more: Any) -> DestinationHistory:
+    def history(self, store: HistoryStore | None = None, **more: Any) -> DestinationHistory:
         """A node's, over this binlog. more: arguments of Chronicle."""
         config = InstanceConfig("example", SourceConfig("127.0.0.1"))
         return DestinationHistory(config, lambda schema, table: self.definition(table), store, _silent, **more)
@@ -132,10 +132,10 @@ class Binlog:
 
 @dataclass
 class Stream:
-    """A dump that reads this binlog with a view of a chronicle. seen: what it made of each row; None was refused."""
+    """A dump that reads this binlog with a view of a history. seen: what it made of each row; None was refused."""
 
     binlog: Binlog
-    chronicle: DestinationHistory
+    history: DestinationHistory
     decoded: LogPosition | None
     seen: list[tuple[Event, tuple[str, ...] | None]] = field(default_factory=list)
     view: TableHistory | None = None
@@ -145,7 +145,7 @@ class Stream:
     def open(self) -> Stream:
         """Begin to read where it stands."""
         assert self.decoded is not None
-        self.view = self.chronicle.view(self.decoded, self)
+        self.view = self.history.view(self.decoded, self)
         return self
 
     def read(self, events: int = 1_000_000) -> Stream:

@@ -220,12 +220,12 @@ def test_a_start_behind_statements_knows_the_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "error"),
     [
-        (lambda path: path.write_bytes(b"no binlog" * 9), "no binlog file"),
+        (lambda path: path.write_bytes(b"no binlog" * 9), "not a binlog file"),
         (lambda path: path.write_bytes(b"\xfdbin" + bytes(99)), "an encrypted binlog file"),
         (lambda path: path.write_bytes(path.read_bytes()[:-50] + bytes(50)), "malformed event at mysql-bin.000001:"),
         (
             lambda path: path.write_bytes(rotation(path.read_bytes()) + bytes(30)),
-            "mysql-bin.000001:4: behind the rotation: an event of 0 bytes",
+            "mysql-bin.000001:4: after the rotate event: an event of 0 bytes",
         ),
     ],
 )
@@ -256,7 +256,7 @@ def test_missing_files_are_waited_for(tmp_path: Path) -> None:
     data, wanted = golden.binlog("mysql9_gtid"), golden.expected("mysql9_gtid")
     cut = boundaries("mysql9_gtid")[5]
     with reading(tmp_path, LogPosition(FIRST, wanted[0].offset)) as found:
-        assert "there are no binlog files" in str(found.failure(SourceUnavailable).error)
+        assert "no binlog files found" in str(found.failure(SourceUnavailable).error)
         (tmp_path / THIRD).write_bytes(moved("mysql9_gtid", len(data)))
         (tmp_path / FIRST).write_bytes(rotation(data[:cut]))
         until(lambda: "number 2 is missing" in str(found.events[-1]), what="word of the gap")
@@ -286,7 +286,7 @@ def test_places(tmp_path: Path) -> None:
     seconds = struct.unpack_from("<I", data, middle)[0]
     assert view_of(tmp_path, timestamp_ms=seconds * 1000).start(None).offset <= middle
     with pytest.raises(
-        PositionLost, match=r"there is no mysql-bin\.000009:4; the files reach from mysql-bin\.000001:4"
+        PositionLost, match=r"mysql-bin\.000009:4 does not exist; the files reach from mysql-bin\.000001:4"
     ):
         view.find(Place(journal="mysql-bin.000009", offset=4))
     lost = LogPosition("mysql-bin.000000", 4, timestamp_ms=seconds * 1000)

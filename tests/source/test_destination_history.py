@@ -39,7 +39,7 @@ def never_wrong(*streams: Stream) -> bool:
 
 def test_a_stream_that_opens_far_ahead_leaves_the_history_under_one_that_lags(binlog: Binlog) -> None:
     """Rows from before an ALTER that the lagging stream has not read keep their names."""
-    node = binlog.chronicle()
+    node = binlog.history()
     lagging = Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
     lagging.read()
@@ -58,7 +58,7 @@ def test_a_stream_that_opens_far_ahead_leaves_the_history_under_one_that_lags(bi
 @pytest.mark.parametrize("ahead_first", [True, False])
 def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_path: Path, ahead_first: bool) -> None:
     """What a store holds of the past stays, whoever opens first after a restart."""
-    node = binlog.chronicle(in_file("example", tmp_path))
+    node = binlog.history(in_file("example", tmp_path))
     Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
     node.look(BEGIN)
@@ -68,7 +68,7 @@ def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_pat
     place = binlog.newest
     binlog.insert("t")
     for _ in range(2):
-        node = binlog.chronicle(in_file("example", tmp_path))
+        node = binlog.history(in_file("example", tmp_path))
         starts = [place, BEGIN] if ahead_first else [BEGIN, place]
         streams = [Stream(binlog, node, start).open() for start in starts]
         assert right(*(stream.read() for stream in streams))
@@ -85,7 +85,7 @@ def test_rows_without_names_are_not_believed_to_have_them_once_metadata_is_full(
     binlog.run(MODIFY, t=("b", "a"))
     binlog.metadata = "FULL"
     binlog.insert("t")
-    stream = Stream(binlog, binlog.chronicle(), begin).open()
+    stream = Stream(binlog, binlog.history(), begin).open()
     assert [seen for _, seen in stream.read().seen] == [None, ("x",), ("b", "a")]
 
 
@@ -97,7 +97,7 @@ def test_full_metadata_needs_no_reading_ahead(binlog: Binlog) -> None:
         binlog.insert("t")
         binlog.run(MODIFY, t=("b", "a"))
         binlog.rotate()
-    assert right(Stream(binlog, binlog.chronicle(), begin).open().read())
+    assert right(Stream(binlog, binlog.history(), begin).open().read())
     assert not binlog.reads
 
 
@@ -115,7 +115,7 @@ def test_the_present_definition_does_not_count_while_statements_are_unread(
     binlog: Binlog, first: str, behind: str, now: tuple[str, ...], warm: bool
 ) -> None:
     """A backlog is read to the present before that is believed; what the node knew before the backlog is enough."""
-    node = binlog.chronicle()
+    node = binlog.history()
     begin = binlog.newest
     if warm:
         node.look(begin)
@@ -133,7 +133,7 @@ def test_the_present_definition_does_not_count_while_statements_are_unread(
 def test_a_definition_that_changes_while_it_is_asked_for_is_not_recorded(binlog: Binlog) -> None:
     """Between the question and the newest place an ALTER runs: the answer is not what holds there."""
     binlog.tables["hidden"] = ("a", "b")
-    node = binlog.chronicle()
+    node = binlog.history()
     begin = binlog.newest
     node.look(begin)
     binlog.run("RENAME TABLE elsewhere.x TO n", n=("a", "b"))
@@ -155,7 +155,7 @@ def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snap
     binlog: Binlog, tmp_path: Path
 ) -> None:
     """An ALTER runs while the tables are asked for, and the first read of the binlog ends before it."""
-    node = binlog.chronicle(in_file("example", tmp_path))
+    node = binlog.history(in_file("example", tmp_path))
     begin = binlog.newest
 
     def alter() -> None:
@@ -168,14 +168,14 @@ def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snap
     binlog.insert("t")
     assert right(stream.read())
     node.close()
-    node = binlog.chronicle(in_file("example", tmp_path))
+    node = binlog.history(in_file("example", tmp_path))
     assert right(Stream(binlog, node, begin).open().read())
 
 
 def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream is to open again; then everything is read."""
     monkeypatch.setattr(destination_history, "GIVEN_OUT_WITHIN_S", 0.05)
-    node = binlog.chronicle()
+    node = binlog.history()
     node.look(None)
     begin = binlog.newest
     binlog.run(MODIFY, t=("b", "a"))
@@ -193,7 +193,7 @@ def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pyt
 def test_a_table_that_no_snapshot_holds_is_looked_up_once(binlog: Binlog) -> None:
     """It is known for every stream then, as far back as no statement speaks of it."""
     binlog.tables["mysql_only"] = ("x", "y")
-    node = binlog.chronicle()
+    node = binlog.history()
     begin = binlog.newest
     binlog.tables.pop("mysql_only")
     node.look(begin)
@@ -209,7 +209,7 @@ def test_a_table_that_no_snapshot_holds_is_looked_up_once(binlog: Binlog) -> Non
 
 def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
     """Streams that open far ahead, one after another, begin a bounded number of ranges; rows are right all the same."""
-    node = binlog.chronicle()
+    node = binlog.history()
     lagging = Stream(binlog, node, BEGIN).open()
     others = []
     for number in range(40):
@@ -229,7 +229,7 @@ def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
 
 def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_path: Path) -> None:
     """Two servers of one destination have their histories side by side, at the same positions."""
-    node = binlog.chronicle(in_file("example", tmp_path))
+    node = binlog.history(in_file("example", tmp_path))
     Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
     binlog.run(MODIFY, t=("b", "a"))
@@ -237,14 +237,14 @@ def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_pat
     node.close()
     first, binlog.uuid, binlog.tables = binlog.tables, "v", {"t": ("q", "r")}
     binlog.events, events = [], binlog.events
-    other = binlog.chronicle(in_file("example", tmp_path))
+    other = binlog.history(in_file("example", tmp_path))
     place = binlog.newest
     binlog.insert("t")
     assert right(Stream(binlog, other, place).open().read())
     other.look(BEGIN)
     other.close()
     binlog.uuid, binlog.tables, binlog.events = "u", first, events
-    node = binlog.chronicle(in_file("example", tmp_path))
+    node = binlog.history(in_file("example", tmp_path))
     assert right(Stream(binlog, node, BEGIN).open().read())
 
 
@@ -255,7 +255,7 @@ def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: P
     for _ in range(400):
         binlog.rotate()
         binlog.insert("t")
-    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: 1.0, most_records=20)
+    node = binlog.history(in_file("example", tmp_path), clock=lambda: 1.0, most_records=20)
     main = Stream(binlog, node, binlog.newest).open()
     assert main.decoded is not None
     node.look(main.decoded)
@@ -279,7 +279,7 @@ def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: P
 
 def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binlog, tmp_path: Path) -> None:
     """The last snapshot was taken while a cursor lagged; the binlog has no statement since."""
-    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: 1.0, most_records=4)
+    node = binlog.history(in_file("example", tmp_path), clock=lambda: 1.0, most_records=4)
     stream = Stream(binlog, node, BEGIN).open()
     for number in range(9):
         binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
@@ -295,7 +295,7 @@ def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binl
 def test_statements_of_a_range_count_once_the_range_before_it_is_joined(binlog: Binlog, lagging_reads_on: bool) -> None:
     """An ALTER of a table that the later range did not know is worked out when the earlier one reaches it."""
     binlog.metadata = "FULL"
-    node = binlog.chronicle()
+    node = binlog.history()
     lagging = Stream(binlog, node, binlog.newest).open()
     node.look(lagging.decoded)
     binlog.rotate(20)
@@ -337,7 +337,7 @@ def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
 ) -> None:
     """The binlog begins anew while the store is out of reach; the old statements go before new ones are kept."""
     store = Failing(in_file("example", tmp_path))
-    node = binlog.chronicle(store)
+    node = binlog.history(store)
     stream = Stream(binlog, node, BEGIN).open()
     for _ in range(30):
         binlog.insert("t")
@@ -360,7 +360,7 @@ def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
     if not restarts:
         node.look(begin)
     node.close()
-    node = binlog.chronicle(in_file("example", tmp_path))
+    node = binlog.history(in_file("example", tmp_path))
     assert right(Stream(binlog, node, begin).open().read())
 
 
@@ -376,14 +376,14 @@ def test_records_without_a_range_are_not_believed(binlog: Binlog, tmp_path: Path
     store = in_file("example", tmp_path)
     store.add("u", [Record(event.at, SCHEMA, event.sql) for event in (binlog.events[0], binlog.events[3])])
     store.close()
-    node = binlog.chronicle(in_file("example", tmp_path))
+    node = binlog.history(in_file("example", tmp_path))
     assert right(Stream(binlog, node, begin).open().read())
 
 
 def test_what_a_stream_reads_is_not_expired_under_it(binlog: Binlog, tmp_path: Path) -> None:
     """A private read has no cursor; what it needs stays until it ends."""
     now = [0.0]
-    node = binlog.chronicle(in_file("example", tmp_path), clock=lambda: now[0], most_records=2)
+    node = binlog.history(in_file("example", tmp_path), clock=lambda: now[0], most_records=2)
     private = Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
     ahead = Stream(binlog, node, BEGIN).open()

@@ -51,7 +51,7 @@ class Site:
         self._directory = directory
         self._expiring = expiring
         self._number = 0
-        self._chronicle = self._node()
+        self._history = self._node()
 
     def step(self, name: str, number: int) -> None:
         """One thing that happens. number: decides which."""
@@ -64,14 +64,14 @@ class Site:
         """Every stream reads everything; then every row was right, or refused where it may be."""
         for stream in self.streams:
             self._checked(stream, 1_000_000)
-        self._chronicle.close()
+        self._history.close()
         for stream in (*self.ended, *self.streams):
             for event, seen in stream.seen:
                 assert seen in (event.columns, None), f"{event} was read as {seen}"
 
     def _node(self) -> DestinationHistory:
         more = {"most_records": 3} if self._expiring else {}
-        return self.binlog.chronicle(in_file("example", self._directory), **more)
+        return self.binlog.history(in_file("example", self._directory), **more)
 
     # ---- what nodes do
 
@@ -82,7 +82,7 @@ class Site:
         if self.known_since is None:
             self.known_since = self.binlog.newest
         recent = places[-6:] if number % 2 else places
-        self.streams.append(Stream(self.binlog, self._chronicle, recent[number // 2 % len(recent)]).open())
+        self.streams.append(Stream(self.binlog, self._history, recent[number // 2 % len(recent)]).open())
 
     def _read(self, number: int) -> None:
         if self.streams:
@@ -116,17 +116,17 @@ class Site:
         if self.known_since is None:
             self.known_since = self.binlog.newest
         places = [stream.decoded for stream in self.streams if stream.decoded]
-        self._chronicle.look(min(places, key=lambda at: at.order) if places and self._expiring else None)
+        self._history.look(min(places, key=lambda at: at.order) if places and self._expiring else None)
 
     def _restart(self, number: int) -> None:
         """Streams go on from where they were, in another order."""
-        self._chronicle.close()
-        self._chronicle = self._node()
+        self._history.close()
+        self._history = self._node()
         going_on, self.streams = self.streams, []
         for stream in going_on[number % 3 :] + going_on[: number % 3]:
             assert stream.decoded is not None
             self.known_since = self.known_since or self.binlog.newest
-            self.streams.append(Stream(self.binlog, self._chronicle, stream.decoded, stream.seen).open())
+            self.streams.append(Stream(self.binlog, self._history, stream.decoded, stream.seen).open())
 
     def _fresh(self, number: int) -> None:
         """Another node, which has no record, takes over."""

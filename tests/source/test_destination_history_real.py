@@ -1,4 +1,4 @@
-"""A chronicle over real servers: what they have written, and what they give out."""
+"""A history over real servers: what they have written, and what they give out."""
 
 from __future__ import annotations
 

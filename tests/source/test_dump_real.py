@@ -193,7 +193,7 @@ def test_purged_journal(kind: type[SqlServer]) -> None:
             failed = reading.failure(PositionLost)
             assert failed.retry_in_s is None
             assert start.journal in str(failed.error)
-            assert f"the oldest that exists is {oldest}" in str(failed.error)
+            assert f"the oldest journal is {oldest}" in str(failed.error)
             assert reading.dump.join(5)
         with Reading(server, "d", LogPosition(oldest, 10**8)) as reading:
             failed = reading.failure(PositionLost)
@@ -202,7 +202,7 @@ def test_purged_journal(kind: type[SqlServer]) -> None:
         insert(server, "d", 1, 30)
         with Reading(server, "d", LogPosition(oldest, inside)) as reading:
             failed = reading.failure(PositionLost)
-            assert "cannot be read from" in str(failed.error)
+            assert "cannot read from" in str(failed.error)
 
 
 def test_wrong_password(source_server: SqlServer, database: str) -> None:

@@ -11,7 +11,7 @@ from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
-from canal_ha.source.positions.fingerprints import KEPT, Fingerprint, Matching, Recent, Units, marks, text
+from canal_ha.source.positions.fingerprints import KEPT, Fingerprint, Matching, Recent, Units, from_text, to_text
 from canal_ha.source.server import switch
 from canal_ha.source.server.switch import Failures, Role
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -57,7 +57,7 @@ def trail_of(*segments: Segment, start: str = "") -> tuple[Fingerprint, ...]:
     recent = Recent(start)
     for each in segments:
         recent.add(each)
-    return recent.marks()
+    return recent.fingerprints()
 
 
 ONE, TWO, THREE = [["1"]], [["2"]], [["3"]]
@@ -78,13 +78,13 @@ def test_pieces_and_restarts_do_not_show() -> None:
     for cut in range(len(whole) + 1):
         recent = Recent()
         recent.add(whole, 0, cut)
-        recent.marks()
+        recent.fingerprints()
         recent.add(whole, cut, len(whole))
-        assert recent.marks() == trail_of(whole)
+        assert recent.fingerprints() == trail_of(whole)
     server = Server(1)
     first, second = server.transactions(ONE), server.transactions(TWO)
-    assert trail_of(second, start=text(trail_of(first))) == trail_of(first, second)
-    assert len(marks(text(trail_of(*(server.transactions(ONE) for _ in range(50)))))) == KEPT
+    assert trail_of(second, start=to_text(trail_of(first))) == trail_of(first, second)
+    assert len(from_text(to_text(trail_of(*(server.transactions(ONE) for _ in range(50)))))) == KEPT
 
 
 def test_a_statement_before_a_large_transaction_is_remembered() -> None:
@@ -107,7 +107,7 @@ def test_copies_outlive_the_frames() -> None:
     recent = Recent()
     recent.add(replace(whole, frames=frames))
     frames[:] = b"\xff" * len(frames)
-    assert recent.marks() == wanted
+    assert recent.fingerprints() == wanted
 
 
 def test_memory_of_what_is_remembered_is_free() -> None:
@@ -132,8 +132,8 @@ def test_only_the_newest_are_looked_at() -> None:
         kept.add(each)
         cut.add(each, 0, 2)
         cut.add(each, 2)
-    assert cut.marks() == trail_of(*many) == kept.marks()[-KEPT:]
-    assert cut.marks() == trail_of(*many)
+    assert cut.fingerprints() == trail_of(*many) == kept.fingerprints()[-KEPT:]
+    assert cut.fingerprints() == trail_of(*many)
 
 
 def test_much_is_forgotten_and_nothing_mistaken() -> None:
@@ -143,8 +143,8 @@ def test_much_is_forgotten_and_nothing_mistaken() -> None:
     recent = Recent()
     for first in range(0, len(large), 100):
         recent.add(large, first, min(first + 100, len(large)))
-    assert recent.marks() == trail_of(large)
-    assert marks("no trail!") == marks("abc") == ()
+    assert recent.fingerprints() == trail_of(large)
+    assert from_text("no trail!") == from_text("abc") == ()
 
 
 def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int | None, int]:

@@ -173,10 +173,10 @@ class Slow(Ring):
         super().__init__(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
         self.letting_go = threading.Event()
 
-    def _let_go(self) -> None:
+    def _drop_held(self) -> None:
         self.letting_go.set()
         time.sleep(0.05)
-        super()._let_go()
+        super()._drop_held()
 
 
 def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
@@ -202,7 +202,7 @@ def test_a_ddl_inside_a_transaction_ends_nothing() -> None:
     ring.put(segment([Item(5, EntryKind.END)]), timeout_s=0.0)
 
 
-def test_entries_in_flight_beyond_the_ring_are_let_go() -> None:
+def test_entries_in_flight_beyond_the_ring_are_drop_held() -> None:
     """A transaction larger than the ring costs no memory while its client waits for the end: it can be read again."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
     for at in range(1, 100):

@@ -1,1 +1,1 @@
-"""Connections to one server: sessions for questions, the dump itself, and what kind of server answers."""
+"""Connections to one server: sessions for questions, the dump connection, and the kind of server."""

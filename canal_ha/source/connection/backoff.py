@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect. Pure."""
+"""Delays between attempts to connect. Pure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ LIMIT_S = 10.0
 
 
 class Backoff:
-    """Doubles from 0.5 s to 10 s. random: in [0, 1); takes up to a fifth off, so that streams do not march in step."""
+    """Doubles from 0.5 s to 10 s. random: in [0, 1); shortens a delay by up to a fifth, so that streams spread out."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
         self._next_s = FIRST_S
 
     def reset(self) -> None:
-        """The last attempt got somewhere."""
+        """Start again at 0.5 s, because an attempt succeeded."""
         self._next_s = FIRST_S
 
     def delay_s(self) -> float:
-        """The pause before the next attempt; the one after is twice as long."""
+        """Return the delay before the next attempt; the one after it is twice as long."""
         delay = self._next_s * (1 - self._random() / 5)
         self._next_s = min(LIMIT_S, self._next_s * 2)
         return delay
 
     def limit_s(self) -> float:
-        """The longest pause, for a source where haste does harm; later ones stay as long until a reset."""
+        """Return the longest delay, for a source that retries could harm; it stays that long until a reset."""
         self._next_s = LIMIT_S
         return self.delay_s()

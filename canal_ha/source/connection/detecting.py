@@ -1,7 +1,7 @@
-"""Detecting: asks the source regularly whether it lives, over a connection of its own, in a thread of its own.
+"""Detecting: checks regularly whether the source answers, over its own connection, in its own thread.
 
-canal.instance.detecting.*: a statement every `interval.time` seconds. No answer within that time is a failure, too: a
-server that hangs accepts connections.
+canal.instance.detecting.*: runs a statement every `interval.time` seconds. No answer within that time is a failure as
+well, because a server that hangs still accepts connections.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ DEADLINE_LEAST_S = 1.0
 
 
 class Detecting:
-    """config: of the source of now, asked for before each question; answered, failed: told from the thread."""
+    """The check of one destination's source. The thread makes all calls.
+
+    config: returns the configuration of the current source; called before each check.
+    answered: called after a successful check.
+    failed: called with the error of a failed check.
+    opening: called with each connection before it connects.
+    """
 
     def __init__(
         self,
@@ -36,16 +42,16 @@ class Detecting:
         self._opening = opening
         self._stopping = threading.Event()
         self._session: SourceSession | None = None
-        self._of: InstanceConfig | None = None  # whose source the session asks
+        self._of: InstanceConfig | None = None  # the configuration that the session was opened with
         name = f"detecting-{config().destination}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; the first question comes after one interval."""
+        """Start the thread; the first check comes after one interval."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask it to end; returns at once. A question under way is interrupted by whoever was told of its connection."""
+        """Ask the thread to end and return at once. The owner interrupts a running check through its connection."""
         self._stopping.set()
 
     # ---- the thread
@@ -69,7 +75,10 @@ class Detecting:
     def _ask(self, config: InstanceConfig) -> None:
         if self._session is None or self._of is not config:
             self._close()
-            self._session, self._of = SourceSession(hasty(config), config.master, opening=self._opening), config
+            self._session, self._of = (
+                SourceSession(with_short_timeout(config), config.master, opening=self._opening),
+                config,
+            )
         self._session.query(config.detecting_sql)
 
     def _close(self) -> None:
@@ -79,11 +88,14 @@ class Detecting:
 
 
 def probe(config: InstanceConfig, *, statement: bool, opening: Callable[[Interruptible], None]) -> None:
-    """Whether the configured master could be read from now. statement: also run the detecting one.
+    """Check whether the configured master can be read now.
 
+    config: of the destination.
+    statement: whether to run the detecting statement as well.
+    opening: called with the connection before it connects.
     Raises SourceUnavailable, SourceRefused.
     """
-    session = SourceSession(hasty(config), config.master, opening=opening)
+    session = SourceSession(with_short_timeout(config), config.master, opening=opening)
     try:
         check(examine(session), config, session.where.address)
         if statement:
@@ -92,6 +104,6 @@ def probe(config: InstanceConfig, *, statement: bool, opening: Callable[[Interru
         session.close()
 
 
-def hasty(config: InstanceConfig) -> InstanceConfig:
-    """With the patience of a question that comes every interval."""
+def with_short_timeout(config: InstanceConfig) -> InstanceConfig:
+    """Return the configuration with a read time-out of one interval, at least DEADLINE_LEAST_S."""
     return replace(config, so_timeout_s=min(config.so_timeout_s, max(DEADLINE_LEAST_S, config.detecting_interval_s)))

@@ -1,4 +1,4 @@
-"""What kind of server a source is, and whether its binlog serves us. Checks are pure; `examine` asks the server."""
+"""Flavor: the kind of a server, and whether its binlog can be used. Checks are pure; `examine` asks the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A server and its binlog settings. uuid: "" on MariaDB; a variable that a version lacks is ""."""
+    """A server and its binlog settings. uuid: "" on MariaDB. A variable that the version lacks is ""."""
 
     version: str
     mariadb: bool
@@ -36,23 +36,23 @@ class Flavor:
     binlog_format: str = ""
     row_image: str = ""
     row_metadata: str = ""
-    folds_names: bool = False  # table names are compared without case (lower_case_table_names)
+    folds_names: bool = False  # whether table names compare without case (lower_case_table_names)
 
     @property
     def identity(self) -> str:
-        """Whose binlog it is: see LogPosition.server."""
+        """Identity of the server's binlog: see LogPosition.server."""
         return self.uuid or str(self.server_id)
 
     @property
     def status_statement(self) -> str:
-        """Shows where the binlog ends: journal and offset."""
+        """The statement that shows the end of the binlog: journal and offset."""
         if self.mariadb:
             return "SHOW BINLOG STATUS" if self.number >= (10, 5, 2) else "SHOW MASTER STATUS"
         return "SHOW BINARY LOG STATUS" if self.number >= (8, 4, 0) else "SHOW MASTER STATUS"
 
     @property
     def replicas_statement(self) -> str:
-        """Lists the replicas that registered."""
+        """The statement that lists the registered replicas."""
         if self.mariadb:
             return "SHOW REPLICA HOSTS" if self.number >= (10, 5, 1) else "SHOW SLAVE HOSTS"
         return "SHOW REPLICAS" if self.number >= (8, 0, 22) else "SHOW SLAVE HOSTS"
@@ -60,21 +60,21 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class BinaryLog:
-    """One journal that exists. size_bytes: so far."""
+    """An existing journal. size_bytes: its current size."""
 
     name: str
     size_bytes: int
 
 
 def examine(session: SourceSession) -> Flavor:
-    """Ask the server. Raises SourceUnavailable, SourceRefused."""
+    """Return the server's flavor. Raises SourceUnavailable, SourceRefused."""
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     rows = session.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     return flavor({str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows})
 
 
 def flavor(variables: dict[str, str]) -> Flavor:
-    """A Flavor from global variables; names in lower case."""
+    """Return a Flavor made from global variables. variables: names in lower case."""
     version = variables.get("version", "")
     return Flavor(
         version=version,
@@ -91,21 +91,25 @@ def flavor(variables: dict[str, str]) -> Flavor:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """`10.11.19-MariaDB-0+deb12u1` -> (10, 11, 19); what is missing is 0."""
+    """Parse `10.11.19-MariaDB-0+deb12u1` into (10, 11, 19); missing parts are 0."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
 
 
 def check(server: Flavor, config: InstanceConfig, address: str) -> None:
-    """Raises SourceRefused with the statement to run when the binlog does not carry what we need.
+    """Raise SourceRefused, with the statement to run, if the binlog lacks what canal-ha needs.
 
-    Anything but ROW is refused even where canal.instance.binlog.format would accept it: rows changed by logged
-    statements are not in the binlog, and would be lost without a word.
+    server: its settings.
+    config: of the destination.
+    address: host:port, for the message.
+
+    Only ROW is accepted, whatever canal.instance.binlog.format says: the binlog does not contain rows that logged
+    statements changed, so they would be lost silently.
     """
     if not server.log_bin:
         raise SourceRefused(
             f"{address}: the binary log is off (log_bin); start the server with log-bin=mysql-bin, binlog_format=ROW"
-            " and a server-id under [mysqld]: it cannot be switched on while the server runs"
+            " and a server-id under [mysqld]: it cannot be switched on at run time"
         )
     if server.binlog_format not in ("", "ROW"):
         raise SourceRefused(
@@ -120,7 +124,7 @@ def check(server: Flavor, config: InstanceConfig, address: str) -> None:
 
 
 def replicas(session: SourceSession, server: Flavor) -> tuple[Replica, ...]:
-    """Who replicates from this source; empty when the account may not know (MariaDB asks for one more right)."""
+    """Return the replicas of this source; () if the account may not list them (MariaDB needs one more right)."""
     try:
         rows = session.query(server.replicas_statement)
     except SourceRefused:
@@ -136,7 +140,7 @@ def replicas(session: SourceSession, server: Flavor) -> tuple[Replica, ...]:
 
 
 def binary_logs(session: SourceSession) -> tuple[BinaryLog, ...]:
-    """The journals that exist, oldest first; never none. Raises SourceUnavailable, SourceRefused."""
+    """Return the existing journals, oldest first, at least one. Raises SourceUnavailable, SourceRefused."""
     rows = session.query("SHOW BINARY LOGS")
     if not rows:
         raise SourceRefused(f"{session.where.address}: there are no binary logs (SHOW BINARY LOGS is empty)")
@@ -144,8 +148,9 @@ def binary_logs(session: SourceSession) -> tuple[BinaryLog, ...]:
 
 
 def expiry(session: SourceSession) -> tuple[float, float]:
-    """How long journals are kept, seconds, 0.0 for ever; and the server's clock. Raises SourceUnavailable,
-    SourceRefused.
+    """Return how long journals are kept, seconds (0.0: forever), and the server's clock, seconds since 1970.
+
+    Raises SourceUnavailable, SourceRefused.
     """
     wanted = "'binlog_expire_logs_seconds', 'expire_logs_days', 'binlog_expire_logs_auto_purge'"
     rows = session.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})")

@@ -1,4 +1,4 @@
-"""mysql-replication, set up so that it drives one dump over our connection and leaves reconnecting to us."""
+"""Runs mysql-replication for one dump over our connection; reconnecting is left to us."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from canal_ha.source.connection.dump_connection import DumpConnection
 from canal_ha.source.connection.identity import ReplicaIdentity
 from canal_ha.source.connection.session import Interruptible, SourceSession, settings
 
-HEARTBEAT_S = 1.0  # the source says every second that there is nothing new: that is what makes "idle" known
+HEARTBEAT_S = 1.0  # how often the source reports that there is nothing new; a stream is idle only then
 # as canal sets them (docs/protocol.md#source-session)
 _SESSION = "SET SESSION net_write_timeout = 7200, net_read_timeout = 7200, wait_timeout = 9999999"
 
-# The library warns whenever row metadata is not FULL; names come from our table history then.
+# The library warns whenever row metadata is not FULL; the names then come from our table history.
 logging.getLogger("pymysqlreplication").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
 class DumpRequest:
-    """What to ask a source for. gtid: "" reads from journal and offset, else from what this set lacks.
+    """The dump to ask a source for.
 
-    blocking: wait for more at the end of the binlog; otherwise the server says EOF there.
+    gtid: read what this set lacks; "" reads from journal and offset.
+    blocking: wait for more at the end of the binlog; otherwise the server sends EOF there.
     """
 
     server_id: int
@@ -46,14 +47,18 @@ def run(
     eat: Callable[[memoryview], Iterable[bytes]],
     opening: Callable[[Interruptible], None] = lambda connection: None,
 ) -> None:
-    """Dump until the connection ends or `eat` raises. session: lent to the library for the one question that it asks.
+    """Dump until the connection ends or `eat` raises. Return after the EOF of a non-blocking dump.
 
-    opening: called with the connection before it connects. Returns when the library was shown the EOF.
-    Raises SourceUnavailable, SourceRefused, and what `eat` raises.
+    request: the dump to ask for.
+    session: lent to the library for the one question that it asks.
+    config, source: the server to connect to.
+    eat: takes the received bytes, see DumpConnection.
+    opening: called with the connection before it connects.
+    Raises SourceUnavailable, SourceRefused, and whatever `eat` raises.
     """
 
     def connect(**options: Any) -> Interruptible:
-        """The library connects for the dump first, then once more for questions."""
+        """Connect for the library: first for the dump, then once more for questions."""
         if connections:
             return session.connection
         connection = DumpConnection(

@@ -1,6 +1,6 @@
-"""One ordinary connection for questions to a source; PyMySQL's errors become ours here.
+"""An ordinary connection for questions to a source. It turns PyMySQL's errors into ours.
 
-Not for two threads at once, except `interrupt`, which may be called from any.
+Only one thread may use it at a time; any thread may call `interrupt`.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ _TLS_WANTED = 3159
 if TYPE_CHECKING:
     _Connection = pymysql.Connection[Any]
 else:
-    _Connection = pymysql.Connection  # generic in its stubs alone
+    _Connection = pymysql.Connection  # generic only in its stubs
 
 
 class Interruptible(_Connection):
-    """A connection whose blocked reader another thread can wake; its own thread closes it."""
+    """A connection whose blocked reader another thread can wake; the reader's thread closes it."""
 
     _sock: socket.socket | None
 
     def interrupt(self) -> None:
-        """End both directions now: whoever reads sees the end of the stream."""
+        """Shut both directions down now, so that the reader sees the end of the stream."""
         sock = self._sock
         if sock is not None:
             with suppress(OSError):
-                # not SSLSocket's own shutdown, which would drop the TLS state under the reader
+                # not SSLSocket's own shutdown, which would drop the TLS state while the reader uses it
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class Where:
-    """What messages say of a source: address and account."""
+    """The address and account of a source, for error messages."""
 
     def __init__(self, config: InstanceConfig, source: SourceConfig) -> None:
         self.address = f"{source.host}:{source.port}"
         self.username = config.username
-        self.account = ""  # as the server knows us, 'canal'@'%'; "" before login
+        self.account = ""  # as the server knows it, 'canal'@'%'; "" before login
 
     def error(self, errno: int, text: str) -> CanalError:
-        """Our error for an error of the server or of PyMySQL."""
+        """Return our error for an error of the server or of PyMySQL."""
         head = f"{self.address}: {text} ({errno})"
         account = self.account or f"'{self.username}'@'%'"
         grant = f"GRANT {_GRANTS} ON *.* TO {account}"
@@ -85,7 +85,7 @@ class Where:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Inside, PyMySQL's errors become ours."""
+        """Turn PyMySQL's errors into ours."""
         try:
             yield
         except pymysql.MySQLError as error:
@@ -94,7 +94,7 @@ class Where:
 
 
 class SourceSession:
-    """Connected when constructed. Raises SourceUnavailable, SourceRefused.
+    """A session that is connected once constructed. Raises SourceUnavailable, SourceRefused.
 
     opening: called with the connection before it connects, so that it can be interrupted from then on.
     """
@@ -120,13 +120,13 @@ class SourceSession:
             return self.ask(sql, *values)
 
     def ask(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        """`query` with PyMySQL's own errors."""
+        """Run `query`, but raise PyMySQL's own errors."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
     def alive(self) -> bool:
-        """Whether it still answers; one that does not is closed."""
+        """Return whether the server still answers; close the connection if not."""
         try:
             self.query("SELECT 1")
         except SourceUnavailable:
@@ -135,13 +135,13 @@ class SourceSession:
         return True
 
     def close(self) -> None:
-        """Close; harmless when closed already."""
+        """Close the connection, if it is open."""
         if self.connection.open:
             self.connection.close()
 
 
 def settings(config: InstanceConfig, source: SourceConfig) -> dict[str, Any]:
-    """PyMySQL's options for this source."""
+    """Return PyMySQL's options for this source."""
     return {
         "host": source.host,
         "port": source.port,
@@ -158,7 +158,7 @@ def settings(config: InstanceConfig, source: SourceConfig) -> dict[str, Any]:
 
 
 def _tls(tls: TlsConfig) -> dict[str, Any]:
-    """PyMySQL's options for TLS. Without any it would use TLS whenever the server offers it: that is PREFERRED."""
+    """Return PyMySQL's options for TLS. Without options it uses TLS if the server offers it, which is PREFERRED."""
     if tls.mode == "DISABLED":
         return {"ssl_disabled": True}
     if tls.mode == "PREFERRED" and not (tls.ca_file or tls.cert_file):
@@ -167,14 +167,14 @@ def _tls(tls: TlsConfig) -> dict[str, Any]:
         return {"ssl": _context(tls)}
     except OSError as error:  # SSLError is one
         raise SourceRefused(
-            f"TLS files {tls.ca_file} {tls.cert_file} {tls.key_file} cannot be used: {error}"
+            f"cannot use TLS files {tls.ca_file} {tls.cert_file} {tls.key_file}: {error}; check their paths and rights"
         ) from error
 
 
 def _context(tls: TlsConfig) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.ca_file or None)
     if hasattr(ssl, "VERIFY_X509_STRICT"):
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL makes for itself fail it
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL generates do not pass it
     verify = tls.mode in ("VERIFY_CA", "VERIFY_IDENTITY")
     context.check_hostname = tls.mode == "VERIFY_IDENTITY"
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE

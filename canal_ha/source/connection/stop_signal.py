@@ -1,4 +1,4 @@
-"""Ending: wakes whoever waits for a source when its destination stops, so that a hung MySQL holds nobody up."""
+"""StopSignal: interrupts the questions to a source when its destination stops, so that a hung MySQL blocks nobody."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from canal_ha.source.connection.session import Interruptible
 
 
 class StopSignal:
-    """The connections of one destination's questions. Any thread."""
+    """The connections for one destination's questions. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,14 +18,14 @@ class StopSignal:
         self._connections: weakref.WeakSet[Interruptible] = weakref.WeakSet()
 
     def opened(self, connection: Interruptible) -> None:
-        """From here on `end` interrupts this connection. Raises SourceUnavailable after `end`."""
+        """Register a connection, which `end` will interrupt. Raises SourceUnavailable after `end`."""
         with self._lock:
             if self._over:
-                raise SourceUnavailable("the destination stops: its source is not asked any more")
+                raise SourceUnavailable("the destination is stopping: no new connection to its source is opened")
             self._connections.add(connection)
 
     def end(self) -> None:
-        """Interrupt every connection, and refuse new ones; returns at once."""
+        """Interrupt every connection, refuse new ones, and return at once."""
         with self._lock:
             self._over = True
             connections = tuple(self._connections)

@@ -1,4 +1,4 @@
-"""SHOW CREATE TABLE as of now, over a connection of its own. Any thread; calls wait for each other and block."""
+"""Current SHOW CREATE TABLE texts, over a separate connection. Any thread; calls block and run one at a time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ _NOT_THERE = {
     ER.WRONG_OBJECT,
 }
 _CONNECTION_LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
-_SESSION = "SET SESSION sql_mode = '', sql_quote_show_create = 1"  # backquotes, and nothing left out
-_WITH_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # they are in row events
+_SESSION = "SET SESSION sql_mode = '', sql_quote_show_create = 1"  # backquotes and complete texts
+_WITH_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # row events have them
 
 
 class Tables:
-    """The present definitions of a source's tables. source: the configured master unless given.
+    """The current definitions of a source's tables.
 
+    config: of the destination.
+    source: the configured master unless given.
+    opening: called with each connection before it connects.
     Raises SourceUnavailable, SourceRefused.
     """
 
@@ -45,7 +48,7 @@ class Tables:
         self._session: SourceSession | None = None
 
     def fetch(self, schema: str, table: str) -> str | None:
-        """The statement that would create this table; None when there is no such table or we have no right to it."""
+        """Return the CREATE TABLE statement; None if the table does not exist or the account has no right to it."""
         sql = f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(table)}"
         with self._lock:
             for attempt in (1, 2):
@@ -58,11 +61,11 @@ class Tables:
                         return None
                     self._forget()
                     if attempt == 1 and errno in _CONNECTION_LOST:
-                        continue  # idle connections are closed by the server after wait_timeout
+                        continue  # the server closes idle connections after wait_timeout
                     raise session.where.error(errno, f"{sql}: {error.args[-1]}") from error
                 text = rows[0].get("Create Table") if rows else None  # a view answers with "Create View"
                 return None if text is None else bytes(text).decode("utf-8", "replace")
-        raise SourceUnavailable(f"{self._source.host}:{self._source.port}: {sql} had no answer")
+        raise SourceUnavailable(f"{self._source.host}:{self._source.port}: no answer to {sql}")
 
     def close(self) -> None:
         """Close the connection; the next fetch opens another."""
@@ -75,7 +78,7 @@ class Tables:
             self._session.query(_SESSION)
             with suppress(pymysql.MySQLError):
                 self._session.ask(_WITH_GENERATED_KEYS)  # MySQL 8.0.30 and later
-            # MariaDB prints binary defaults as they are: the text is not always UTF-8
+            # MariaDB prints binary defaults unchanged, so the text is not always UTF-8
             self._session.connection.use_unicode = False
         return self._session
 

@@ -1,7 +1,7 @@
 """The source thread of one stream over binlog files: read, decode, deliver, wait for more (local-instance).
 
-`LocalDump` starts one thread, as `dump.Dump` does for a server. A file ends with its rotate event; one that a crash
-left without it ends when the next file exists and nothing more came for a while. The last file is waited for.
+`LocalDump` starts one thread, as `dump.Dump` does for a server. A file ends with its rotate event. A file that lacks
+one after a crash ends once the next file exists and nothing was added for a while. At the last file the thread waits.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from canal_ha.source.positions.resume import Resume
 from canal_ha.source.server.dump import DumpFailed, DumpStarted
 
 POLL_S = 0.2
-QUIET_S = 2.0  # without growth, before a file without a rotate event is taken for complete
+QUIET_S = 2.0  # how long a file without a rotate event must not grow before it counts as complete
 
 T = TypeVar("T")
 
 
 class FileDecoder(Protocol):
-    """What the reading needs of a decoder: the bytes of one file in, outputs in their order."""
+    """The decoder of one file: takes its bytes, yields outputs in order."""
 
     def feed_file(self, data: bytes, /) -> Iterator[Output]: ...
 
     def finish(self) -> Iterator[Output]:
-        """The file ends. Raises MalformedEvent inside an event or a transaction."""
+        """End the file. Raises MalformedEvent inside an event or a transaction."""
 
     @property
     def gtid_set(self) -> str:
-        """Executed so far, "" outside GTID mode."""
+        """The GTID set executed so far; "" outside GTID mode."""
 
 
 class _FileDumpStopped(Exception):
@@ -50,10 +50,10 @@ class _FileDumpStopped(Exception):
 
 
 class LocalDump:
-    """One stream's reading, from `start` (a transaction's boundary; inclusive unless consumed) until stopped.
+    """Reads one stream from `start` (a transaction boundary; inclusive unless consumed) until stopped.
 
-    Arguments and attributes are those of `Dump`; make_decoder: a fresh one for each file. idle: everything there is
-    was read.
+    Arguments and attributes are those of `Dump`. make_decoder: returns a new decoder for each file. idle: everything
+    available was read.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class LocalDump:
     # ---- any thread
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start the thread and return at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the reading to end; returns at once."""
+        """Ask the thread to end and return at once."""
         self._stopping.set()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; False when it has not come within the time."""
+        """Wait for the thread to end; return False if the time-out expires first."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -113,7 +113,7 @@ class LocalDump:
             except CanalError as error:
                 failure = error
             except Exception as error:
-                failure = CanalError(f"{self._config.destination}: reading broke at {self._resume.at}: {error!r}")
+                failure = CanalError(f"{self._config.destination}: reading failed at {self._resume.at}: {error!r}")
                 failure.__cause__ = error
             if self._resume.at is not began_at:
                 self._backoff.reset()
@@ -124,7 +124,7 @@ class LocalDump:
             self._stopping.wait(retry_in_s)
 
     def _read(self) -> None:
-        """File after file, until it ends with an exception."""
+        """Read file after file, until an exception ends it."""
         self._connected = False
         at = self._resume.begin()
         self._exists(at)
@@ -132,15 +132,15 @@ class LocalDump:
             try:
                 self._read_file(at)
             except MalformedEvent as error:
-                if self._rotated:  # the decoder is in the next journal already
-                    raise MalformedEvent(at.journal, error.offset, f"behind the rotation: {error.reason}") from error
+                if self._rotated:  # the decoder has already reached the next journal
+                    raise MalformedEvent(at.journal, error.offset, f"after the rotate event: {error.reason}") from error
                 raise self._stepped_back(error) from error
             following = self._awaited(partial(self._following, at.journal))
             self._resume.passed(following.name, len(MAGIC))
             self.decoded = at = self._resume.at
 
     def _read_file(self, at: LogPosition) -> None:
-        """Everything of one file from an offset on; returns when it is complete."""
+        """Read one file from an offset on; return when it is complete."""
         decoder = self._make_decoder(Source(self._config.master.host, self._config.master.port), at)
         path = self._directory / at.journal
         self._rotated = False
@@ -154,7 +154,7 @@ class LocalDump:
         self._take(decoder, decoder.finish())
 
     def _chunks(self, file: BinaryIO, journal: str) -> Iterator[bytes]:
-        """What there is and what comes, until the file is complete."""
+        """Yield present and future bytes, until the file is complete."""
         quiet_s = 0.0
         while True:
             chunk = file.read(journals.CHUNK_BYTES)
@@ -163,7 +163,7 @@ class LocalDump:
                 yield chunk
                 continue
             if os.fstat(file.fileno()).st_size < file.tell():
-                raise MalformedEvent(journal, file.tell(), "the file became shorter than what was read of it")
+                raise MalformedEvent(journal, file.tell(), "the file is shorter than the part already read")
             if self._rotated or quiet_s >= QUIET_S:
                 return
             followed = self._following(journal) is not None
@@ -180,7 +180,7 @@ class LocalDump:
                     self.last_event_ms = output.timestamp_ms or self.last_event_ms
                     self._resume.passed(output.journal, output.position, output.timestamp_ms, decoder.gtid_set)
                     self.decoded = self._resume.at
-                case Rotated():  # its name may be one that the files no longer have
+                case Rotated():  # the file may have been renamed since, so its name is not used
                     self._rotated = True
                 case SourceFormat():
                     if not self._connected:
@@ -215,7 +215,7 @@ class LocalDump:
             raise _FileDumpStopped
 
     def _following(self, journal: str) -> BinaryLog | None:
-        """The file behind this one, once it exists."""
+        """Return the next file, once it exists."""
         logs = journals.listed(self._directory)
         number = split_journal(journal)[1] + 1
         return next((log for log in logs if split_journal(log.name)[1] == number), None)
@@ -223,20 +223,20 @@ class LocalDump:
     # ---- where to begin
 
     def _exists(self, at: LogPosition) -> None:
-        """Raises PositionLost when there is no such place and none will come, SourceUnavailable without any file."""
+        """Raise PositionLost if the position cannot exist any more, SourceUnavailable if there are no files."""
         logs = journals.listed(self._directory)
         if not logs:
-            raise SourceUnavailable(f"{self._directory}: there are no binlog files (names like mysql-bin.000001)")
+            raise SourceUnavailable(f"{self._directory}: no binlog files found (names like mysql-bin.000001)")
         size = next((log.size_bytes for log in logs if log.name == at.journal), None)
         if size is None or at.offset > size:
             raise PositionLost(
-                f"{self._directory}: there is no {at}; the files reach from {logs[0].name}:{len(MAGIC)} to"
-                f" {logs[-1].name}:{logs[-1].size_bytes}; {self._config.destination} cannot go on by itself: bring the"
-                " file back, or set the cursor (canal-ha cursor set), or choose canal.instance.position.lost"
+                f"{self._directory}: {at} does not exist; the files reach from {logs[0].name}:{len(MAGIC)} to"
+                f" {logs[-1].name}:{logs[-1].size_bytes}; {self._config.destination} cannot continue: restore the"
+                " file, or set the cursor (canal-ha cursor set), or choose canal.instance.position.lost"
             )
 
     def _stepped_back(self, error: MalformedEvent) -> CanalError:
-        """A start inside a transaction, where no table map precedes the rows, moves to its begin."""
+        """Move a start inside a transaction to its begin, because no table map precedes its rows."""
         start = self._resume.at
         if start is not self._start or self._resume.delivered_any:
             return error
@@ -248,4 +248,4 @@ class LocalDump:
         )
         self._resume = Resume(at)
         self.decoded = at
-        return SourceUnavailable(f"{start} lies inside a transaction ({error}); reading goes on from {at}")
+        return SourceUnavailable(f"{start} lies inside a transaction ({error}); reading continues from {at}")

@@ -1,6 +1,6 @@
-"""A directory of binlog files, as a server wrote them or as they were copied: which there are, and walks over them.
+"""The binlog files of a directory, whether a server writes them or they are copies: their list and their contents.
 
-Walks decode events for no table and tell where transactions end, or which statements ran. Blocks on the disk.
+Functions here decode events for no table; they find transaction boundaries or statements. Blocks on the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from canal_ha.decode.outputs import Output, Passed
 from canal_ha.errors import MalformedEvent, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.source.connection.flavor import BinaryLog
-from canal_ha.source.positions.transactions import Statements, walker
+from canal_ha.source.positions.transactions import Statements, boundary_decoder
 
 CHUNK_BYTES = 1 << 18
 HEADER_BYTES = 19
@@ -29,10 +29,10 @@ _NAME = re.compile(r"(.+)\.\d{6,}")
 
 
 def listed(directory: Path) -> tuple[BinaryLog, ...]:
-    """The binlog files of a directory, oldest first, none missing between them; () while there is none.
+    """Return the binlog files of a directory, oldest first and without gaps; () if there are none.
 
-    Their names end in a dot and six digits or more. Raises SourceRefused when they are of two binlogs,
-    SourceUnavailable when the directory cannot be read, or one between others is missing: it may be on its way.
+    Their names end in a dot and six or more digits. Raises SourceRefused if they belong to two binlogs, and
+    SourceUnavailable if the directory is unreadable or a file in between is missing: it may still arrive.
     """
     with reading(directory):
         entries = [entry for entry in os.scandir(directory) if _NAME.fullmatch(entry.name) and entry.is_file()]
@@ -41,18 +41,18 @@ def listed(directory: Path) -> tuple[BinaryLog, ...]:
     bases = {base for base, _, _ in found}
     if len(bases) > 1:
         raise SourceRefused(
-            f"{directory}: files of more than one binlog ({', '.join(sorted(bases))}); give each a directory, and a"
-            " destination, of its own"
+            f"{directory}: files of more than one binlog ({', '.join(sorted(bases))}); give each binlog a directory"
+            " and a destination of its own"
         )
     for (base, number, _), (_, following, log) in pairwise(found):
         if following != number + 1:
-            raise SourceUnavailable(f"{directory}: {base} number {number + 1} is missing, though there is {log.name}")
+            raise SourceUnavailable(f"{directory}: {base} number {number + 1} is missing, but {log.name} exists")
     return tuple(log for _, _, log in found)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Inside, the disk's errors become ours."""
+    """Turn the disk's errors into SourceUnavailable."""
     try:
         yield
     except OSError as error:
@@ -60,14 +60,14 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def head(file: BinaryIO, journal: str) -> bytes:
-    """The magic number and the format description; b"" while they are not all there. Leaves the file behind them.
+    """Return the magic number and the format description; b"" while they are incomplete. Leaves the file behind them.
 
-    Raises MalformedEvent when it is no binlog file.
+    Raises MalformedEvent if this is not a binlog file.
     """
     file.seek(0)
     start = file.read(len(MAGIC) + HEADER_BYTES)
     if not MAGIC.startswith(start[: len(MAGIC)]):
-        what = "an encrypted binlog file" if start.startswith(_ENCRYPTED_MAGIC) else "no binlog file"
+        what = "an encrypted binlog file" if start.startswith(_ENCRYPTED_MAGIC) else "not a binlog file"
         raise MalformedEvent(journal, 0, f"this is {what}")
     if len(start) < len(MAGIC) + HEADER_BYTES:
         return b""
@@ -80,20 +80,24 @@ def head(file: BinaryIO, journal: str) -> bytes:
 
 
 def began_ms(directory: Path, journal: str) -> int:
-    """When a file was begun: the time of its format description, 0 while that is not there."""
+    """Return when a file was created, ms: the time of its format description; 0 while it has none."""
     with reading(directory / journal), (directory / journal).open("rb") as file:
         return int.from_bytes(head(file, journal)[len(MAGIC) : len(MAGIC) + 4], "little") * 1000
 
 
 def boundary(directory: Path, journal: str, beyond: Callable[[Passed], bool]) -> Passed:
-    """The last boundary between transactions before the first one that is `beyond`; the file's last when none is.
+    """Return the last transaction boundary before the first one that is `beyond`; the file's last one if none is.
 
-    A file ends where it is damaged. Raises SourceUnavailable.
+    directory, journal: the file.
+    beyond: whether a boundary lies behind the wanted one.
+    A damaged file ends at the damage. Raises SourceUnavailable.
     """
     found = Passed(journal, len(MAGIC), 0)
     for whole in (True, False):
         with suppress(MalformedEvent):
-            for output in _walk(directory, journal, found.position, Statements(lambda *statement: None), whole=whole):
+            for output in _outputs(
+                directory, journal, found.position, Statements(lambda *statement: None), whole=whole
+            ):
                 if isinstance(output, Passed):
                     if beyond(output):
                         break
@@ -102,29 +106,34 @@ def boundary(directory: Path, journal: str, beyond: Callable[[Passed], bool]) ->
 
 
 def statements(
-    directory: Path, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
+    directory: Path, start: LogPosition, end: LogPosition, apply: Callable[[LogPosition, str, str], None]
 ) -> None:
-    """Tell every statement between two positions: position, default schema, text.
+    """Pass every statement between two positions to `apply`: position, default schema, text.
 
+    directory: the binlog files.
+    start, end: the range; statements at `end` are excluded.
+    apply: takes each statement.
     Raises SourceUnavailable, SourceRefused, MalformedEvent.
     """
 
     def before_end(at: LogPosition, default_schema: str, sql: str) -> None:
         if at.order < end.order:
-            told(at, default_schema, sql)
+            apply(at, default_schema, sql)
 
     for log in listed(directory):
         first = LogPosition(log.name, len(MAGIC))
         if log.name == start.journal or start.order < first.order < end.order:
             offset = start.offset if log.name == start.journal else len(MAGIC)
-            for output in _walk(directory, log.name, offset, Statements(before_end)):
+            for output in _outputs(directory, log.name, offset, Statements(before_end)):
                 if isinstance(output, Passed) and log.name == end.journal and output.position >= end.offset:
                     return
 
 
-def _walk(directory: Path, journal: str, offset: int, history: Statements, *, whole: bool = True) -> Iterator[Output]:
-    """What a decoder says of a file from an event on. whole: in large chunks; else event by event."""
-    decoder = walker(journal, offset, history)
+def _outputs(
+    directory: Path, journal: str, offset: int, history: Statements, *, whole: bool = True
+) -> Iterator[Output]:
+    """Decode a file from an event on and yield the outputs. whole: read large chunks; else event by event."""
+    decoder = boundary_decoder(journal, offset, history)
     path = directory / journal
     with reading(path), path.open("rb") as file:
         piece = head(file, journal)
@@ -135,7 +144,7 @@ def _walk(directory: Path, journal: str, offset: int, history: Statements, *, wh
 
 
 def _event(file: BinaryIO) -> bytes:
-    """The next event, as far as it is there."""
+    """Read the next event, as far as it is complete."""
     header = file.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return header

@@ -1,6 +1,6 @@
-"""What a destination over binlog files asks of them: positions, and the tables as of a position. Blocks on the disk.
+"""Positions and tables of a destination over binlog files. Blocks on the disk.
 
-A server that stands behind the files (canal.instance.master.address) is asked for table definitions only.
+A configured server behind the files (canal.instance.master.address) is asked for table definitions only.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from canal_ha.source.server.view import View
 
 
 class LocalView:
-    """Positions of a directory of binlog files. Any thread.
+    """Positions in a directory of binlog files. Any thread.
 
-    version: what the newest file says of the server that wrote it, "" before the first look.
+    version: of the server that wrote the newest file; "" before the first look at it.
     """
 
     def __init__(self, config: InstanceConfig, local: LocalFiles) -> None:
@@ -40,7 +40,7 @@ class LocalView:
         self._directory = local.directory
 
     def newest(self) -> LogPosition:
-        """The end of the last file as it is now. Raises SourceUnavailable, SourceRefused."""
+        """Return the current end of the last file. Raises SourceUnavailable, SourceRefused."""
         last = self._logs()[-1]
         path = self._directory / last.name
         with journals.reading(path), path.open("rb") as file:
@@ -53,13 +53,13 @@ class LocalView:
         return self._at(last.name, last.size_bytes, modified_ms)
 
     def oldest(self) -> LogPosition:
-        """The beginning of the first file. Raises SourceUnavailable, SourceRefused."""
+        """Return the beginning of the first file. Raises SourceUnavailable, SourceRefused."""
         return self._at(self._logs()[0].name, len(MAGIC))
 
     def start(self, kept: LogPosition | None) -> LogPosition:
-        """Where a new client begins: as configured, else with the first file; `kept` says nothing here. Only this place
-        has a GTID set, the configured one: of others nobody knows it.
+        """Return where a new client begins: as configured, else at the first file. `kept` is ignored.
 
+        The position has the configured GTID set, if any; the set of other positions in files is unknown.
         Raises SourceUnavailable, SourceRefused, PositionLost.
         """
         source = self._config.master
@@ -72,7 +72,7 @@ class LocalView:
         return replace(at, gtid=source.gtid) if self._config.decode.gtid_on else at
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
-        """Where to go on when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
+        """Return where to continue when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
         if when is WhenLost.LATEST:
             return self.find(Place(end="latest"))
         start_ms = cursor.timestamp_ms - self._config.fallback_interval_s * 1000
@@ -81,30 +81,30 @@ class LocalView:
         return self._at_time(start_ms)
 
     def find(self, place: Place) -> LogPosition:
-        """The boundary between transactions that a person means.
+        """Return the transaction boundary for a place.
 
-        Raises SourceUnavailable, SourceRefused, and PositionLost when there is no such position.
+        Raises SourceUnavailable, SourceRefused, and PositionLost if the position does not exist.
         """
         if place.end == "earliest":
             return self.oldest()
         if place.gtid:
-            raise SourceRefused(f"{self._directory}: GTIDs are not looked up in files; give JOURNAL:OFFSET or time:...")
+            raise SourceRefused(f"{self._directory}: cannot find GTIDs in files; give JOURNAL:OFFSET or time:...")
         if place.timestamp_ms:
             return self._at_time(place.timestamp_ms)
         wanted = self.newest() if place.end else self._existing(self._at(place.journal, place.offset))
         return self._boundary(wanted.journal, lambda passed: passed.position > wanted.offset)
 
     def reach(self, at: LogPosition) -> str:
-        """In words: whether the files still have this position, and how far it is from the end."""
+        """Describe whether the files still have this position, and how far it is from the end."""
         return lost.reach(self._logs(), at)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection or file stays open."""
 
     def _logs(self) -> tuple[BinaryLog, ...]:
         logs = journals.listed(self._directory)
         if not logs:
-            raise SourceUnavailable(f"{self._directory}: there are no binlog files (names like mysql-bin.000001)")
+            raise SourceUnavailable(f"{self._directory}: no binlog files found (names like mysql-bin.000001)")
         return logs
 
     def _at(self, journal: str, offset: int, timestamp_ms: int = 0) -> LogPosition:
@@ -115,7 +115,7 @@ class LocalView:
         logs = self._logs()
         if not any(log.name == at.journal and at.offset <= log.size_bytes for log in logs):
             reach = f"{logs[0].name}:{len(MAGIC)} to {logs[-1].name}:{logs[-1].size_bytes}"
-            raise PositionLost(f"{self._directory}: there is no {at}; the files reach from {reach}")
+            raise PositionLost(f"{self._directory}: {at} does not exist; the files reach from {reach}")
         return at
 
     def _boundary(self, journal: str, beyond: Callable[[Passed], bool]) -> LogPosition:
@@ -123,9 +123,9 @@ class LocalView:
         return self._at(journal, found.position, found.timestamp_ms)
 
     def _at_time(self, timestamp_ms: int, journal: str = "") -> LogPosition:
-        """A boundary before everything committed at this time or later. journal: look into this one only.
+        """Return a boundary before everything committed at this time or later. journal: search only this file.
 
-        Event times are whole seconds, and can be a second out of order where commits are written together.
+        Event times are whole seconds and can be a second out of order when commits are written together.
         """
         target_ms = timestamp_ms - 1000
         if not journal:
@@ -137,15 +137,18 @@ class LocalView:
 
 
 class LocalTables:
-    """The tables of a destination over binlog files as of any position in them. Any thread; calls wait for each other.
+    """The tables of a destination over binlog files, as of any position. Any thread; calls run one at a time.
 
-    fetch: asked for tables that neither the files nor the file with definitions create; None for none such. What both
-    say is taken only where it agrees with the events. A stream that begins farther on has the statements before it read
-    first.
+    config: of the destination.
+    local: the directory, and the file with definitions.
+    fetch: returns the text of a table that neither the files nor the definitions create; None if there is none.
+
+    A text from either counts only if it agrees with the events. For a stream that begins later than what was read,
+    the statements before its start are read first.
     """
 
     def __init__(self, config: InstanceConfig, local: LocalFiles, fetch: Fetch) -> None:
-        """Raises SourceRefused when the file with the definitions cannot be read."""
+        """Read the definitions. Raises SourceRefused if their file is unreadable."""
         self._directory = local.directory
         self._definitions = None if local.schema_file is None else read_definitions(local.schema_file)
         self._ask = fetch
@@ -155,7 +158,7 @@ class LocalTables:
         self._readings: weakref.WeakSet[HistoryDump] = weakref.WeakSet()
 
     def view(self, start: LogPosition) -> TableHistory:
-        """The tables as a stream from `start` sees them. Raises SourceUnavailable, SourceRefused, MalformedEvent."""
+        """Return the tables as of `start`. Raises SourceUnavailable, SourceRefused, MalformedEvent."""
         with self._turn:
             if self._covered is None:
                 logs = journals.listed(self._directory)
@@ -168,7 +171,7 @@ class LocalTables:
         return self._history.view(start)
 
     def follow(self, reading: HistoryDump) -> None:
-        """From now on count what this one has decoded as covered; its view was asked for from where it began."""
+        """Count what this dump decodes as covered. Its view must be of the position where it began."""
         with self._turn:
             self._readings.add(reading)
 
@@ -182,14 +185,14 @@ class LocalTables:
 
 
 def view_of(config: InstanceConfig) -> View | LocalView | MembersView:
-    """Whom to ask for positions of a destination."""
+    """Return the view that finds positions of a destination."""
     if config.local:
         return LocalView(config, config.local)
     return MembersView(config) if config.group else View(config)
 
 
 def read_definitions(path: Path) -> Definitions:
-    """The tables of the configured SQL file. Raises SourceRefused."""
+    """Read the tables of the configured SQL file. Raises SourceRefused."""
     try:
         return Definitions(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Chronicle: a destination's table history, made to reach as far back as its streams read, and kept where it survives.
+"""DestinationHistory: the table history of a destination, for every position that its streams read.
 
-What is covered is a set of ranges of positions. Each one begins with a snapshot of all tables, or is read up to one;
-every statement within it is recorded. A stream that begins outside of them has the statements between it and a range
-read first, or begins another range far from the others; what lies under an open stream is never dropped. So a table's
-columns are never those of another time. Threads: streams' own and the pool; one lock; blocks on MySQL.
+It covers ranges of positions. Each range begins with a snapshot of all tables, or is read up to one, and every
+statement in it is recorded. When a stream begins outside all ranges, the statements between it and a range are read
+first; far from all ranges a new one begins. A range that an open stream reads is never dropped. So a table's columns
+always belong to the position asked for. Threads: the streams' own and the pool; one lock; blocks on MySQL.
 """
 
 from __future__ import annotations
@@ -33,30 +33,37 @@ _TABLES = (
     "SELECT table_schema AS s, table_name AS t FROM information_schema.tables WHERE table_type IN ('BASE TABLE',"
     " 'SYSTEM VERSIONED') AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
 )
-_MAY_SEE_ALL = (  # tables that an account has no right to are missing from the list
+_MAY_SEE_ALL = (  # the list lacks tables that an account has no right to
     "SELECT 1 AS may FROM information_schema.user_privileges"
     " WHERE privilege_type = 'SELECT' AND REPLACE(grantee, '''', '') = CURRENT_USER()"
 )
 
-_ANY = ("", "")  # a table that only statements without a readable name may change
+_ANY = ("", "")  # stands for a table changed by a statement whose table names are unreadable
 
-MOST_RECORDS = 5000  # kept, if cursors let them go, before a snapshot takes their place: a bound to time and memory
-MOST_RANGES = 16  # with snapshots: a bound to memory; more are joined by reading what lies between
-NEAR_JOURNALS = 8  # to read on rather than to begin another range
-GIVEN_OUT_WITHIN_S = 5.0  # what a server has written; with sync_binlog=1 MySQL gives it out once it is on the disk
-_AGAIN_S = 0.01  # at first, then longer
+MOST_RECORDS = 5000  # before a snapshot replaces them, if cursors allow: bounds time and memory
+MOST_RANGES = 16  # with snapshots: bounds memory; further ranges are joined by reading what lies between
+NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
+GIVEN_OUT_WITHIN_S = 5.0  # until a server sends what it has written; with sync_binlog=1 MySQL syncs it to disk first
+_AGAIN_S = 0.01  # first pause before reading again; later ones are longer
 
 
 class HistoryDump(Protocol):
-    """A dump that tells the history of every statement it passes. decoded: everything before it was told."""
+    """A dump that passes every statement to the history. decoded: the position up to which it has done so."""
 
     @property
     def decoded(self) -> LogPosition | None: ...
 
 
 class DestinationHistory:
-    """See the module. store: None keeps nothing. most_records: statements after which a snapshot is due before its
-    time, and older ones are expired. Calls raise SourceUnavailable, SourceRefused.
+    """The table history of one destination. See the module. Calls raise SourceUnavailable, SourceRefused.
+
+    config: of the destination.
+    fetch: returns the current text of a table.
+    store: where the history is stored; None for memory only.
+    tell: reports events.
+    clock: seconds since 1970.
+    most_records: statements after which an early snapshot is taken and older records expire.
+    opening: called with each connection before it connects.
     """
 
     def __init__(
@@ -90,9 +97,9 @@ class DestinationHistory:
     # ---- streams
 
     def view(self, start: LogPosition, reading: HistoryDump | None = None) -> TableHistory:
-        """The tables as a stream from `start` sees them; looks up first what it takes to know them.
+        """Return the tables as of `start`, after reading what is needed to know them.
 
-        reading: the stream's dump. What it has decoded counts as covered from now on, and what it needs is kept.
+        reading: the stream's dump. From now on its decoded statements count as covered, and its ranges are kept.
         """
         with self._turn, self._session() as session:
             server = examine(session)
@@ -100,12 +107,12 @@ class DestinationHistory:
             stream = _Opened(self, self._history, edge(start), reading)
             if reading is not None:
                 self._streams[reading] = stream
-            # FULL metadata names the columns in every event: the first one without waits for the stretch to be read
+            # FULL metadata names the columns in every event, so reading can wait until an event lacks the names
             self._reach(stream.since, newest, self._scanner(session, server), lazily=server.row_metadata == "FULL")
         return self._history.view(start, stream)
 
     def reach(self, stream: _Opened) -> None:
-        """See Ahead: for a stream whose view was asked for here."""
+        """See Ahead. stream: one whose view was asked for here."""
         with self._turn:
             self._advance()
             if stream.reached and self._place(stream):
@@ -117,7 +124,7 @@ class DestinationHistory:
             stream.reached = True
 
     def read_on(self, stream: _Opened) -> LogPosition | None:
-        """See Ahead: for a stream whose view was asked for here."""
+        """See Ahead. stream: one whose view was asked for here."""
         with self._turn, self._session() as session:
             server = examine(session)
             newest = edge(self._prepare(session, server, strict=True))
@@ -133,7 +140,7 @@ class DestinationHistory:
                     return None
 
     def look_back(self, stream: _Opened, until: LogPosition) -> bool:
-        """See Ahead: for a stream whose view was asked for here."""
+        """See Ahead. stream: one whose view was asked for here."""
         with self._turn:
             at, ranges = self._place(stream), self._history.ranges()
             known = ranges.of(at.order) or Range(at, at)
@@ -146,20 +153,20 @@ class DestinationHistory:
                     stream.gone_before = not self._read(before.end, known.start, scanner)
                     if stream.gone_before:
                         return False
-                # ranges may have joined: statements that told nothing for want of those before them are taken in again
+                # ranges may have joined: apply again the statements that had no effect without the earlier ones
                 found = self._read(known.start, edge(until), scanner)
             stream.again_from = (self._history.ranges().of(at.order) or known).start
             return found
 
-    # ---- the pool, now and then
+    # ---- the pool, at intervals
 
     def look(self, oldest: LogPosition | None) -> None:
-        """Begin to cover, say how far, take a snapshot when one is due. oldest: the last cursor of all."""
+        """Begin to cover, record the ranges, and take a snapshot if it is due. oldest: the oldest of all cursors."""
         with self._turn, self._session() as session:
             server = examine(session)
             newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
             if self._snapshot_due():
-                if self._has_many():  # the snapshot is to lie in the last range
+                if self._has_many():  # the snapshot must lie in the last range
                     self._reach(edge(newest), newest, self._scanner(session, server), lazily=False)
                 self._snapshot(session, server)
             self._expire(oldest)
@@ -167,36 +174,36 @@ class DestinationHistory:
             self._note()
 
     def close(self) -> None:
-        """Say how far it is covered and let go of every connection."""
+        """Record the covered ranges and close every connection."""
         with self._turn:
             self._advance()
             self._note()
             self._tables.close()
-            self._let_go()
+            self._disconnect()
             self._recording.end()
             store, self._store = self._store, None
             if store:
                 store.close()
 
     def _note(self) -> None:
-        """Make durable what is covered; a range without a snapshot says nothing to another node."""
+        """Store the covered ranges. A range without a snapshot is of no use to another node."""
         if self._loaded:
             self._recording.note(tuple(known for known in self._history.ranges() if self._has_snapshot(known)))
 
-    # ---- holding the turn
+    # ---- holding the lock
 
     @contextmanager
     def _session(self) -> Iterator[SourceSession]:
-        """The connection for questions, which stays open; a new one when it does not answer any more."""
+        """Yield the connection for questions, which stays open; reconnect if it does not answer any more."""
         if self._open is None or not self._open.alive():
             self._open = SourceSession(self._config, self._config.master, opening=self._opening)
         try:
             yield self._open
-        except CanalError:  # rights that are granted afterwards count for new connections only
-            self._let_go()
+        except CanalError:  # rights granted later apply to new connections only
+            self._disconnect()
             raise
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -205,9 +212,10 @@ class DestinationHistory:
         return Scanner(session, server, self._config, self._config.master, self._opening)
 
     def _prepare(self, session: SourceSession, server: Flavor, *, strict: bool) -> LogPosition:
-        """Load what was kept of this server's binlog; have a range. strict: what other nodes keep is needed.
+        """Load this server's stored history, make sure that there is a range, and return the newest position.
 
-        Returns the newest place. Raises HistoryUnavailable.
+        strict: raise if the store fails, because the records of other nodes are needed.
+        Raises HistoryUnavailable.
         """
         source = server.uuid or str(server.server_id)
         if self._recording.source != source:
@@ -216,7 +224,7 @@ class DestinationHistory:
             self._begin(source, server)
         if not self._loaded:
             self._load(strict=strict)
-        self._advance()  # before the end is asked for: a busy stream is beyond it otherwise
+        self._advance()  # before asking for the end, which a busy stream would pass
         newest = locate.newest(session, server, self._config, self._config.master)
         if any(known.end.order > newest.order for known in self._history.ranges()):
             self._tell("history.of_another_binlog", covered=source, source=source)
@@ -229,7 +237,7 @@ class DestinationHistory:
         return newest
 
     def _begin(self, source: str, server: Flavor) -> None:
-        """A history of its own: who still decodes another binlog keeps that one's."""
+        """Begin a new history; streams that still decode another binlog keep the old one."""
         self._recording.end()
         self._recording = Recording(self._store, source, self._tell, self._begun_anew)
         self._history = History(
@@ -249,7 +257,7 @@ class DestinationHistory:
         except HistoryUnavailable as error:
             if self._config.tsdb_url:
                 if strict:
-                    raise  # what other nodes have recorded is needed here
+                    raise  # the records of other nodes are needed here
                 self._recording.failed(error)
                 return
             self._recording.failed(error)
@@ -257,7 +265,7 @@ class DestinationHistory:
             self._loaded = True
             return
         self._loaded = True
-        if not kept.ranges:  # what was recorded may have gaps anywhere
+        if not kept.ranges:  # the records may have gaps anywhere
             return
         for known in kept.ranges:
             self._history.cover(known.start, known.end)
@@ -267,26 +275,30 @@ class DestinationHistory:
         self._history.restore(kept.records, snapshots)
 
     def _advance(self) -> None:
-        """Count as covered what streams have read."""
+        """Count what streams have decoded as covered."""
         for stream in tuple(self._streams.values()):
             place = stream.decoded()
             if place is not None:
                 self._history.cover(stream.since, place)
 
     def _place(self, stream: _Opened) -> LogPosition:
-        """Where a stream stands, which is behind the range that it has read."""
+        """Return the position of a stream, at the end of the range that it has read."""
         if stream.history is not self._history:
             raise SourceUnavailable(
-                f"{self._config.destination}: the source has another binlog than when reading began at {stream.since};"
-                " the dump begins again"
+                f"{self._config.destination}: the source's binlog is another one than when reading began at"
+                f" {stream.since}; the dump starts again"
             )
         return stream.decoded() or stream.since
 
     # ---- ranges
 
     def _reach(self, at: LogPosition, newest: LogPosition, scanner: Scanner, *, lazily: bool) -> None:
-        """Have a position in a range with a snapshot, by reading the statements of the shorter stretch: from the range
-        before it, or up to the one behind it. lazily: read on from a range nearby, nothing else.
+        """Put a position into a range with a snapshot, by reading the shorter stretch of statements.
+
+        at: the position to cover.
+        newest: the end of the binlog.
+        scanner: reads the stretch: from the range before `at`, or up to the one behind it.
+        lazily: only read on from a range nearby.
         """
         lost = False
         if at.order > newest.order:  # journals that were renamed do not sort
@@ -308,11 +320,16 @@ class DestinationHistory:
                 continue
             if lazily:
                 return
-            if not self._read(end, behind.start, scanner):  # the dump meets the same, and says so
+            if not self._read(end, behind.start, scanner):  # the dump meets the same error and reports it
                 return
 
     def _is_near(self, back: float, ahead: float, *, lazily: bool) -> bool:
-        """Whether to read the stretch from the range before; `back` and `ahead`: journals to there, and to the next."""
+        """Return whether to read the stretch from the range before.
+
+        back: journals to the range before.
+        ahead: journals to the next range.
+        lazily: see _reach.
+        """
         if back == float("inf"):
             return False
         return back <= NEAR_JOURNALS or self._has_many() or (not lazily and back <= ahead)
@@ -321,15 +338,15 @@ class DestinationHistory:
         return sum(self._has_snapshot(known) for known in self._history.ranges()) >= MOST_RANGES
 
     def _read(self, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
-        """Read every statement between two edges; False when they are gone. What was not reached is not covered.
+        """Read every statement between two edges and cover what was read. Return False if they are gone.
 
-        Raises SourceUnavailable when the server does not give them out in time.
+        Raises SourceUnavailable if the server does not send them in time.
         """
-        told, at, wait_s = self._history.view(start).apply, start, _AGAIN_S
+        apply, at, wait_s = self._history.view(start).apply, start, _AGAIN_S
         until_s = time.monotonic() + GIVEN_OUT_WITHIN_S
         while (at.journal, at.offset) != (end.journal, end.offset):
             try:
-                at = edge(scanner.statements(at, end, told))
+                at = edge(scanner.statements(at, end, apply))
             except PositionLost:
                 return False
             if at.order >= end.order:
@@ -337,8 +354,8 @@ class DestinationHistory:
             self._history.cover(start, at)
             if time.monotonic() > until_s:
                 raise SourceUnavailable(
-                    f"{scanner.session.where.address}: the binlog ends at {end}, and a dump ends at {at} since"
-                    f" {GIVEN_OUT_WITHIN_S:g} s; tables are asked for again. Look at the server's disk (sync_binlog=1)"
+                    f"{scanner.session.where.address}: the binlog ends at {end}, but a dump has ended at {at} for"
+                    f" {GIVEN_OUT_WITHIN_S:g} s; tables are read again. Check the server's disk (sync_binlog=1)"
                 )
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, 0.5)
@@ -350,7 +367,7 @@ class DestinationHistory:
         return any(known.start.order <= edge(at).order <= known.end.order for at in self._snapshots)
 
     def _trim(self) -> None:
-        """Forget the oldest ranges without a snapshot that no stream reads: there is nothing in them to be missed."""
+        """Forget the oldest ranges that have no snapshot and no stream; nothing is lost with them."""
         ranges = self._history.ranges()
         read = [stream.since.order for stream in self._streams.values()]
         idle = [
@@ -365,14 +382,14 @@ class DestinationHistory:
     # ---- snapshots
 
     def _snapshot(self, session: SourceSession, server: Flavor) -> None:
-        """Have all tables as of the newest place, without those that statements change meanwhile: these are read."""
+        """Take a snapshot of all tables at the newest position, without those that statements change meanwhile."""
         first = edge(locate.newest(session, server, self._config, self._config.master))
         names = self._names(session)
         found = {name: self._tables.fetch(*name) for name in names}
-        names |= self._names(session)  # a table may be in the binlog before it is listed
+        names |= self._names(session)  # the binlog may name a table before the list does
         at = locate.newest(session, server, self._config, self._config.master)
         if not self._read(first, edge(at), self._scanner(session, server)):
-            raise SourceUnavailable(f"{session.where.address}: {first} was purged while tables were asked for; again")
+            raise SourceUnavailable(f"{session.where.address}: {first} was purged while reading tables; trying again")
         changed = self._history.changed(names, first, at)
         tables = {name: sql for name, sql in found.items() if sql and name not in changed}
         all_listed = session.query(_MAY_SEE_ALL) and not self._history.changed([_ANY], first, at)
@@ -395,9 +412,9 @@ class DestinationHistory:
         return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
 
     def _expire(self, oldest: LogPosition | None) -> None:
-        """Drop what lies before the newest snapshot that has expired and that every cursor and stream is behind.
+        """Drop what lies before the newest expired snapshot that every cursor and stream has passed.
 
-        When there are too many records the age of snapshots does not count.
+        With too many records every snapshot counts as expired.
         """
         many = self._recording.size > self._most_records
         limit_ms = int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
@@ -417,29 +434,31 @@ class DestinationHistory:
 
 
 class _Opened:
-    """One open stream as its chronicle sees it. Implements decode.Ahead.
+    """One open stream of a destination's history. Implements decode.Ahead.
 
-    since: from where on it has read every statement. history: of the binlog that it reads. reached: there is a snapshot
-    in its range. gone_before: what lies before its range cannot be read any more. again_from: where its range began
-    when its statements were last read again.
+    since: the position from which on it has read every statement.
+    history: of the binlog that it reads.
+    reached: its range has a snapshot.
+    gone_before: the statements before its range cannot be read any more.
+    again_from: the start of its range when its statements were last read again.
     """
 
     def __init__(
-        self, chronicle: DestinationHistory, history: History, since: LogPosition, reading: HistoryDump | None
+        self, destination_history: DestinationHistory, history: History, since: LogPosition, reading: HistoryDump | None
     ) -> None:
         self.since = since
         self.history = history
         self.reached = False
         self.gone_before = False
         self.again_from: LogPosition | None = None
-        self._chronicle = chronicle
+        self._destination_history = destination_history
         self._reading = None if reading is None else weakref.ref(reading)
         claimed = None if reading is None else reading.decoded
-        # a dump that has to begin before its place reads again what it has decoded
+        # a dump that has to begin earlier than its position decodes the same events again
         self._behind = claimed if claimed is not None and edge(claimed).order > since.order else None
 
     def decoded(self) -> LogPosition | None:
-        """The edge up to which it has read, None when that is not known."""
+        """Return the edge up to which it has read; None if unknown."""
         reading = self._reading() if self._reading else None
         at = reading.decoded if reading is not None else None
         if at is None or (self._behind is not None and at.order <= self._behind.order):
@@ -447,24 +466,24 @@ class _Opened:
         return edge(at)
 
     def needed(self) -> LogPosition | None:
-        """From where on it may ask for tables, None for anywhere."""
+        """Return the first position for which it may ask for tables; None if that may be any."""
         reading = self._reading() if self._reading else None
         if reading is None or reading.decoded is None:
             return None
         return self.decoded() or self.since
 
     def reach(self) -> None:
-        self._chronicle.reach(self)
+        self._destination_history.reach(self)
 
     def read_on(self) -> LogPosition | None:
-        return self._chronicle.read_on(self)
+        return self._destination_history.read_on(self)
 
     def look_back(self, at: LogPosition) -> bool:
-        return self._chronicle.look_back(self, at)
+        return self._destination_history.look_back(self, at)
 
 
 def _journals(start: LogPosition, end: LogPosition) -> float:
-    """How many journals one position lies behind another; infinitely many when their names do not tell."""
+    """Return how many journals `end` lies behind `start`; infinity if their names do not tell."""
     base, number = split_journal(start.journal)
     other, further = split_journal(end.journal)
     return further - number if base == other and further >= number else float("inf")

@@ -1,6 +1,6 @@
-"""Recording: what a table history learns of one source, on its way to where it survives.
+"""Recording: passes the table history of one source to its store.
 
-Threads: streams' own and the pool; a lock. Blocks on the store.
+Threads: the streams' own and the pool; a lock. Blocks on the store.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from canal_ha.model.tell import Tell
 
 
 class Recording:
-    """Implements decode.Recorder. A failure of the store is an alarm, and the next `note` tries again.
+    """Implements decode.Recorder. A failure of the store raises an alarm; the next `note` tries again.
 
-    store: None keeps nothing. source: see HistoryStore.
-    begun_anew: sources of which the store may hold an earlier binlog; that is dropped before the store is used for one.
+    store: None for memory only.
+    source: see HistoryStore.
+    tell: reports events.
+    begun_anew: sources for which the store may hold an earlier binlog; it is cleared before the next use.
     """
 
     def __init__(self, store: HistoryStore | None, source: str, tell: Tell, begun_anew: set[str]) -> None:
@@ -35,12 +37,12 @@ class Recording:
 
     @property
     def size(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         with self._lock:
             return len(self._seen)
 
     def load(self) -> Kept:
-        """What the store has. Raises HistoryUnavailable."""
+        """Return the stored history. Raises HistoryUnavailable."""
         if self._store is None:
             return Kept()
         with self._lock:
@@ -53,7 +55,7 @@ class Recording:
         return kept
 
     def record(self, record: Record) -> None:
-        """Keep what the history learned, before the stream goes on."""
+        """Store a record before the stream continues."""
         with self._lock:
             if not self._is_new(record):
                 return
@@ -65,7 +67,7 @@ class Recording:
                 self._write(self._store)
 
     def keep_snapshot(self, snapshot: TableSnapshot) -> None:
-        """Keep it; statements are counted anew."""
+        """Store a snapshot and restart the count of statements."""
         self.statements = 0
         if self._store:
             try:
@@ -76,7 +78,7 @@ class Recording:
                 self.failed(error)
 
     def note(self, ranges: tuple[Range, ...]) -> None:
-        """Make durable what is covered, once everything that belongs to it is."""
+        """Store the covered ranges, once all their records are stored."""
         store = self._store
         if store is None:
             return
@@ -96,7 +98,7 @@ class Recording:
             self._written()
 
     def expire(self, before: LogPosition, stale_ms: int) -> bool:
-        """Drop what lies before a position; False when the store cannot."""
+        """Drop what lies before a position; return False if the store fails."""
         if self._store:
             try:
                 with self._lock:
@@ -110,13 +112,13 @@ class Recording:
         return True
 
     def end(self) -> HistoryStore | None:
-        """Keep nothing from now on, though a stream may still decode what it has received; returns the store."""
+        """Store nothing from now on, even if a stream still decodes received bytes; return the store."""
         with self._lock:
             store, self._store = self._store, None
         return store
 
     def failed(self, error: HistoryUnavailable) -> None:
-        """Tell of it, once."""
+        """Report the failure, once."""
         if not self._failing:
             self._tell("history.unavailable", error=str(error), alarm=True)
         self._failing = True
@@ -124,7 +126,7 @@ class Recording:
     # ---- holding the lock
 
     def _clear(self, store: HistoryStore) -> None:
-        """Drop what belongs to a binlog of before. Raises HistoryUnavailable; the next call tries again."""
+        """Clear the records of an earlier binlog. Raises HistoryUnavailable; the next call tries again."""
         if self.source in self._begun_anew:
             store.clear(self.source)
             self._begun_anew.discard(self.source)
@@ -137,7 +139,7 @@ class Recording:
         return True
 
     def _write(self, store: HistoryStore) -> bool:
-        """Write what is pending."""
+        """Write the pending records; return False if the store fails."""
         try:
             self._clear(store)
             store.add(self.source, self._pending)

@@ -1,7 +1,7 @@
 """Table histories in SQL: a SQLite file of one node, or a MySQL database that nodes share. Any thread; blocks.
 
-Tables and columns are canal's (docs/protocol.md#table-history); `meta_coverage` belongs to canal-ha. `binlog_master_id`
-tells which server a row's positions belong to: a MySQL server's uuid, else a server id.
+Tables and columns are canal's (docs/protocol.md#table-history), except `meta_coverage`, which is canal-ha's.
+`binlog_master_id` identifies the server that a row's positions belong to: a MySQL server's uuid, else a server id.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Connect = Callable[[], Any]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_DEADLOCK = 1213  # MySQL rolled this transaction back to let another one go on
+_DEADLOCK = 1213  # MySQL rolled this transaction back so that another one could continue
 
 
 def _once_more(transaction: Callable[P, T]) -> Callable[P, T]:
@@ -75,7 +75,15 @@ def _once_more(transaction: Callable[P, T]) -> Callable[P, T]:
 
 
 class SqlStore:
-    """One destination's history behind a DB-API connection. connect: opens one; mark: of its parameters."""
+    """One destination's history behind a DB-API connection. Methods raise HistoryUnavailable.
+
+    destination: its name.
+    connect: opens a connection.
+    where: file or host:port/database, for messages.
+    mark: placeholder of parameters.
+    ignore: makes an INSERT or UPDATE skip duplicates.
+    types: column types and clauses of the dialect.
+    """
 
     def __init__(
         self, destination: str, connect: Connect, *, where: str, mark: str, ignore: str, types: Mapping[str, str]
@@ -207,14 +215,14 @@ class SqlStore:
     # ---- holding the lock
 
     def _covered(self, cursor: Any) -> dict[str, _Covered]:
-        """What is covered, by source; nobody else changes it until the transaction ends."""
-        # the row first: who locks one that is not there locks others out of the gap, and two of them block each other
+        """Return what is covered, by source, and lock it until the transaction ends."""
+        # create the row first: locking a missing row locks a gap, and two transactions that did so block each other
         self._run(cursor, f"INSERT INTO meta_coverage (destination, data) VALUES (?, '{{}}') {self._types['if_there']}")
         self._run(cursor, f"SELECT data FROM meta_coverage WHERE destination = ?{self._types['lock']}")
         body = json.loads(cursor.fetchone()[0])
         if "sources" in body or not body:
             return {source: _Covered.read(known) for source, known in body.get("sources", {}).items()}
-        # one range of one source, whose rows carry the id of the server that first wrote each event
+        # an older format: one range of one source, whose rows carry the id of the server that first wrote each event
         source = str(body["source"])
         for table in _OF_A_SOURCE:
             update = f"UPDATE {self._ignore} {table} SET binlog_master_id = ? WHERE destination = ?"
@@ -249,8 +257,8 @@ class SqlStore:
             except (sqlite3.Error, pymysql.MySQLError, OSError, ValueError) as error:
                 self._forget()
                 raise HistoryUnavailable(
-                    f"{self._destination}: the table history in {self._where} cannot be used: {error};"
-                    " look at canal.instance.tsdb.dir, or tsdb.url, dbUsername and dbPassword"
+                    f"{self._destination}: cannot use the table history in {self._where}: {error};"
+                    " check canal.instance.tsdb.dir, or tsdb.url, dbUsername and dbPassword"
                 ) from error
 
     def _opened(self) -> Any:
@@ -269,7 +277,7 @@ class SqlStore:
 
 
 def in_file(destination: str, directory: Path) -> HistoryStore:
-    """A history in a file of this directory, which is made when needed."""
+    """Return a history in a file of this directory, which is created when needed."""
 
     def connect() -> sqlite3.Connection:
         directory.mkdir(parents=True, exist_ok=True)
@@ -290,7 +298,12 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
 
 
 def in_mysql(destination: str, url: str, user: str, password: str) -> HistoryStore:
-    """A history in a MySQL or MariaDB database. url: jdbc:mysql://host:port/database or mysql://…"""
+    """Return a history in a MySQL or MariaDB database.
+
+    destination: its name.
+    url: jdbc:mysql://host:port/database or mysql://…
+    user, password: the database account.
+    """
     parts = urlsplit(url.removeprefix("jdbc:"))
     database = parts.path.strip("/")
 
@@ -307,7 +320,7 @@ def in_mysql(destination: str, url: str, user: str, password: str) -> HistorySto
             program_name="canal-ha",
         )
         try:
-            with suppress(pymysql.err.OperationalError):  # an account that may use the database, not make it
+            with suppress(pymysql.err.OperationalError):  # the account may use the database but not create it
                 connection.cursor().execute(f"CREATE DATABASE IF NOT EXISTS `{database}`")
             connection.select_db(database)
         except BaseException:
@@ -328,7 +341,7 @@ def in_mysql(destination: str, url: str, user: str, password: str) -> HistorySto
 
 
 def history_store(config: InstanceConfig) -> HistoryStore | None:
-    """Where this destination's table history survives, None when it is not to."""
+    """Return the store of this destination's table history; None if it is kept in memory only."""
     if not config.decode.table_history:
         return None
     if config.tsdb_url:
@@ -337,7 +350,7 @@ def history_store(config: InstanceConfig) -> HistoryStore | None:
 
 
 def _alive(connection: Any) -> bool:
-    """Whether it was not closed while idle, as a server does."""
+    """Return whether the connection still works; a server closes idle ones."""
     if isinstance(connection, pymysql.Connection):
         try:
             connection.ping(reconnect=False)
@@ -367,14 +380,17 @@ def _record(row: Sequence[Any]) -> Record:
 
 
 def _snapshot(row: Sequence[Any], names: dict[str, str | None]) -> TableSnapshot:
-    """names: of the tables that texts create, as far as they were read already."""
+    """Read a snapshot. names: see _tables."""
     left_out = json.loads(row[3] or "{}").get("left_out")
-    untold = None if left_out is None else frozenset((str(schema), str(table)) for schema, table in left_out)
-    return TableSnapshot(_at(row), _tables(row[4], names), untold)
+    unlisted = None if left_out is None else frozenset((str(schema), str(table)) for schema, table in left_out)
+    return TableSnapshot(_at(row), _tables(row[4], names), unlisted)
 
 
 def _tables(text: str, names: dict[str, str | None]) -> dict[tuple[str, str], str]:
-    """names: as above; most texts are the same in every snapshot, and reading one takes a millisecond."""
+    """Read the tables of a snapshot.
+
+    names: cache of the table that each text creates. Most texts recur in every snapshot, and parsing takes 1 ms.
+    """
     tables = {}
     for schema, script in json.loads(text).items():
         for sql in statements(script):
@@ -387,7 +403,7 @@ def _tables(text: str, names: dict[str, str | None]) -> dict[tuple[str, str], st
 
 
 def _created(sql: str) -> str | None:
-    """The table that a statement creates, None when it creates none."""
+    """Return the table that a statement creates; None if it creates none."""
     with suppress(Unreadable):
         statement = read(sql)
         if isinstance(statement, CreateTable):
@@ -405,21 +421,21 @@ def _from_place(place: Sequence[Any]) -> LogPosition:
 
 @dataclass(slots=True)
 class _Covered:
-    """What is covered of one source. expired: what lies before it is gone, whatever another node says of it."""
+    """The coverage of one source. expired: everything before it is gone, whatever another node records."""
 
     ranges: Ranges = field(default_factory=Ranges)
     expired: LogPosition | None = None
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> _Covered:
-        """Of JSON."""
+        """Read it from JSON."""
         known = cls(expired=_from_place(body["expired"]) if body.get("expired") else None)
         for start, end in body["ranges"]:
             known.ranges.add(_from_place(start), _from_place(end))
         return known
 
     def body(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it as a JSON object."""
         if self.expired is not None:
             self.ranges.forget_before(self.expired)
         ranges = [[_place(known.start), _place(known.end)] for known in self.ranges]

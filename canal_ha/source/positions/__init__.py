@@ -1,1 +1,1 @@
-"""Positions: where to start, where to resume, and where the same transaction stands on another server."""
+"""Positions: where to start, where to resume, and where the same transaction is on another server."""

@@ -1,6 +1,6 @@
-"""What a stream delivered from one server and must not deliver again from the next. Pure.
+"""Filters out what a stream already delivered from another server. Pure.
 
-A standby that lags writes these transactions into its binlog after the place where the stream goes on.
+A lagging standby writes these transactions into its binlog after the position where the stream continues.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.sink import select
 from canal_ha.source.positions.fingerprints import Fingerprint, Units
 
-_HELD_MOST_BYTES = 8 << 20  # of a transaction whose end decides; larger ones are delivered
+_HELD_MOST_BYTES = 8 << 20  # of a transaction whose end is awaited; larger ones are delivered
 
 
 class Delivered(Protocol):
-    """Segments in; out come those, or parts of those, that are new, in the same order."""
+    """Takes segments and returns their new parts, in the same order."""
 
     def new(self, segment: Segment) -> Sequence[Segment]: ...
 
 
 class ExpectedTransactions:
-    """Drops these transactions as long as they come next and in this order; whatever else comes ends that."""
+    """Drops these transactions while they come next and in this order; any other transaction ends that."""
 
     def __init__(self, expected: Iterable[Fingerprint]) -> None:
         self._expected = deque(expected)
@@ -32,12 +32,12 @@ class ExpectedTransactions:
         self._held: list[Segment] = []  # of a transaction that has not ended
 
     def new(self, segment: Segment) -> Sequence[Segment]:
-        """See Known. Keeps the pieces of a transaction until its end tells."""
+        """See Delivered. Holds the pieces of a transaction until its end."""
         if not self._expected:
             return (segment,)
         behind = 0  # entries of this segment that are dropped
         for unit in self._units.feed(segment):
-            if not self._expected or unit.mark() != self._expected[0]:
+            if not self._expected or unit.fingerprint() != self._expected[0]:
                 self._expected.clear()
                 return self._released(segment, behind)
             self._expected.popleft()
@@ -59,17 +59,17 @@ class ExpectedTransactions:
 
 
 class Executed:
-    """Drops transactions of a GTID set, `text`, wherever they come. For streams whose entries carry their set."""
+    """Drops the transactions of a GTID set, `text`, wherever they come. Needs entries that carry their set."""
 
     def __init__(self, gtid_set: str) -> None:
         self.text = gtid_set
         self._text = Gtids(gtid_set).text
         self._numbers = _numbers(self._text)
-        self._inside = False  # a transaction, or entries that came with one GTID outside of any
+        self._inside = False  # in a transaction, or among entries outside one that share a GTID
         self._dropping = False
 
     def new(self, segment: Segment) -> Sequence[Segment]:
-        """See Known."""
+        """See Delivered."""
         kept = []
         for run, first in enumerate(segment.run_starts):
             last = segment.run_starts[run + 1] if run + 1 < len(segment.run_starts) else len(segment)
@@ -89,7 +89,7 @@ class Executed:
         return (select(segment, kept),) if kept else ()
 
     def _is_known(self, text: str) -> bool:
-        """Whether a transaction was executed before. text: the set that includes it, as the decoder counts it."""
+        """Return whether a transaction was already executed. text: the set including it, as the decoder counts it."""
         if not text:
             return False
         if text == self._text:
@@ -103,8 +103,9 @@ class Executed:
 
 
 def both(one: str, other: str) -> str:
-    """Two GTID sets of one stream as one: of MariaDB the later of each domain; of MySQL the first, which grew from the
-    second.
+    """Join two GTID sets of one stream: for MariaDB the later GTID of each domain, for MySQL `one`.
+
+    A MySQL set `one` already includes `other`, because it grew from it.
     """
     numbers, items = _numbers(one), {item.split("-")[0]: item for item in one.split(",")}
     if not numbers:
@@ -117,7 +118,7 @@ def both(one: str, other: str) -> str:
 
 
 def _numbers(text: str) -> dict[int, int]:
-    """MariaDB's sequence number by domain; empty for a set of MySQL."""
+    """Return MariaDB's sequence numbers by domain; {} for a MySQL set."""
     items = [item.split("-") for item in text.split(",") if item.count("-") == 2 and ":" not in item]
     return {int(domain): int(number) for domain, _, number in items}
 

@@ -1,9 +1,10 @@
-"""The trail of a stream: by what the last transactions that were delivered are known again on another server. Pure.
+"""Fingerprints of the last delivered transactions, to find them in another server's binlog. Pure.
 
-Journals, offsets, table ids and XIDs are a server's own. A replica keeps of a transaction its times, its origin and its
-rows, so a transaction is known by the second of its end and a hash of how many rows it had and what the last of them
-were. Equal transactions in one second exist; a run of several is what counts. Nothing is parsed or hashed until it is
-asked for: `Recent` copies the last entries of each piece, and keeps no segment, whose memory is to be used again.
+Journals, offsets, table ids and XIDs differ between servers. A replica keeps a transaction's times, origin and rows. So
+a fingerprint is the second of the transaction's end, and a hash of its number of rows and its last rows. Equal
+transactions can end in one second, so a run of several decides. A cursor carries fingerprints as text, its trail.
+Nothing is parsed or hashed until needed: `Recent` copies the last entries of each piece, and keeps no segment, whose
+memory is reused.
 """
 
 from __future__ import annotations
@@ -22,35 +23,36 @@ from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 KEPT = 16  # transactions in a cursor's trail: 216 characters of its JSON
-ROWS = 4  # of a transaction's rows, the last ones, are looked at
+ROWS = 4  # the last rows of a transaction, which are hashed
 
 _TIME_BYTES = 4
 _HASH_BYTES = 6
-_MARK_BYTES = _TIME_BYTES + _HASH_BYTES
-_COPIED_ENTRIES = 256  # of a piece, the last ones, and at most
-_COPIED_BYTES = 1 << 17  # bytes of frames, but always what holds the last ROWS rows
-_ENTRIES_MOST = 4096  # looked back over, at least one piece
-_BYTES_MOST = 1 << 20  # copied
+_FINGERPRINT_BYTES = _TIME_BYTES + _HASH_BYTES
+_COPIED_ENTRIES = 256  # most of a piece, its last ones
+_COPIED_BYTES = 1 << 17  # of frames at most, but always those with the last ROWS rows
+_ENTRIES_MOST = 4096  # copied in all pieces, unless there is only one piece
+_BYTES_MOST = 1 << 20  # copied in all pieces
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fingerprint:
-    """One transaction, or DDL statement. second: of its end, s since 1970, by the clock of the server of its origin."""
+    """One transaction or DDL statement. second: its end, s since 1970, by the clock of its origin."""
 
     second: int
     digest: bytes
 
 
 class EntryLookup(Protocol):
-    """Holds entries of a segment, under their indexes in it."""
+    """Entries of a segment, by their indexes in it."""
 
     def entry(self, index: int, /) -> bytes:
-        """The serialized Entry. Raises LookupError where it was not kept."""
+        """Return the serialized entry. Raises LookupError if it was not kept."""
 
 
 class Copied(NamedTuple):
-    """Entries first..last of a segment (last exclusive), of which those from `kept` on are copied. The arrays are the
-    segment's.
+    """Entries first..last of a segment (last exclusive); those from `kept` on are copied.
+
+    The arrays are the segment's.
     """
 
     kinds: bytes | bytearray
@@ -65,7 +67,7 @@ class Copied(NamedTuple):
 
     @classmethod
     def of(cls, segment: Segment, first: int, last: int) -> Copied:
-        """While the frames are still the segment's. Of one large transaction only what is looked at is copied."""
+        """Copy the entries while the segment still owns its frames. Of a large transaction copy only the last rows."""
         ends = segment.ends
         kept = _rows_before(segment.row_counts, first, last)
         kinds = segment.kinds
@@ -76,7 +78,7 @@ class Copied(NamedTuple):
         return cls(kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames)
 
     def entry(self, index: int) -> bytes:
-        """See Entries."""
+        """See EntryLookup."""
         if not self.kept <= index < self.last:
             raise LookupError(index)
         end = self.ends[index] - (self.ends[self.kept - 1] if self.kept else 0)
@@ -85,7 +87,7 @@ class Copied(NamedTuple):
 
 
 def _rows_before(row_counts: array[int], first: int, last: int) -> int:
-    """Where, in first..last, the last ROWS rows before `last` begin."""
+    """Return the index in first..last where the last ROWS rows before `last` begin."""
     rows = 0
     while last > first and rows < ROWS:
         last -= 1
@@ -98,8 +100,9 @@ Held = TypeVar("Held", Segment, Copied)
 
 @dataclass(frozen=True, slots=True)
 class Unit(Generic[Held]):
-    """A transaction or DDL statement, ended by entry `index` of `entries`. tail: who holds row entries, and their
-    indexes, the last one first.
+    """A transaction or DDL statement, which entry `index` of `entries` ends.
+
+    tail: its last row entries, the last one first, each with the object that holds it and its index.
     """
 
     entries: Held
@@ -109,23 +112,23 @@ class Unit(Generic[Held]):
 
     @property
     def second(self) -> int:
-        """When it ended."""
+        """When it ended, seconds since 1970."""
         return self.entries.timestamps[self.index] // 1000
 
-    def mark(self) -> Fingerprint:
-        """By what it is known."""
+    def fingerprint(self) -> Fingerprint:
+        """Return its fingerprint."""
         return Fingerprint(self.second, _digest(self))
 
 
 @dataclass(slots=True)
 class Units:
-    """Cuts entries into units, piece after piece, from a transaction's begin on. Transactions without rows are none."""
+    """Cuts consecutive pieces into units. A transaction without rows is not a unit."""
 
     _rows: int = 0
     _tail: deque[tuple[EntryLookup, int]] = field(default_factory=lambda: deque(maxlen=ROWS))
 
     def feed(self, entries: Held) -> Iterator[Unit[Held]]:
-        """The units that end in a segment, or among those of its entries that were copied."""
+        """Yield the units that end in a segment, or among its copied entries."""
         first, last = (entries.first, entries.last) if isinstance(entries, Copied) else (0, len(entries))
         counts, kinds = entries.row_counts, entries.kinds
         for index in range(first, last):
@@ -143,7 +146,7 @@ class Units:
                 self._forget()
 
     def skip(self, copied: Copied) -> None:
-        """These entries come next, and nobody asks for what ends among them."""
+        """Pass the next entries without yielding their units."""
         kinds, first, last = copied.kinds, copied.first, copied.last
         outside = max(kinds.rfind(EntryKind.BEGIN, first, last), kinds.rfind(EntryKind.END, first, last))
         if outside >= 0:
@@ -158,29 +161,29 @@ class Units:
 
 
 class Recent:
-    """What one stream delivered last. start: the trail of where it began; kept: marks to keep. One thread."""
+    """The last delivered transactions of one stream. start: trail of its start; kept: how many to keep. One thread."""
 
     def __init__(self, start: str = "", kept: int = KEPT) -> None:
         self._kept = kept
-        self._marks: deque[Fingerprint] = deque(marks(start), maxlen=kept)
+        self._fingerprints: deque[Fingerprint] = deque(from_text(start), maxlen=kept)
         self._units = Units()
         self._pieces: deque[Copied] = deque()
         self._entries = 0
         self._bytes = 0
 
     def add(self, segment: Segment, first: int = 0, last: int | None = None) -> None:
-        """These entries were delivered next."""
+        """Add the entries that were delivered next."""
         last = len(segment) if last is None else last
         if first != last:
             self.add_copy(Copied.of(segment, first, last))
 
     @staticmethod
     def copy(segment: Segment, first: int, last: int) -> Copied:
-        """What `add_copy` needs of entries that are being delivered, at least one. It keeps none of their frames."""
+        """Copy what `add_copy` needs of entries being delivered, at least one. The copy keeps none of their frames."""
         return Copied.of(segment, first, last)
 
     def add_copy(self, piece: Copied) -> None:
-        """These entries were delivered next."""
+        """Add the entries that were delivered next, as copied."""
         self._pieces.append(piece)
         self._entries += piece.last - piece.first
         self._bytes += len(piece.frames)
@@ -189,10 +192,10 @@ class Recent:
             self._entries -= dropped.last - dropped.first
             self._bytes -= len(dropped.frames)
             self._units.skip(dropped)
-            self._marks.clear()  # they are of transactions before a gap
+            self._fingerprints.clear()  # they belong to transactions before a gap
 
-    def marks(self) -> tuple[Fingerprint, ...]:
-        """Of the last transactions that ended, oldest first."""
+    def fingerprints(self) -> tuple[Fingerprint, ...]:
+        """Return the fingerprints of the last transactions that ended, oldest first."""
         units: deque[Unit[Copied]] = deque(maxlen=self._kept)
         for piece in self._newest():
             units.extend(self._units.feed(piece))
@@ -200,48 +203,48 @@ class Recent:
         self._entries = self._bytes = 0
         for unit in units:
             try:
-                self._marks.append(unit.mark())
+                self._fingerprints.append(unit.fingerprint())
             except LookupError:
-                self._marks.clear()  # a gap
-        return tuple(self._marks)
+                self._fingerprints.clear()  # there is a gap
+        return tuple(self._fingerprints)
 
     def _newest(self) -> list[Copied]:
-        """The pieces in which the last `kept` units end, and one more, whose begin may be missing; or all of them."""
+        """Return the pieces in which the last `kept` units end, and the one before, whose begin may be missing."""
         found = 0
         newest: list[Copied] = []
         for piece in reversed(self._pieces):
             newest.append(piece)
-            found += sum(1 for _ in Units().feed(piece))  # or more: of one that began before, some rows are not seen
+            found += sum(1 for _ in Units().feed(piece))  # may count too few: a unit that began in an earlier piece
             if found > self._kept:
                 break
         newest.reverse()
         return newest
 
     def trail(self) -> str:
-        """The marks as a cursor carries them."""
-        return text(self.marks())
+        """Return the fingerprints as a cursor carries them."""
+        return to_text(self.fingerprints())
 
 
-def text(trail: Iterable[Fingerprint]) -> str:
-    """Marks as text of the base64 alphabet for URLs."""
-    raw = b"".join((mark.second & 0xFFFFFFFF).to_bytes(_TIME_BYTES, "big") + mark.digest for mark in trail)
+def to_text(fingerprints: Iterable[Fingerprint]) -> str:
+    """Return fingerprints as text of the URL-safe base64 alphabet."""
+    raw = b"".join((each.second & 0xFFFFFFFF).to_bytes(_TIME_BYTES, "big") + each.digest for each in fingerprints)
     return urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def marks(trail: str) -> tuple[Fingerprint, ...]:
-    """The marks of such a text; none of what is no trail, which then finds nothing."""
+def from_text(trail: str) -> tuple[Fingerprint, ...]:
+    """Return the fingerprints in a cursor's trail; () if the text is not a trail."""
     try:
         raw = urlsafe_b64decode(trail + "=" * (-len(trail) % 4))
     except (Base64Error, ValueError):
         return ()
-    if len(raw) % _MARK_BYTES:
+    if len(raw) % _FINGERPRINT_BYTES:
         return ()
-    pieces = (raw[at : at + _MARK_BYTES] for at in range(0, len(raw), _MARK_BYTES))
+    pieces = (raw[at : at + _FINGERPRINT_BYTES] for at in range(0, len(raw), _FINGERPRINT_BYTES))
     return tuple(Fingerprint(int.from_bytes(piece[:_TIME_BYTES], "big"), piece[_TIME_BYTES:]) for piece in pieces)
 
 
 def _digest(unit: Unit[Held]) -> bytes:
-    """Over what every server writes alike: not over types and names of columns, which follow the table's history."""
+    """Hash what all servers write alike. Names and types of columns are left out: they follow the table history."""
     hashed = blake2b(digest_size=_HASH_BYTES)
     if not unit.rows:
         _, change = _parsed(unit.entries, unit.index)
@@ -252,7 +255,7 @@ def _digest(unit: Unit[Held]) -> bytes:
     for entries, index in unit.tail:
         header, change = _parsed(entries, index)
         rows = change.rowDatas[-wanted:]
-        for row in reversed(rows):  # however they are spread over events
+        for row in reversed(rows):  # rows count, not how they are grouped into events
             hashed.update(f"\0{header.schemaName}.{header.tableName}\0{change.eventType}".encode())
             for side, columns in ((b"-", row.beforeColumns), (b"+", row.afterColumns)):
                 hashed.update(side)
@@ -271,31 +274,31 @@ def _parsed(entries: EntryLookup, index: int) -> tuple[pb.Header, pb.RowChange]:
 
 
 class Matching:
-    """Finds a trail among the units of another binlog, which come in their order.
+    """Finds the last delivered transactions among the units of another binlog, seen in order.
 
-    The newest mark that is found counts; what the trail has behind it is not there. Where a mark is found more than
-    once, the longest run of the trail up to it counts, then the first: rather again than not at all.
+    The newest fingerprint found counts; the later ones are missing in that binlog. If a fingerprint occurs more than
+    once, the longest run up to it counts, then the first: repeating rows is better than losing them.
     """
 
-    def __init__(self, trail: Sequence[Fingerprint]) -> None:
-        self._trail = trail
-        self._seconds = {mark.second for mark in trail}
+    def __init__(self, fingerprints: Sequence[Fingerprint]) -> None:
+        self._wanted = fingerprints
+        self._seconds = {each.second for each in fingerprints}
         self._places: dict[Fingerprint, list[int]] = {}
-        for place, mark in enumerate(trail):
-            self._places.setdefault(mark, []).append(place)
+        for place, fingerprint in enumerate(fingerprints):
+            self._places.setdefault(fingerprint, []).append(place)
         self._runs: dict[int, int] = {}
         self._best = (-1, 0)
         self.found: Unit[Segment] | None = None
 
     @property
     def missing(self) -> int:
-        """How many transactions of the trail come behind the one that was found."""
-        return len(self._trail) - 1 - self._best[0]
+        """The number of fingerprints after the one that was found."""
+        return len(self._wanted) - 1 - self._best[0]
 
     def see(self, unit: Unit[Segment]) -> None:
-        """The next unit of the binlog."""
-        mark = unit.mark() if unit.second in self._seconds else None
-        places = self._places.get(mark, ()) if mark else ()
+        """Look at the next unit of the binlog."""
+        fingerprint = unit.fingerprint() if unit.second in self._seconds else None
+        places = self._places.get(fingerprint, ()) if fingerprint else ()
         self._runs = {place: self._runs.get(place - 1, 0) + 1 for place in places}
         for place, run in self._runs.items():
             if (place, run) > self._best:

@@ -1,4 +1,4 @@
-"""GTID mode: the place of a cursor and the set executed before it, brought together on the server of now. Blocks."""
+"""GTID mode: matches a cursor's position and GTID set on the current server. Blocks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from canal_ha.source.positions.scan import Scanner
 
 
 def settled(scanner: Scanner, at: LogPosition) -> LogPosition:
-    """Where to begin for a cursor, with the set executed before that place.
+    """Return where to begin for a cursor, with the set executed before that position.
 
-    A cursor without a set keeps its place and gets the set: GTID mode was just turned on. One whose place is gone, or
-    is another server's, goes on at the first transaction that its set lacks. Without either it is returned as it is:
-    the dump says what is wrong.
-    Raises PositionLost when the server has forgotten transactions of the set, or purged some that it lacks.
+    A cursor without a set keeps its position and gets the set, because GTID mode was just turned on. If its position is
+    gone or another server's, reading continues at the first transaction that its set lacks. Without either the cursor
+    is returned unchanged, and the dump reports the error.
+    Raises PositionLost if the server has lost transactions of the set, or purged some that the set lacks.
     """
     there = any(log.name == at.journal and at.offset <= log.size_bytes for log in binary_logs(scanner.session))
     if not at.gtid:
@@ -25,16 +25,16 @@ def settled(scanner: Scanner, at: LogPosition) -> LogPosition:
     forgotten = _forgotten(scanner, at.gtid)
     if forgotten:
         raise PositionLost(
-            f"{scanner.session.where.address}: the server does not know transactions {forgotten} of its own, which were"
+            f"{scanner.session.where.address}: the server does not have its own transactions {forgotten}, which were"
             f" read from it before: its binary logs were reset, or it is an older copy; {_cure(scanner, at)}"
         )
     return at if there else behind(scanner, at)
 
 
 def behind(scanner: Scanner, at: LogPosition) -> LogPosition:
-    """Where the first transaction begins that the set of a position lacks, with that set.
+    """Return where the first transaction begins that the set of a position lacks, with that set.
 
-    Raises PositionLost when such transactions are purged.
+    Raises PositionLost if such transactions are purged.
     """
     gtid_set = at.gtid or ""
     purged = _purged(scanner, gtid_set)
@@ -43,13 +43,13 @@ def behind(scanner: Scanner, at: LogPosition) -> LogPosition:
             f"{scanner.session.where.address}: transactions {purged} are purged (gtid_purged) and the set of {at} lacks"
             f" them; {_cure(scanner, at)}"
         )
-    # asked for first: what is committed between the two answers must not be passed over
+    # ask for the end first: a transaction committed between the two answers must not be skipped
     newest = locate.newest(scanner.session, scanner.server, scanner.config, scanner.source)
     return replace(scanner.lacking(gtid_set) or newest, gtid=gtid_set)
 
 
 def lags(scanner: Scanner, gtid_set: str) -> bool:
-    """Whether the server has not executed all of a set."""
+    """Return whether the server has not executed all of a set."""
     if not scanner.server.mariadb:
         return bool(_subtracted(scanner, "%s", "@@GLOBAL.gtid_executed", gtid_set))
     reached = str(scanner.session.query("SELECT @@GLOBAL.gtid_binlog_pos AS reached")[0]["reached"] or "")
@@ -60,15 +60,15 @@ def lags(scanner: Scanner, gtid_set: str) -> bool:
 def _cure(scanner: Scanner, at: LogPosition) -> str:
     oldest = binary_logs(scanner.session)[0].name
     return (
-        f"the oldest journal that exists is {oldest}; {scanner.config.destination} cannot go on from {at} by itself:"
-        " restore the journals, or set the cursor (canal-ha cursor set), or choose canal.instance.position.lost"
+        f"the oldest journal is {oldest}; {scanner.config.destination} cannot continue from {at}: restore the"
+        " journals, or set the cursor (canal-ha cursor set), or choose canal.instance.position.lost"
     )
 
 
 def _forgotten(scanner: Scanner, gtid_set: str) -> str:
-    """Transactions of the server's own in a set which it has not executed; "" when there are none.
+    """Return the server's own transactions in a set that it has not executed; "" if there are none.
 
-    What came to it from elsewhere says nothing: a replica need not have had all.
+    Transactions of other servers are ignored, because a replica need not have them all.
     """
     if scanner.server.mariadb:
         state = str(scanner.session.query("SELECT @@GLOBAL.gtid_binlog_state AS state")[0]["state"] or "")
@@ -81,7 +81,7 @@ def _forgotten(scanner: Scanner, gtid_set: str) -> str:
 
 
 def _purged(scanner: Scanner, gtid_set: str) -> str:
-    """Purged transactions that a set lacks. MariaDB keeps no such list: it refuses the dump."""
+    """Return the purged transactions that a set lacks. MariaDB has no such list; it refuses the dump."""
     return "" if scanner.server.mariadb else _subtracted(scanner, "@@GLOBAL.gtid_purged", "%s", gtid_set)
 
 
@@ -91,7 +91,7 @@ def _subtracted(scanner: Scanner, whole: str, part: str, gtid_set: str) -> str:
 
 
 def _mariadb(gtid_set: str) -> list[tuple[int, int, int]]:
-    """Domain, server id, number of each item; what is no GTID of MariaDB is left out."""
+    """Return domain, server id and number of each item; items that are no MariaDB GTID are left out."""
     found = []
     for item in gtid_set.split(","):
         parts = item.strip().split("-")

@@ -1,4 +1,4 @@
-"""Where a binlog begins and ends, and where a new client begins (docs/protocol.md#start). Blocks: pool threads."""
+"""The ends of a binlog, and where a new client begins (docs/protocol.md#start). Blocks: pool threads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from canal_ha.source.positions.scan import Scanner
 
 
 def newest(session: SourceSession, server: Flavor, config: InstanceConfig, source: SourceConfig) -> LogPosition:
-    """Where the binlog ends now; its time is the server's clock. Raises SourceUnavailable, SourceRefused."""
+    """Return the current end of the binlog; its time is the server's clock. Raises SourceUnavailable, SourceRefused."""
     rows = session.query(server.status_statement)
     if not rows:
         raise SourceRefused(
-            f"{session.where.address}: '{server.status_statement}' has no answer: the binary log is off; start the"
-            " server with log-bin=mysql-bin under [mysqld]"
+            f"{session.where.address}: '{server.status_statement}' returned nothing: the binary log is off; start"
+            " the server with log-bin=mysql-bin under [mysqld]"
         )
     journal, offset = str(rows[0]["File"]), int(rows[0]["Position"])
     gtid = ""
@@ -42,7 +42,7 @@ def newest(session: SourceSession, server: Flavor, config: InstanceConfig, sourc
 
 
 def oldest(session: SourceSession, server: Flavor, source: SourceConfig) -> LogPosition:
-    """The beginning of the oldest journal that exists. Raises SourceUnavailable, SourceRefused."""
+    """Return the beginning of the oldest journal. Raises SourceUnavailable, SourceRefused."""
     return LogPosition(
         journal=binary_logs(session)[0].name,
         offset=FIRST_OFFSET,
@@ -54,9 +54,9 @@ def oldest(session: SourceSession, server: Flavor, source: SourceConfig) -> LogP
 
 
 def configured(scanner: Scanner) -> LogPosition | None:
-    """The start that the configuration names, None when it names none.
+    """Return the configured start; None if there is none.
 
-    Raises SourceUnavailable, SourceRefused, and PositionLost when what it names is purged.
+    Raises SourceUnavailable, SourceRefused, and PositionLost if that position is purged.
     """
     source = scanner.source
     if source.gtid and scanner.config.decode.gtid_on:
@@ -71,10 +71,13 @@ def configured(scanner: Scanner) -> LogPosition | None:
 
 
 def at_time(scanner: Scanner, timestamp_ms: int, journal: str = "") -> LogPosition:
-    """A boundary before everything committed at this time or later; the oldest there is when nothing is older.
+    """Return a boundary before everything committed at this time or later; the oldest one if nothing is older.
 
-    journal: look into this one only. Event times are whole seconds and can be a second out of order where commits are
-    written together, so up to two seconds more are read. Source: docs/protocol.md#time-search.
+    scanner: of the source.
+    timestamp_ms: ms since 1970.
+    journal: search only this one; "" for all.
+    Event times are whole seconds and can be a second out of order when commits are written together, so up to two
+    seconds more are read. Source: docs/protocol.md#time-search.
     """
     target_ms = timestamp_ms - 1000
     if not journal:
@@ -87,7 +90,7 @@ def at_time(scanner: Scanner, timestamp_ms: int, journal: str = "") -> LogPositi
 
 
 def at_boundary(scanner: Scanner, inside: LogPosition) -> LogPosition:
-    """The boundary at or before a position inside a transaction."""
+    """Return the boundary at or before a position inside a transaction."""
     return scanner.boundary(inside.journal, lambda passed: passed.position > inside.offset)
 
 

@@ -1,4 +1,4 @@
-"""What it means when the server refuses to dump with error 1236, which it uses for nearly everything."""
+"""Explains why a server refused a dump with error 1236, which it uses for nearly everything."""
 
 from __future__ import annotations
 
@@ -16,62 +16,64 @@ _REPLACED = "same server_uuid/server_id"  # MySQL with error 1236, MariaDB 10.11
 
 
 class Superseded(SourceUnavailable):
-    """Another dump with this identity began, usually that of the node which has taken the destination over."""
+    """Another dump with this identity began, usually of the node that took the destination over."""
 
 
 def superseded(address: str, text: str) -> Superseded | None:
-    """The error for a dump that the server ended in favour of another one; None when that was not the reason."""
+    """Return the error if the server ended a dump in favour of another one; None if that was not the reason."""
     if _REPLACED not in text:
         return None
     return Superseded(f"{address}: another dump has begun with this one's identity ({text})")
 
 
 def ended(session: SourceSession, config: InstanceConfig, at: LogPosition, text: str, *, moved: bool) -> CanalError:
-    """The error for a dump from `at` that ended with 1236. moved: this connection had come past `at`
-    from an earlier boundary, so that another attempt from there may fare better.
+    """Return the error for a dump from `at` that ended with 1236.
 
-    Raises SourceUnavailable, SourceRefused when the server does not answer questions either.
+    session: for questions to the server.
+    config: of the destination.
+    at: where the dump stood.
+    text: the server's message.
+    moved: the connection reached `at` from an earlier boundary, so another attempt from there may succeed.
+    Raises SourceUnavailable, SourceRefused if the server does not answer questions either.
     """
     where = session.where.address
     logs = binary_logs(session)
     cure = (
-        f"{config.destination} cannot go on by itself: restore the journal, or set the cursor (or"
+        f"{config.destination} cannot continue: restore the journal, or set the cursor (or"
         f" canal.instance.master.journal.name and position) to a position that exists"
     )
     size = next((log.size_bytes for log in logs if log.name == at.journal), None)
     if size is None:
         return PositionLost(
-            f"{where}: journal {at.journal} (wanted: {at}) is purged; the oldest that exists is {logs[0].name}; {cure}"
+            f"{where}: journal {at.journal} (wanted: {at}) is purged; the oldest journal is {logs[0].name}; {cure}"
         )
     if at.offset > size:
         return PositionLost(
             f"{where}: {at} lies beyond the end of its journal ({size} bytes): binary logs were reset or lost;"
-            f" the oldest that exists is {logs[0].name}; {cure}"
+            f" the oldest journal is {logs[0].name}; {cure}"
         )
     if not moved:
-        return PositionLost(
-            f"{where}: cannot be read from {at}: {text}; the oldest journal that exists is {logs[0].name}; {cure}"
-        )
+        return PositionLost(f"{where}: cannot read from {at}: {text}; the oldest journal is {logs[0].name}; {cure}")
     return SourceUnavailable(f"{where}: the dump ended at {at}: {text}")
 
 
 def existing(session: SourceSession, at: LogPosition) -> LogPosition:
-    """`at`, if the binlog reaches there. Raises PositionLost, SourceUnavailable, SourceRefused."""
+    """Return `at` if the binlog contains it. Raises PositionLost, SourceUnavailable, SourceRefused."""
     logs = binary_logs(session)
     size = next((log.size_bytes for log in logs if log.name == at.journal), None)
     if size is None or at.offset > size:
         reach = f"{logs[0].name}:4 to {logs[-1].name}:{logs[-1].size_bytes}"
-        raise PositionLost(f"{session.where.address}: there is no {at}; the binlog reaches from {reach}")
+        raise PositionLost(f"{session.where.address}: {at} does not exist; the binlog reaches from {reach}")
     return at
 
 
 def reach(logs: Sequence[BinaryLog], at: LogPosition) -> str:
-    """In words: whether these journals still have a position, and how far it is from their end."""
+    """Describe whether these journals still have a position, and how far it is from their end."""
     names = [log.name for log in logs]
     if at.journal not in names:
-        return f"its journal is gone: the oldest that exists is {names[0]}"
+        return f"its journal is gone: the oldest one is {names[0]}"
     index = names.index(at.journal)
     if at.offset > logs[index].size_bytes:
-        return f"its journal ends before, at {logs[index].size_bytes}: binary logs were reset"
+        return f"its journal ends earlier, at {logs[index].size_bytes}: binary logs were reset"
     behind = sum(log.size_bytes for log in logs[index:]) - at.offset
-    return f"its journal exists, {index} older ones do; {behind} bytes behind the newest position"
+    return f"its journal exists, with {index} older ones; {behind} bytes behind the newest position"

@@ -1,11 +1,11 @@
-"""Where to go on in another server's binlog: the standby after a switch, or whoever answers under the address now.
+"""Where to continue in another server's binlog: the standby's after a switch, or of a new server at the same address.
 
-By GTID set where the cursor has one. Else by content: the last delivered transactions (`trail`) are looked for from
-canal.instance.fallbackIntervalInSeconds before the cursor's time on, and reading goes on behind the newest one found.
-If none is there, reading begins at the start of that window. Blocks: a stream's thread.
+With a GTID set, the set decides. Otherwise the last delivered transactions (fingerprints) are searched, starting
+canal.instance.fallbackIntervalInSeconds before the cursor's time, and reading continues behind the newest one found. If
+none is found, reading begins at the start of that window. Blocks: a stream's thread.
 
-Clocks. A replica keeps the time and the origin (server id) of what it was sent, so the window is measured on
-transactions of the cursor's own origin alone: what the new server wrote by itself, by another clock, says nothing.
+Clocks. A replica keeps the time and the origin (server id) of the transactions it receives. So only transactions of the
+cursor's own origin delimit the window; the new server writes its own by another clock.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from canal_ha.source.positions import gtids, locate, truncated
 from canal_ha.source.positions.fingerprints import Fingerprint, Matching, Unit, Units
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.positions.scan import Enough, Scanner, packets
-from canal_ha.source.positions.transactions import walker
+from canal_ha.source.positions.transactions import boundary_decoder
 
-SLICE_BYTES = 16384  # decoded at a time; boundaries are told once a slice
-PACKETWISE_BYTES = 1 << 20  # smaller journals are looked through event by event
-SCANNED_MOST_BYTES = 8 << 30  # looked at for the start of the window; before that, everything comes again
+SLICE_BYTES = 16384  # decoded at a time; boundaries are yielded once a slice
+PACKETWISE_BYTES = 1 << 20  # smaller journals are scanned event by event
+SCANNED_MOST_BYTES = 8 << 30  # to find the start of the window; beyond that, everything from there is repeated
 TIME_SLACK_MS = 2000  # event times are whole seconds, and can be a second out of order
 
 
 class PositionedDecoder(Protocol):
-    """What is needed of a decoder. offset, server_id: of the event that was looked at last."""
+    """A decoder of a stream. offset, server_id: of the event decoded last."""
 
     @property
     def offset(self) -> int: ...
@@ -46,9 +46,13 @@ class PositionedDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """Where to go on. how: `GTID set`, `content` or `time`; expected: delivered transactions that the server has not
-    (yet), in their order; again: how many transactions may come again at most; reason: why content did not tell;
-    lags: the server's binlog ends before any of the transactions looked for.
+    """Where to continue.
+
+    how: `GTID set`, `content` or `time`.
+    expected: delivered transactions that the server does not have (yet), in order.
+    again: at most how many transactions are repeated.
+    reason: why the content did not decide.
+    lags: whether the server's binlog ends before all transactions searched for.
     """
 
     at: LogPosition
@@ -62,12 +66,17 @@ class Relocation:
 def relocated(
     scanner: Scanner,
     at: LogPosition,
-    trail: Sequence[Fingerprint],
+    fingerprints: Sequence[Fingerprint],
     decoder_at: Callable[[LogPosition], PositionedDecoder],
     now: Callable[[], float] = time.time,
 ) -> Relocation:
-    """Where to go on for a stream that stands at `at` of another server. decoder_at: the stream's own, made anew.
+    """Return where a stream continues that stands at `at` of another server.
 
+    scanner: reads the new server's binlog.
+    at: the position on the other server.
+    fingerprints: of the last delivered transactions, oldest first.
+    decoder_at: returns a new decoder of the stream that begins at a position.
+    now: this machine's clock, seconds since 1970.
     Raises SourceUnavailable, SourceRefused, PositionLost.
     """
     if scanner.config.decode.gtid_on and at.gtid:
@@ -75,29 +84,29 @@ def relocated(
             return Relocation(gtids.behind(scanner, at), "GTID set", lags=gtids.lags(scanner, at.gtid))
         except PositionLost:
             # MariaDB refuses a set whose last transaction was never replicated
-            if not scanner.server.mariadb or not trail:
+            if not scanner.server.mariadb or not fingerprints:
                 raise
     target_ms = at.timestamp_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
     start = _window(scanner, at, target_ms, now)
-    matching = Matching(trail)
+    matching = Matching(fingerprints)
     counted = _Counted(at)
-    reason = "" if trail else "nothing is known of what was delivered last"
-    if trail and trail[-1].second * 1000 >= target_ms - TIME_SLACK_MS:
-        reason = "none of the transactions delivered last is there"
+    reason = "" if fingerprints else "the cursor has no fingerprints of the last transactions"
+    if fingerprints and fingerprints[-1].second * 1000 >= target_ms - TIME_SLACK_MS:
+        reason = "the binlog has none of the last delivered transactions"
     try:
         _look(scanner, start, decoder_at, (matching.see, counted.see))
     except (TableUnknown, MalformedEvent) as error:
-        reason = f"what was delivered last could not be looked for: {error}"
+        reason = f"cannot search for the last delivered transactions: {error}"
     if matching.found is not None:
-        expected = tuple(trail[len(trail) - matching.missing :])
+        expected = tuple(fingerprints[len(fingerprints) - matching.missing :])
         return Relocation(_behind(matching.found), "content", expected)
     again = counted.again if reason else 0
-    lags = bool(reason and trail) and 0 < counted.newest < trail[0].second
+    lags = bool(reason and fingerprints) and 0 < counted.newest < fingerprints[0].second
     return Relocation(start, "time", (), again, reason, lags)
 
 
 def _behind(unit: Unit[Segment]) -> LogPosition:
-    """Behind the entry that ends a unit. Its GTID set is to be asked for: the decoder began in the midst."""
+    """Return the position behind the last entry of a unit, without a GTID set: its decoder did not begin with one."""
     segment, index = unit.entries, unit.index
     following = index + 1
     whole = following == len(segment) or segment.offsets[following] != segment.offsets[index]
@@ -105,8 +114,10 @@ def _behind(unit: Unit[Segment]) -> LogPosition:
 
 
 class _Counted:
-    """Counts what was delivered before, as far as times and origin tell. newest: the second of the last unit, 0 where
-    it is of another origin: who writes by itself has taken over, and does not lag.
+    """Counts units that were delivered before, judged by time and origin.
+
+    newest: the second of the last unit; 0 if it is of another origin, because a server that writes itself has taken
+    over and does not lag.
     """
 
     def __init__(self, at: LogPosition) -> None:
@@ -125,16 +136,20 @@ class _Counted:
 
 
 def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[], float]) -> LogPosition:
-    """The last boundary before which everything of the cursor's origin is older than the target.
+    """Return the last boundary before which everything of the cursor's origin is older than the target.
 
-    Where nothing of that origin is in the binlog (no replica, or none with log_replica_updates): by the server's clock.
+    scanner: of the new server.
+    at: the cursor's position.
+    target_ms: start of the window, ms since 1970.
+    now: this machine's clock, seconds since 1970.
+    If the binlog has nothing of that origin (no replica, or no log_replica_updates), the server's clock decides.
     """
     logs = binary_logs(scanner.session)
     scanned = 0
     seen = False
     for log in reversed(logs):
         slice_bytes = SLICE_BYTES if log.size_bytes > PACKETWISE_BYTES else 0
-        older = _Older(walker(log.name, FIRST_OFFSET), at.server_id, target_ms)
+        older = _Older(boundary_decoder(log.name, FIRST_OFFSET), at.server_id, target_ms)
         _read(scanner, older.decoder, log.name, FIRST_OFFSET, older.take, slice_bytes)
         seen |= older.seen
         if older.last is not None:
@@ -144,25 +159,25 @@ def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[],
             return _at(scanner, Passed(log.name, FIRST_OFFSET, 0))
     if seen or target_ms <= 0:
         return _at(scanner, Passed(logs[0].name, FIRST_OFFSET, 0))
-    # whoever wrote the cursor's transaction had a clock of its own: one that is ahead of here is told by its future
+    # the server of the cursor's transaction may have had a fast clock: then its time is in the future here
     here_ms, now_ms = int(scanner.session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]) * 1000, now() * 1000
     ahead_ms = max(0, at.timestamp_ms - min(here_ms, now_ms))
     return locate.at_time(scanner, max(0, int(target_ms - ahead_ms - abs(here_ms - now_ms))))
 
 
 def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed) -> LogPosition:
-    """Packet by packet, from a boundary that is early enough."""
+    """Search packet by packet, from a boundary that is early enough."""
     if before.position > OFFSET_MAX:
         return _at(scanner, before)
-    older = _Older(walker(before.journal, before.position), at.server_id, target_ms)
+    older = _Older(boundary_decoder(before.journal, before.position), at.server_id, target_ms)
     _read(scanner, older.decoder, before.journal, before.position, older.take, 0)
     return _at(scanner, older.last or before)
 
 
 class _Older:
-    """Looks for the last boundary of one origin that is older than a target, until one is not.
+    """Finds the last boundary of one origin that is older than a target, before the first that is not.
 
-    last: that boundary; seen: there was any of this origin.
+    last: that boundary. seen: whether there was any event of this origin.
     """
 
     def __init__(self, decoder: PositionedDecoder, origin: int | None, target_ms: int) -> None:
@@ -173,14 +188,14 @@ class _Older:
         self._target_ms = target_ms
 
     def take(self, output: Output) -> bool:
-        """Whether that is enough."""
+        """Look at an output; return whether the search is over."""
         if not isinstance(output, Passed) or not output.timestamp_ms:
             return False
         if self._origin not in (None, self.decoder.server_id):
             return False
         self.seen = True
         if self.decoder.offset >= output.position:
-            return False  # what was looked at last lies behind this boundary, which may be of another origin
+            return False  # the last decoded event lies behind this boundary, which may be of another origin
         if output.timestamp_ms >= self._target_ms:
             return True
         self.last = output
@@ -208,7 +223,7 @@ def _look(
     decoder_at: Callable[[LogPosition], PositionedDecoder],
     shown: Sequence[Callable[[Unit[Segment]], None]],
 ) -> None:
-    """Show everything from a boundary to the end of the binlog as it is now."""
+    """Decode from a boundary to the current end of the binlog, and pass every unit to each of `shown`."""
     units = Units()
 
     def take(output: Output) -> bool:
@@ -236,11 +251,14 @@ def _read(
     *,
     onwards: bool = False,
 ) -> str:
-    """Decode from here until `take` has enough, or to the end of the journal, or of the last one (onwards). Returns the
-    journal that ended torn, "" when none did.
+    """Decode until `take` returns True, or to the end of the journal, or of the last journal (onwards).
 
-    slice_bytes: decoded at a time; 0: packet by packet.
-    Raises SourceUnavailable, SourceRefused, PositionLost, and what decoding raises.
+    decoder: begins at journal and offset.
+    take: takes each output; returns whether that is enough.
+    slice_bytes: how much to decode at a time; 0: packet by packet.
+    onwards: whether to continue into the following journals.
+    Return the journal that ended truncated; "" if none did.
+    Raises SourceUnavailable, SourceRefused, PositionLost, and whatever decoding raises.
     """
     pending = bytearray()
     here = journal

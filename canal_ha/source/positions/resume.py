@@ -1,7 +1,7 @@
-"""Where a dump begins again after its connection broke, and which entries it has delivered already. Pure.
+"""Where a dump resumes after its connection broke, and which entries it already delivered. Pure.
 
-A dump always begins at a boundary between transactions. Of a large transaction pieces may have been delivered before
-the break; they come again from the source and are cut off here.
+A dump always begins at a transaction boundary. If pieces of a large transaction were delivered before the break, the
+source sends them again, and they are removed here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LAST_SUB = 2**31
 
 
 class Resume:
-    """`at`: everything before it was decoded, and what came of it accepted. start: inclusive unless it is consumed."""
+    """Everything before `at` was decoded and accepted. start: inclusive unless it is consumed."""
 
     def __init__(self, start: LogPosition) -> None:
         self.at = start
@@ -29,18 +29,18 @@ class Resume:
         self._skip = self._delivered
 
     def begin(self) -> LogPosition:
-        """Where to dump from now; entries that were delivered are cut off until the first one that was not."""
+        """Return where to dump from. From then on `new` removes entries up to the last one delivered."""
         self._skip = self._delivered
         if self.at.offset <= OFFSET_MAX:
             return self.at
-        # Beyond what the command can say (one huge transaction makes such a file): read the journal from its beginning.
+        # The command cannot express this offset (one huge transaction makes such a file): read the whole journal.
         before = (self.at.journal, self.at.offset - 1, _LAST_SUB)
         if self._skip is None or _is_later(before, self._skip):
             self._skip = before
         return replace(self.at, offset=FIRST_OFFSET, consumed=False)
 
     def new(self, segment: Segment) -> Segment | None:
-        """What of a segment was not delivered yet."""
+        """Return the part of a segment that was not delivered yet; None if there is none."""
         if self._skip is None:
             return segment
         first = _first_behind(segment, self._skip)
@@ -50,13 +50,14 @@ class Resume:
         return select(segment, range(first, len(segment))) if first else segment
 
     def delivered(self, segment: Segment) -> None:
-        """These entries were accepted."""
+        """Record that these entries were accepted."""
         self.delivered_any = True
         self._delivered = (segment.journal, segment.offsets[-1], segment.subs[-1])
 
     def passed(self, journal: str, position: int, timestamp_ms: int = 0, gtid: str = "") -> None:
-        """The stream is at this boundary. It never moves back: a dump from an earlier place has to catch up first.
+        """Record a boundary. It never moves back: a dump from an earlier position has to catch up first.
 
+        journal, position: the boundary.
         timestamp_ms, gtid: 0 and "" keep those of the boundary before.
         """
         if _is_later((journal, position, 0), (self.at.journal, self.at.offset, 0)):
@@ -77,11 +78,11 @@ def _is_later(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
         return one[1:] > other[1:]
     base, number = split_journal(one[0])
     other_base, other_number = split_journal(other[0])
-    return base != other_base or number > other_number  # a renamed binlog begins anew
+    return base != other_base or number > other_number  # a renamed binlog starts its numbers again
 
 
 def _first_behind(segment: Segment, last: tuple[str, int, int]) -> int:
-    """Index of the first entry behind `last`; entries of a segment are in binlog order."""
+    """Return the index of the first entry behind `last`; a segment's entries are in binlog order."""
     journal, offset, sub = last
     if segment.journal != journal:
         return 0 if _is_later((segment.journal, 0, 0), last) else len(segment)

@@ -1,7 +1,7 @@
-"""Finding boundaries between transactions by reading a binlog: by time, by offset, by GTID set. Blocks.
+"""Finds transaction boundaries by reading a binlog: by time, by offset, by GTID set. Blocks.
 
-A decoder that accepts no table walks over the events and says where transactions end. A journal is read twice at
-most: in large chunks up to the one that holds the boundary, then packet by packet from the boundary before it.
+A decoder that accepts no table reports where transactions end. A journal is read at most twice: in large chunks up to
+the one that holds the boundary, then packet by packet from the boundary before it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.positions import truncated
 from canal_ha.source.positions.lost import DUMP_FAILED, ended
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
-from canal_ha.source.positions.transactions import Statements, walker
+from canal_ha.source.positions.transactions import Statements, boundary_decoder
 
 _FORMAT_DESCRIPTION = frozenset({15})
 _GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
@@ -30,9 +30,14 @@ _GTIDS = frozenset({33, 42, 162})  # MySQL's, MySQL's with a tag, MariaDB's
 
 @dataclass(frozen=True, slots=True)
 class Scanner:
-    """Reads the binlog of one source over connections of its own, as a replica that nobody else is.
+    """Reads the binlog of one source over connections of its own, with a replica identity used only once.
 
-    opening: as in `reader.run`. All methods raise SourceUnavailable, SourceRefused, PositionLost.
+    session: for questions.
+    server: the source's flavor.
+    config: of the destination.
+    source: the server's address.
+    opening: as in `reader.run`.
+    All methods raise SourceUnavailable, SourceRefused, PositionLost.
     """
 
     session: SourceSession
@@ -42,7 +47,7 @@ class Scanner:
     opening: Callable[[Interruptible], None] = lambda connection: None
 
     def boundary(self, journal: str, beyond: Callable[[Passed], bool]) -> LogPosition:
-        """The last boundary of a journal before the first one that is `beyond`; its last one when none is."""
+        """Return a journal's last boundary before the first one that is `beyond`; its last one if none is."""
         found = self._boundary(journal, FIRST_OFFSET, beyond, by_packet=False)
         offset = found.position if found else FIRST_OFFSET
         if offset <= OFFSET_MAX:
@@ -52,47 +57,49 @@ class Scanner:
         return self._position(journal, found.position, found.timestamp_ms)
 
     def began_ms(self, journal: str) -> int:
-        """When a journal was begun: the time of its format description."""
-        walk = _Walk(walker(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
-        self._run(walk, journal=journal)
-        return walk.found.timestamp_ms if walk.found else 0
+        """Return when a journal was created, ms: the time of its format description."""
+        scan = _Scan(boundary_decoder(journal, FIRST_OFFSET), by_packet=True, until=_FORMAT_DESCRIPTION)
+        self._run(scan, journal=journal)
+        return scan.found.timestamp_ms if scan.found else 0
 
     def lacking(self, gtid_set: str) -> LogPosition | None:
-        """Where the first transaction begins that is not in the set; None when there is none yet."""
-        walk = _Walk(walker("", FIRST_OFFSET), by_packet=True, until=_GTIDS)
-        self._run(walk, gtid=gtid_set)
-        if walk.found is None:
+        """Return where the first transaction begins that is not in the set; None if there is none yet."""
+        scan = _Scan(boundary_decoder("", FIRST_OFFSET), by_packet=True, until=_GTIDS)
+        self._run(scan, gtid=gtid_set)
+        if scan.found is None:
             return None
-        return self._position(walk.journal, walk.found.position, walk.found.timestamp_ms, gtid_set)
+        return self._position(scan.journal, scan.found.position, scan.found.timestamp_ms, gtid_set)
 
     def executed(self, at: LogPosition) -> str:
-        """The GTID set executed before a position, the transaction included that it lies in."""
+        """Return the GTID set executed before a position, including the transaction that it lies in."""
         if self.server.mariadb:
             rows = self.session.query("SELECT BINLOG_GTID_POS(%s, %s) AS gtid", at.journal, at.offset)
             return str(rows[0]["gtid"] or "")
         rows = self.session.query("SHOW BINLOG EVENTS IN %s LIMIT 3", at.journal)
-        told = next((str(row["Info"]) for row in rows if row["Event_type"] == "Previous_gtids"), "")
-        before = self._executed(at, FIRST_OFFSET, "".join(told.split()), by_packet=False)
+        previous = next((str(row["Info"]) for row in rows if row["Event_type"] == "Previous_gtids"), "")
+        before = self._executed(at, FIRST_OFFSET, "".join(previous.split()), by_packet=False)
         if before.offset < at.offset <= OFFSET_MAX:
             before = self._executed(at, before.offset, before.gtid or "", by_packet=True)
         return before.gtid or ""
 
     def _executed(self, at: LogPosition, offset: int, before: str, *, by_packet: bool) -> LogPosition:
-        """The last boundary with its set. by_packet: the first one that is not before `at`, if there is any."""
-        decoder = walker(at.journal, offset, gtid_set=before)
-        walk = _Walk(decoder, by_packet=by_packet, beyond=lambda passed: passed.position > at.offset)
-        self._run(walk, journal=at.journal, offset=offset)
-        last = walk.last.position if walk.last else offset
-        if by_packet and walk.over is not None and last < at.offset:
-            return self._position(at.journal, walk.over.position, 0, decoder.gtid_set)
-        return self._position(at.journal, last, 0, walk.last_gtid if walk.last else before)
+        """Return the last boundary with its set. by_packet: return the first one not before `at`, if any."""
+        decoder = boundary_decoder(at.journal, offset, gtid_set=before)
+        scan = _Scan(decoder, by_packet=by_packet, beyond=lambda passed: passed.position > at.offset)
+        self._run(scan, journal=at.journal, offset=offset)
+        last = scan.last.position if scan.last else offset
+        if by_packet and scan.over is not None and last < at.offset:
+            return self._position(at.journal, scan.over.position, 0, decoder.gtid_set)
+        return self._position(at.journal, last, 0, scan.last_gtid if scan.last else before)
 
     def statements(
-        self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
+        self, start: LogPosition, end: LogPosition, apply: Callable[[LogPosition, str, str], None]
     ) -> LogPosition:
-        """Tell every statement between two boundaries: position, default schema, text. Returns the boundary reached.
+        """Pass every statement between two boundaries to `apply` and return the boundary reached.
 
-        That one lies before `end` when the server does not give out everything yet that it has written.
+        start, end: the range.
+        apply: takes position, default schema, text.
+        The boundary reached lies before `end` if the server does not send everything that it has written yet.
         """
 
         def beyond(passed: Passed) -> bool:
@@ -100,32 +107,35 @@ class Scanner:
 
         journal, offset = start.journal, start.offset if start.offset <= OFFSET_MAX else FIRST_OFFSET
         while True:
-            decoder = walker(journal, offset, Statements(told))
-            walk = _Walk(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
-            self._run(walk, journal=journal, offset=offset)
-            if walk.reached is not None:
-                start = self._position(walk.reached.journal, walk.reached.position, walk.reached.timestamp_ms)
-            behind = truncated.next_journal(self.session, walk.journal or journal) if walk.torn else ""
+            decoder = boundary_decoder(journal, offset, Statements(apply))
+            scan = _Scan(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
+            self._run(scan, journal=journal, offset=offset)
+            if scan.reached is not None:
+                start = self._position(scan.reached.journal, scan.reached.position, scan.reached.timestamp_ms)
+            behind = truncated.next_journal(self.session, scan.journal or journal) if scan.truncated else ""
             if not behind:
                 return start
             start = self._position(behind, FIRST_OFFSET, 0)
-            if walk.journal == end.journal:
+            if scan.journal == end.journal:
                 return start
             journal, offset = behind, FIRST_OFFSET
 
     def _boundary(
         self, journal: str, offset: int, beyond: Callable[[Passed], bool], *, by_packet: bool
     ) -> Passed | None:
-        walk = _Walk(walker(journal, offset), by_packet=by_packet, beyond=beyond)
-        self._run(walk, journal=journal, offset=offset)
-        return walk.last
+        scan = _Scan(boundary_decoder(journal, offset), by_packet=by_packet, beyond=beyond)
+        self._run(scan, journal=journal, offset=offset)
+        return scan.last
 
     def read(
         self, eat: Callable[[memoryview], list[bytes]], *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = ""
     ) -> bool:
-        """Dump from here, or what a GTID set lacks, until `eat` raises Enough; the end of the binlog is one, too.
+        """Dump until `eat` raises Enough, or to the end of the binlog.
 
-        Returns whether the dump ended because its journal is torn: there is no more of that one.
+        eat: takes the received bytes.
+        journal, offset: where to begin.
+        gtid: read what this set lacks; "" reads from journal and offset.
+        Return whether the dump ended because its journal is truncated, so that there is no more of it.
         """
         identity = replica(self.config.destination, 0, read=uuid4().hex)
         request = DumpRequest(
@@ -143,10 +153,10 @@ class Scanner:
             where = self.session.where
             if end.errno == DUMP_FAILED and gtid:
                 raise PositionLost(
-                    f"{where.address}: transactions behind the GTID set {gtid} are purged ({end.text});"
+                    f"{where.address}: transactions after the GTID set {gtid} are purged ({end.text});"
                     f" set canal.instance.master.gtid of {self.config.destination} to a newer set"
                 ) from None
-            if truncated.is_torn(end.text):
+            if truncated.is_truncated(end.text):
                 return True
             if end.errno == DUMP_FAILED:
                 at = self._position(journal, offset, 0)
@@ -155,8 +165,8 @@ class Scanner:
                 raise where.error(end.errno, end.text) from None
         return False
 
-    def _run(self, walk: _Walk, *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = "") -> None:
-        walk.torn = self.read(walk.eat, journal=journal, offset=offset, gtid=gtid)
+    def _run(self, scan: _Scan, *, journal: str = "", offset: int = FIRST_OFFSET, gtid: str = "") -> None:
+        scan.truncated = self.read(scan.eat, journal=journal, offset=offset, gtid=gtid)
 
     def _position(self, journal: str, offset: int, timestamp_ms: int, gtid: str = "") -> LogPosition:
         return LogPosition(
@@ -172,7 +182,7 @@ class Scanner:
 
 
 class Enough(Exception):
-    """A read is over. errno, text: the server's last word; 0 when there is nothing wrong."""
+    """A read is over. errno, text: the server's error; 0 and "" if there is none."""
 
     def __init__(self, errno: int = 0, text: str = "") -> None:
         super().__init__(text)
@@ -180,14 +190,17 @@ class Enough(Exception):
         self.text = text
 
 
-class _Walk:
-    """Eats one dump until it has seen enough, or its end, and raises Enough then.
+class _Scan:
+    """Eats one dump and raises Enough when it has seen enough.
 
-    beyond: ends the walk at the first boundary for which it holds, `over`; last: the boundary before that, last_gtid:
-    the set executed there. reached: everything before it was walked over, journals without a boundary included.
-    torn: the last journal ended inside an event.
-    until: ends the walk at the first event of these types; found: where it starts. Needs by_packet.
-    onwards: the last journal to walk through; "" is the first one.
+    beyond: ends the scan at the first boundary for which it holds, `over`.
+    until: ends the scan at the first event of these types; needs by_packet.
+    onwards: the last journal to scan; "" scans the first only.
+
+    last, last_gtid: the boundary before `over`, and the set executed there.
+    reached: everything before it was scanned, including journals without a boundary.
+    truncated: the last journal ended inside an event.
+    found: where the event of `until` starts.
     """
 
     def __init__(
@@ -204,7 +217,7 @@ class _Walk:
         self.last_gtid = ""
         self.over: Passed | None = None
         self.reached: Passed | None = None
-        self.torn = False
+        self.truncated = False
         self.found: Passed | None = None
         self._decoder = decoder
         self._by_packet = by_packet
@@ -214,7 +227,7 @@ class _Walk:
         self._pending = bytearray()
 
     def eat(self, data: memoryview) -> list[bytes]:
-        """Nothing is left for the library."""
+        """Decode received bytes; leave nothing for the library."""
         for piece in packets(self._pending, data) if self._by_packet else (data,):
             if self._until:
                 self._look(piece)
@@ -222,7 +235,7 @@ class _Walk:
         return []
 
     def _look(self, packet: memoryview) -> None:
-        """End at an event of the wanted types. Packet header (4), 0, then time, type, server id, size, its end."""
+        """Raise Enough at a wanted event. Packet: header (4 bytes), 0, then time, type, server id, size, end."""
         if len(packet) >= 24 and packet[4] == 0 and packet[9] in self._until:
             size = int.from_bytes(packet[14:18], "little")
             end = int.from_bytes(packet[18:22], "little")
@@ -249,7 +262,7 @@ class _Walk:
 
 
 def packets(pending: bytearray, data: memoryview) -> Iterator[memoryview]:
-    """Whole packets, header included; pending: what is there of the next one."""
+    """Yield whole packets, header included. pending: the incomplete next one, kept between calls."""
     pending += data
     while len(pending) >= 4:
         size = 4 + int.from_bytes(pending[:3], "little")

@@ -1,4 +1,4 @@
-"""A decoder for walks over a binlog: it accepts no table, and tells where transactions end and which statements ran."""
+"""A decoder that only finds transaction boundaries and statements: it accepts no table."""
 
 from __future__ import annotations
 
@@ -18,23 +18,30 @@ _QUIET = DecodeOptions(filter_query_dcl=True, filter_query_dml=True, filter_quer
 
 
 class Statements:
-    """A history that is asked for no table, because none passes the filters, and passes statements on."""
+    """A history for such a decoder: it passes statements on, and is never asked for a table."""
 
-    def __init__(self, told: Callable[[LogPosition, str, str], None]) -> None:
-        self._told = told
+    def __init__(self, apply: Callable[[LogPosition, str, str], None]) -> None:
+        self._apply = apply
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: a walk wants no table")
+        raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: no table passes the filter here")
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        self._told(at, default_schema, sql)
+        self._apply(at, default_schema, sql)
 
 
-_UNHEARD = Statements(lambda at, default_schema, sql: None)
+_IGNORED = Statements(lambda at, default_schema, sql: None)
 
 
-def walker(journal: str, offset: int, history: Statements = _UNHEARD, *, gtid_set: str | None = None) -> Decoder:
-    """Begins at this event; yields no entries. gtid_set: executed before it, to be carried on; None: not asked for."""
+def boundary_decoder(
+    journal: str, offset: int, history: Statements = _IGNORED, *, gtid_set: str | None = None
+) -> Decoder:
+    """Return a decoder that yields no entries.
+
+    journal, offset: the event where it begins.
+    history: takes the statements.
+    gtid_set: executed before that event, to be continued; None for no sets.
+    """
     return Decoder(
         source=Source("", 0),
         journal=journal,

@@ -1,4 +1,4 @@
-"""A journal whose last event was cut off by a crash of the server. MySQL cuts it away, MariaDB leaves it. Blocks."""
+"""Journals whose last event a server crash cut off. MySQL removes the rest, MariaDB leaves it. Blocks."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ _TRUNCATED = "truncated in the middle of event"
 _EXECUTED = "SELECT BINLOG_GTID_POS(%s, %s) AS here, BINLOG_GTID_POS(%s, %s) AS there"
 
 
-def is_torn(text: str) -> bool:
-    """Whether a dump ended with this text because its journal ends inside an event."""
+def is_truncated(text: str) -> bool:
+    """Return whether a dump ended with this text because its journal ends inside an event."""
     return _TRUNCATED in text
 
 
 def next_journal(session: SourceSession, journal: str) -> str:
-    """The journal that the server began behind this one, "" when there is none."""
+    """Return the journal that follows this one; "" if there is none."""
     names = [log.name for log in binary_logs(session)]
     return names[names.index(journal) + 1] if journal in names[:-1] else ""
 
 
 def behind(session: SourceSession, server: Flavor, at: LogPosition, text: str) -> LogPosition | None:
-    """Where to go on when a dump ended with this text at the boundary `at`: the journal that the server began next.
+    """Return where to continue when a dump ended with this text at the boundary `at`: the next journal.
 
-    None when that is not the reason, or when transactions may lie behind the cut: the server counts what it executed
-    before each place, and nothing may have come between the two. Raises SourceUnavailable, SourceRefused.
+    session: for questions to the server.
+    server: its flavor.
+    at: where the dump ended.
+    text: the server's message.
+    Return None if the journal is not truncated, or if transactions may lie behind the cut: the GTID set executed before
+    the two positions must be equal. Raises SourceUnavailable, SourceRefused.
     """
-    if not server.mariadb or not is_torn(text):
+    if not server.mariadb or not is_truncated(text):
         return None
     onwards = next_journal(session, at.journal)
     if not onwards:

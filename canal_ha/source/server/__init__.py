@@ -1,1 +1,1 @@
-"""A source that is a running server: its dump thread, questions about it, and the rule for switching to a standby."""
+"""A source that is a running server: its dump thread, questions about positions, and when to switch to a standby."""

@@ -1,7 +1,7 @@
-"""The source thread of one stream: connect, check, dump, decode, deliver; begin again when the connection breaks.
+"""The source thread of one stream: connect, check, dump, decode, deliver; reconnect when the connection breaks.
 
-`Dump` starts one thread. Everything runs on it, except `start`, `stop`, `join` and reading the attributes that say how
-far it has come. mysql-replication speaks the protocol; what it must not do, reconnect by itself, is done here.
+`Dump` starts one thread and runs on it, except `start`, `stop`, `join`, `reroute` and reading the attributes that show
+its progress. mysql-replication speaks the protocol; reconnecting is done here, not by the library.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from canal_ha.source.positions.relocate import Relocation
 from canal_ha.source.positions.resume import Resume
 from canal_ha.source.positions.scan import Scanner
 
-SMALL_BYTES = 16 * 1024  # of a chunk that is decoded before anybody else would get to work
+SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
 
 
 @dataclass(frozen=True, slots=True)
 class DumpStarted:
-    """The source dumps. version, uuid ("" on MariaDB), server_id: the source's."""
+    """The source sends the dump. version, uuid ("" on MariaDB), server_id: the source's."""
 
     version: str
     uuid: str
@@ -44,7 +44,7 @@ class DumpStarted:
 
 @dataclass(frozen=True, slots=True)
 class DumpFailed:
-    """An attempt ended. retry_in_s: until the next one, None when the dump has ended for good."""
+    """An attempt ended. retry_in_s: until the next one; None if the dump has ended for good."""
 
     error: CanalError
     retry_in_s: float | None
@@ -52,7 +52,7 @@ class DumpFailed:
 
 @dataclass(frozen=True, slots=True)
 class SourceMoved:
-    """The stream goes on in another server's binlog. before: where it stood in the old one's."""
+    """The stream continues in another server's binlog. before: its position in the old one."""
 
     before: LogPosition
     address: str
@@ -63,13 +63,13 @@ DumpEvent = DumpStarted | DumpFailed | SourceMoved
 
 
 class DumpDecoder(Protocol):
-    """What a dump needs of a decoder: bytes in, outputs in their order. The iterator is driven to its end."""
+    """The decoder of a dump: takes bytes, yields outputs in order. The caller consumes the whole iterator."""
 
     def feed(self, data: memoryview, /) -> Iterator[Output]: ...
 
     @property
     def gtid_set(self) -> str:
-        """Executed so far, "" outside GTID mode."""
+        """The GTID set executed so far; "" outside GTID mode."""
 
     @property
     def offset(self) -> int: ...
@@ -80,8 +80,12 @@ class DumpDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What to read from now. config: whose master is the server; make_decoder: see Dump; met(identity): told which
-    server answers there, False when that is another one than before, and the upstream therefore void.
+    """The server to read from now.
+
+    config: its master is that server.
+    make_decoder: see Dump.
+    met: called with the identity of the server that answers; returns False if it is another one than before, which
+    makes this upstream void.
     """
 
     config: InstanceConfig
@@ -98,17 +102,26 @@ class _Rerouted(Exception):
 
 
 class Dump:
-    """One stream's dump, from `start` (a transaction's boundary; inclusive unless consumed) until stopped.
+    """One stream's dump, from `start` (a transaction boundary; inclusive unless consumed) until stopped.
 
-    accept: takes segments in order, none twice; blocks while there is no room; raises RingClosed to end the dump;
-    report: told of every connection and failure; busy: told True before a small chunk is decoded, False when that is
-    done. All are called from the dump's thread.
-    make_decoder: a fresh decoder for each connection, to begin at the position given. route: asked before each
-    connection instead of `config`, `source` and `make_decoder`, where the server may change; may_move: go on in
-    another server's binlog, else end.
-    decoded: everything before it was accepted; last_event_ms: source time of the newest event; idle: the source said
-    that nothing newer exists; idle_at: `clock` when it last said so and this had not lain in a buffer; heard_at: when
-    bytes last came.
+    config: of the destination.
+    source: the server to read.
+    replica: the identity of the dump.
+    make_decoder: returns a new decoder that begins at a position; called for each connection.
+    accept: takes segments in order, none twice; blocks while there is no room; raises RingClosed to end the dump.
+    report: takes every connection, failure and move.
+    busy: called with True before a small chunk is decoded, with False after it.
+    route: returns the server to read, in place of `config`, `source` and `make_decoder`; called for each connection.
+    may_move: continue in another server's binlog; otherwise end.
+    rng: shortens the delays between attempts.
+    clock: seconds, monotonic.
+    The dump's thread makes all calls.
+
+    decoded: everything before it was accepted.
+    last_event_ms: source time of the newest event.
+    idle: the source reported that nothing newer exists.
+    idle_at: `clock` when it last reported that in a heartbeat that had not waited in a buffer.
+    heard_at: `clock` when bytes last arrived.
     """
 
     def __init__(
@@ -133,13 +146,13 @@ class Dump:
         self.idle = False
         self.idle_at = 0.0
         self.heard_at = 0.0
-        self._ready_at = 0.0  # for more bytes
+        self._ready_at = 0.0  # when the thread was last ready for more bytes
         self._config = config
         self._source = source
         self._replica = replica
         self._route = route or (lambda: Upstream(replace(config, master=source), make_decoder))
         self._may_move = may_move
-        self._whereabouts = CurrentSource(start)
+        self._current_source = CurrentSource(start)
         self._accept = accept
         self._report = report
         self._busy = busy
@@ -150,7 +163,7 @@ class Dump:
         self._backoff = Backoff((rng or Random()).random)
         self._stopping = threading.Event()
         self._rerouting = threading.Event()
-        self._awake = threading.Event()  # set by both
+        self._awake = threading.Event()  # set by stop and reroute
         self._opening = threading.Lock()
         self._connections: list[Interruptible] = []
         self._decoder: DumpDecoder | None = None
@@ -163,19 +176,19 @@ class Dump:
     # ---- any thread
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start the thread and return at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the dump to end, and wake it when it waits for the source; returns at once.
+        """Ask the dump to end, wake it if it waits for the source, and return at once.
 
-        When it waits in `accept`, it ends as soon as that returns or raises.
+        If it waits in `accept`, it ends as soon as that returns or raises.
         """
         self._stopping.set()
         self._wake()
 
     def reroute(self) -> None:
-        """Ask for the route again, and read from there; returns at once. Nothing is lost or delivered twice."""
+        """Make the dump ask for its route again and read from there; return at once. Nothing is lost or repeated."""
         self._rerouting.set()
         self._wake()
 
@@ -186,7 +199,7 @@ class Dump:
                 connection.interrupt()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; False when it has not come within the time."""
+        """Wait for the thread to end; return False if the time-out expires first."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -203,7 +216,7 @@ class Dump:
             except CanalError as error:
                 failure = error
             except Exception as error:
-                failure = CanalError(f"{self._config.destination}: the dump broke at {self._resume.at}: {error!r}")
+                failure = CanalError(f"{self._config.destination}: the dump failed at {self._resume.at}: {error!r}")
                 failure.__cause__ = error
             finally:
                 self._close()
@@ -223,11 +236,11 @@ class Dump:
     def _pause_s(self, failure: CanalError) -> float | None:
         if not failure.retryable:
             return None
-        # two nodes that end each other's dump must not do so twice a second
+        # two nodes that end each other's dumps must not do so twice a second
         return self._backoff.limit_s() if isinstance(failure, Superseded) else self._backoff.delay_s()
 
     def _dump(self) -> None:
-        """One connection, until it ends with an exception."""
+        """Run one connection, until an exception ends it."""
         self._rerouting.clear()
         self._awake.clear()
         if self._stopping.is_set():
@@ -248,7 +261,7 @@ class Dump:
             )
         scanner = Scanner(session, server, self._config, self._source, self._opened)
         source = Source(self._source.host, self._source.port, server.uuid, server.server_id)
-        if self._resume.at.journal and self._whereabouts.elsewhere(server, self._source):
+        if self._resume.at.journal and self._current_source.elsewhere(server, self._source):
             self._move(scanner, lambda at: upstream.make_decoder(source, at))
         if not self._resume.at.journal:
             self._resume = Resume(self._looked_up(scanner))
@@ -256,7 +269,7 @@ class Dump:
         self._settle(replace(settled, server=server.identity))
         self._began_at = self._resume.at
         begin = self._resume.begin()
-        self._whereabouts.arrived(server)
+        self._current_source.arrived(server)
         self._decoder = upstream.make_decoder(source, begin)
         self._connected = DumpStarted(server.version, server.uuid, server.server_id)
         request = DumpRequest(
@@ -273,21 +286,21 @@ class Dump:
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
 
     def _move(self, scanner: Scanner, decoder_at: Callable[[LogPosition], DumpDecoder]) -> None:
-        """Go on in the binlog of another server than before."""
+        """Continue in the binlog of another server."""
         before = self._resume.at
         if not self._may_move:
             raise CanalError(
-                f"{self._where.address}: another server answers than before, and {before} is a position of that one's:"
-                " begin this read again"
+                f"{self._where.address}: another server answers than before, and {before} is not one of its positions:"
+                " start this read again"
             )
         self.decoded = None
-        found = self._whereabouts.moved(scanner, before, decoder_at)
+        found = self._current_source.moved(scanner, before, decoder_at)
         self._resume = Resume(found.at)
         self._start = self.decoded = found.at
         self._report(SourceMoved(before, self._where.address, found))
 
     def _settle(self, at: LogPosition) -> None:
-        """Begin here instead: the same place with its GTID set, or another one."""
+        """Begin at this position, which is the same one with its GTID set, or another one."""
         before = self._resume.at
         if (at.journal, at.offset) != (before.journal, before.offset):
             self._resume = Resume(at)
@@ -298,12 +311,12 @@ class Dump:
         self.decoded = at
 
     def _looked_up(self, scanner: Scanner) -> LogPosition:
-        """A cursor may tell a time alone (docs/protocol.md#start)."""
+        """Return the position for a cursor that has a time only (docs/protocol.md#start)."""
         start_ms = self._resume.at.timestamp_ms - self._config.fallback_interval_s * 1000
         return locate.at_time(scanner, max(0, start_ms))
 
     def _stepped_back(self, server: flavor.Flavor, error: MalformedEvent) -> CanalError:
-        """A start inside a transaction, where no table map precedes the rows, moves to its begin."""
+        """Move a start inside a transaction to its begin, because no table map precedes its rows."""
         start = self._resume.at
         if start is not self._start or self._resume.delivered_any:
             return error
@@ -314,11 +327,11 @@ class Dump:
         self._resume = Resume(boundary)
         self._began_at = self.decoded = boundary
         return SourceUnavailable(
-            f"{self._where.address}: {start} lies inside a transaction ({error}); reading goes on from {boundary}"
+            f"{self._where.address}: {start} lies inside a transaction ({error}); reading continues from {boundary}"
         )
 
     def _opened(self, connection: Interruptible) -> None:
-        """From here on stop() interrupts this connection."""
+        """Register a connection, which stop() then interrupts."""
         with self._opening:
             self._connections.append(connection)
         self._go_on()
@@ -332,7 +345,7 @@ class Dump:
         self._decoder = self._connected = self._session = None
 
     def _eat(self, data: memoryview) -> list[bytes]:
-        """Decode what was received; return what the library must see."""
+        """Decode received bytes and return the packets that the library must see."""
         self._busy(len(data) < SMALL_BYTES)
         try:
             return self._decode(data)
@@ -341,7 +354,7 @@ class Dump:
 
     def _decode(self, data: memoryview) -> list[bytes]:
         assert self._decoder is not None
-        if self._session:  # nobody asks it anything any more, and each connection counts on a server
+        if self._session:  # it is not needed while dumping, and a server counts each connection
             self._session.close()
             self._session = None
         self.heard_at = self._clock()
@@ -352,7 +365,7 @@ class Dump:
                 case Segment():
                     self._deliver(output)
                 case Passed():
-                    if output.timestamp_ms:  # 0: of a heartbeat, which moves the boundary too
+                    if output.timestamp_ms:  # 0 comes from a heartbeat, which moves the boundary too
                         self.idle = False
                         self.last_event_ms = output.timestamp_ms
                     self._resume.passed(output.journal, output.position, output.timestamp_ms, self._decoder.gtid_set)
@@ -377,7 +390,7 @@ class Dump:
         return packets
 
     def _go_on(self) -> None:
-        """Raises _Stopped, _Rerouted."""
+        """Raise _Stopped or _Rerouted if stop() or reroute() was called."""
         if self._stopping.is_set():
             raise _Stopped
         if self._rerouting.is_set():
@@ -388,15 +401,15 @@ class Dump:
         fresh = self._resume.new(segment)
         if fresh is None:
             return
-        for new in self._whereabouts.new(fresh):
+        for new in self._current_source.new(fresh):
             self._accept(new)
-            self._whereabouts.delivered(new)
+            self._current_source.delivered(new)
         self._resume.delivered(fresh)
         self.last_event_ms = fresh.timestamps[-1]
         self._go_on()
 
     def _said(self, said: SourceSaid) -> None:
-        """The server ended the dump."""
+        """Raise the error for the server's end of the dump."""
         replaced = superseded(self._where.address, said.text)
         if replaced:
             raise replaced
@@ -408,8 +421,8 @@ class Dump:
                 self._resume = Resume(onwards)
                 self.decoded = onwards
                 raise SourceUnavailable(
-                    f"{self._where.address}: {at.journal} ends inside an event behind {at.offset}, as a crash of the"
-                    f" server leaves it; reading goes on from {onwards}"
+                    f"{self._where.address}: a crash of the server left {at.journal} ending inside an event after"
+                    f" {at.offset}; reading continues from {onwards}"
                 )
             raise ended(session, self._config, at, said.text, moved=at is not self._began_at)
         if said.errno:

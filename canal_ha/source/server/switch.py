@@ -1,4 +1,4 @@
-"""When to leave a source for the other one, and which that is (docs/protocol.md#source-switch). Pure."""
+"""When to switch to the other source, and which that is (docs/protocol.md#source-switch). Pure."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from canal_ha.model.position import LogPosition
 
 
 class Role(Enum):
-    """The two servers of a destination, by the keys that configure them."""
+    """The two servers of a destination, named after their configuration keys."""
 
     MASTER = "master"
     STANDBY = "standby"
 
     @property
     def other(self) -> Role:
-        """Where a switch leads to."""
+        """The role that a switch leads to."""
         return Role.STANDBY if self is Role.MASTER else Role.MASTER
 
 
 def server(config: InstanceConfig, role: Role) -> SourceConfig | None:
-    """The server of a role; None for a standby without address. canal takes an empty address for one and dies of it."""
+    """Return the server of a role; None for a standby without address. canal accepts an empty address and fails."""
     return config.master if role is Role.MASTER else config.standby
 
 
 def first(config: InstanceConfig, cursors: Iterable[LogPosition]) -> Role:
-    """Where a destination begins to read: with the server that the newest cursor is of, else with the master."""
+    """Return where a destination begins to read: the server of the newest cursor, else the master."""
     newest = max(cursors, key=lambda cursor: cursor.timestamp_ms, default=None)
     standby = config.standby
     if newest is None or standby is None or (newest.address, newest.port) == (config.master.host, config.master.port):
@@ -37,7 +37,7 @@ def first(config: InstanceConfig, cursors: Iterable[LogPosition]) -> Role:
 
 
 def as_read(config: InstanceConfig, cursors: Iterable[LogPosition]) -> InstanceConfig:
-    """The destination with the server as its master that these cursors are of."""
+    """Return the configuration with the server of these cursors as its master."""
     target = server(config, first(config, cursors))
     return config if target is None else replace(config, master=target)
 
@@ -50,7 +50,7 @@ class Failures:
     count: int = 0
 
     def failed(self) -> bool:
-        """One more. True when it is one too many: counting begins anew then."""
+        """Count a failure. Return True if it exceeds the threshold, and start counting again."""
         self.count += 1
         if self.count <= self.tolerated:
             return False
@@ -58,6 +58,6 @@ class Failures:
         return True
 
     def succeeded(self) -> bool:
-        """The source answered. True when it had failed before."""
+        """Reset the count. Return True if the source had failed before."""
         failed, self.count = self.count > 0, 0
         return failed

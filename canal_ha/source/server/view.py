@@ -1,4 +1,4 @@
-"""View: what a destination asks of its source outside the dumps. Any thread; calls wait for each other and block."""
+"""View: questions about a source's positions, apart from the dumps. Any thread; calls block and run one at a time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ T = TypeVar("T")
 class View:
     """Positions of one source, over one connection that is opened when needed.
 
-    source: the configured master unless given; warn(text): told when a start had to be replaced; opening: see Session.
-    version: of the server, "" until it was asked.
+    config: of the destination.
+    source: the configured master unless given.
+    warn: called with a text when a start had to be replaced.
+    opening: see SourceSession.
+
+    version: of the server; "" until it is known.
     """
 
     def __init__(
@@ -46,42 +50,43 @@ class View:
         self._began_ms: dict[str, int] = {}  # by journal
 
     def newest(self) -> LogPosition:
-        """Where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
+        """Return the current end of the binlog. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: locate.newest(session, server, self._config, self._source))
 
     def oldest(self) -> LogPosition:
-        """The beginning of the oldest journal that exists. Raises SourceUnavailable, SourceRefused."""
+        """Return the beginning of the oldest journal. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: locate.oldest(session, server, self._source))
 
     def folds_names(self) -> bool:
-        """Whether the server compares table names without case. Raises SourceUnavailable, SourceRefused."""
+        """Return whether table names compare without case on the server. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: server.folds_names)
 
     def start(self, kept: LogPosition | None) -> LogPosition:
-        """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest.
+        """Return where a new client begins: as configured, else `kept` (if purged, the oldest journal), else newest.
 
         Raises SourceUnavailable, SourceRefused, PositionLost.
         """
         return self._ask(lambda session, server: self._start(session, server, kept))
 
     def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
-        """Where to go on when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
+        """Return where to continue when the journal of a cursor is gone. Raises SourceUnavailable, SourceRefused."""
         return self._ask(lambda session, server: self._instead(session, server, cursor, when))
 
     def find(self, place: Place) -> LogPosition:
-        """The boundary between transactions that a person means.
+        """Return the transaction boundary for a place.
 
-        Raises SourceUnavailable, SourceRefused, and PositionLost when there is no such position (any more).
+        Raises SourceUnavailable, SourceRefused, and PositionLost if the position does not exist (any more).
         """
         return self._ask(lambda session, server: self._find(session, server, place))
 
     def reach(self, at: LogPosition) -> str:
-        """In words: whether the binlog still has this position, and how far it is from the end."""
+        """Describe whether the binlog still has this position, and how far it is from the end."""
         return self._ask(lambda session, server: lost.reach(binary_logs(session), at))
 
     def kept_for(self, cursors: Mapping[int, LogPosition]) -> dict[int, tuple[float, float]]:
-        """By client id: seconds until the cursor's journal may be purged (0.0: it is, -1.0: no end in sight), and the
-        source's expiry in seconds. Raises SourceUnavailable, SourceRefused.
+        """Return for each client id the seconds until its cursor's journal may be purged, and the source's expiry.
+
+        0.0: the journal is purged; -1.0: no purge is foreseen. Raises SourceUnavailable, SourceRefused.
         """
         return self._ask(lambda session, server: self._kept_for(session, server, cursors))
 
@@ -125,7 +130,7 @@ class View:
             behind = names[names.index(cursor.journal) + 1 :]
             purge_in_s = -1.0
             if behind and expiry_s:
-                if behind[0] not in self._began_ms:  # a journal ends, for its expiry, when the next one begins
+                if behind[0] not in self._began_ms:  # the expiry of a journal counts from the start of the next one
                     scanner = Scanner(session, server, self._config, self._source, self._opening)
                     self._began_ms[behind[0]] = scanner.began_ms(behind[0])
                 purge_in_s = max(0.1, self._began_ms[behind[0]] / 1000 + expiry_s - now_s)
@@ -143,7 +148,7 @@ class View:
         if place.gtid:
             if gtids.lags(scanner, place.gtid):
                 wanted = excerpt(place.gtid)
-                raise PositionLost(f"{session.where.address}: there is no such place: {wanted} is not all executed")
+                raise PositionLost(f"{session.where.address}: {wanted} is not completely executed; give an older set")
             return scanner.lacking(place.gtid) or replace(newest, gtid=place.gtid)
         if place.timestamp_ms:
             return locate.at_time(scanner, place.timestamp_ms)
@@ -152,7 +157,7 @@ class View:
         )
 
     def _ask(self, question: Callable[[SourceSession, Flavor], T]) -> T:
-        """Ask on the open connection; on a new one if that turns out to be lost."""
+        """Ask over the open connection, or over a new one if that is lost."""
         with self._lock:
             if self._session is not None:
                 try:
@@ -162,7 +167,7 @@ class View:
             try:
                 return question(*self._connected())
             except CanalError:
-                self._forget()  # a person may change what is wrong: look at it anew next time
+                self._forget()  # examine the server again next time: somebody may correct it
                 raise
 
     def _connected(self) -> tuple[SourceSession, Flavor]:
