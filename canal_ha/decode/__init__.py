@@ -1,5 +1,5 @@
 """Decoding: bytes of a MySQL dump in, segments and control events out.
 
-Pure: the caller owns the connection and asks `Decoder.feed` for what its bytes mean. State (journal, open
+Pure: the caller owns the connection and passes the received bytes to `Decoder.feed`. The state (journal, open
 transaction, plans) belongs to one Decoder, one stream, one thread. Raises MalformedEvent, TableUnknown.
 """

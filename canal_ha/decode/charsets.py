@@ -1,11 +1,11 @@
-"""MySQL collation ids -> Python codecs, for the statements whose session's charset a QUERY event records."""
+"""Maps MySQL collation ids to Python codecs, for statements whose QUERY event records the session's charset."""
 
 from __future__ import annotations
 
 # Charset -> (codec, collation ids); MySQL share/charsets/Index.xml. Statements are never sent in ucs2, utf16, utf32.
 _CHARSETS: dict[str, tuple[int, ...]] = {
     "utf-8": (33, 45, 46, 76, 83, *range(192, 248), *range(255, 324)),
-    "cp1252": (5, 8, 15, 31, 47, 48, 49, 94),  # what MySQL calls latin1
+    "cp1252": (5, 8, 15, 31, 47, 48, 49, 94),  # MySQL's latin1
     "ascii": (11, 65),
     "big5": (1, 84),
     "cp1250": (26, 34, 44, 66, 99),
@@ -36,7 +36,7 @@ _CODECS = {collation: codec for codec, ids in _CHARSETS.items() for collation in
 
 
 def codec_of(collation: int) -> str:
-    """The codec of a client charset; Latin-1 when it is unknown, so that no byte is lost."""
-    if collation >= 2048:  # MariaDB's collations of Unicode 14: the charset is utf8mb3 or utf8mb4, or one not sent
+    """Return the codec of a client charset; Latin-1 if it is unknown, so that no byte is lost."""
+    if collation >= 2048:  # MariaDB's collations of Unicode 14: utf8mb3, utf8mb4, or charsets that no client sends
         return "utf-8"
     return _CODECS.get(collation, "latin-1")

@@ -1,4 +1,4 @@
-"""Decoder: the kernel's driver. It does what is rare: control events, statements, new tables, compressed payloads."""
+"""Decoder: drives the kernel and handles rare events: control events, statements, new tables, compressed payloads."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 
 MAGIC = b"\xfebin"
-_TABLES_KEPT = 4096  # column sets remembered while table ids change under them
+_TABLES_KEPT = 4096  # column sets kept while their table ids change
 _DML_TYPES = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 _CHECKSUM_CRC32 = 1
-_IN_USE = 1  # header flag of a journal that is still written; the checksum is computed without it
+_IN_USE = 1  # header flag of a journal that is still being written; the checksum is computed without it
 _WITHOUT_MEANING = frozenset(
     {kinds.STOP, kinds.PREVIOUS_GTIDS, kinds.BINLOG_CHECKPOINT, kinds.GTID_LIST, kinds.START_ENCRYPTION}
 )
-# All of MySQL (include/mysql binlog_event.h) but UNKNOWN_EVENT and the rows events of 5.1's alphas, all of MariaDB.
+# MySQL's event types (include/mysql binlog_event.h) except UNKNOWN_EVENT and 5.1 alpha rows events; all of MariaDB's.
 _KNOWN = frozenset({*range(1, 20), *range(23, 43), *range(160, 172)})
-_IGNORABLE = 0x80  # header flag of an event that who does not know it may pass over
+_IGNORABLE = 0x80  # header flag: a reader may skip the event if it does not know its type
 _INCIDENT = 26
-_COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's, and what they are inside
+_COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's -> the uncompressed type
 _PAYLOAD_END, _PAYLOAD_COMPRESSION, _PAYLOAD_SIZE = 0, 2, 3
 _ZSTD, _UNCOMPRESSED = 0, 255
-_INFLATE_BYTES = 1 << 20  # decompressed at a time
+_INFLATE_BYTES = 1 << 20  # how much to decompress at a time
 
 
 class Decoder:
-    """Bytes of one dump -> outputs. Belongs to one stream and one thread; useless after it raised."""
+    """Turns the bytes of one dump into outputs. One stream and one thread use it; after an error it is useless."""
 
     def __init__(
         self,
@@ -64,10 +64,18 @@ class Decoder:
         segment_bytes: int = 262144,
         gtid_set: str | None = None,
     ) -> None:
-        """journal, position: where the first event starts. gtid_set: executed before it, None when that is not known;
-        entries tell GTIDs when it is known and options.gtid_on.
+        """Create a decoder.
 
-        Raises ValueError when gtid_set is no GTID set.
+        source: the server, for the entries.
+        journal, position: where the first event starts.
+        options: the filter and parser settings.
+        tables: which tables the stream gets.
+        fields: which columns it gets.
+        history: the columns of the tables.
+        segment_bytes: size at which a segment is yielded.
+        gtid_set: executed before the first event; None if unknown. If it is known and options.gtid_on, entries carry
+        GTIDs.
+        Raises ValueError if gtid_set is invalid.
         """
         self._source = source
         self._journal = journal
@@ -103,29 +111,29 @@ class Decoder:
 
     @property
     def offset(self) -> int:
-        """Where the event that was last looked at starts."""
+        """Where the last event that was looked at starts."""
         return self._stream.offset
 
     @property
     def server_id(self) -> int:
-        """Of the server that first wrote the event that was last looked at."""
+        """Id of the server that first wrote the last event that was looked at."""
         return self._stream.server_id
 
     @property
     def gtid_set(self) -> str:
-        """The set executed where the last Passed stands, "" when GTIDs are not told."""
+        """The GTID set executed up to the last Passed; "" if entries carry no GTIDs."""
         return self._stream.passed_gtid
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
-        """Packets of a dump with their 4-byte headers, cut anywhere. The iterator must be driven to its end.
+        """Decode packets of a dump with their 4-byte headers, split anywhere. Consume the whole iterator.
 
-        Raises MalformedEvent and TableUnknown, after everything that was complete before.
+        Raises MalformedEvent and TableUnknown, after yielding everything that was complete before.
         """
         self.received_bytes += len(data)
         return self._run(_as_bytes(data))
 
     def feed_file(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
-        """`feed` for the bytes of a binlog file, with or behind its magic. One Decoder takes one kind of bytes."""
+        """Decode bytes of a binlog file, with or without its magic number. One Decoder takes packets or file bytes."""
         self.received_bytes += len(data)
         self._stream.packets = False
         raw = _as_bytes(data)
@@ -141,9 +149,9 @@ class Decoder:
         return self._run(raw)
 
     def finish(self) -> Iterator[Output]:
-        """The file ends here: what waited for its group to go on comes out.
+        """End the file: yield the entries that waited for their group to continue.
 
-        Raises MalformedEvent when the file ends inside an event or inside a transaction, whose rows never come out.
+        Raises MalformedEvent inside an event or a transaction, whose rows are not yielded.
         """
         work = self._stream
         reason = "an event" if work.pending else "a transaction" if work.open else ""
@@ -181,19 +189,19 @@ class Decoder:
         yield from self._passed()
 
     def _passed(self) -> Iterator[Passed]:
-        """The boundary reached, if there is a new one."""
+        """Yield the boundary reached, if it is new."""
         work = self._stream
         if work.passed_position >= 0:
             yield Passed(self._journal, work.passed_position, work.passed_timestamp * 1000)
             work.passed_position = -1
 
     def _segment(self) -> Iterator[Segment]:
-        """What is visible by now."""
+        """Yield the visible entries, if any."""
         if self._stream.group.visible:
             yield self._taken()
 
     def _taken(self) -> Segment:
-        """What is visible by now, which is something."""
+        """Return the visible entries, at least one."""
         group = self._stream.group
         last = group.kinds[group.visible - 1]
         stands_alone = (
@@ -222,7 +230,7 @@ class Decoder:
         )
 
     def _event(self) -> Iterator[Output]:
-        """The event that the kernel left to us."""
+        """Decode the event that the kernel left to this class."""
         work = self._stream
         kind = work.event_kind
         handler = self._handlers.get(kind)
@@ -233,17 +241,17 @@ class Decoder:
             work.rows_event(_COMPRESSED_ROWS[kind], body, 0, len(body))
         elif kind == _INCIDENT:
             raise p.Broken(
-                "the source says that events are missing here (INCIDENT): copy what was lost, then move the cursor"
+                "the source reports missing events here (INCIDENT): copy the lost rows, then move the cursor"
             )
         elif kind not in _KNOWN and not work.flags & _IGNORABLE:
-            raise p.Broken(f"an event of type {kind}, which nobody has described: it may have held rows")
+            raise p.Broken(f"an event of type {kind}, which is unknown: it may have held rows")
         elif kind not in _WITHOUT_MEANING:
             yield from self._raw()
         if not work.open:
             work.pass_event()
 
     def _raw(self) -> Iterator[Output]:
-        """The current event for mysql-replication, behind everything decoded before it."""
+        """Yield the current event for mysql-replication, after everything decoded before it."""
         work = self._stream
         if work.packets and not work.payload:
             yield from self._segment()
@@ -256,7 +264,7 @@ class Decoder:
         work = self._stream
         self._outside()
         whole = work.event_src[work.event_start : work.event_start + work.length]
-        if work.checksum or not work.known_format:  # before the format is known a checksum that holds is one
+        if work.checksum or not work.known_format:  # while the format is unknown, matching bytes count as a checksum
             holds = len(body) >= 4 and p.checksum_holds(whole, 0, len(whole))
             if holds:
                 body = body[:-4]
@@ -330,7 +338,7 @@ class Decoder:
         return self._alive(journal, position)
 
     def _alive(self, journal: str, position: int) -> Iterator[Output]:
-        """A heartbeat tells how far the source has looked, which matters where it sends nothing of what it skips."""
+        """Take a heartbeat: it shows how far the source has read, even if it sends no skipped events."""
         work = self._stream
         self._outside()
         if journal == self._journal and position > work.position and not work.open:
@@ -389,7 +397,7 @@ class Decoder:
         return plan_of(columns, table_map, body)
 
     def _here(self) -> LogPosition:
-        """The current event."""
+        """Return the position of the current event."""
         work = self._stream
         return LogPosition(
             journal=self._journal,
@@ -405,7 +413,7 @@ class Decoder:
     # ---- statements
 
     def _query_compressed(self, body: bytes) -> Iterator[Output]:
-        """MariaDB's QUERY with a compressed text."""
+        """Decode MariaDB's QUERY event with a compressed text."""
         if len(body) < 14:
             raise p.Broken("a query event without a header")
         at = 14 + p.u16(body, 11) + body[8]
@@ -425,7 +433,7 @@ class Decoder:
                 if xa.entry_type == 2:
                     work.close()
         elif upper.strip() == "BEGIN":
-            # canal asks for the end of the text alone, and loses statements such as `ALTER TABLE t RENAME TO begin`
+            # canal checks only the end of the text, and loses statements such as `ALTER TABLE t RENAME TO begin`
             work.begin(b"\x20" + p.varint(statement.thread_id))
         elif upper.strip() == "COMMIT":
             self._put(entries.commit_entry())
@@ -437,12 +445,12 @@ class Decoder:
         return iter(())
 
     def _statement(self, statement: entries.Statement) -> None:
-        """DDL and other statements: one entry named by the first result, if any result passes the filters."""
+        """Put one entry for a statement, named by its first result, if any result passes the filters."""
         results = classify(statement.sql, statement.schema, sql_parser=self._options.ddl_parser)
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         if not changes_rows:
             self._stream.doubt_plans()
-            # also what is filtered out, or yields no entry: the filters of another stream may want its tables
+            # apply filtered statements too: another stream's filters may pass their tables
             self._history.apply(self._here(), statement.schema, statement.sql)
         if not any(self._passes(result) for result in results):
             return
@@ -454,7 +462,7 @@ class Decoder:
         self._put(entries.statement_entry(statement, first.event_type, names, ddl=is_ddl))
 
     def _passes(self, result: DdlResult) -> bool:
-        """Whether one result passes the filters (docs/protocol.md#statements)."""
+        """Return whether one result passes the filters (docs/protocol.md#statements)."""
         if result.event_type in _DML_TYPES:
             return not self._options.filter_query_dml
         if result.event_type not in DDL_TYPES:
@@ -475,7 +483,7 @@ class Decoder:
         return self._accompanying(entries.user_var_sql(body))
 
     def _rows_query(self, body: bytes) -> Iterator[Output]:
-        """The statement behind rows events; its first byte is a length that long statements do not fit in."""
+        """Put the statement behind rows events. Ignore its first byte, a length too small for long statements."""
         sql = java_text.decode(body[1:], self._options.charset)
         table = None
         if self._options.ddl_parser and not self._options.filter_query_dml:
@@ -495,14 +503,14 @@ class Decoder:
 
 
 def _as_bytes(data: bytes | bytearray | memoryview) -> bytes:
-    """Not copied where that is what it is, or is a view of the whole of."""
+    """Return the data as bytes, without a copy if it is bytes or a view of a whole bytes object."""
     if isinstance(data, memoryview) and isinstance(data.obj, bytes) and len(data.obj) == data.nbytes:
         return data.obj
     return data if isinstance(data, bytes) else bytes(data)
 
 
 def _said(packet: bytes) -> SourceSaid:
-    """An ERR or EOF packet, the two that end a dump. Raises Broken."""
+    """Decode an ERR or EOF packet, which ends a dump. Raises Broken."""
     if packet[0] == 0xFF and len(packet) >= 3:
         text = packet[3:].decode("utf-8", "replace")
         return SourceSaid(p.u16(packet, 1), text[6:] if text.startswith("#") else text)
@@ -512,7 +520,7 @@ def _said(packet: bytes) -> SourceSaid:
 
 
 def _tells_checksum(version: str) -> bool:
-    """Format descriptions end in a checksum algorithm since MySQL 5.6.1 and MariaDB 5.3."""
+    """Return whether format descriptions end in a checksum algorithm: since MySQL 5.6.1 and MariaDB 5.3."""
     numbers = []
     for part in version.split("-")[0].split("."):
         if not part.isdigit():
@@ -522,7 +530,7 @@ def _tells_checksum(version: str) -> bool:
 
 
 def _mariadb_decompressed(data: bytes) -> bytes:
-    """A header byte, the length in big-endian, a zlib stream (MariaDB sql/log_event.cc, binlog_buf_uncompress)."""
+    """Decompress a header byte, big-endian length, zlib stream (MariaDB sql/log_event.cc, binlog_buf_uncompress)."""
     if not data or data[0] & 0xE0 != 0x80 or len(data) < 1 + (data[0] & 7):
         raise p.Broken("a compressed event without its header")
     size = data[0] & 7
@@ -531,7 +539,7 @@ def _mariadb_decompressed(data: bytes) -> bytes:
 
 
 def _decompressed_rows(body: bytes, kind: int) -> bytes:
-    """A MariaDB rows event whose rows are compressed; what precedes them is not."""
+    """Decompress the rows of a MariaDB rows event; the part before them is not compressed."""
     pos = 8
     if kind >= 30:
         pos += p.u16(body, 8) if len(body) >= 10 else 2
@@ -543,7 +551,7 @@ def _decompressed_rows(body: bytes, kind: int) -> bytes:
 
 
 def _payload_content(body: bytes) -> bytes:
-    """The events inside a TRANSACTION_PAYLOAD: fields of type, length, value, then the payload.
+    """Return the events inside a TRANSACTION_PAYLOAD: fields of type, length, value, then the payload.
 
     Source: MySQL libs/mysql/binlog/event/codecs/binary.cpp, Transaction_payload.
     """
@@ -573,7 +581,7 @@ def _payload_content(body: bytes) -> bytes:
 
 
 def _zstd_content(payload: bytes, expected: int) -> bytes:
-    """expected: how many bytes it claims, -1 without a claim; no more than that, and one, are ever made."""
+    """Decompress a payload to at most `limit` + 1 bytes. expected: the size that it claims; -1 if none."""
     limit = INFLATED_MAX if expected < 0 else expected
     if limit > INFLATED_MAX:
         raise p.Broken(f"a payload that claims {expected} bytes")

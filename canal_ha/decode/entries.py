@@ -1,4 +1,4 @@
-"""The rare entries: statements, XA, session variables. Event body in, what the kernel needs for an entry out."""
+"""Rare entries: statements, XA, session variables. Turns event bodies into what the kernel needs for an entry."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ _XA_TYPES = (
     ("XA ROLLBACK", EntryType.ROWDATA, EventType.XAROLLBACK),
 )
 _Q_CHARSET = 4
-# Status variables of a QUERY event before and behind the charset: bytes of each, 0 for one that carries its length.
+# Status variables of a QUERY event around the charset -> size in bytes; 0 if the variable carries its length.
 _STATUS_SIZES = {0: 4, 1: 8, 3: 4, _Q_CHARSET: 6}
 _STRING, _REAL, _INT, _ROW, _DECIMAL = range(5)  # Item_result, the type of a user variable
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One entry without its header. names, event_type: the header's fields, encoded; store: storeValue.
+    """One entry without its header.
 
-    with_gtid, shows: as Stream.put_entry has them.
+    names, event_type: the header's fields, encoded.
+    store: storeValue.
+    with_gtid, shows: see EventStream.put_entry.
     """
 
     kind: EntryKind
@@ -45,7 +47,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A QUERY event. thread_id: the session's; schema: its default database; sql: decoded."""
+    """A QUERY event. thread_id: of the session; schema: its default database; sql: decoded."""
 
     thread_id: int
     schema: str
@@ -53,21 +55,21 @@ class Statement:
 
 
 def parse_query(body: bytes) -> Statement:
-    """Raises Broken. Source: MySQL libs/mysql/binlog/event/statement_events.h, Query_event."""
+    """Parse a QUERY event. Raises Broken. Source: MySQL libs/mysql/binlog/event/statement_events.h, Query_event."""
     if len(body) < 14:
         raise p.Broken("a query event without a header")
     status_at = 13
     schema_at = status_at + p.u16(body, 11)
     sql_at = schema_at + body[8] + 1
     if sql_at > len(body):
-        raise p.Broken("a query event whose statement lies beyond it")
+        raise p.Broken("a query event that ends before its statement")
     schema = body[schema_at : sql_at - 1].decode("utf-8", "replace")
     codec = _client_codec(body[status_at:schema_at])
     return Statement(p.u32(body, 0), schema, java_text.decode(body[sql_at:], codec))
 
 
 def _client_codec(status: bytes) -> str:
-    """The charset of the session; the variables stand in the order of their codes, few of them before it."""
+    """Return the codec of the session's charset. Variables are sorted by code, and few precede it."""
     pos = 0
     while pos < len(status):
         code = status[pos]
@@ -85,7 +87,7 @@ def _client_codec(status: bytes) -> str:
 
 
 def event_type_field(event_type: EventType | None) -> bytes:
-    """Header.eventType."""
+    """Encode Header.eventType."""
     return b"" if event_type is None else bytes([0x58, event_type])
 
 
@@ -94,13 +96,13 @@ def _pair(tag: int, key: str, value: str) -> bytes:
 
 
 def xa_entry(statement: Statement) -> Made | None:
-    """The entry of an XA statement; None for any other."""
+    """Return the entry of an XA statement; None for any other statement."""
     upper = statement.sql[:12].upper()
     match = next((item for item in _XA_TYPES if upper.startswith(item[0])), None)
     if match is None:
         return None
     keyword, entry_type, event_type = match
-    _, found, xid = statement.sql.partition(keyword)  # in upper case only, as canal looks for it
+    _, found, xid = statement.sql.partition(keyword)  # in upper case only, as canal does
     tag = 0x6A if event_type else 0x1A
     props = _pair(tag, "XA_TYPE", keyword) + _pair(tag, "XA_XID", xid if found else "")
     if entry_type is EntryType.TRANSACTIONBEGIN:
@@ -113,12 +115,18 @@ def xa_entry(statement: Statement) -> Made | None:
 
 
 def commit_entry() -> Made:
-    """COMMIT as a statement: the end of a transaction without an XID."""
+    """Return the entry of COMMIT as a statement: the end of a transaction without an XID."""
     return Made(EntryKind.END, EntryType.TRANSACTIONEND, NO_TABLE, b"", b"\x12\x010")
 
 
 def statement_entry(statement: Statement, event_type: EventType, names: bytes, *, ddl: bool) -> Made:
-    """DDL, or rows changed by a statement. ddl: one of the types that canal isolates."""
+    """Return the entry of DDL, or of rows changed by a statement.
+
+    statement: the QUERY event.
+    event_type: canal's.
+    names: the header's schema and table, encoded.
+    ddl: whether canal delivers the type alone.
+    """
     dml = event_type in _ROWS_TYPES
     store = bytes([0x10, event_type, 0x50, not dml]) + text_field(0x5A, statement.sql)
     if statement.schema:
@@ -128,27 +136,27 @@ def statement_entry(statement: Statement, event_type: EventType, names: bytes, *
 
 
 def accompanying_entry(sql: str, names: bytes = NO_TABLE, *, with_gtid: bool = True) -> Made:
-    """What precedes a change: its original statement, or a variable it uses."""
+    """Return the entry that precedes a change: its original statement, or a variable that it uses."""
     store = bytes([0x10, EventType.QUERY]) + text_field(0x5A, sql)
     return Made(EntryKind.QUERY, EntryType.ROWDATA, names, event_type_field(EventType.QUERY), store, with_gtid)
 
 
 def intvar_sql(body: bytes) -> str:
-    """INTVAR: canal prints LAST_INSERT_ID as INSERT_ID, too."""
+    """Return the text of INTVAR. canal prints LAST_INSERT_ID as INSERT_ID, too."""
     if len(body) < 9:
         raise p.Broken("an INTVAR event without its number")
     return f"SET INSERT_ID = {p.u64(body, 1)}"
 
 
 def rand_sql(body: bytes) -> str:
-    """RAND: the two seeds."""
+    """Return the text of RAND, with its two seeds."""
     if len(body) < 16:
         raise p.Broken("a RAND event without its seeds")
     return f"SET SESSION rand_seed1 = {p.u64(body, 0)} , rand_seed2 = {p.u64(body, 8)}"
 
 
 def user_var_sql(body: bytes) -> str:
-    """USER_VAR. Raises Broken. Source: statement_events.h, User_var_event."""
+    """Return the text of USER_VAR. Raises Broken. Source: statement_events.h, User_var_event."""
     name_at = 4
     if len(body) < name_at + 1 or len(body) < name_at + p.u32(body, 0) + 1:
         raise p.Broken("a USER_VAR event without its name")
@@ -174,5 +182,5 @@ def _user_value(body: bytes, at: int) -> str:
             if 0 < precision >= decimals and len(value) - 2 >= decimal_size(precision, decimals):
                 return decimal_text(value, 2, precision, decimals).decode()
     except (struct.error, ValueError) as error:
-        raise p.Broken(f"a USER_VAR event whose value makes no sense: {error}") from error
+        raise p.Broken(f"a USER_VAR event with an invalid value: {error}") from error
     raise p.Broken(f"a USER_VAR event with a value of type {kind}")

@@ -1,7 +1,7 @@
-r"""Which tables and columns a stream sees: canal's lists of regular expressions (docs/protocol.md#filters).
+r"""Table and column filters: canal's lists of regular expressions (docs/protocol.md#filters).
 
-A table list is comma separated; every item is a Perl regular expression that has to match all of `schema.table`
-(`test\.user`, `test\..*`). Items are sorted longest first and joined as `^item$|^item$`; letter case does not matter
+A table list is comma separated; every item is a Perl regular expression that must match the whole `schema.table`
+(`test\.user`, `test\..*`). Items are sorted longest first and joined as `^item$|^item$`. Letter case is ignored
 and `.` matches line ends. An empty include list accepts every table, an empty exclude list none.
 """
 
@@ -10,17 +10,18 @@ from __future__ import annotations
 from canal_ha.config.model import FilterMode
 from canal_ha.decode.name_lists import match_of_client, match_of_server
 
-_CACHE_LIMIT = 65536  # decisions kept per filter; names come from a binlog and are few, unless someone makes them up
+_CACHE_LIMIT = 65536  # decisions kept for each filter; a binlog names few tables, unless somebody invents names
 
 
 class TableFilter:
-    """Include and exclude list of one stream. Decisions are kept per name; no locks: one stream, one thread."""
+    """Include and exclude list of one stream. It caches decisions by name; no locks: one stream, one thread."""
 
     def __init__(self, include: str, exclude: str, *, of_client: bool = False) -> None:
-        """Raises FilterInvalid, naming the item at fault, for what cannot be used.
+        """Compile the lists. Raises FilterInvalid, naming the item at fault.
 
-        include: the server's list, or, of_client, a client's, of which less is allowed;
+        include: the server's list, or a client's.
         exclude: the server's list.
+        of_client: whether `include` is a client's, which allows less syntax.
         """
         self.include = include
         self.exclude = exclude
@@ -29,9 +30,9 @@ class TableFilter:
         self._known: dict[tuple[str, str], bool] = {}
 
     def accepts(self, schema: str, table: str) -> bool:
-        """True when the rows of this table belong in the stream. `.` alone (no schema, no table) is a name too.
+        """Return whether the stream gets the rows of this table. `.` (no schema, no table) is a name too.
 
-        Raises FilterInvalid when one of the server's lists takes too long.
+        Raises FilterInvalid if one of the server's lists takes too long.
         """
         name = (schema, table)
         known = self._known.get(name)
@@ -50,7 +51,7 @@ class TableFilter:
 
 
 class _Both(TableFilter):
-    """A client's list that only narrows the server's."""
+    """A client's list that narrows the server's."""
 
     def __init__(self, server: TableFilter, client: str) -> None:
         super().__init__(client, server.exclude, of_client=True)
@@ -61,9 +62,12 @@ class _Both(TableFilter):
 
 
 def effective(server_include: str, server_exclude: str, client_filter: str, mode: FilterMode) -> TableFilter:
-    """The filter of one stream: a non-empty client filter replaces the server's include list, or narrows it (AND).
+    """Return the filter of one stream.
 
-    The server's exclude list holds in either case, as in canal. Raises FilterInvalid.
+    server_include, server_exclude: the server's lists; the exclude list always applies, as in canal.
+    client_filter: replaces the server's include list or narrows it (AND), unless it is "".
+    mode: replace or AND.
+    Raises FilterInvalid.
     """
     if not client_filter:
         return TableFilter(server_include, server_exclude)
@@ -75,8 +79,8 @@ def effective(server_include: str, server_exclude: str, client_filter: str, mode
 class FieldFilter:
     """Columns to keep or to drop, as `schema.table:column/column,schema.table:column` (canal.instance.filter.field).
 
-    The include list, where it names a table, says all its columns, and the exclude list is ignored there; letter case
-    does not matter; an item without exactly one colon is ignored.
+    If the include list names a table, it lists all its columns, and the exclude list is ignored for that table. Letter
+    case is ignored. An item without exactly one colon is ignored.
     """
 
     def __init__(self, include: str, exclude: str) -> None:
@@ -84,14 +88,14 @@ class FieldFilter:
         self._exclude = _parse_fields(exclude)
 
     def keeps(self, schema: str, table: str, column: str) -> bool:
-        """True when the column is emitted."""
+        """Return whether the column is emitted."""
         name = f"{schema}.{table}".upper()
         if name in self._include:
             return column.upper() in self._include[name]
         return column.upper() not in self._exclude.get(name, ())
 
     def touches(self, schema: str, table: str) -> bool:
-        """True when some column of the table may be dropped."""
+        """Return whether some columns of the table may be dropped."""
         name = f"{schema}.{table}".upper()
         return name in self._include or name in self._exclude
 

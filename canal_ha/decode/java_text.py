@@ -1,7 +1,7 @@
-"""Text as Java's decoders read it, and so canal: Python's codecs differ in a few characters and over malformed bytes.
+"""Decodes text as Java and canal do: Python's codecs differ in a few characters and for malformed bytes.
 
-Java takes a pair of bytes for one malformed character when the first may lead and the second can neither lead nor stand
-alone; else it takes one byte. Its GBK reads what users define as GB 18030 does, but for a few characters.
+Java treats two bytes as one malformed character if the first may lead and the second may neither lead nor stand
+alone; otherwise it treats one byte so. Its GBK decodes user-defined characters like GB 18030, except a few.
 Source: Java 17, asked for every pair (tests/golden/java17_charsets.json.gz).
 """
 
@@ -21,11 +21,13 @@ _LINE = re.compile(rb"[\x00-\x7f]+")
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """How to read one charset of one or two bytes a character.
+    """How to decode one charset of one or two bytes for each character.
 
-    codec: Python's; leads, singles: bytes beyond ASCII that may begin a pair, or stand alone; wider: another codec, for
-    pairs that the first refuses; differ: pairs that are read otherwise than Python does, "" for malformed ones;
-    careful: bytes that Python may read otherwise, so that its own decoder is not to be trusted.
+    codec: Python's.
+    leads, singles: bytes beyond ASCII that may begin a pair, or stand alone.
+    wider: another codec, for pairs that the first rejects.
+    differ: pairs that Java decodes differently; "" for malformed ones.
+    careful: matches bytes that Python may decode differently, so that its decoder is not used.
     """
 
     codec: str
@@ -82,7 +84,7 @@ def _any(pairs: Iterable[bytes]) -> re.Pattern[bytes]:
 
 
 def _characters(*runs: tuple[int, int, int]) -> dict[bytes, str]:
-    """Runs of (first pair, first character, how many)."""
+    """Return the characters of runs of (first pair, first character, count)."""
     return {(pair + i).to_bytes(2, "big"): chr(char + i) for pair, char, count in runs for i in range(count)}
 
 
@@ -144,14 +146,14 @@ _GB18030 = _characters(
     (0xFE90, 0x9FBA, 1),
     (0xFEA0, 0x9FBB, 1),
 )
-_OTHERS = {  # longer sequences too: their characters are exchanged, malformed bytes are left to Python
+_OTHERS = {  # have longer sequences too: characters are replaced, malformed bytes are left to Python
     "gb18030": {ord(pair.decode("gb18030")): char for pair, char in _GB18030.items()},
     "euc_jp": {0x2015: "\u2014"},
 }
 
 
 def decode(data: bytes, codec: str) -> str:
-    """Text in a charset, by the name of Python's codec; what is malformed becomes U+FFFD."""
+    """Decode text. codec: name of Python's codec. Malformed bytes become U+FFFD."""
     if codec == "utf-8":
         return data.decode("utf-8", UTF8_ERRORS)
     rules = _RULES.get(codec)
@@ -162,7 +164,7 @@ def decode(data: bytes, codec: str) -> str:
 
 
 def _surrogates(error: UnicodeError) -> tuple[str, int]:
-    """One U+FFFD for what Python finds malformed, and for all of a surrogate, which Python takes byte by byte."""
+    """Return one U+FFFD for malformed bytes, and one for a whole surrogate, which Python treats byte by byte."""
     assert isinstance(error, UnicodeDecodeError)
     rest = error.object[error.start : error.start + 3]
     if rest[0] == 0xED and len(rest) > 1 and 0xA0 <= rest[1] <= 0xBF:

@@ -1,8 +1,8 @@
 r"""canal's lists of regular expressions, matched in bounded time (docs/protocol.md#filter-language).
 
-A client's list is matched by RE2, whose time grows with the length of a name and with nothing else. What RE2 cannot
-express is refused. The server's own lists fall back to the `regex` module, with a limit in time: an expression that
-takes too long stops the stream, and is never taken for an answer.
+RE2 matches a client's list, in time that depends on the length of the name only. What RE2 cannot express is refused.
+The server's own lists fall back to the `regex` module, with a time limit: an expression that exceeds it stops the
+stream, and never counts as an answer.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from canal_ha.errors import FilterInvalid
 from canal_ha.model.excerpt import excerpt
 
 CLIENT_FILTER_BYTES = 4096
-PROGRAM_BYTES = 8 * 1024 * 1024  # of one compiled list in RE2: 150 items with \w+; it takes some 0.1 s to compile
-CLASSES_MOST = 400  # of Unicode in one list, two for each \w: RE2 needs 0.15 ms for each, whatever its memory
-REST = 9  # times as long as a compilation took: nobody else compiles, so that other threads have the interpreter
-RESTS_FROM_S = 0.005  # of a compilation
-SYNTAX_BYTES = 64 * 1024  # enough to find a mistake in one item, without compiling it
+PROGRAM_BYTES = 8 * 1024 * 1024  # of one list compiled by RE2: 150 items with \w+, which take some 0.1 s to compile
+CLASSES_MOST = 400  # Unicode classes in one list, two for each \w: RE2 needs 0.15 ms for each, whatever its memory
+REST = 9  # pause after a compilation, as a multiple of its time, so that other threads get the interpreter
+RESTS_FROM_S = 0.005  # shortest compilation that a pause follows
+SYNTAX_BYTES = 64 * 1024  # enough to find a mistake in one item without compiling it
 COMPILED_LISTS = 8  # kept: a list is compiled when a client subscribes and again when its stream opens
 MATCH_LIMIT_S = 1.0  # for one name and one of the server's lists that RE2 cannot express
 
 _CLOSING = {"}": "{", "]": "[", ")": "("}
-_FUZZY = re.compile(r"(?<!\\)\{[^0-9,}]")  # the regex module reads a{e} as `a with errors`; Python as four characters
-_TOO_LARGE = ("too large", "invalid repetition size", "nest")  # in RE2's words
+_FUZZY = re.compile(r"(?<!\\)\{[^0-9,}]")  # `regex` reads a{e} as `a with errors`; Python reads four characters
+_TOO_LARGE = ("too large", "invalid repetition size", "nest")  # parts of RE2's messages
 _EVERY_TABLE = ("*", "*.*", r"*\.*")  # as in a shell
-_FLAGS_ON = re.compile(r"\(\?[is]+\)")  # flags that hold anyway
+_FLAGS_ON = re.compile(r"\(\?[is]+\)")  # flags that are always on
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_COMPILING = Lock()  # RE2 compiles under the interpreter's lock: the reactor shall not wait for all who queue for it
+_COMPILING = Lock()  # RE2 compiles under the interpreter's lock: the reactor must not wait for all queued threads
 
 Match = Callable[[str], bool]
 
 
 def split_items(text: str) -> list[str]:
-    """Cut a list at its commas, except inside brackets and after a backslash; empty items vanish, blanks stay."""
+    """Split a list at its commas, except inside brackets and after a backslash; drop empty items, keep blanks."""
     items: list[str] = []
     start = index = 0
-    depth = dict.fromkeys("{[(", 0)  # counted apart and never below zero, as canal does
+    depth = dict.fromkeys("{[(", 0)  # counted separately and never below zero, as in canal
     while index < len(text):
         char = text[index]
         if char == "\\":
@@ -63,19 +63,19 @@ def split_items(text: str) -> list[str]:
 
 
 def join_items(text: str) -> str:
-    """The one expression canal makes of a list: longest item first, each wrapped as `^item$`."""
+    """Return the expression that canal makes of a list: longest item first, each wrapped as `^item$`."""
     return "|".join(map(_anchored, sorted(split_items(text), key=len, reverse=True)))
 
 
 def _anchored(item: str) -> str:
-    """`^item$`, without flags at its beginning that hold anyway: Python takes none behind `^`."""
+    """Return `^item$` without leading flags that are always on, because Python allows none after `^`."""
     return f"^{_FLAGS_ON.sub('', item, count=1) if _FLAGS_ON.match(item) else item}$"
 
 
 def match_of_client(text: str) -> Match | None:
-    """What tells whether a client's list matches a whole name, None when the list is empty.
+    """Return the match of a client's list against whole names; None if the list is empty.
 
-    Raises FilterInvalid for more than CLIENT_FILTER_BYTES, and for what RE2 cannot express.
+    Raises FilterInvalid for more than CLIENT_FILTER_BYTES, and for syntax that RE2 cannot express.
     """
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > CLIENT_FILTER_BYTES:
@@ -86,13 +86,13 @@ def match_of_client(text: str) -> Match | None:
     try:
         return _linear(text)
     except _Refused as refused:
-        raise FilterInvalid(f"table filter {excerpt(refused.item)!r} {_told(refused)}") from refused
+        raise FilterInvalid(f"table filter {excerpt(refused.item)!r} {_explained(refused)}") from refused
 
 
 def match_of_server(text: str) -> Match | None:
-    """The same for a list of the server's configuration: RE2 if it can express the list, else the `regex` module.
+    """Return the match of a list in the server's configuration, by RE2 if possible, else by the `regex` module.
 
-    Raises FilterInvalid, naming the item at fault, for what is no regular expression; the match raises it when it takes
+    Raises FilterInvalid, naming the item at fault, for an invalid expression. The match itself raises it when it takes
     longer than MATCH_LIMIT_S.
     """
     try:
@@ -102,7 +102,7 @@ def match_of_server(text: str) -> Match | None:
 
 
 class _Refused(Exception):
-    """RE2 cannot take an item, for a reason."""
+    """RE2 cannot express an item. reason: why."""
 
     def __init__(self, item: str, reason: NotExpressible) -> None:
         super().__init__(str(reason))
@@ -110,14 +110,14 @@ class _Refused(Exception):
         self.reason = reason
 
 
-def _told(refused: _Refused) -> str:
-    """What a client is told behind the item: what is wrong, and what to do."""
+def _explained(refused: _Refused) -> str:
+    """Return what is wrong with the item and what to do, for the client's message."""
     reason = refused.reason
     if isinstance(reason, NoExpression):
         every = r". To match every table write .*\..*" if refused.item in _EVERY_TABLE else ""
-        return f"is no regular expression: {reason}{every}"
+        return f"is not a regular expression: {reason}{every}"
     if isinstance(reason, Foreign):
-        return f"is no regular expression that canal-ha knows: {reason}; write it without"
+        return f"is not a regular expression that canal-ha supports: {reason}; write it without that"
     if isinstance(reason, TooLarge):
         return (
             "cannot be used: the list is too large once its repeats are written out:"
@@ -151,7 +151,7 @@ def _linear(text: str) -> Match | None:
 
 
 def _at_fault(text: str, error: Exception) -> _Refused:
-    """The item that RE2 cannot read; the whole list when its items are good one by one, and only too many."""
+    """Return the item that RE2 cannot read; the whole list if its items are valid but too many."""
     for item in split_items(text):
         try:
             _compiled(translate(_anchored(item)), SYNTAX_BYTES)
@@ -168,7 +168,7 @@ def _says_too_large(words: str) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """RE2's words; without the expression at fault where that is long, or ours and not what the client wrote."""
+    """Return RE2's message, without the expression at fault if that is long or not the client's own text."""
     said = error.args[0] if error.args else b""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     words, _, fragment = text.strip().partition(": ")
@@ -187,34 +187,34 @@ def _compiled(expression: str, size_bytes: int = PROGRAM_BYTES) -> re2._Regexp:
         try:
             return re2.compile(expression, options)
         finally:
-            re2.purge()  # it would keep the last 128
+            re2.purge()  # RE2 would cache the last 128
             took_s = time.thread_time() - began
             if took_s > RESTS_FROM_S:
                 time.sleep(REST * took_s)
 
 
 def _utf8(name: str) -> bytes:
-    """A name for RE2. Half a surrogate pair, which UTF-8 cannot hold, counts as any character that is no letter."""
+    """Encode a name for RE2. A lone surrogate, which UTF-8 cannot hold, becomes a character that is no letter."""
     try:
         return name.encode()
     except UnicodeEncodeError:
         return _SURROGATE.sub("\ufffd", name).encode()
 
 
-# ---- what RE2 cannot express, from the server's own files
+# ---- what RE2 cannot express, in the server's own files
 
 
 def _limited(text: str) -> Match:
-    """A match by backtracking. Python's `re` judges whether it is an expression; the `regex` module knows more."""
+    """Return a match by backtracking. Python's `re` decides validity, because `regex` accepts more."""
     items = split_items(text)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of sets in sets, which mean here what they always did
+        warnings.simplefilter("ignore", FutureWarning)  # about nested sets, which keep their old meaning here
         for item in items:
             if _FUZZY.search(item):
-                raise FilterInvalid(rf"table filter {item!r}: write \{{ for a brace that stands for itself")
+                raise FilterInvalid(rf"table filter {item!r}: write \{{ for a literal brace")
             _checked(item, _anchored(item))
         joined = join_items(text)
-        _checked(text, joined)  # a group name used twice is no fault of one item
+        _checked(text, joined)  # a group name that two items use is not the fault of one item
     alone = {item: _backtracking(_anchored(item)) for item in items}
     expression = _backtracking(joined)
 
@@ -225,7 +225,7 @@ def _limited(text: str) -> Match:
             slow = next((item for item in items if _times_out(alone[item], name)), text)
             raise FilterInvalid(
                 f"table filter {excerpt(slow)!r} takes longer than {MATCH_LIMIT_S:g} s to match {excerpt(name)!r}:"
-                " write it without nested repeats, or without what RE2 lacks, in canal.instance.filter.regex or"
+                " write it without nested repeats, or without syntax that RE2 lacks, in canal.instance.filter.regex or"
                 " canal.instance.filter.black.regex"
             ) from None
 
@@ -233,7 +233,7 @@ def _limited(text: str) -> Match:
 
 
 def _checked(item: str, expression: str) -> None:
-    """Raises FilterInvalid for what is no expression in Python's `re`."""
+    """Raise FilterInvalid for an expression that is invalid in Python's `re`."""
     try:
         re.compile(expression, re.IGNORECASE | re.DOTALL)
         _backtracking(expression)

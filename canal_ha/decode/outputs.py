@@ -1,4 +1,4 @@
-"""What a Decoder yields beside segments, in the order of the stream."""
+"""The outputs of a Decoder besides segments, in the order of the stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from canal_ha.model.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """The journal changed. Real or artificial (timestamp 0); position: where the next event starts."""
+    """The journal changed, by a real or an artificial (timestamp 0) event. position: where the next event starts."""
 
     journal: str
     position: int
@@ -17,7 +17,7 @@ class Rotated:
 
 @dataclass(frozen=True, slots=True)
 class SourceFormat:
-    """A format description event: a journal began, or a dump did. Table ids restart with it."""
+    """A format description event: a journal or a dump began. Table ids restart with it."""
 
     server_version: str
     checksum: bool
@@ -25,7 +25,7 @@ class SourceFormat:
 
 @dataclass(frozen=True, slots=True)
 class SourceHeartbeat:
-    """The source says it is alive and where it stands; timestamps of heartbeats are 0 on the wire."""
+    """The source is alive and at this position. On the wire, heartbeats have timestamp 0."""
 
     journal: str
     position: int
@@ -33,7 +33,7 @@ class SourceHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class SourceSaid:
-    """The dump ended: ERR packet (errno, text) or EOF (errno 0)."""
+    """The dump ended, by an ERR packet (errno, text) or by EOF (errno 0)."""
 
     errno: int
     text: str

@@ -1,4 +1,4 @@
-"""A table version and the filters -> the plan that the kernel executes for its rows."""
+"""Makes the plan that the kernel executes for a table's rows, from a table version and the filters."""
 
 from __future__ import annotations
 
@@ -15,26 +15,33 @@ _AFTER = b"\x12"  # RowData.afterColumns
 
 
 def signed_varint(value: int) -> bytes:
-    """A protobuf int32 or int64: negative numbers take ten bytes."""
+    """Encode a protobuf int32 or int64: negative numbers take ten bytes."""
     return varint(value if value >= 0 else value + (1 << 64))
 
 
 def text_field(tag: int, text: str | bytes) -> bytes:
-    """A length-delimited field. tag: its one byte."""
+    """Encode a length-delimited field. tag: its one byte."""
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
     return bytes([tag]) + varint(len(raw)) + raw
 
 
 def table_names(schema: str | None, table: str | None) -> bytes:
-    """Header.schemaName and tableName; None leaves the field out."""
+    """Encode Header.schemaName and tableName; None leaves the field out."""
     return (b"" if schema is None else text_field(0x42, schema)) + (b"" if table is None else text_field(0x4A, table))
 
 
 class Columns:
-    """The cells of one table version: what plans of the same table under different ids share."""
+    """The cells of one table version, which plans of the same table under different ids share."""
 
     def __init__(self, table_map: TableMap, schema: TableSchema, fields: FieldFilter, charset: str) -> None:
-        """charset: canal.instance.connectionCharset. Raises TableUnknown when a column of the map has no definition."""
+        """Build the cells of each column.
+
+        table_map: the event.
+        schema: the table's columns.
+        fields: which columns to drop.
+        charset: canal.instance.connectionCharset.
+        Raises TableUnknown if a column of the event has no definition.
+        """
         count = len(table_map.types)
         if len(schema.columns) < count:
             raise TableUnknown(
@@ -64,12 +71,12 @@ class Columns:
 
 
 def is_utf8(charset: str) -> bool:
-    """Whether a Python codec name means UTF-8."""
+    """Return whether a Python codec name means UTF-8."""
     return charset.lower().replace("-", "").replace("_", "") in ("utf8", "utf8mb4")
 
 
 def plan_of(columns: Columns, table_map: TableMap, body: bytes) -> cells.TablePlan:
-    """The plan of one table id. body: the TABLE_MAP event's."""
+    """Return the plan of one table id. body: the TABLE_MAP event's."""
     change = b"\x08" + varint(table_map.table_id)
     plan = cells.TablePlan(body, table_names(table_map.schema, table_map.name), change, columns.before, columns.after)
     plan.json_columns = columns.json_columns
@@ -77,7 +84,7 @@ def plan_of(columns: Columns, table_map: TableMap, body: bytes) -> cells.TablePl
 
 
 def _cell(index: int, column: Column, read: types.CellType, unsigned: bool, tag: bytes, updated: bool) -> cells.Cell:
-    """One Column message up to its value: index 1, sqlType 2, name 3, isKey 4, updated 5, isNull 6."""
+    """Encode one Column message up to its value: index 1, sqlType 2, name 3, isKey 4, updated 5, isNull 6."""
     name = text_field(0x1A, column.name) + (b"\x20\x01" if column.key else b"\x20\x00")
     suffix = text_field(0x52, column.mysql_type) if column.mysql_type else b""
 

@@ -1,9 +1,9 @@
-r"""Table filters in RE2's syntax: the same language as Python's `re` gives them, or a refusal.
+r"""Translates table filters into RE2's syntax with the meaning that Python's `re` gives them, or refuses them.
 
-Filters mean what Python's `re` makes of them: `\w`, `\d` and `\s` are Unicode, `\Z` is the very end, `$` also stands
-before a last line end, `{,3}` counts from zero. RE2 reads some of this in another way, without a word. So every item is
-read here, token by token, and written anew. Two differences remain: RE2's Unicode tables are newer than Python's, and
-RE2 counts U+0345 among the letters because it folds into one.
+In Python's `re`, `\w`, `\d` and `\s` are Unicode, `\Z` is the very end, `$` also matches before a last line end, and
+`{,3}` counts from zero. RE2 silently reads some of this differently. So every item is parsed here, token by token, and
+written again. Two differences remain: RE2's Unicode tables are newer than Python's, and RE2 counts U+0345 as a letter
+because it folds into one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POSIX = {
     "digit": r"\p{Nd}",
     "^digit": r"\P{Nd}",
     "alnum": r"\p{L}\p{Nd}",
-    "lower": r"\p{Ll}\p{Lu}",  # letter case does not matter
+    "lower": r"\p{Ll}\p{Lu}",  # letter case is ignored
     "upper": r"\p{Ll}\p{Lu}",
     "word": _KINDS["w"],
     "space": _SPACES,
@@ -38,11 +38,11 @@ _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _DOTTED = "iI\u0130\u0131"  # Python folds these four into one; RE2 knows the first two
 _SURROGATES = range(0xD800, 0xE000)
-_COUNT_DIGITS = 4  # of a repeat; RE2 counts to 1000
+_COUNT_DIGITS = 4  # most digits of a repeat; RE2 counts to 1000
 _REPEAT = re.compile(r"\{([0-9]*)(,?)([0-9]*)\}")
 _NAMED = re.compile(r"\(\?P<([^>]*)>")
-_BOTH_ON = re.compile(r"\(\?[is]+:")  # flags that hold anyway
-_COMMENT = re.compile(r"\(\?#(?:\\.|[^\\)])*\)", re.DOTALL)  # Python reads an escaped bracket as part of it
+_BOTH_ON = re.compile(r"\(\?[is]+:")  # flags that are always on
+_COMMENT = re.compile(r"\(\?#(?:\\.|[^\\)])*\)", re.DOTALL)  # Python reads an escaped bracket as part of the comment
 _CLASS_NAME = re.compile(r"\[:(\^?[a-z]+):\]")
 _GROUPS = {
     "(?=": "look-ahead (?=…)",
@@ -57,31 +57,31 @@ _FLAGS = re.compile(r"\(\?[aLimsux]*(?:-[imsx]+)?:")
 
 
 class NotExpressible(Exception):
-    """An expression that RE2 has no form for. The text names what is in the way."""
+    """An expression that RE2 cannot express. The text names the obstacle."""
 
 
 class NoExpression(NotExpressible):
-    """A mistake, in every dialect of regular expressions. The text says what is wrong."""
+    """An invalid expression in every dialect. The text says what is wrong."""
 
 
 class TooLarge(NotExpressible):
-    """More than RE2 takes, with every repeat written out."""
+    """An expression that is too large for RE2 once its repeats are written out."""
 
 
 class Foreign(NotExpressible):
-    """Syntax of other dialects, which the server's own lists do not know either. The text says what has no meaning."""
+    """Syntax of another dialect, which the server's own lists do not accept either. The text names it."""
 
 
 def translate(expression: str) -> str:
-    """An expression of Python's `re`, case-insensitive and with `.` for line ends too, for RE2 with the same options.
+    """Translate an expression of Python's `re`, case-insensitive and with `.` for line ends too, for RE2.
 
-    RE2 itself still judges brackets, counts and size. Raises NotExpressible.
+    RE2 itself checks brackets, counts and size, and gets the same options. Raises NotExpressible.
     """
     return _Translation(expression).result()
 
 
 class _Translation:
-    """One pass over an expression. Tokens are kept apart until it is known what follows each `$`."""
+    """One pass over an expression. It keeps tokens separate until it knows what follows each `$`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -91,7 +91,7 @@ class _Translation:
     def result(self) -> str:
         while self._at < len(self._text):
             token = self._token()
-            if token:  # a comment has none
+            if token:  # "" for a comment
                 self._tokens.append(token)
         self._check_ends()
         return "".join(r"\z" if token == "$" else token for token in self._tokens)
@@ -120,7 +120,7 @@ class _Translation:
             return ""
         named = _NAMED.match(text, at)
         if named and not named[1].isidentifier():
-            raise NoExpression(f"{named[1]!r} is no name of a group")
+            raise NoExpression(f"{named[1]!r} is not a valid group name")
         opening = named or _BOTH_ON.match(text, at)
         if opening:
             self._at = opening.end()
@@ -140,7 +140,7 @@ class _Translation:
         raise NotExpressible(what)
 
     def _repeat(self) -> re.Match[str] | None:
-        """The braces here, if they count; `{}` and anything else in braces stands for itself."""
+        """Return the braces here if they are a repeat; `{}` and other text in braces is literal."""
         braces = _REPEAT.match(self._text, self._at)
         return braces if braces and braces[0] != "{}" else None
 
@@ -159,7 +159,7 @@ class _Translation:
         else:
             low, comma, high = braces.groups()
             if any(len(count.lstrip("0")) > _COUNT_DIGITS for count in (low, high)):
-                raise TooLarge(f"{excerpt(braces[0])} counts too far")  # RE2 would take these braces for letters
+                raise TooLarge(f"{excerpt(braces[0])} counts too far")  # RE2 would read these braces as literals
             if high and int(low or 0) > int(high):
                 raise NoExpression(f"{braces[0]} counts from more to fewer")
             written = f"{{{int(low or 0)}{comma}{high and int(high)}}}"
@@ -167,18 +167,18 @@ class _Translation:
         following = self._text[self._at : self._at + 1]
         if following == "+":
             raise NotExpressible(f"the possessive quantifier {self._text[self._at - 1]}+")
-        if following == "?":  # lazy: the same names match
+        if following == "?":  # lazy quantifiers match the same names
             self._at += 1
         return written
 
     def _check_ends(self) -> None:
-        """Refuse a `$` that more than ends follow in its branch; it can stand before a line end. In one pass."""
-        last = True  # whether only ends follow what stands before this token
+        """Refuse a `$` that other tokens than ends follow in its branch: it can match before a line end. One pass."""
+        last = True  # whether only ends follow this token
         closings: list[bool] = []  # the same for each closing bracket around this token, the innermost last
         following = ""
         for token in reversed(self._tokens):
             if token == "$" and not last:
-                raise NotExpressible("$ with something behind it, which may be a line end")
+                raise NotExpressible("$ with something after it, which may be a line end")
             if token == ")":
                 last = last and not following.startswith(("*", "+", "{"))
                 closings.append(last)
@@ -186,7 +186,7 @@ class _Translation:
                 last = False
                 if closings:
                     closings.pop()
-            elif token == "|":  # the branches beside this one do not follow it
+            elif token == "|":  # the other branches do not follow it
                 last = closings[-1] if closings else True
             elif token not in ("$", r"\z", "?"):
                 last = False
@@ -210,18 +210,18 @@ class _Translation:
         return _literal(self._escaped_character(in_set=False))
 
     def _escaped_character(self, *, in_set: bool) -> str:
-        r"""The character that `\...` stands for here, and step behind it."""
+        r"""Return the character that `\...` means here, and move behind it."""
         text, start = self._text, self._at + 1
         char = text[start : start + 1]
         if not char:
-            raise NoExpression("it ends with a backslash")
+            raise NoExpression("the expression ends with a backslash")
         if char in _HEX_DIGITS:
             most = _HEX_DIGITS[char]
             digits = "".join(takewhile(hexdigits.__contains__, text[start + 1 : start + 1 + most]))
             if len(digits) < most:
                 raise NoExpression(rf"\{char}{digits} is incomplete: write \{char} and {most} hexadecimal digits")
             if int(digits, 16) > 0x10FFFF:
-                raise NoExpression(rf"\{char}{digits} is no character")
+                raise NoExpression(rf"\{char}{digits} is not a character")
             self._at = start + 1 + len(digits)
             return chr(int(digits, 16))
         if char in "0123456789" and char:
@@ -251,26 +251,26 @@ class _Translation:
         first = self._at
         while True:
             if self._at >= len(self._text):
-                raise NoExpression("a [ without its ]")
+                raise NoExpression("a [ without a ]")
             if self._text[self._at] == "]" and self._at > first:
                 self._at += 1
                 return f"[{'^' * negated}{''.join(parts)}]"
             parts.append(self._member())
 
     def _member(self) -> str:
-        """One character, range or class of a set, as RE2 has it between brackets."""
+        """Translate one character, range or class of a set, to stand between brackets."""
         low = self._one()
         if not self._text.startswith("-", self._at) or self._text[self._at + 1 : self._at + 2] in ("", "]"):
             return _code(low) + (_others(low) if low in _DOTTED else "") if len(low) == 1 else low
         self._at += 1
         high = self._one()
         if len(low) != 1 or len(high) != 1 or high < low:
-            raise NoExpression("a range in [ ] that goes from no lower to no higher character")
+            raise NoExpression("a range in [ ] whose ends are not single characters in order")
         folded = any(low <= char <= high for char in _DOTTED)
         return f"{_code(low)}-{_code(high)}" + ("".join(map(_code, _DOTTED)) if folded else "")
 
     def _one(self) -> str:
-        """The next character of a set, or RE2's text of a class, which is longer."""
+        """Return the next character of a set, or RE2's text of a class, which is longer."""
         text, at = self._text, self._at
         if text[at] == "\\":
             kind = text[at + 1 : at + 2]
@@ -283,7 +283,7 @@ class _Translation:
         named = _CLASS_NAME.match(text, at)
         if named:
             if named[1] not in _POSIX:
-                raise NotExpressible(f"the class {named[0]}, only {', '.join(_POSIX)}")
+                raise NotExpressible(f"the class {named[0]}: use one of {', '.join(_POSIX)}")
             self._at = named.end()
             return _POSIX[named[1]]
         self._at += 1
@@ -302,5 +302,5 @@ def _others(char: str) -> str:
 
 def _code(char: str) -> str:
     if ord(char) in _SURROGATES:
-        raise NotExpressible("a half of a surrogate pair, which no name has")
+        raise NotExpressible("a lone surrogate, which no name has")
     return rf"\x{{{ord(char):x}}}"

@@ -1,4 +1,4 @@
-"""TableMap: what a TABLE_MAP event says of a table, optional metadata included."""
+"""TableMap: a parsed TABLE_MAP event, optional metadata included."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMERIC = frozenset(
         types.NEWDECIMAL,
         types.FLOAT,
         types.DOUBLE,
-        types.YEAR,  # has a bit too, always unsigned (seen on MySQL 9.7 and MariaDB 10.11)
+        types.YEAR,  # has a sign bit too, always unsigned (seen on MySQL 9.7 and MariaDB 10.11)
     }
 )
 _ONE_BYTE_META = frozenset(
@@ -42,21 +42,24 @@ _ONE_BYTE_META = frozenset(
 _LITTLE_ENDIAN_META = frozenset({types.VARCHAR, types.VARCHAR_COMPRESSED, types.VAR_STRING, types.BIT})
 _RAW_META = frozenset({types.STRING, types.ENUM, types.SET, types.NEWDECIMAL})
 
-_COLUMNS_MAX = 4096  # of MySQL and MariaDB alike
+_COLUMNS_MAX = 4096  # the limit of MySQL and MariaDB
 
 # Table_map_log_event::Optional_metadata_field_type
-# MySQL counts geometry among the columns with a character set, MariaDB does not: fields 2, 3, 10 and 11 are not read.
+# MySQL counts geometry among the columns with a character set, MariaDB does not: fields 2, 3, 10 and 11 are ignored.
 _SIGNEDNESS, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = 1, 4, 5, 6, 7
 _PRIMARY_KEY, _PRIMARY_KEY_PREFIXES = 8, 9
 
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """One TABLE_MAP event, parsed.
+    """One parsed TABLE_MAP event.
 
-    types: MySQL type code per column; metas: type metadata per column, as the event's little-endian integers (two-byte
-    metadata of STRING/ENUM/SET/DECIMAL kept as the two raw bytes, first byte in the high half); nullable per column.
-    The rest is None when the source does not send it (binlog_row_metadata=MINIMAL sends only signedness and charsets).
+    types: MySQL type code of each column.
+    metas: type metadata of each column, as the event's little-endian integers. The two-byte metadata of STRING, ENUM,
+    SET and DECIMAL is kept as two raw bytes, the first one in the high half.
+    nullable: for each column.
+    The other fields are None if the source does not send them. (binlog_row_metadata=MINIMAL sends only signedness and
+    charsets.)
     """
 
     table_id: int
@@ -65,16 +68,16 @@ class TableMap:
     types: bytes
     metas: tuple[int, ...]
     nullable: tuple[bool, ...]
-    unsigned: tuple[bool, ...] | None = None  # per column; False for non-numeric ones
+    unsigned: tuple[bool, ...] | None = None  # for each column; False for non-numeric ones
     names: tuple[str, ...] | None = None
-    primary_key: tuple[int, ...] | None = None  # ordinals, () is a table without one; None unknown
+    primary_key: tuple[int, ...] | None = None  # ordinals; () if the table has none; None if unknown
     enum_values: tuple[tuple[str, ...], ...] | None = None
     set_values: tuple[tuple[str, ...], ...] | None = None
     geometry_types: tuple[int, ...] | None = None
 
 
 class _Cursor:
-    """Bounds-checked reading of one event's bytes."""
+    """Reads one event's bytes with bounds checks."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -100,7 +103,7 @@ class _Cursor:
         return self.take(length).decode("utf-8", "replace")
 
     def rest(self, item: Callable[[], int]) -> tuple[int, ...]:
-        """Read to the end, item by item."""
+        """Read items to the end."""
         items = []
         while self.left():
             items.append(item())
@@ -108,7 +111,7 @@ class _Cursor:
 
 
 def parse_table_map(body: bytes) -> TableMap:
-    """body: the event without header and checksum. Raises Broken.
+    """Parse an event. body: without header and checksum. Raises Broken.
 
     Source: MySQL libs/mysql/binlog/event/rows_event.h, Table_map_event.
     """
@@ -162,7 +165,7 @@ def _metas(codes: bytes, cursor: _Cursor) -> tuple[int, ...]:
 
 
 def _optional(cursor: _Cursor) -> dict[int, bytes]:
-    """Fields by type; unknown ones stay unread."""
+    """Return the optional fields by type, undecoded."""
     fields = {}
     while cursor.left():
         kind = cursor.byte()
@@ -171,7 +174,7 @@ def _optional(cursor: _Cursor) -> dict[int, bytes]:
 
 
 def _unsigned(real: bytes, optional: dict[int, bytes]) -> tuple[bool, ...] | None:
-    """One bit per numeric column, most significant first."""
+    """Return the sign bits, one for each numeric column, most significant first."""
     bits = optional.get(_SIGNEDNESS)
     if bits is None:
         return None
@@ -198,7 +201,7 @@ def _names(optional: dict[int, bytes], count: int) -> tuple[str, ...] | None:
 
 
 def _primary_key(optional: dict[int, bytes], count: int) -> tuple[int, ...] | None:
-    """Ordinals of the key's columns. FULL metadata is told by the column names; without a key it sends no field."""
+    """Return the ordinals of the key. Column names indicate FULL metadata, which has no key field without a key."""
     simple = optional.get(_PRIMARY_KEY)
     prefixes = optional.get(_PRIMARY_KEY_PREFIXES)
     if simple is not None:
@@ -208,7 +211,7 @@ def _primary_key(optional: dict[int, bytes], count: int) -> tuple[int, ...] | No
     else:
         return () if _COLUMN_NAME in optional else None
     if any(ordinal >= count for ordinal in key):
-        raise p.Broken("a table map whose key names a column that is not there")
+        raise p.Broken("a table map whose key names a column that does not exist")
     return key
 
 
@@ -220,7 +223,7 @@ def _integers(field: bytes | None) -> tuple[int, ...] | None:
 
 
 def _values(field: bytes | None) -> tuple[tuple[str, ...], ...] | None:
-    """The labels of each ENUM (or each SET) column, in table order."""
+    """Return the labels of each ENUM (or each SET) column, in table order."""
     if field is None:
         return None
     cursor = _Cursor(field)

@@ -1,4 +1,4 @@
-"""Columns as known, held against a TABLE_MAP event: do they agree, and what does the event know better?"""
+"""Compares known columns with a TABLE_MAP event: whether they agree, and what the event adds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _HASH = re.compile(r"DB_ROW_HASH_\d+")  # MariaDB: the hash of a unique key that
 
 
 def agreeing(columns: tuple[Column, ...], table_map: TableMap, *, exact: bool) -> tuple[Column, ...] | None:
-    """The columns with the event's names, signs, keys and nullability, None when both cannot be the same table.
+    """Return the columns with the event's names, signs, keys and nullability; None if they are not of this table.
 
-    exact: the counts must be equal; else the first columns may stand for a shorter event, as in canal. A sign that
-    differs speaks against columns whose names the event does not confirm. Behind columns with a unique key, MariaDB
-    may log hidden ones.
+    columns: as known.
+    table_map: the event.
+    exact: require equal counts; otherwise the event may have fewer columns, as in canal.
+    If the event does not confirm a column's name, a different sign counts as a contradiction. After columns with a
+    unique key, MariaDB may log hidden ones.
     """
     count = len(table_map.types)
     if any(column.unique for column in columns):
@@ -40,8 +42,9 @@ def agreeing(columns: tuple[Column, ...], table_map: TableMap, *, exact: bool) -
 
 
 def rebuilt(table_map: TableMap, *known: Mapping[str, Column]) -> tuple[Column, ...]:
-    """The columns of an event with names (binlog_row_metadata=FULL), each with the type text of the first of `known`
-    (by lower-case name) that agrees with it, "" where none does.
+    """Return the columns of an event with names (binlog_row_metadata=FULL).
+
+    known: columns by lower-case name. Each column gets the type text of the first source that agrees; "" if none does.
     """
     assert table_map.names is not None
     columns = []
@@ -57,7 +60,12 @@ def rebuilt(table_map: TableMap, *known: Mapping[str, Column]) -> tuple[Column, 
 
 
 def with_texts(columns: tuple[Column, ...], texts: Mapping[str, Column], table_map: TableMap) -> tuple[Column, ...]:
-    """The columns with the type texts of `texts` (by lower-case name), where these agree with the event."""
+    """Return the columns with those type texts (by lower-case name) that agree with the event.
+
+    columns: as known.
+    texts: columns with type texts.
+    table_map: the event.
+    """
     taken = list(columns)
     for index, column in enumerate(columns):
         text = texts[column.name.lower()].mysql_type if column.name.lower() in texts else ""
@@ -67,12 +75,12 @@ def with_texts(columns: tuple[Column, ...], texts: Mapping[str, Column], table_m
 
 
 def by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
-    """Columns by lower-case name."""
+    """Return columns by lower-case name."""
     return {column.name.lower(): column for column in columns}
 
 
 def _confirmed(columns: Sequence[Column], table_map: TableMap) -> tuple[Column, ...]:
-    """The columns with what the event knows better: letter case of names, signs, keys, nullability."""
+    """Return the columns with what the event adds: letter case of names, signs, keys, nullability."""
     keys = _keys(columns, table_map)
     confirmed = []
     for index, column in enumerate(columns):
@@ -96,10 +104,10 @@ def _confirmed(columns: Sequence[Column], table_map: TableMap) -> tuple[Column, 
 
 
 def _keys(columns: Sequence[Column], table_map: TableMap) -> tuple[int, ...] | None:
-    """Ordinals of the primary key, None to leave the columns' own marks.
+    """Return the ordinals of the primary key; None to keep the columns' own keys.
 
-    Without a primary key the event names the first unique key over NOT NULL columns in its place, which canal does not
-    count: columns that declare no primary key keep to that where the event's key could be such a one.
+    Without a primary key the event names the first unique key over NOT NULL columns instead, which canal does not
+    count. So columns without a declared primary key stay without one if the event's key could be such a key.
     """
     keys = table_map.primary_key
     if keys and not any(column.key for column in columns) and not any(columns[index].nullable for index in keys):
@@ -108,7 +116,7 @@ def _keys(columns: Sequence[Column], table_map: TableMap) -> tuple[int, ...] | N
 
 
 def _hashes(table_map: TableMap, start: int) -> tuple[Column, ...]:
-    """The hidden columns from `start` on, () when some column there cannot be one."""
+    """Return the hidden columns from `start` on; () if some column there cannot be one."""
     names = table_map.names or [f"DB_ROW_HASH_{index - start + 1}" for index in range(len(table_map.types))]
     rest = range(start, len(table_map.types))
     if any(table_map.types[index] != types.LONGLONG or not _HASH.fullmatch(names[index]) for index in rest):
@@ -121,7 +129,7 @@ def _hash(name: str) -> Column:
 
 
 def _sign(table_map: TableMap, index: int) -> bool | None:
-    """Whether the event says this column is unsigned, None when it says nothing about it."""
+    """Return whether the event says this column is unsigned; None if it does not say."""
     if table_map.unsigned is None or table_map.types[index] not in _NUMBERS:
         return None
     return table_map.unsigned[index]

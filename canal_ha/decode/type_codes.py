@@ -1,7 +1,7 @@
-"""Could a column declared like this be logged like that? Declared text against type code and metadata of a TABLE_MAP.
+"""Checks whether a declared column type fits the type code and metadata of a TABLE_MAP event.
 
-Covers MySQL 5.6 to 9.7 and MariaDB with its own types. Where the declaration leaves something open (the character set's
-width, the width of a blob after a change of character set, REAL_AS_FLOAT, temporal columns of an older format) every
+Covers MySQL 5.6 to 9.7 and MariaDB with its own types. If the declaration leaves something open (the character set's
+width, a blob's width after a change of character set, REAL_AS_FLOAT, temporal columns of an older format), every
 possibility is accepted.
 """
 
@@ -53,7 +53,7 @@ _GEOMETRIES = frozenset(
     | {"geometrycollection", "geomcollection"}
 )
 _ADDRESSES = {"inet4": 4, "inet6": 16, "uuid": 16}
-_TEMPORAL = {  # new code, code of the format before 5.6, which MariaDB can still write
+_TEMPORAL = {  # new code, and the code of the format before 5.6, which MariaDB can still write
     "time": (types.TIME2, types.TIME),
     "datetime": (types.DATETIME2, types.DATETIME),
     "timestamp": (types.TIMESTAMP2, types.TIMESTAMP),
@@ -68,9 +68,10 @@ Check = Callable[[list[str], int, int], bool]
 
 @lru_cache(maxsize=8192)
 def compatible(mysql_type: str, code: int, meta: int) -> bool | None:
-    """Whether the declaration can have produced this code and metadata (the latter as TableMap has it).
+    """Return whether the declaration can produce this code and metadata; None if the type is unknown or "".
 
-    None when nobody here knows the type, or its text is "".
+    mysql_type: the declared type.
+    code, meta: as in TableMap.
     """
     found = _TEXT.fullmatch(mysql_type)
     if not found:
@@ -96,10 +97,10 @@ def _char(arguments: list[str], code: int, meta: int) -> bool:
 
 
 def _varchar(arguments: list[str], code: int, meta: int) -> bool:
-    if code in _BLOB_CODES:  # too long for a row, silently turned into a text outside strict mode
+    if code in _BLOB_CODES:  # too long for a row; outside strict mode silently turned into a text
         return _number(arguments, 0, 0) > 16383
     if code == types.VARCHAR_COMPRESSED:
-        meta -= 1  # the header of a compressed value counts
+        meta -= 1  # the metadata includes the header of a compressed value
     return code in _VARCHAR_CODES and _widths(_number(arguments, 0, 1), meta)
 
 
@@ -121,7 +122,7 @@ def _varbinary(arguments: list[str], code: int, meta: int) -> bool:
 
 def _blob(width: int) -> Check:
     def check(arguments: list[str], code: int, meta: int) -> bool:
-        return code in _BLOB_CODES and (bool(arguments) or meta >= width)  # with a length the server picks the width
+        return code in _BLOB_CODES and (bool(arguments) or meta >= width)  # given a length, the server picks the width
 
     return check
 

@@ -1,4 +1,4 @@
-"""MySQL column types as canal shows them: how a cell is read, and its java.sql.Types code (docs/protocol.md#types)."""
+"""MySQL column types: how to read their cells, and their java.sql.Types codes in canal (docs/protocol.md#types)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BIT, _TINYINT, _BIGINT, _CHAR, _DECIMAL, _INTEGER, _SMALLINT, _REAL, _DOUBLE, _
 )
 _DATE, _TIME, _TIMESTAMP, _OTHER, _BLOB, _CLOB = 91, 92, 93, 1111, 2004, 2005
 
-# MariaDB's JSON is a LONGTEXT; canal takes it for binary when it knows the column from its statement, and garbles it.
+# MariaDB's JSON is a LONGTEXT; canal reads it as binary when the statement declares JSON, and garbles it.
 _TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext", "json"})
 
 
@@ -55,8 +55,10 @@ _TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext", "json"})
 class CellType:
     """How one column's cells are read and typed.
 
-    kind, size, text, precision, decimals: as cells.Cell has them; sql_type: of a value; wide_sql_type: of an unsigned
-    integer whose top bit is set; null_sql_type: of NULL.
+    kind, size, text, precision, decimals: see cells.Cell.
+    sql_type: of a value.
+    wide_sql_type: of an unsigned integer whose top bit is set.
+    null_sql_type: of NULL.
     """
 
     kind: int
@@ -92,7 +94,7 @@ _FIXED = {
 
 
 def split_string(meta: int) -> tuple[int, int]:
-    """(real type, length in bytes) of a STRING column: the type byte carries two bits of long lengths, inverted."""
+    """Return the real type and the length in bytes of a STRING column. Its type byte has two inverted length bits."""
     first, second = meta >> 8, meta & 255
     if first and first & 0x30 != 0x30:
         return first | 0x30, second | ((first & 0x30) ^ 0x30) << 4
@@ -100,10 +102,12 @@ def split_string(meta: int) -> tuple[int, int]:
 
 
 def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> CellType:
-    """How to read a column. code, meta: from the table map; mysql_type: canal's text, "" when unknown; utf8: whether
-    the connection charset is UTF-8.
+    """Return how to read a column.
 
-    Raises TableUnknown for a type nobody has described.
+    code, meta: from the table map.
+    mysql_type: canal's text; "" when unknown.
+    utf8: whether the connection charset is UTF-8.
+    Raises TableUnknown for an unknown type.
     """
     fixed = _FIXED.get(code)
     if fixed is not None:
@@ -143,11 +147,11 @@ def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> CellType:
         else:
             plain = CellType(kinds.PREFIXED, meta, _BLOB, _BLOB, text=kinds.LATIN1)
         return _compressed(plain) if code == BLOB_COMPRESSED else plain
-    raise TableUnknown(f"a column of type {code} (metadata {meta:#x}, {mysql_type or 'undeclared'}) cannot be read")
+    raise TableUnknown(f"cannot read a column of type {code} (metadata {meta:#x}, {mysql_type or 'undeclared'})")
 
 
 def _characters(sql_type: int, size: int, mysql_type: str, utf8: bool) -> CellType:
-    """CHAR and VARCHAR; BINARY and VARBINARY are told by the type text alone."""
+    """Return how to read CHAR and VARCHAR; only the type text reveals BINARY and VARBINARY."""
     if re.search("binary", mysql_type, re.IGNORECASE):
         return CellType(kinds.PREFIXED, size, _BLOB, _BLOB, text=kinds.LATIN1)
     return CellType(kinds.PREFIXED, size, sql_type, sql_type, text=kinds.UTF8 if utf8 else kinds.CHARSET)

@@ -1,6 +1,6 @@
-"""canal's text for the cells that are made in Python: updates of JSON, odd charsets, MariaDB's compressed columns.
+"""canal's text of cells that Python formats: updates of JSON, rare charsets, MariaDB's compressed columns.
 
-Everything here takes bytes and returns UTF-8 bytes; malformed input raises Broken.
+All functions take bytes and return UTF-8 bytes; malformed input raises Broken.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ import canal_ha.decode.kernel.primitives as p
 from canal_ha.decode import java_text
 from canal_ha.decode.kernel import documents, kinds
 
-INFLATED_MAX = kinds.EVENT_MAX  # bytes: nothing that a server compressed was larger; a few bytes could claim more
+INFLATED_MAX = kinds.EVENT_MAX  # bytes: a server compresses nothing larger, but a few bytes could claim more
 _DIFFS = ("JSON_REPLACE", "JSON_INSERT", "JSON_REMOVE")
 
 
 def recoded(data: bytes, codec: str) -> bytes:
-    """Text of another charset, malformed bytes replaced."""
+    """Convert text of another charset to UTF-8; malformed bytes are replaced."""
     return java_text.decode(data, codec).encode("utf-8", "replace")
 
 
 def uncompressed(data: bytes, text: bool, codec: str) -> bytes:
-    """A value of a MariaDB column declared COMPRESSED: a header byte, the original length, a zlib stream.
+    """Return the value of a MariaDB column declared COMPRESSED: a header byte, the original length, a zlib stream.
 
-    text: decode with `codec`, else one character per byte.
+    data: the stored value.
+    text: whether to decode it with `codec`; otherwise each byte is one character.
+    codec: Python's name.
     """
     if data and data[0]:
         if data[0] & 0xF0 != 0x80:
@@ -36,7 +38,7 @@ def uncompressed(data: bytes, text: bool, codec: str) -> bytes:
 
 
 def inflated(data: bytes, expected: int, *, raw: bool = False) -> bytes:
-    """A zlib stream that must hold `expected` bytes; no more than that, and one, are ever made. raw: without header."""
+    """Decompress exactly `expected` bytes, and never more than one beyond. raw: the zlib stream has no header."""
     if expected > INFLATED_MAX:
         raise p.Broken(f"compressed data that claims {expected} bytes")
     stream = zlib.decompressobj(-15 if raw else 15)
@@ -45,12 +47,12 @@ def inflated(data: bytes, expected: int, *, raw: bool = False) -> bytes:
     except zlib.error as error:
         raise p.Broken(f"compressed data does not decompress: {error}") from error
     if len(content) != expected or not stream.eof:
-        raise p.Broken(f"compressed data of another length than the {expected} bytes it claims")
+        raise p.Broken(f"compressed data whose length differs from the {expected} bytes that it claims")
     return content
 
 
 def json_diff_text(column: bytes, data: bytes) -> bytes:
-    """A partial update as the function calls that make it; no diffs at all are an empty text.
+    """Return a partial update as the function calls that make it; "" if there are no diffs.
 
     Source: canal JsonDiffConversion; MySQL sql/json_diff.cc for the format.
     """
@@ -87,7 +89,7 @@ def json_diff_text(column: bytes, data: bytes) -> bytes:
 
 
 def _packed_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
-    """A string behind its length-encoded length, and where it ends."""
+    """Return a string that its length-encoded length precedes, and where it ends."""
     length, pos = packed_integer(data, pos, len(data))
     if pos + length > len(data):
         raise p.Broken("a string beyond its JSON diff")
@@ -95,7 +97,7 @@ def _packed_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
 
 
 def packed_integer(data: bytes, pos: int, stop: int) -> tuple[int, int]:
-    """MySQL's length-encoded integer at `pos`, and where it ends."""
+    """Return MySQL's length-encoded integer at `pos`, and where it ends."""
     if pos >= stop:
         raise p.Broken("a length is missing")
     first = data[pos]
@@ -103,5 +105,5 @@ def packed_integer(data: bytes, pos: int, stop: int) -> tuple[int, int]:
         return first, pos + 1
     size = {252: 2, 253: 3, 254: 8}.get(first, 0)
     if not size or pos + 1 + size > stop:
-        raise p.Broken("a length makes no sense")
+        raise p.Broken("an invalid length")
     return p.little(data, pos + 1, size), pos + 1 + size

@@ -1,1 +1,1 @@
-"""Statements that define tables: their grammar, what each does to a table, and how canal reports it. Pure."""
+"""Statements that define tables: their grammar, their effect on tables, and how canal reports them. Pure."""

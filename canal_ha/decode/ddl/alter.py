@@ -1,4 +1,4 @@
-"""ALTER TABLE: its comma-separated items, as column changes and as canal's results."""
+"""Reads ALTER TABLE: its comma-separated items, as column changes and as canal's results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_alter(reader: TokenReader) -> AlterTable | None:
 
 
 class _AlterItems:
-    """The comma-separated part of one ALTER TABLE, while it is being read."""
+    """Reads the comma-separated items of one ALTER TABLE."""
 
     def __init__(self, reader: TokenReader) -> None:
         self._reader = reader
@@ -73,7 +73,7 @@ class _AlterItems:
         self.absorbed: Name | None = None
 
     def read(self) -> None:
-        """Read every item up to the end."""
+        """Read all items."""
         reader = self._reader
         while not reader.done:
             if not reader.take(","):
@@ -117,7 +117,7 @@ class _AlterItems:
             skip_option(reader, ALTER_OPTIONS)
 
     def _plain(self, reader: TokenReader) -> None:
-        """An item without effect on columns."""
+        """Read an item that does not affect columns."""
         self.results.append(EventType.ALTER)
         words: list[str] = []
         while not reader.ends(","):
@@ -126,7 +126,7 @@ class _AlterItems:
         reader.refused |= any(words[-len(form) :] == list(form) for form in _REFUSED_ENDS)
 
     def _column_words(self, reader: TokenReader) -> bool:
-        """[COLUMN] [IF [NOT] EXISTS]; True when the latter stands there."""
+        """Take [COLUMN] [IF [NOT] EXISTS]; return True if IF was present."""
         reader.take("COLUMN")
         lenient = reader.take("IF", "NOT", "EXISTS") or reader.take("IF", "EXISTS")
         reader.refused |= lenient
@@ -162,7 +162,7 @@ class _AlterItems:
             self._add_element(read_element(reader))
 
     def _odd_column(self, reader: TokenReader) -> bool:
-        """A column named like an element: `ADD period int`, `ADD vector int`."""
+        """Return whether a column follows that is named like an element: `ADD period int`, `ADD vector int`."""
         return (reader.at("PERIOD") and reader.ahead(1) != "FOR") or (
             reader.at("VECTOR") and reader.ahead(1) not in INDEX_WORDS
         )

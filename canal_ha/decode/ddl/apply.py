@@ -1,7 +1,7 @@
-"""ALTER TABLE's changes applied to a list of columns, in the server's order of work.
+"""Applies ALTER TABLE's changes to a list of columns, in the server's order.
 
-The server first walks the old columns (dropping, redefining and renaming them by their old names) and only then adds
-and moves, in the statement's order; so `ADD b ..., DROP b` replaces b, and two renames can swap names.
+The server first walks the old columns (dropping, redefining and renaming them by their old names), then adds and moves
+columns in the statement's order. So `ADD b ..., DROP b` replaces b, and two renames can swap names.
 Source: mysql_prepare_alter_table of MySQL and MariaDB.
 """
 
@@ -22,13 +22,13 @@ from canal_ha.decode.ddl.statements import (
 from canal_ha.decode.ddl.tokens import Unreadable
 from canal_ha.model.table import Column
 
-Placed = tuple[str | None, Column]  # the old name in lower case, None of a new column, and the column afterwards
+Placed = tuple[str | None, Column]  # the old name in lower case (None for a new column), and the new column
 
 _HIDDEN = {column.name for column in VERSION_COLUMNS}
 
 
 def alter(columns: tuple[Column, ...], changes: tuple[Change, ...]) -> tuple[Column, ...]:
-    """The columns afterwards. Raises Unreadable when the changes do not fit these columns."""
+    """Return the new columns. Raises Unreadable if the changes do not fit these columns."""
     hidden = tuple(column for column in columns if column.name in _HIDDEN)  # they stay last
     before = [column for column in columns if column.name not in _HIDDEN]
     placed = _place(before, changes)
@@ -49,7 +49,7 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
     for change in changes:
         old = _touched(change)
         if old is not None and old.lower() not in names and not getattr(change, "lenient", False):
-            raise Unreadable(f"column {old!r} is not among those known")
+            raise Unreadable(f"column {old!r} is unknown")
     placed: list[Placed] = []
     for column in before:
         name = column.name.lower()
@@ -93,20 +93,20 @@ def _insert(placed: list[Placed], change: SetColumn) -> None:
     elif change.after is not None:
         found = [at for at, (_, other) in enumerate(placed) if other.name.lower() == change.after.lower()]
         if not found:
-            raise Unreadable(f"column {change.after!r} is not among those known")
+            raise Unreadable(f"column {change.after!r} is unknown")
         index = found[0] + 1
     placed.insert(index, (change.old.lower() if change.old is not None else None, column))
 
 
 def _generated_key(column: Column) -> bool:
-    """MySQL's own primary key (sql_generate_invisible_primary_key), which nothing is put in front of."""
+    """Return whether this is MySQL's own primary key (sql_generate_invisible_primary_key), which stays first."""
     return column.name == "my_row_id" and column.key and column.mysql_type == "bigint unsigned"
 
 
 def _keyed(placed: list[Placed], before: list[Column], changes: tuple[Change, ...]) -> tuple[Column, ...]:
-    """Keys carried over by old names, unless dropped; then the new ones by new names.
+    """Set the keys: old ones by old names, unless dropped; then the new ones by new names.
 
-    A column added under the name of one that is gone takes its place in the key; one under a name that is only renamed
+    A new column with the name of a dropped one takes its place in the key; one with the old name of a renamed column
     does not.
     """
     old_key = {column.name.lower() for column in before if column.key}

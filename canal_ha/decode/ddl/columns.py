@@ -1,8 +1,8 @@
-"""Column definitions and the other elements of a table, as CREATE TABLE and ALTER TABLE write them.
+"""Reads column definitions and the other elements of a table, as in CREATE TABLE and ALTER TABLE.
 
-The mysqlType text is the statement's own words in canal's spelling: blanks out of the brackets,
-`signed`, character sets and collations left out, `float(25)` and longer as `double`. What canal's parser does not know
-sets `Reader.refused`; such a type is spelled as the server itself would show it. See docs/protocol.md#mysql-type.
+The mysqlType text is the statement's own text in canal's spelling: no blanks in the brackets, without `signed`,
+character sets and collations, and `double` for `float(25)` and longer. Syntax that canal's parser does not know
+sets `TokenReader.refused`; such a type is spelled as the server shows it. See docs/protocol.md#mysql-type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from canal_ha.decode.ddl.tokens import Token, TokenKind, TokenReader, Unreadable
 from canal_ha.model.table import Column
 
-ELEMENT_END = (",", ")", "PARTITION", "REMOVE")  # the latter two end an ALTER TABLE without a comma before them
+ELEMENT_END = (",", ")", "PARTITION", "REMOVE")  # the last two end an ALTER TABLE without a comma before them
 INDEX_WORDS = ("KEY", "INDEX")
 
 _NATIONAL = {"CHAR": "char", "CHARACTER": "char", "VARCHAR": "varchar", "VARCHARACTER": "varchar"}
@@ -23,7 +23,7 @@ _SIMPLE_ATTRIBUTES = ("AUTO_INCREMENT", "VIRTUAL", "STORED", "PERSISTENT", "COLU
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One column as defined. primary: with PRIMARY KEY of its own."""
+    """One column as defined. primary: its definition has PRIMARY KEY."""
 
     column: Column
     primary: bool = False
@@ -31,7 +31,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class KeyDefinition:
-    """A primary or unique key. columns: names; expressions are left out."""
+    """A primary or unique key. columns: names, without expressions."""
 
     primary: bool
     columns: tuple[str, ...]
@@ -39,9 +39,9 @@ class KeyDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """An element that adds neither column nor unique key: index, foreign key, check, period.
+    """An element that is neither column nor primary or unique key: index, foreign key, check, period.
 
-    index: it counts as an index for canal.
+    index: whether canal counts it as an index.
     """
 
     index: bool
@@ -51,12 +51,12 @@ Element = Definition | KeyDefinition | Other
 
 
 def read_element(reader: TokenReader) -> Element:
-    """One element between the brackets of CREATE TABLE, or behind ADD: a column, key, index or constraint."""
+    """Read one element between the brackets of CREATE TABLE, or after ADD: a column, key, index or constraint."""
     if reader.take("CONSTRAINT"):
         if reader.word not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
             reader.name()
         if reader.word not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
-            raise Unreadable(f"a constraint expected{reader.here}")
+            raise Unreadable(f"expected a constraint{reader.here}")
     if reader.take("PRIMARY", "KEY"):
         return KeyDefinition(True, key_columns(reader))
     if reader.take("UNIQUE"):
@@ -85,7 +85,7 @@ def read_element(reader: TokenReader) -> Element:
 
 
 def read_definition(reader: TokenReader, name: str) -> Definition:
-    """A column's type and attributes, up to a comma, closing bracket, FIRST, AFTER or the end."""
+    """Read a column's type and attributes, up to a comma, closing bracket, FIRST, AFTER or the end."""
     text, charset = _read_type(reader)
     words = text.split()
     serial = words[0].upper() == "SERIAL"
@@ -122,7 +122,7 @@ def read_definition(reader: TokenReader, name: str) -> Definition:
 
 
 def _skip_attribute(reader: TokenReader) -> None:
-    """An attribute that changes neither name, type nor key. One that nobody knows is skipped word by word."""
+    """Skip an attribute that changes neither name, type nor key; an unknown one is skipped word by word."""
     word = reader.word
     if reader.take("DEFAULT") or reader.take("ON", "UPDATE"):
         _skip_expression(reader)
@@ -178,7 +178,7 @@ def _skip_reference(reader: TokenReader) -> None:
 
 
 def _skip_expression(reader: TokenReader) -> None:
-    """One value: a literal, a call, or anything in brackets."""
+    """Skip one value: a literal, a call, or anything in brackets."""
     while reader.take_any("+", "-", "@"):
         pass
     if reader.word == "(":
@@ -193,13 +193,13 @@ def _skip_expression(reader: TokenReader) -> None:
     if reader.word == "(":
         reader.skip_group()
     while reader.token is not None and reader.token.kind in (TokenKind.TEXT, TokenKind.VALUE, TokenKind.NUMBER):
-        reader.next()  # the string behind an introducer or DATE; strings side by side are one
+        reader.next()  # the string after an introducer or DATE; adjacent strings are one
     while reader.take_any("+", "-", "*", "/", "||"):
         _skip_expression(reader)
 
 
 def _skip_element(reader: TokenReader) -> None:
-    """The rest of an index or foreign key. What canal's parser stumbles over in it is IF and IGNORED."""
+    """Skip the rest of an index or foreign key. canal's parser rejects IF and IGNORED in it."""
     while not reader.ends(*ELEMENT_END):
         reader.refused |= reader.word in ("IF", "IGNORED")
         if reader.word == "(":
@@ -209,7 +209,7 @@ def _skip_element(reader: TokenReader) -> None:
 
 
 def key_columns(reader: TokenReader) -> tuple[str, ...]:
-    """`[name] [USING type] (column [(length)] [ASC|DESC], (expression), ...) options`: the columns."""
+    """Read `[name] [USING type] (column [(length)] [ASC|DESC], (expression), ...) options`; return the columns."""
     while reader.word != "(":
         reader.refused |= reader.word == "IF"
         reader.next()
@@ -231,7 +231,7 @@ def key_columns(reader: TokenReader) -> tuple[str, ...]:
 
 
 def _read_type(reader: TokenReader) -> tuple[str, str]:
-    """The mysqlType text and the column's own character set ("" when not named)."""
+    """Return the mysqlType text and the column's own character set ("" if none)."""
     name = _type_name(reader)
     arguments = _type_arguments(reader) if reader.word == "(" else []
     unsigned = zerofill = False
@@ -263,7 +263,7 @@ def _read_type(reader: TokenReader) -> tuple[str, str]:
 def _type_name(reader: TokenReader) -> str:
     token = reader.next()
     if token.kind is not TokenKind.WORD:
-        raise Unreadable(f"a type expected before {token.text[:40]!r}")
+        raise Unreadable(f"expected a type before {token.text[:40]!r}")
     if reader.take("."):  # mariadb_schema.date
         reader.refused = True
         token = reader.next()

@@ -1,4 +1,4 @@
-"""Columns -> the statement that creates a table with them."""
+"""Writes the CREATE TABLE statement of a list of columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from canal_ha.model.table import Column
 
 
 def create_table(table: str, columns: Sequence[Column]) -> str:
-    """CREATE TABLE as SHOW CREATE TABLE has it; reading it gives these columns. Each must have a type text."""
+    """Return CREATE TABLE as SHOW CREATE TABLE prints it; parsing it gives these columns. Each needs a type text."""
     lines = [_definition(column) for column in columns]
     key = [quoted(column.name) for column in columns if column.key]
     if key:
@@ -18,7 +18,7 @@ def create_table(table: str, columns: Sequence[Column]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name between back-quotes."""
+    """Return a name between back-quotes."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,4 +1,4 @@
-"""Statements of the binlog as canal names them: event type, schema and table (docs/protocol.md#statements)."""
+"""Classifies the binlog's statements as canal does: event type, schema, table (docs/protocol.md#statements)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from canal_ha.model.entry import EventType
 
 @dataclass(frozen=True, slots=True)
 class DdlResult:
-    """One thing a statement does. schema, table: None when the statement names none; origin_*: a RENAME's old name."""
+    """One effect of a statement. schema, table: None if the statement names none; origin_*: a RENAME's old name."""
 
     event_type: EventType
     schema: str | None
@@ -57,18 +57,21 @@ _TABLE_VERBS = {
 
 
 def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple[DdlResult, ...]:
-    """What canal's parser makes of one statement: () means no entry at all, several results are filtered one by one.
+    """Return the results of canal's parser for one statement; () means no entry. Results are filtered one by one.
 
-    default_schema: the session's; sql_parser: False selects canal's plain patterns (canal.instance.filter.druid.ddl).
-    Never raises. What canal's parser refuses is one QUERY without a table; a table statement that our own grammar
-    cannot read goes by its first words. canal makes no entry of a statement that stands in executable comments as a
-    whole; here that holds only where no table changes by it.
+    sql: the statement.
+    default_schema: the session's.
+    sql_parser: False selects canal's plain patterns (canal.instance.filter.druid.ddl).
+
+    Never raises. A statement that canal's parser rejects is one QUERY without a table. A table statement that our
+    grammar cannot read is classified by its first words. canal makes no entry of a statement that stands completely in
+    executable comments; here that applies only if it changes no table.
     """
     if not sql_parser:
         event_type, table, origin = patterns.match(sql, default_schema)
         return (DdlResult(event_type, *table, *origin),)
     head = _ROW_HEAD.match(sql)
-    if head:  # most statements that accompany rows, at a fraction of the price
+    if head:  # most statements that accompany rows; much cheaper than tokenizing
         return (_rows_at_once(head, default_schema),)
     tokens = leading(sql)
     if not tokens:
@@ -89,7 +92,7 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
 
 
 def changes_tables(statement: Statement | None) -> bool:
-    """Whether column lists or table names may differ afterwards."""
+    """Return whether column lists or table names may differ afterwards."""
     match statement:
         case AlterTable():
             return bool(statement.changes or statement.renamed or statement.split_off or statement.absorbed)
@@ -136,7 +139,7 @@ def _rows_at_once(head: re.Match[str], default_schema: str) -> DdlResult:
 
 
 def _rows(tokens: list[Token], default_schema: str) -> DdlResult:
-    """INSERT, REPLACE, UPDATE or DELETE logged as a statement; a DELETE from several tables names none."""
+    """Classify INSERT, REPLACE, UPDATE or DELETE logged as a statement; a DELETE from several tables names none."""
     reader = TokenReader(tokens)
     event_type = _ROW_VERBS[reader.next().word]
     while reader.take_any(*_ROW_MODIFIERS):
@@ -151,7 +154,7 @@ def _rows(tokens: list[Token], default_schema: str) -> DdlResult:
 
 
 def _with(tokens: list[Token], default_schema: str) -> tuple[DdlResult, ...]:
-    """A query or an UPDATE behind WITH; canal's parser refuses a DELETE there."""
+    """Classify a query or an UPDATE after WITH; canal's parser rejects a DELETE there."""
     reader = TokenReader(tokens)
     try:
         reader.skip_to("SELECT", "UPDATE", "DELETE")
@@ -172,9 +175,9 @@ def _by_first_words(tokens: list[Token], default_schema: str) -> tuple[DdlResult
 
 
 def first_names(tokens: list[Token]) -> list[Name] | None:
-    """The tables that a CREATE, ALTER, DROP, TRUNCATE or RENAME TABLE names, as far as its first tokens tell.
+    """Return the tables that CREATE, ALTER, DROP, TRUNCATE or RENAME TABLE names, as far as its first tokens show.
 
-    None for every other statement.
+    Return None for every other statement.
     """
     reader = TokenReader(tokens)
     verb = reader.take_any(*_TABLE_VERBS, "RENAME")

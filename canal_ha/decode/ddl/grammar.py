@@ -1,7 +1,7 @@
-"""The statements that change tables: text -> what they do to which table.
+"""Parses the statements that change tables.
 
-A statement of a binlog succeeded on its source, so this grammar is lenient where leniency cannot change a column list
-(options, attributes, index details) and strict elsewhere: `read` raises Unreadable rather than guess.
+A statement of a binlog has succeeded on its source. So this grammar is lenient if leniency cannot change a column list
+(options, attributes, index details) and strict elsewhere: `read` raises Unreadable, it does not guess.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSION_COLUMNS = tuple(Column(name, "timestamp(6)", nullable=False) for name in
 
 
 def read(sql: str) -> Statement | None:
-    """The statement, None when it is none of these. Raises Unreadable when it is, but not in a form known here."""
+    """Parse a statement; return None if it changes no table. Raises Unreadable for a form that is unknown here."""
     reader = TokenReader(tokenize(sql))
     verb = reader.take_any("CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME")
     if verb == "CREATE":
@@ -130,7 +130,7 @@ def _unique(column: Column) -> Column:
 
 
 def _table_tail(reader: TokenReader) -> tuple[bool, bool]:
-    """Options, partitions, query. Returns (with hidden version columns, with a query)."""
+    """Read options, partitions and query; return whether there are hidden version columns, and whether a query."""
     versioned = False
     while not reader.done:
         if reader.at("SELECT", "AS", "VALUES", "IGNORE", "REPLACE", "(") or (

@@ -1,4 +1,4 @@
-"""Pieces that CREATE TABLE and ALTER TABLE share: table names, options, waiting clauses."""
+"""Reads the parts that CREATE TABLE and ALTER TABLE share: table names, options, waiting clauses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALTER_OPTIONS = CREATE_OPTIONS - {"TYPE", "TRANSACTIONAL", "PAGE_CHECKSUM", "BLO
 
 
 def table_name(reader: TokenReader) -> Name:
-    """`table` or `schema.table`; `.table` counts as the former."""
+    """Read `table` or `schema.table`; `.table` counts as `table`."""
     if reader.take("."):
         return Name(None, reader.name())
     first = reader.name()
@@ -53,7 +53,7 @@ def table_name(reader: TokenReader) -> Name:
 
 
 def waits(reader: TokenReader) -> bool:
-    """Take WAIT n or NOWAIT (MariaDB), which canal's parser refuses."""
+    """Take WAIT n or NOWAIT (MariaDB), which canal's parser rejects; return whether there was one."""
     if reader.take("WAIT"):
         reader.next()
         return True
@@ -61,7 +61,7 @@ def waits(reader: TokenReader) -> bool:
 
 
 def skip_option(reader: TokenReader, known: frozenset[str]) -> None:
-    """One table option: words, `=`, value."""
+    """Skip one table option: words, `=`, value."""
     token = reader.next()
     reader.refused |= token.word not in known and not token.hidden
     word = token.word

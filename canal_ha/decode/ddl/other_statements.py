@@ -1,8 +1,8 @@
-"""Statements that change neither rows nor columns: canal drops those its parser knows and calls the rest QUERY.
+"""Statements that change neither rows nor columns: canal drops those that its parser knows; the others are QUERY.
 
-The patterns match the statement's first tokens, upper case, one blank between them, with N in place of a quoted name,
-S of a string, 0 of a number. Found by asking the parser that the reference uses (druid 1.2.21); routine bodies, which
-it refuses now and then, are taken as understood.
+The patterns match the statement's first tokens in upper case, separated by one blank, with N for a quoted name, S for
+a string, 0 for a number. They were found by running the reference's parser (druid 1.2.21). Routine bodies, which it
+sometimes rejects, count as understood.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ _DROPPED = tuple(
 
 
 def dropped(tokens: list[Token]) -> bool:
-    """True when canal makes no entry of a statement that starts like this; False makes it a QUERY without a table."""
+    """Return True if canal makes no entry of a statement that starts like this; False if it makes a QUERY."""
     text = " ".join(_MARKS.get(token.kind) or token.word or token.text for token in tokens) + " "
     return any(pattern.match(text) for pattern in _DROPPED)

@@ -1,6 +1,6 @@
-"""canal's plain patterns for statements (canal.instance.filter.druid.ddl = false): one result, always.
+"""canal's plain patterns for statements (canal.instance.filter.druid.ddl = false): always one result.
 
-They look at the text alone and are kept with their weaknesses: a table name that contains a blank or dot is cut there.
+They use the text alone. Their weaknesses are kept: a table name that contains a blank or dot is cut there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Table = tuple[str | None, str | None]
 
 
 def match(sql: str, default_schema: str) -> tuple[EventType, Table, Table]:
-    """Event type, table and, for RENAME, the table before; each table as (schema, name)."""
+    """Return event type, table and, for RENAME, the old table; each table as (schema, name)."""
     text = _COMMENT.sub(" ", sql)
     for event_type, pattern in _TABLE_STATEMENTS:
         found = pattern.fullmatch(text)

@@ -1,4 +1,4 @@
-"""An SQL script, as mysqldump --no-data writes it -> the definitions of its tables, for binlogs without a server."""
+"""Reads table definitions from an SQL script, as mysqldump --no-data writes it, for binlogs without a server."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Key = tuple[str, str]
 
 
 class Definitions:
-    """The tables that a script leaves behind. Tables named without a schema, and outside of any USE, fit every schema.
+    """The tables that a script leaves. Tables named without a schema, and outside any USE, count for every schema.
 
-    CREATE TABLE, ALTER TABLE, CREATE INDEX, RENAME TABLE and DROP TABLE count; other statements say nothing of columns.
+    CREATE TABLE, ALTER TABLE, CREATE INDEX, RENAME TABLE and DROP TABLE count; other statements are ignored.
     """
 
     def __init__(self, script: str) -> None:
-        """Raises ValueError with the statement that cannot be read."""
+        """Read the script. Raises ValueError with the first table statement that is unreadable."""
         self._columns: dict[Key, tuple[Column, ...]] = {}
         self._schema = ""
         for text in statements(script):
@@ -60,7 +60,7 @@ class Definitions:
         return len(self._columns)
 
     def fetch(self, schema: str, table: str) -> str | None:
-        """A statement that creates the table, as SHOW CREATE TABLE has it; None when the script has no such table."""
+        """Return a CREATE TABLE statement, as SHOW CREATE TABLE prints it; None if the script has no such table."""
         columns = self._columns.get((schema, table)) or self._columns.get(("", table))
         if columns is None:
             return None
@@ -93,7 +93,7 @@ class Definitions:
 
 
 def statements(script: str) -> Iterator[str]:
-    """The statements of a script without their ends, comments in front of them removed; DELIMITER is obeyed."""
+    """Yield the statements of a script without their terminators and leading comments; DELIMITER is obeyed."""
     end = ";"
     text: list[str] = []
     at = 0
@@ -104,7 +104,7 @@ def statements(script: str) -> Iterator[str]:
             text = []
             continue
         piece = _PIECE.match(script, at)
-        if piece is None:  # a quote that is never closed: the rest is one statement, which nobody can read
+        if piece is None:  # an unclosed quote: the rest is one statement, which is unreadable
             text.append(script[at:])
             break
         at = piece.end()

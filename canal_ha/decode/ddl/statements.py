@@ -1,4 +1,4 @@
-"""What a statement does to tables, once read: one frozen class per kind of statement.
+"""Parsed statements that change tables: one frozen class for each kind of statement.
 
 `refused`: the reference's parser rejects the statement, so its entry is a plain QUERY (docs/protocol.md#statements).
 """
@@ -14,7 +14,7 @@ from canal_ha.model.table import Column
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A table as written. schema: None when the statement leaves it to the session."""
+    """A table as written. schema: None if the statement names none."""
 
     schema: str | None
     table: str
@@ -22,7 +22,12 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """columns: with keys applied; like: the table to copy; selected: columns of a query follow, nobody knows which."""
+    """CREATE TABLE.
+
+    columns: with keys applied.
+    like: the table to copy.
+    selected: unknown columns of a query follow.
+    """
 
     name: Name
     columns: tuple[Column, ...] = ()
@@ -45,7 +50,7 @@ class SetColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """A column gone."""
+    """A column dropped."""
 
     name: str
     lenient: bool = False
@@ -76,7 +81,7 @@ class SetUnique:
 
 @dataclass(frozen=True, slots=True)
 class Versioning:
-    """MariaDB's hidden columns row_start and row_end come (True) or go."""
+    """MariaDB's hidden columns row_start and row_end are added (True) or dropped."""
 
     on: bool
 
@@ -86,8 +91,11 @@ Change = SetColumn | DropColumn | RenameColumn | SetPrimaryKey | SetUnique | Ver
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """results: what canal makes of the items, in its order. split_off: a partition that became this table; absorbed: a
-    table that became a partition.
+    """ALTER TABLE.
+
+    results: canal's results of the items, in its order.
+    split_off: the table that a partition became.
+    absorbed: the table that became a partition.
     """
 
     name: Name
@@ -118,7 +126,7 @@ class TruncateTables:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
-    """RENAME TABLE: (old, new) in order; each sees the ones before it done."""
+    """RENAME TABLE: (old, new) in order; each one sees the effect of those before it."""
 
     pairs: tuple[tuple[Name, Name], ...]
     refused: bool = False
@@ -136,7 +144,7 @@ class ChangeIndex:
 
 @dataclass(frozen=True, slots=True)
 class ChangeDatabase:
-    """CREATE or DROP DATABASE. written: the name as the statement spells it, back-quotes included, as canal has it."""
+    """CREATE or DROP DATABASE. written: the name as the statement spells it, with back-quotes, as canal shows it."""
 
     schema: str
     written: str

@@ -1,7 +1,7 @@
-"""SQL text -> tokens, and a reader over them: the ground the statement grammar stands on.
+"""Splits SQL text into tokens, and reads them for the statement grammar.
 
-sqlglot's MySQL tokenizer does the lexing; its syntax tree is never used. It drops executable comments, so their bodies
-are uncovered first: a source blanks the mark of those it did not execute, hence every one left in a binlog counts.
+sqlglot's MySQL tokenizer does the lexing; its syntax tree is not used. It drops executable comments, so their bodies
+are uncovered first. A source removes the marks of comments that it did not execute, so all marks in a binlog count.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LEADING_LENGTH = 4096  # characters of a statement that `leading` looks at
 
 
 class Unreadable(Exception):
-    """The statement is not within our grammar; the text says where reading stopped. Never leaves the room."""
+    """The statement is not within our grammar; the text says where reading stopped. It never leaves this room."""
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"  # an identifier or keyword without quotes
     QUOTED = "quoted"  # an identifier in back-quotes
@@ -35,7 +35,11 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token. text: as written; value: without its quotes and escapes; word: upper case, "" unless a WORD or SIGN;
+    """One token.
+
+    text: as written.
+    value: without its quotes and escapes.
+    word: upper case; "" unless it is a WORD or SIGN.
     hidden: it stood in an executable comment.
     """
 
@@ -47,7 +51,7 @@ class Token:
 
 
 class _Tokenizer(MySQL.Tokenizer):
-    COMMANDS: ClassVar[set[TokenType]] = set()  # by default everything behind RENAME and others is one string
+    COMMANDS: ClassVar[set[TokenType]] = set()  # by default everything after RENAME and others is one string
 
 
 _KINDS = {
@@ -71,7 +75,7 @@ _LEADING = re.compile(rf"(?P<text>{_STRING})|(?P<quoted>`(?:[^`]|``)*`)|(?P<word
 
 
 def uncover(sql: str) -> tuple[str, list[tuple[int, int]]]:
-    """Blank comments and the marks of executable ones, keeping the length; the spans [start, end) of the latter."""
+    """Blank comments and the marks of executable ones, keeping the length; also return the latter's [start, end)."""
     pieces: list[str] = []
     spans: list[tuple[int, int]] = []
     done = index = 0
@@ -101,7 +105,7 @@ def uncover(sql: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def covered(sql: str) -> bool:
-    """Whether the whole statement stands in executable comments, as dump programs write some."""
+    """Return whether the whole statement stands in executable comments, as dump programs write some."""
     text, spans = uncover(sql)
     outside = list(text)
     for start, end in spans:
@@ -110,7 +114,7 @@ def covered(sql: str) -> bool:
 
 
 def tokenize(sql: str) -> list[Token]:
-    """The whole statement. Raises Unreadable when the tokenizer refuses it."""
+    """Split a whole statement. Raises Unreadable if the tokenizer rejects it."""
     text, spans = uncover(sql)
     try:
         found = _Tokenizer().tokenize(text)
@@ -139,7 +143,7 @@ def tokenize(sql: str) -> list[Token]:
 
 
 def leading(sql: str) -> list[Token]:
-    """The first tokens of a statement, found without the tokenizer: for long statements and for those it refuses."""
+    """Return a statement's first tokens, found without the tokenizer: for long statements and those it rejects."""
     front = _FRONT.match(sql)
     start = front.end() if front else 0
     text, _ = uncover(sql[start : start + LEADING_LENGTH])
@@ -166,7 +170,7 @@ def _token(kind: TokenKind, raw: str, hidden: bool) -> Token:
 
 
 def _unescape(raw: str) -> str:
-    """The value of a string: `\\%` and `\\_` keep their backslash, other unknown escapes lose it."""
+    """Return the value of a string: `\\%` and `\\_` keep their backslash, other unknown escapes lose it."""
     quote = raw[0]
 
     def replace(match: re.Match[str]) -> str:
@@ -179,12 +183,12 @@ def _unescape(raw: str) -> str:
 
 
 class TokenReader:
-    """A place in a list of tokens. Every `expect_` raises Unreadable when something else stands there."""
+    """A position in a list of tokens. `next`, `expect`, `name` and the skips raise Unreadable on other tokens."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self._at = 0
-        self.refused = False  # canal's parser does not know something that was read
+        self.refused = False  # whether canal's parser does not know something that was read
 
     @property
     def done(self) -> bool:
@@ -192,16 +196,16 @@ class TokenReader:
 
     @property
     def token(self) -> Token | None:
-        """The next token, None at the end."""
+        """The next token; None at the end."""
         return None if self.done else self._tokens[self._at]
 
     @property
     def word(self) -> str:
-        """The next token when it is a word or sign, in upper case; else ""."""
+        """The next token in upper case if it is a word or sign; else ""."""
         return "" if self.done else self._tokens[self._at].word
 
     def ahead(self, count: int) -> str:
-        """The word `count` tokens behind the next one."""
+        """Return the word `count` tokens after the next one."""
         index = self._at + count
         return self._tokens[index].word if index < len(self._tokens) else ""
 
@@ -213,14 +217,14 @@ class TokenReader:
         return self._tokens[self._at - 1]
 
     def take(self, *words: str) -> bool:
-        """Take these words when all of them stand here, in this order."""
+        """Take these words if all of them come next, in this order; return whether they did."""
         if any(self.ahead(index) != word for index, word in enumerate(words)) or self.done:
             return False
         self._at += len(words)
         return True
 
     def take_any(self, *words: str) -> str:
-        """Take one word out of several; "" when none stands here."""
+        """Take and return one of these words; "" if none comes next."""
         word = self.word
         if word not in words:
             return ""
@@ -228,20 +232,20 @@ class TokenReader:
         return word
 
     def expect(self, *words: str) -> None:
-        """Take these words."""
+        """Take these words. Raises Unreadable if they do not come next."""
         if not self.take(*words):
-            raise Unreadable(f"{' '.join(words)} expected{self.here}")
+            raise Unreadable(f"expected {' '.join(words)}{self.here}")
 
     def name(self) -> str:
-        """Take an identifier, quoted or not."""
+        """Take an identifier, quoted or not. Raises Unreadable if none comes next."""
         token = self.token
         if token is None or not _names(token):
-            raise Unreadable(f"a name expected{self.here}")
+            raise Unreadable(f"expected a name{self.here}")
         self._at += 1
         return token.value
 
     def at_name(self) -> bool:
-        """Whether an identifier stands here; keywords count."""
+        """Return whether an identifier comes next; keywords count."""
         return self.token is not None and _names(self.token)
 
     def skip_group(self) -> None:
@@ -253,15 +257,15 @@ class TokenReader:
             depth += (word == "(") - (word == ")")
 
     def at(self, *words: str) -> bool:
-        """Whether one of these words stands here."""
+        """Return whether one of these words comes next."""
         return not self.done and self.word in words
 
     def ends(self, *words: str) -> bool:
-        """Whether one of these words stands here, or the end."""
+        """Return whether one of these words comes next, or the end."""
         return self.done or self.word in words
 
     def skip_to(self, *words: str) -> None:
-        """Skip until one of the words stands here outside parentheses, or to the end."""
+        """Skip up to one of the words outside parentheses, or to the end."""
         while not self.ends(*words):
             if self.word == "(":
                 self.skip_group()
@@ -269,12 +273,12 @@ class TokenReader:
                 self.next()
 
     def rest(self) -> list[Token]:
-        """Everything from here on, not taken."""
+        """Return everything from here on, without taking it."""
         return self._tokens[self._at :]
 
     @property
     def here(self) -> str:
-        """Where the reader stands, for messages."""
+        """The reader's position, for messages."""
         return " at the end" if self.token is None else f" before {self.token.text[:40]!r}"
 
 

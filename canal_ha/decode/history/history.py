@@ -1,10 +1,10 @@
-"""A table's columns as of a position, shared by the streams of one instance.
+"""The columns of tables as of any position, shared by the streams of one instance.
 
-Every table has versions, each with the position from which it holds; a lagging stream sees the columns of its own
-position. Versions come from the statements of the binlog, from snapshots, from the names in events, and from the
-server's present definition. A version counts only within the range of positions of which every statement is known: the
-present definition counts for an event when everything between the event and the present has been read.
-Threads: shared by the source threads of the streams; a lock guards the versions and is never held while fetching.
+Every table has versions, each with the position from which it holds, so a lagging stream sees the columns of its own
+position. Versions come from the binlog's statements, from snapshots, from the names in events, and from the server's
+current definitions. A version counts only within a range of positions whose statements are all known. So a current
+definition counts for an event only once everything between the event and the present has been read.
+Threads: the streams' source threads share it; a lock guards the versions and is never held while fetching.
 """
 
 from __future__ import annotations
@@ -35,38 +35,41 @@ Fetch = Callable[[str, str], str | None]
 
 
 class TableHistory(Protocol):
-    """What a decoder asks about tables."""
+    """The tables as a decoder sees them."""
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        """The columns of the mapped table as of `at`. Raises TableUnknown."""
+        """Return the columns of the mapped table as of `at`. Raises TableUnknown."""
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        """Take in a statement that passed the filters. at: its position."""
+        """Apply a statement. at: its position."""
 
 
 class Ahead(Protocol):
-    """Reads statements for one stream that it has not come to. All raise what the source raises."""
+    """Reads statements that a stream has not reached yet. All methods raise the source's errors."""
 
     def reach(self) -> None:
-        """Read every statement between the stream and the nearest snapshot, if that was not done."""
+        """Read every statement between the stream and the nearest snapshot, unless that is done already."""
 
     def read_on(self) -> LogPosition | None:
-        """Read every statement from the stream's place to the newest place; returns that, None when they are gone."""
+        """Read every statement from the stream's position to the newest one; return that, or None if they are gone."""
 
     def look_back(self, at: LogPosition) -> bool:
-        """Read every statement between the range before the stream's and that, and those up to `at` again, which count
-        for more now; False when there is nothing to read.
+        """Read every statement between the stream's range and the one before, and again those up to `at`.
+
+        After that they may have more effect. Return False if there is nothing to read.
         """
 
 
 class History:
     """All versions of all tables of one instance.
 
-    fetch: SHOW CREATE TABLE's text as of now for (schema, table), None when there is no such table; it may raise what
-    the source raises. live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
-    fold_names: names differ in letter case only (lower_case_table_names other than 0). recorder: told of everything
-    that is learned from the binlog; from another source thread each time. in_ranges: what is told has gaps, and counts
-    within the ranges that are covered; otherwise all of it is one range, as of binlog files, which are read through.
+    fetch: returns SHOW CREATE TABLE's current text for (schema, table), None if there is no such table; it may raise
+    the source's errors.
+    live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
+    fold_names: table names ignore letter case (lower_case_table_names other than 0).
+    recorder: records everything learned from the binlog; called on any source thread.
+    in_ranges: statements count only within covered ranges, because there are gaps. False: everything is one range, as
+    for binlog files, which are read completely.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class History:
 
     @property
     def fold_names(self) -> bool:
-        """See above; set before anything is known."""
+        """See above; set it before any version is recorded."""
         return self._versions.fold_names
 
     @fold_names.setter
@@ -97,52 +100,63 @@ class History:
         self._versions.fold_names = folds
 
     def view(self, at: LogPosition | None, ahead: Ahead | None = None) -> TableHistory:
-        """The tables as one stream sees them.
+        """Return the tables as one stream sees them.
 
-        at: its start; it reads every statement behind that (None: unknown). ahead: reads on for it; without, the
-        present definition counts for every event behind which no statement is known.
+        at: its start; it reads every statement from there on. None: unknown.
+        ahead: reads further for it. Without it the current definition counts for every event that no known statement
+        follows.
         """
         return _View(self, None if at is None else edge(at).order, ahead)
 
     # ---- ranges
 
     def ranges(self) -> Ranges:
-        """A copy of the ranges of which every statement is known."""
+        """Return a copy of the ranges whose statements are all known."""
         with self._lock:
             return copy(self._ranges)
 
     def cover(self, start: LogPosition, end: LogPosition) -> None:
-        """Every statement between these two has been applied."""
+        """Record that every statement between these positions has been applied."""
         with self._lock:
             self._ranges.add(start, end)
 
     def changed(self, names: Iterable[Key], start: LogPosition, end: LogPosition) -> frozenset[Key]:
-        """Those of these tables, as (schema, table), that statements between two positions are known to change."""
+        """Return those tables, as (schema, table), that known statements between two positions change.
+
+        names: the tables to check.
+        start, end: the positions.
+        """
         order, until = edge(start).order, edge(end).order
         return frozenset(name for name in names if self._changed(self._versions.key(*name), order, until))
 
     def forget(self, known: Range) -> None:
-        """Count a range as unread."""
+        """Treat a range as unread."""
         with self._lock:
             self._ranges.forget(known)
 
     def forget_before(self, at: LogPosition) -> None:
-        """Drop what held before `at` alone."""
+        """Drop versions that hold only before `at`."""
         with self._lock:
             self._versions.forget_before(edge(at).order, self._floor(edge(at).order))
             self._ranges.forget_before(at)
 
     def _floor(self, since: Order | None) -> Order | None:
-        """From where on everything is known to a stream that has read every statement since there."""
+        """Return the position from which on everything is known to a stream that reads every statement from `since`."""
         if since is None or not self._in_ranges:
             return None
         known = self._ranges.of(since)
         return since if known is None else known.start.order
 
-    # ---- asked by table maps
+    # ---- questions of table maps
 
     def table(self, table_map: TableMap, at: LogPosition, since: Order | None, ahead: Ahead | None) -> TableSchema:
-        """The columns as of `at`. since: from where on the asking stream has read every statement."""
+        """Return the columns as of `at`.
+
+        table_map: the event.
+        at: its position.
+        since: from where on the asking stream has read every statement.
+        ahead: reads further for the stream.
+        """
         key = self._versions.key(table_map.schema, table_map.name)
         version, columns = self._known(key, table_map, at.order, since)
         if columns is None and table_map.names is None and ahead is not None:
@@ -153,8 +167,8 @@ class History:
             texts = table_match.by_name(self._fetched(table_map))
             columns = table_match.with_texts(columns, texts, table_map)
             rest = version.columns[len(columns) :]
-            told = replace(version, columns=columns + rest, wants_texts=False)
-            return self._keep(key, told, table_map, columns, at)
+            completed = replace(version, columns=columns + rest, wants_texts=False)
+            return self._keep(key, completed, table_map, columns, at)
         columns = self._resolve(key, version, table_map, at)
         if version is None:
             settled = Version(min(at.order, since or at.order), Trust.KNOWN, columns, observed=True)
@@ -167,9 +181,9 @@ class History:
     def _known(
         self, key: Key, table_map: TableMap, order: Order, since: Order | None
     ) -> tuple[Version | None, tuple[Column, ...] | None]:
-        """The version at a position, and its columns if they are certain and agree with the event.
+        """Return the version at a position, and its columns if they are certain and agree with the event.
 
-        The version is a later one where that was observed and no statement lies between.
+        The version may be a later one that was observed, if no statement lies between.
         """
         with self._lock:
             version = self._versions.at(key, order, self._floor(since))
@@ -189,7 +203,7 @@ class History:
     def _read_on(
         self, key: Key, table_map: TableMap, at: LogPosition, since: Order | None, ahead: Ahead
     ) -> tuple[Version, tuple[Column, ...]]:
-        """What is known once the statements up to the nearest snapshot are read, or up to the present definition.
+        """Return what is known once the statements up to the nearest snapshot or the current definition are read.
 
         Raises TableUnknown.
         """
@@ -200,7 +214,7 @@ class History:
         present = self._fetched(table_map)
         agrees = table_match.agreeing(present, table_map, exact=True) is not None
         if agrees and not self._changed(key, at.order):
-            newest = ahead.read_on()  # asked for after the definition: no statement between the two is missed
+            newest = ahead.read_on()  # after fetching the definition, so that no statement between the two is missed
             if newest is not None and not self._changed(key, at.order, edge(newest).order):
                 observed = Version(edge(newest).order, Trust.KNOWN, present, observed=True)
                 self._record(key, observed, table_map, at)
@@ -216,7 +230,7 @@ class History:
             return self._versions.changes_behind(key, behind, until)
 
     def _resolve(self, key: Key, version: Version | None, table_map: TableMap, at: LogPosition) -> tuple[Column, ...]:
-        """The columns of a table whose versions do not tell: of an event with names, or where nothing lies ahead.
+        """Return the columns of a table that its versions do not settle: an event with names, or nothing lies ahead.
 
         Raises TableUnknown.
         """
@@ -225,7 +239,7 @@ class History:
         if table_map.names is not None:
             sources = (known, present) if known and not self._live_texts else (present, known)
             return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
-        # what the server says now holds for an event only if no statement in between is known
+        # the current definition holds for an event only if no statement after the event is known
         found = table_match.agreeing(present, table_map, exact=True)
         columns = None if self._changed(key, at.order) else found
         if columns is None and version is not None and version.trust is Trust.ASSUMED:
@@ -243,13 +257,13 @@ class History:
     def _keep(
         self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...], at: LogPosition
     ) -> TableSchema:
-        """Record what a table map settled; hidden columns are found anew each time, as statements never name them."""
+        """Record what a table map settled, without hidden columns: statements omit them, so each event adds them."""
         version = replace(version, columns=tuple(column for column in version.columns if not column.hidden))
         self._record(key, version, table_map, at)
         return self._schema(version, table_map, columns)
 
     def _record(self, key: Key, version: Version, table_map: TableMap, at: LogPosition) -> None:
-        """at: of the table map for which the version was looked up."""
+        """Record a version. at: position of the table map that asked for it."""
         with self._lock:
             self._versions.record(key, version, over_known=True)
         if self._recorder and all(column.mysql_type for column in version.columns):
@@ -265,18 +279,22 @@ class History:
                 version.schemas[columns] = schema
         return schema
 
-    # ---- told by statements
+    # ---- statements
 
     def apply(self, at: LogPosition, default_schema: str, sql: str, since: Order | None) -> None:
-        """Record what a statement changes, from `at` on. since: as in `table`.
+        """Record what a statement changes, from `at` on.
 
-        What is known at this very position stays: another stream was here before.
+        at: its position.
+        default_schema: the session's.
+        sql: its text.
+        since: as in `table`.
+        Versions already known at this position stay, because another stream was here before.
         """
         if self._take(at, default_schema, sql, since) and self._recorder:
             self._recorder.record(Record(at, default_schema, sql))
 
     def _take(self, at: LogPosition, default_schema: str, sql: str, since: Order | None) -> bool:
-        """Whether the statement says anything about tables."""
+        """Apply a statement; return whether it concerns tables."""
         try:
             statement = read(sql)
         except Unreadable:
@@ -300,12 +318,12 @@ class History:
                 self._versions.record(key, version)
         return bool(draft.versions) or isinstance(statement, ChangeDatabase)
 
-    # ---- told by what was kept
+    # ---- stored records
 
     def restore(self, records: Iterable[Record], snapshots: Iterable[TableSnapshot] = ()) -> None:
-        """Take in what was recorded, in the order in which it holds. Nothing of it is recorded again.
+        """Load stored records and snapshots in the order of their positions, without recording them again.
 
-        A statement outside of every range is left out: the statements before it may be missing, and it is read again.
+        A statement outside all ranges is left out: statements before it may be missing, and it will be read again.
         """
         items: list[tuple[tuple[object, ...], Record | TableSnapshot]] = [(record.order, record) for record in records]
         items += [((edge(snapshot.at).order, False), snapshot) for snapshot in snapshots]
@@ -319,7 +337,7 @@ class History:
                 self._take(item.at, item.schema, item.sql, item.at.order)
 
     def _restore_snapshot(self, snapshot: TableSnapshot, read_already: dict[str, tuple[Column, ...]]) -> None:
-        """read_already: the columns of definitions that earlier snapshots held, too."""
+        """Load a snapshot. read_already: columns of definitions that earlier snapshots had too."""
         at = edge(snapshot.at)
         if snapshot.left_out is not None:
             left_out = frozenset(self._versions.key(*name) for name in snapshot.left_out)
@@ -343,13 +361,13 @@ class History:
                     version = replace(same, trust=Trust.KNOWN, columns=columns, wants_texts=False)
                 elif at.sub_index < 0:
                     version = Version(at.order, Trust.KNOWN, columns, observed=True)
-                else:  # what a table map settled of a statement that is to be read again
+                else:  # a table map settled it after a statement that will be read again
                     version = Version(at.order, Trust.KNOWN, columns, f"a statement at {at}")
                 self._versions.record(key, version, over_known=True)
 
 
 class _View:
-    """One stream's sight of the history."""
+    """The history as one stream sees it."""
 
     def __init__(self, history: History, since: Order | None, ahead: Ahead | None) -> None:
         self._history = history
@@ -364,19 +382,23 @@ class _View:
 
 
 def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, *, present: bool, agrees: bool) -> str:
-    """present: the server has a definition now; agrees: which agrees with the event."""
+    """Return the message for unknown columns.
+
+    present: the server has a definition now.
+    agrees: that definition agrees with the event.
+    """
     if version is None or not version.cause:
-        reason = "no statement in the binlog since the stream's start describes it"
+        reason = "no statement in the binlog since the stream's start describes the table"
     else:
-        reason = f"what is known of it ends with: {version.cause[:500]}"
+        reason = f"the last known statement about it is: {version.cause[:500]}"
     if agrees:
-        reason += "; statements behind the event are about it, or gone, so what the server has now may be another one"
+        reason += "; the server's current definition may be a later one: later statements change the table, or are gone"
     elif present:
-        reason += "; the server's present definition does not agree with the event"
+        reason += "; the server's current definition does not agree with the event"
     else:
-        reason += "; the server has no such table any more"
+        reason += "; the table does not exist on the server any more"
     return (
         f"columns of {table_map.schema}.{table_map.name} at {at} are not known for certain: the event has"
-        f" {len(table_map.types)}, {reason}. Set binlog_row_metadata=FULL on the source for what comes, and let this"
-        " stream start behind the position or exclude the table (canal.instance.filter.black.regex)"
+        f" {len(table_map.types)} columns; {reason}. Set binlog_row_metadata=FULL on the source for future events, and"
+        " start this stream after the position or exclude the table (canal.instance.filter.black.regex)"
     )

@@ -1,6 +1,6 @@
-"""Ranges of a binlog of which every statement is known. What is known within one says nothing about another.
+"""Ranges of a binlog whose statements are all known. Knowledge of one range says nothing about another.
 
-No locks here: the history that owns the ranges holds its own.
+No locks here: the history that owns the ranges has one.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from canal_ha.model.position import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Every statement from `start` on and before `end` is known. Both are edges."""
+    """Every statement from `start` up to, but not including, `end` is known. Both are edges."""
 
     start: LogPosition
     end: LogPosition
 
 
 def edge(at: LogPosition) -> LogPosition:
-    """The place just before the event at a position, which sorts before everything in that event.
+    """Return the position just before an event, which sorts before all its entries.
 
-    A stream that begins at a consumed position reads the event there again, so the mark does not count.
+    A stream that begins at a consumed position reads that event again, so `consumed` does not count.
     """
     return LogPosition(at.journal, at.offset, at.timestamp_ms, sub_index=-1)
 
 
 class Ranges:
-    """Ranges in the order of their positions, apart from each other."""
+    """Separate ranges in the order of their positions."""
 
     def __init__(self) -> None:
         self._ranges: list[Range] = []
@@ -42,26 +42,26 @@ class Ranges:
         return len(self._ranges)
 
     def of(self, order: Order) -> Range | None:
-        """The range that holds a position, its edges included."""
+        """Return the range that contains a position, edges included."""
         found = self.before(order)
         return found if found is not None and order <= found.end.order else None
 
     def before(self, order: Order) -> Range | None:
-        """The last range that begins at a position or before it."""
+        """Return the last range that begins at a position or before it."""
         index = bisect_right(self._ranges, order, key=_start)
         return self._ranges[index - 1] if index else None
 
     def behind(self, order: Order) -> Range | None:
-        """The first range that begins behind a position."""
+        """Return the first range that begins behind a position."""
         index = bisect_right(self._ranges, order, key=_start)
         return self._ranges[index] if index < len(self._ranges) else None
 
     def ending_before(self, order: Order) -> Range | None:
-        """The last range that ends before a position."""
+        """Return the last range that ends before a position."""
         return next((known for known in reversed(self._ranges) if known.end.order < order), None)
 
     def add(self, start: LogPosition, end: LogPosition) -> None:
-        """Join this stretch with the ranges that it overlaps or touches. One that ends before it begins is ignored."""
+        """Join a stretch with the ranges that it overlaps or touches. Ignore it if it ends before it begins."""
         start, end = edge(start), edge(end)
         if end.order < start.order:
             return
@@ -75,7 +75,7 @@ class Ranges:
         self._ranges = sorted((*apart, Range(start, end)), key=_start)
 
     def forget_before(self, at: LogPosition) -> None:
-        """Drop what lies before a position."""
+        """Drop everything before a position."""
         at = edge(at)
         kept = (known for known in self._ranges if known.end.order >= at.order)
         self._ranges = [Range(max(known.start, at, key=_order), known.end) for known in kept]

@@ -1,4 +1,4 @@
-"""What a statement makes of the tables that are known: new versions, from its position on. Pure."""
+"""Turns a statement into new versions of the tables that it changes, from its position on. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from canal_ha.model.table import Column
 
 
 def named(known: Versions, name: Name, default_schema: str) -> Key:
-    """What a table is kept under that a statement names."""
+    """Return the key of a table that a statement names."""
     return known.key(name.schema or default_schema, name.table)
 
 
 def created(sql: str) -> tuple[Column, ...]:
-    """The columns of a statement that creates a table; none when it cannot be read."""
+    """Return the columns of a CREATE TABLE statement; () if it is unreadable."""
     try:
         statement = read(sql)
     except Unreadable:
@@ -35,10 +35,12 @@ def created(sql: str) -> tuple[Column, ...]:
 
 
 class Draft:
-    """The versions that one statement makes, while it is worked through.
+    """The versions that one statement makes.
 
-    known: what is known before it. order, sql, default_schema: the statement. floor: as in Versions. live_texts: as in
-    History.
+    known: the versions before it.
+    order, sql, default_schema: the statement.
+    floor: see Versions.
+    live_texts: see History.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Draft:
         self._live_texts = live_texts
 
     def take(self, statement: Statement) -> None:
-        """Work one statement in."""
+        """Apply one statement."""
         match statement:
             case CreateTable(temporary=False):
                 self._create(statement)

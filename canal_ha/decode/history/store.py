@@ -1,4 +1,4 @@
-"""What a table history keeps where it survives, and what it asks of such a place."""
+"""The stored form of a table history, and the protocol of its stores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from canal_ha.model.position import LogPosition
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A statement at its position; or, with a table, what a table map at `at` settled.
+    """A statement at its position; or, with `table`, the columns that a table map at `at` settled.
 
-    schema: the statement's default schema, or the table's; table: "" for a statement; sql: the statement, or one that
-    creates the table; since: from where a settled table holds (`at` for a statement).
+    schema: the statement's default schema, or the table's.
+    sql: the statement, or one that creates the table.
+    table: "" for a statement.
+    since: from where on a settled table holds; None for a statement.
     """
 
     at: LogPosition
@@ -26,16 +28,17 @@ class Record:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Sort key: from where it holds, what was settled behind the statement it settles."""
+        """Sort key: from where on it holds; a settled table sorts after the statement that it settles."""
         return ((self.since or self.at).order, bool(self.table))
 
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """The tables of a source as of one position. tables: (schema, table) -> a statement that creates it.
+    """The tables of a source as of one position.
 
-    left_out: tables of which the snapshot says nothing, because they changed meanwhile; a table that is in neither did
-    not exist. None: tables may be missing without a word.
+    tables: (schema, table) -> a statement that creates it.
+    left_out: tables that the snapshot omits because they changed meanwhile; any other table not in `tables` did not
+    exist. None: `tables` may be incomplete.
     """
 
     at: LogPosition
@@ -45,7 +48,7 @@ class TableSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Everything a place holds of one destination and one source. ranges: where every statement is among `records`."""
+    """Everything stored of one destination and one source. ranges: their statements are all among `records`."""
 
     ranges: tuple[Range, ...] = ()
     records: tuple[Record, ...] = ()
@@ -53,38 +56,39 @@ class Kept:
 
 
 class HistoryStore(Protocol):
-    """A place for one destination's history, of each source apart. Blocks; any thread.
+    """Stores one destination's history, separately for each source. Blocks; any thread.
 
-    source: whose positions these are, a MySQL server's uuid, else a server id. Every method raises HistoryUnavailable.
+    source: the server that the positions belong to: a MySQL server's uuid, else a server id.
+    Every method raises HistoryUnavailable.
     """
 
     def load(self, source: str) -> Kept:
-        """Everything of a source, in no order."""
+        """Return everything stored of a source, unordered."""
 
     def count(self) -> int:
-        """How many records there are, of all sources."""
+        """Return the number of records, of all sources."""
 
     def add(self, source: str, records: Sequence[Record]) -> None:
-        """Keep these, durably. One that is there already is no error."""
+        """Store these records durably. A record that exists already is not an error."""
 
     def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
-        """Keep it, durably."""
+        """Store a snapshot durably."""
 
     def cover(self, source: str, ranges: Sequence[Range]) -> None:
-        """Join these with the ranges that are there; what was expired does not come back."""
+        """Join these ranges with the stored ones; expired ranges do not come back."""
 
     def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
-        """Drop what lies before a position, and other sources without a snapshot since `stale_ms`."""
+        """Drop everything before a position, and other sources without a snapshot since `stale_ms`."""
 
     def clear(self, source: str) -> None:
-        """Drop everything of a source: its binlog began anew."""
+        """Drop everything of a source, because its binlog was reset."""
 
     def close(self) -> None:
-        """Let go of connections; the next call opens others."""
+        """Close connections; the next call opens new ones."""
 
 
 class Recorder(Protocol):
-    """Whom a history tells what it learns. Called on source threads."""
+    """Records what a history learns. Called on source threads."""
 
     def record(self, record: Record) -> None:
-        """Keep this, if it is new."""
+        """Store this record, if it is new."""

@@ -1,6 +1,6 @@
-"""What is known of each table, and from which position on: versions in the order of their positions.
+"""The known versions of each table, in the order of the positions from which they hold.
 
-No locks here: the history that owns them holds its own.
+No locks here: the history that owns the versions has one.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ Order = tuple[str, int, int, bool, int]  # LogPosition.order
 
 
 class Trust(Enum):
-    """How far a version can be believed."""
+    """How reliable a version is."""
 
     KNOWN = "known"
-    ASSUMED = "assumed"  # CREATE TABLE IF NOT EXISTS of a table nobody had seen: it may have existed with other columns
-    UNCERTAIN = "uncertain"  # touched by a statement whose effect is not known
+    ASSUMED = "assumed"  # CREATE TABLE IF NOT EXISTS of an unknown table, which may have existed with other columns
+    UNCERTAIN = "uncertain"  # changed by a statement whose effect is unknown
     DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What is known of one table from `order` on. cause: the statement, "" when none made it.
+    """One version of a table, which holds from `order` on.
 
-    wants_texts: the type texts are to be taken from the server once, where they agree (canal's parser refused the
-    statement, or the instance prefers the server's texts). observed: the table was seen to be so at `order`, without a
-    statement there: the columns held before it, too, back to the last statement about the table. if_absent: the
-    statement creates the table if there is none, and nobody knows whether there was.
+    cause: the statement that made it; "" if none did.
+    wants_texts: take the type texts from the server once, if they agree (canal's parser rejects the statement, or the
+    instance prefers the server's texts).
+    observed: the table was seen in this form at `order`, without a statement there. So the columns hold before it as
+    well, back to the last statement about the table.
+    if_absent: the statement creates the table only if there is none, and it is unknown whether there was one.
     """
 
     order: Order
@@ -49,40 +51,42 @@ class Version:
 
     @property
     def readable(self) -> bool:
-        """Whether there are columns to go by."""
+        """Whether the version has columns."""
         return self.trust in (Trust.KNOWN, Trust.ASSUMED)
 
 
 class Versions:
-    """All versions of all tables. fold_names: names differ in letter case only.
+    """All versions of all tables. fold_names: table names ignore letter case.
 
-    floor: a position; what is known before it does not count, because statements between may be unknown. None: all
-    counts.
+    floor: a position; versions before it do not count, because statements in between may be unknown. None: all count.
     """
 
     def __init__(self, *, fold_names: bool) -> None:
         self.fold_names = fold_names
         self._tables: dict[Key, list[Version]] = {}
-        self._everywhere: list[tuple[Order, str]] = []  # statements that may change tables nobody knows: schema or ""
-        self._listings: list[tuple[Order, frozenset[Key]]] = []  # all tables were listed then, but for these
+        self._everywhere: list[
+            tuple[Order, str]
+        ] = []  # statements that may change unknown tables of a schema ("": any)
+        self._listings: list[tuple[Order, frozenset[Key]]] = []  # positions where all tables were listed, except these
 
     def key(self, schema: str, table: str) -> Key:
-        """What a table is kept under."""
+        """Return the key of a table."""
         return (schema.lower(), table.lower()) if self.fold_names else (schema, table)
 
     def at(self, key: Key, order: Order, floor: Order | None = None) -> Version | None:
-        """What holds at a position."""
+        """Return the version that holds at a position."""
         versions = self._tables.get(key, [])
         return _last(versions, bisect_right(versions, order, key=_order), floor)
 
     def before(self, key: Key, order: Order, floor: Order | None = None) -> Version | None:
-        """What holds until a position."""
+        """Return the version that holds until a position."""
         versions = self._tables.get(key, [])
         return _last(versions, bisect_left(versions, order, key=_order), floor)
 
     def observed_behind(self, key: Key, order: Order, end: Order) -> Version | None:
-        """What was observed behind a position where the table exists, at `end` at the latest, and no known statement
-        between them changed. CREATE TABLE IF NOT EXISTS changes nothing there.
+        """Return the version of an existing table that was observed behind a position, not after `end`.
+
+        Return None if a known statement in between changed the table. CREATE TABLE IF NOT EXISTS changes nothing there.
         """
         versions = self._tables.get(key, [])
         for version in versions[bisect_right(versions, order, key=_order) :]:
@@ -95,7 +99,7 @@ class Versions:
         return None
 
     def changes_behind(self, key: Key, order: Order, until: Order | None = None) -> bool:
-        """Whether a statement behind a position where the table exists, and before `until`, is known to change it."""
+        """Return whether a known statement behind a position, and before `until`, changes an existing table."""
         versions = self._tables.get(key, [])
         behind = versions[bisect_right(versions, order, key=_order) :]
         changes = (version for version in behind if version.cause and not version.if_absent)
@@ -103,7 +107,7 @@ class Versions:
         return known or self._changed_everywhere(key, order, until)
 
     def absent(self, key: Key, order: Order, floor: Order | None) -> bool:
-        """Whether a table of which nothing is known did not exist at a position: all were listed before, without it."""
+        """Return whether an unknown table did not exist at a position: an earlier list of all tables lacks it."""
         index = bisect_right(self._listings, order, key=_first)
         if not index:
             return False
@@ -112,7 +116,7 @@ class Versions:
         return counts and not self._changed_everywhere(key, listed, order)
 
     def record(self, key: Key, version: Version, *, over_known: bool = False) -> None:
-        """Add a version. One that is known at this very position already stays, unless it may be replaced."""
+        """Add a version. A version already known at its position stays, unless it may be replaced."""
         versions = self._tables.setdefault(key, [])
         index = bisect_left(versions, version.order, key=_order)
         if index < len(versions) and versions[index].order == version.order:
@@ -122,28 +126,28 @@ class Versions:
             versions.insert(index, version)
 
     def record_everywhere(self, order: Order, schema: str = "") -> None:
-        """Remember a statement that may change tables nobody knows. schema: of these tables, "" for any."""
+        """Record a statement that may change unknown tables. schema: their schema; "" for any."""
         folded = schema.lower() if self.fold_names else schema
         index = bisect_left(self._everywhere, (order, folded))
         if self._everywhere[index : index + 1] != [(order, folded)]:
             self._everywhere.insert(index, (order, folded))
 
     def record_listing(self, order: Order, left_out: frozenset[Key]) -> None:
-        """Remember that every table was listed at a position. left_out: those that were not looked at closely."""
+        """Record that all tables were listed at a position. left_out: those without a definition."""
         index = bisect_left(self._listings, order, key=_first)
         self._listings.insert(index, (order, left_out))
 
     def keys(self) -> list[Key]:
-        """Every table."""
+        """Return every table."""
         return list(self._tables)
 
     def of_schema(self, schema: str) -> Iterator[Key]:
-        """Every table of a schema."""
+        """Yield every table of a schema."""
         folded = schema.lower() if self.fold_names else schema
         return (key for key in self._tables if key[0] == folded)
 
     def forget_before(self, order: Order, floor: Order | None = None) -> None:
-        """Drop what held before a position alone, and tables that were gone by then. floor: as above, of `order`."""
+        """Drop versions that hold only before a position, and tables dropped by then. floor: as above, for `order`."""
         for key, versions in list(self._tables.items()):
             index = bisect_right(versions, order, key=_order)
             held = _last(versions, index, floor)
@@ -158,7 +162,7 @@ class Versions:
         self._listings = [listed for listed in self._listings if listed[0] >= order]
 
     def _changed_everywhere(self, key: Key, behind: Order, until: Order | None) -> bool:
-        """Whether a statement between two positions may have changed a table that it does not name."""
+        """Return whether a statement between two positions may have changed a table that it does not name."""
         index = bisect_right(self._everywhere, behind, key=_first)
         return any(
             schema in ("", key[0]) and (until is None or order < until) for order, schema in self._everywhere[index:]
@@ -166,7 +170,7 @@ class Versions:
 
 
 def _last(versions: list[Version], index: int, floor: Order | None) -> Version | None:
-    """The version before an index, None when it is below the floor."""
+    """Return the version before an index; None if it is below the floor."""
     version = versions[index - 1] if index else None
     return version if version is not None and (floor is None or version.order >= floor) else None
 
@@ -176,7 +180,7 @@ def _first(item: tuple[Order, object]) -> Order:
 
 
 def position_of(order: Order) -> LogPosition:
-    """A position of this order."""
+    """Return a position with this order."""
     base, number, offset, consumed, sub_index = order
     journal = f"{base}.{number:06d}" if number else base
     return LogPosition(journal, offset, consumed=consumed, sub_index=sub_index)
