@@ -1,8 +1,8 @@
 """The hot path: dump bytes -> wire-ready entries, and entries -> columns and rows for clients.
 
-One source that runs interpreted, or compiled beside itself. CANAL_HA_KERNEL chooses before the first import: `auto`
-takes the compiled modules where they were built, `require` fails without them, `off` never looks at them. BUILD says
-which one runs. Raises nothing but ImportError here; what the modules find wrong with bytes is primitives.Broken.
+One source runs interpreted, or compiled beside itself. CANAL_HA_KERNEL chooses before the first import: `auto` uses the
+compiled modules if they are built, `require` fails without them, `off` ignores them. BUILD names the one that runs.
+Importing raises only ImportError; the modules raise primitives.Broken for malformed bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 
 DECODER = ("cells", "numbers", "temporal", "documents", "rows", "gtid", "grouping", "stream")
 READER = ("buffers", "fields", "layouts", "entries", "columns", "changes")
-HOT = DECODER + READER  # what a build compiles, primitives go inline
+HOT = DECODER + READER  # the compiled modules; primitives are inlined
 _HERE = Path(__file__).parent
 
 
@@ -26,7 +26,7 @@ def _compiled(name: str) -> bool:
 
 
 class _SourceOnly:
-    """An import finder that never sees the extensions of this package."""
+    """An import finder that ignores the extensions of this package."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -43,7 +43,7 @@ def _choose(wanted: str) -> str:
     missing = [name for name in HOT if not _compiled(name)]
     if wanted == "require" and missing:
         raise ImportError(f"CANAL_HA_KERNEL = require, but these modules are not compiled: {', '.join(missing)}")
-    if wanted == "off" or missing:  # a build that is not complete is no build
+    if wanted == "off" or missing:  # an incomplete build does not count
         sys.meta_path.insert(0, _SourceOnly)
         return "interpreted"
     return "compiled"

@@ -1,20 +1,20 @@
-"""Memory that is used again once nobody refers to what was in it: what a socket brings, and what columns are put into.
+"""Memory that is reused once nobody refers to its contents: received messages, and columns.
 
-Nobody has to give anything back. Whoever keeps a message or a batch keeps its memory, and others get fresh one.
+Nothing has to be given back. Whoever keeps a message or a batch keeps its memory, and new memory is allocated.
 """
 
 from __future__ import annotations
 
 import canal_ha.decode.kernel.reuse as r
 
-_SMALL = 65536  # bytes, below which nothing is gained
-_LARGE = 32 << 20  # of a message, above which memory is given back to the system
-_MESSAGES = 2  # the one that is being worked on, and the next one
-_COLUMNS = 128 << 20  # bytes, of all columns together
+_SMALL = 65536  # bytes; reuse gains nothing below this
+_LARGE = 32 << 20  # bytes of a message; larger memory is freed
+_MESSAGES = 2  # the current one and the next one
+_COLUMNS = 128 << 20  # bytes of all columns together
 
 
 class Landing:
-    """Where messages are received, one after the other."""
+    """Memory for received messages, one after the other."""
 
     __slots__ = ("_held", "_room")
 
@@ -23,12 +23,12 @@ class Landing:
         self._room: bytearray | None = None
 
     def begin(self, size: int) -> memoryview:
-        """Memory for a message of this size; to be released before `finish`."""
+        """Return memory for a message of this size; release it before calling `finish`."""
         self._room = r.room(self._held, size, _SMALL, _LARGE, _MESSAGES)
         return r.writable(self._room)
 
     def finish(self) -> bytes:
-        """The message."""
+        """Return the message."""
         room = self._room
         assert room is not None
         self._room = None
@@ -36,7 +36,7 @@ class Landing:
 
 
 class Spares:
-    """Bytearrays to be filled."""
+    """Reusable bytearrays for columns."""
 
     __slots__ = ("_held",)
 
@@ -44,5 +44,5 @@ class Spares:
         self._held: list[bytearray] = []
 
     def take(self, size: int) -> bytearray:
-        """An empty one that will hold about so many bytes."""
+        """Return an empty bytearray with memory for about this many bytes."""
         return r.spare(self._held, size, _SMALL, _COLUMNS)

@@ -1,8 +1,8 @@
-"""Plans, as the kernel executes them: per column the constant protobuf bytes around a value (docs/protocol.md#rows).
+"""Plans as the kernel executes them: the constant protobuf bytes around each column's value (docs/protocol.md#rows).
 
 A Column message is `tag length fixed 0x42 n value suffix`: `fixed` holds index, sqlType, name, isKey, updated and
-isNull, `suffix` mysqlType. A column has one Cell for the before image and one for the after image. A compiled build
-makes views of cells and plans, which it reads without the interpreter's lock: see views.
+isNull; `suffix` holds mysqlType. A column has one Cell for the before image and one for the after image. A compiled
+build makes views of cells and plans, which it reads without the interpreter's lock: see views.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cell:
         "wide_fixed",
     )
 
-    twin: Cell  # of an after image's cell, as soon as it is in a plan: that of the before image
+    twin: Cell  # of an after image's cell, once it is in a plan: the before image's cell
 
     def __init__(self, index: int, kind: int, tag: bytes, fixed: bytes, wide_fixed: bytes, suffix: bytes) -> None:
         """tag: of RowData's field; wide_fixed: `fixed` with the sqlType of an unsigned value whose top bit is set."""
@@ -63,8 +63,8 @@ class Cell:
         self.json_index = -1  # among the table's JSON columns, for partial updates
         self.unsigned = False
         self.skip = False  # filtered out: read, not written
-        # Where a before image's value is in the output; the start may be k.NULL or k.ABSENT. Then, when it is a value,
-        # where its whole Column is, and what it was made of in the event.
+        # Where a before image's value is in the output (the start may be k.NULL or k.ABSENT), and, for a value, where
+        # its whole Column is and which bytes of the event it was made of.
         self.start = 0
         self.stop = 0
         self.column_start = 0
@@ -74,11 +74,14 @@ class Cell:
 
 
 class TablePlan:
-    """What to do with the rows of one table id. drop: nothing at all (filtered out).
+    """What to do with the rows of one table id.
 
-    before, after: cells in table order, each after cell with its twin; body: the TABLE_MAP event's body, to recognise
-    it; names: the header's schema and table fields; change: RowChange's tableId field; head_size: how long the bytes
-    before the rows were last time.
+    drop: write nothing, because the table is filtered out.
+    before, after: cells in table order, each after cell with its twin.
+    body: the TABLE_MAP event's body, to recognise it.
+    names: the header's schema and table fields.
+    change: RowChange's tableId field.
+    head_size: length of the bytes before the rows in the last event.
     """
 
     __slots__ = (
@@ -101,7 +104,7 @@ class TablePlan:
         self.before: Sequence[Cell] = tuple(before)
         self.after: Sequence[Cell] = tuple(after)
         self.width = len(before)
-        self.table_id = -1  # under which it was set
+        self.table_id = -1  # the id that the plan is registered for
         self.drop = False
         self.head_size = 128
         self.json_columns = 0
@@ -110,7 +113,7 @@ class TablePlan:
 
 
 def dropped(body: bytes) -> TablePlan:
-    """The plan of a table whose rows nobody wants."""
+    """Return the plan of a table whose rows are filtered out."""
     plan = TablePlan(body, b"", b"", [], [])
     plan.drop = True
     return plan

@@ -1,18 +1,18 @@
-"""Entries -> changes in columns: what became of which row where, beside the values of the tables.
+"""Entries -> changes in columns: how each row changed and where, beside the values of the tables.
 
-    TableRows   the rows of chosen tables, typed: a table has a Sheet, and a Sheet a Target for each wanted column
+    TableRows   the rows of chosen tables, typed: a table has a Sheet, and a Sheet has a Target for each wanted column
     MapRows     the rows of all tables, as lists of names and texts
     entry_rows  the rows of one entry as Python's dicts
 
-`step` goes on until there is something for Python to do, and says what:
+`step` works until Python has to act, and returns why:
 
     DONE       the frames are read
-    TABLE      `key` is a table that was not met before: call `add`
-    LAYOUT     the rows that follow have the columns of `layout`: take what `sheet` has, then `start` it for them
-    FULL       `sheet` has rows enough: take them, then `start` it again
-    STATEMENT  the present entry is a statement about `sheet`'s table
+    TABLE      `key` is a new table: call `add`
+    LAYOUT     the next rows have the columns of `layout`: take the contents of `sheet`, then `start` it for them
+    FULL       `sheet` is full: take its contents, then `start` it again
+    STATEMENT  the current entry is a statement about `sheet`'s table
 
-An UPDATE that changed the primary key is a delete and an insert in a Sheet.
+In a Sheet, an UPDATE that changes the primary key is a delete and an insert.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _DDL_EVENTS = frozenset({4, 5, 6, 8, 9, 10, 11})  # model.entry.DDL_TYPES
 
 
 class Marks:
-    """What every row tells of its entry. Per row: ops (8 bits), rows (32: index in its entry), places (32: index of its
-    entry among those below). Per entry: numbers, subs (32), times (64, microseconds), servers, offsets (64), and texts.
+    """What every row records of its entry, as columns.
+
+    For each row: ops (8 bits), rows (32: index in its entry), places (32: index of its entry below).
+    For each entry: numbers, subs (32), times (64, microseconds), servers, offsets (64), and texts.
     """
 
     __slots__ = (
@@ -43,7 +45,7 @@ class Marks:
 
     def __init__(self) -> None:
         self.count = 0  # rows
-        self.expected = 0  # likewise
+        self.expected = 0  # rows
         self.entries = 0
         self._last = -1
         self.ops = bytearray()
@@ -60,13 +62,13 @@ class Marks:
         self.tables = c.Target(k.TEXT)
 
     def left(self) -> Marks:
-        """Empty ones that expect as many rows."""
+        """Return empty marks that expect as many rows."""
         again = Marks()
         again.expected = self.count if self.count else self.expected
         return again
 
     def renewed(self, spares: b.Spares) -> Marks:
-        """Empty ones with memory for what is expected."""
+        """Return empty marks with memory for the expected rows."""
         again = self.left()
         again.ops = spares.take(again.expected)
         again.rows = spares.take(4 * again.expected)
@@ -74,7 +76,7 @@ class Marks:
         return again
 
     def put(self, entry: e.Entries, op: int, row: int) -> None:
-        """One more row, of the present entry."""
+        """Add a row of the current entry."""
         if entry.number != self._last:
             self._last = entry.number
             self.entries += 1
@@ -94,12 +96,12 @@ class Marks:
 
 
 class Sheet:
-    """Typed rows of one table, of equal columns. plan: per column of the layout a Target, or None to leave it out."""
+    """Typed rows of one table, with equal columns. plan: for each column of the layout a Target; None leaves it out."""
 
     __slots__ = ("changes", "identity", "marks", "owner", "plan", "since")
 
     def __init__(self, owner: Any) -> None:
-        """owner: for the caller."""
+        """owner: any object of the caller."""
         identities: dict[object, object] = {}
         self.owner = owner
         self.changes = [ly.Images(identities) for _ in range(3)]  # INSERT, UPDATE, DELETE
@@ -109,14 +111,14 @@ class Sheet:
         self.since = -1  # where the entries of its rows begin
 
     def start(self, identity: object, plan: list[c.Target | None], marks: Marks | None = None) -> None:
-        """Begin anew, for rows of these columns. marks: empty ones."""
+        """Start again, for rows with these columns. marks: empty ones."""
         self.identity = identity
         self.plan = plan
         self.marks = Marks() if marks is None else marks
         self.since = -1
 
     def rest(self) -> None:
-        """Hold on to no entry and to no memory, until rows of another TableRows are to be put here."""
+        """Release all entries and memory, until rows of another TableRows are put here."""
         for images in self.changes:
             images.src = b""
         for target in self.plan:
@@ -127,7 +129,11 @@ class Sheet:
 
 
 class TableRows:
-    """entry: a walk; rows, size: of a Sheet, rows and bytes of entries, after which it is FULL."""
+    """Reads the rows of chosen tables.
+
+    entry: the entries.
+    rows, size: rows and entry bytes at which a Sheet is FULL.
+    """
 
     __slots__ = (
         "_count",
@@ -156,22 +162,22 @@ class TableRows:
         self.sheet = Sheet(None)
         self.key = b""
         self.layout = ly.Layout([], None, None)
-        self.place = -1  # column of the layout that did not fit its Target
+        self.place = -1  # the column of the layout that did not fit its Target
         self.refused: c.Target | None = None
-        self._row = -1  # next one of the present entry; -1: none is open
-        self._deleted = False  # half of a change of key is done
+        self._row = -1  # the next row of the current entry; -1: no entry is open
+        self._deleted = False  # whether the delete of a key change is done
         self._count = 0
         self._table_known = False
         self._schema = b""
         self._table = b""
-        self._present: Sheet | None = None  # of that table
+        self._present: Sheet | None = None  # of the current entry's table
 
     def add(self, sheet: Sheet | None) -> None:
-        """Where the rows of the table `key` go; None: nowhere."""
+        """Set the Sheet for the rows of the table `key`; None skips them."""
         self.sheets[self.key] = sheet
 
     def step(self) -> int:
-        """See the module. Raises Broken; `refused` is set when a value did not fit its Target."""
+        """Work until Python has to act; see the module. Raises Broken, with `refused` set if a value did not fit."""
         entry = self.entry
         while True:
             if self._row < 0:
@@ -206,7 +212,7 @@ class TableRows:
             self._row = -1
 
     def _same_table(self, entry: e.Entries) -> bool:
-        """Whether `_present` is of the present entry's table; else the table is noted."""
+        """Return whether `_present` belongs to the current entry's table; if not, set `key` to that table."""
         src = entry.src
         if (
             self._table_known
@@ -220,7 +226,7 @@ class TableRows:
         return False
 
     def _entry_rows(self, entry: e.Entries, sheet: Sheet) -> int:
-        """The rows of the present entry from `_row` on."""
+        """Read the rows of the current entry from `_row` on."""
         src = entry.src
         marks = sheet.marks
         plan = sheet.plan
@@ -267,7 +273,7 @@ class TableRows:
 
 
 class Maps:
-    """Rows as maps. items: their stretches of names (32 bits, indexes of MapRows.names) and values."""
+    """Rows as maps. items: for each row its stretch of names (32 bits, indexes of MapRows.names) and values."""
 
     __slots__ = ("items", "names", "size", "values")
 
@@ -278,7 +284,7 @@ class Maps:
         self.size = 0
 
     def put(self, src: bytes, columns: list[ly.ColumnLayout], names: bytes) -> None:
-        """One more row. names: of these columns, as `names` has them."""
+        """Add a row. names: of these columns, encoded like `names`."""
         for column in columns:
             self.values.put(src, column.start, column.stop)
         p.put(self.names, names)
@@ -286,15 +292,16 @@ class Maps:
         self.items.put(self.size)
 
     def put_null(self) -> None:
-        """One more row without a map."""
+        """Add a row without a map."""
         self.items.put_null(self.size)
 
 
 class MapRows:
-    """frames: src[start:stop]; rows, size: rows and bytes of entries, after which `step` returns FULL.
+    """Reads the rows of all tables in the frames src[start:stop].
 
-    Everything that was collected is in marks, keys, befores, afters, statements; names: what the numbers stand for.
-    Take them, then `renew`.
+    rows, size: rows and entry bytes after which `step` returns FULL.
+    The results are in marks, keys, befores, afters, statements; names maps the numbers to names. Take them, then call
+    `renew`.
     """
 
     __slots__ = (
@@ -312,7 +319,7 @@ class MapRows:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew behind what was taken."""
+        """Start again after the results were taken."""
         self.marks = Marks()
         self.keys = Maps()
         self.befores = Maps()
@@ -327,7 +334,7 @@ class MapRows:
                     layout.plan = None
 
     def step(self) -> int:
-        """DONE or FULL. Raises Broken."""
+        """Read rows; return DONE or FULL. Raises Broken."""
         entry = self.entry
         while True:
             if self._row < 0:
@@ -396,7 +403,7 @@ class MapRows:
 
 
 class MapPlan:
-    """The names of a layout, and of its key, as numbers of 32 bits one after the other."""
+    """The names of a layout, and of its key, as consecutive numbers of 32 bits."""
 
     __slots__ = ("key_names", "keys", "names")
 
@@ -418,9 +425,12 @@ Convert = Callable[[str, int, str], object]
 def entry_rows(
     entry: e.Entries, images: ly.Images, convert: Convert
 ) -> list[tuple[dict[str, object] | None, dict[str, object] | None]]:
-    """Before and after of every row of an entry, whose `change` was called; None for a side without columns.
+    """Return before and after of every row of an entry; None for a side without columns.
 
-    images: kept by the caller for the rows of one table and one kind of change. Raises Broken.
+    entry: an entry whose `change` was called.
+    images: kept by the caller for the rows of one table and one kind of change.
+    convert: makes Python values of texts.
+    Raises Broken.
     """
     src = entry.src
     found: list[tuple[dict[str, object] | None, dict[str, object] | None]] = []
@@ -445,7 +455,7 @@ def _values(src: bytes, layout: ly.Layout, convert: Convert) -> dict[str, object
             sql_type = column.sql_type
             if sql_type in (4, -5, -6, 5, -7):  # java.sql.Types whose texts are whole numbers
                 values[column.name] = t.as_integer(src, start, column.stop)
-            elif sql_type in (1, 12, 93, 91, 92, 2005, 1111):  # and those that stay as they are
+            elif sql_type in (1, 12, 93, 91, 92, 2005, 1111):  # and those whose texts stay unchanged
                 values[column.name] = t.as_text(src, start, column.stop)
             else:
                 values[column.name] = convert(t.as_text(src, start, column.stop), sql_type, column.mysql_type)

@@ -1,6 +1,6 @@
-"""Small numbers that the readers of entries share with each other and their callers; codes.pxd repeats them."""
+"""Small numbers that the readers of entries share with their callers; codes.pxd repeats them."""
 
-# how a column's values are kept, in Arrow's memory layout
+# how a column's values are stored, in Arrow's memory layout
 TEXT = 1  # UTF-8 behind offsets of 32 bits
 BINARY = 2  # bytes behind offsets of 32 bits, one for each Latin-1 character of the text
 INTEGER = 3  # signed, 1, 2, 4 or 8 bytes
@@ -11,7 +11,7 @@ BOOLEAN = 7  # a byte each, 0 or 1
 DAY = 8  # 32 bits, since 1970
 INSTANT = 9  # 64 bits, microseconds since 1970
 
-NULL = -1  # where a value would start
+NULL = -1  # instead of a value's start
 
 # EntryProtocol's EntryType and EventType
 ROWDATA = 2
@@ -19,7 +19,7 @@ EVENT_INSERT = 1
 EVENT_UPDATE = 2
 EVENT_DELETE = 3
 
-# what happened to a row, in `ops`; one less than the event's type, where there is one
+# what happened to a row, in `ops`: the event's type minus one, if there is one
 INSERT = 0
 UPDATE = 1
 DELETE = 2

@@ -1,10 +1,10 @@
-"""A column in Arrow's memory layout, filled value by value from texts (arrow.apache.org, "Columnar Format").
+"""A column in Arrow's memory layout, filled from texts value by value (arrow.apache.org, "Columnar Format").
 
-    validity  a bit a value, least significant first; empty while there was no NULL
-    offsets   of TEXT and BINARY: 32 bits a value and one more, ends of the values in `data`
+    validity  one bit for each value, least significant first; empty until the first NULL
+    offsets   of TEXT and BINARY: 32 bits for each value and one more, ends of the values in `data`
     data      the values
 
-Whoever takes the buffers gives the column away: nothing is appended to it any more.
+Taking the buffers ends the column: append nothing to it afterwards.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ _LARGEST_OFFSET = (1 << 31) - 1
 
 
 class Target:
-    """One column. width: bytes of an INTEGER, to which length BINARY is filled with zeros; precision, scale: of a
-    DECIMAL. refused: the first text that was no value of this format, where `put` said False.
+    """One column.
+
+    format: see codes.
+    width: bytes of an INTEGER; BINARY is padded with zeros to this length.
+    precision, scale: of a DECIMAL.
+    refused: the first text that is no value of this format; `put` returned False for it.
     """
 
     __slots__ = (
@@ -32,18 +36,18 @@ class Target:
         self.width = width
         self.precision = precision
         self.scale = scale
-        self.size = _slot(format, width)  # of a value in `data`; 0 where they differ
+        self.size = _slot(format, width)  # of a value in `data`; 0 if sizes differ
         self.count = 0
         self.nulls = 0
         self.validity = bytearray()
         self.offsets = bytearray(4 if self.size == 0 else 0)
         self.data = bytearray()
         self.refused: bytes | None = None
-        self.rows = 0  # expected, as is `room`, their bytes in `data`
+        self.rows = 0  # expected rows; `room`: their expected bytes in `data`
         self.room = 0
 
     def leave(self) -> None:
-        """Hold on to no memory; how much there was is expected again."""
+        """Release the memory; as much is expected next time."""
         if self.count:
             self.rows = self.count
             self.room = len(self.data)
@@ -51,7 +55,7 @@ class Target:
         self.validity = self.offsets = self.data = bytearray()
 
     def renewed(self, spares: b.Spares) -> Target:
-        """An empty one of the same format, with memory for what is expected; this one has left."""
+        """Release the memory and return an empty column of the same format with memory for the expected values."""
         self.leave()
         again = Target(self.format, self.width, self.precision, self.scale)
         again.rows = self.rows
@@ -63,9 +67,9 @@ class Target:
         return again
 
     def put(self, src: bytes, start: int, stop: int) -> bool:
-        """Append the value whose text is src[start:stop]; codes.NULL as `start` appends NULL.
+        """Append the value whose text is src[start:stop]; a `start` of codes.NULL appends NULL.
 
-        False, and `refused`, for a text that has no such value. Raises Broken for one that is no UTF-8.
+        Return False and set `refused` if the text is no value of this format. Raises Broken if it is not UTF-8.
         """
         if start == k.NULL:
             self.put_null()
@@ -124,7 +128,7 @@ class Target:
 
 
 class Groups:
-    """Lists in Arrow's layout: which stretches of other columns belong to a row. As Target, without data."""
+    """Lists in Arrow's layout: which stretch of other columns belongs to each row. Like Target, without data."""
 
     __slots__ = ("count", "nulls", "offsets", "validity")
 
@@ -135,14 +139,14 @@ class Groups:
         self.offsets = bytearray(4)
 
     def put(self, end: int) -> None:
-        """The next row's stretch ends there."""
+        """Append a row whose stretch ends at `end`."""
         if self.nulls:
             t.mark(self.validity, self.count, True)
         self.count += 1
         _put_end(self.offsets, end)
 
     def put_null(self, end: int) -> None:
-        """The next row has none; the stretch before ended there."""
+        """Append a row without a stretch; the previous one ended at `end`."""
         if self.nulls == 0:
             _all_valid(self.validity, self.count)
         self.nulls += 1
@@ -152,14 +156,14 @@ class Groups:
 
 
 def spread(data: bytearray, width: int, places: bytearray, spares: b.Spares) -> bytearray:
-    """For every place, 32 bits, the value of 4 or 8 bytes that is there in `data`. Raises IndexError."""
+    """Return the values of 4 or 8 bytes in `data` at each place. places: 32 bits each. Raises IndexError."""
     out = spares.take(width * len(places) >> 2)
     t.put_places(out, data, width, places)
     return out
 
 
 def spread_texts(texts: Target, width: int, places: bytearray, spares: b.Spares) -> Target:
-    """For every place, so many bytes, the text that is there; none is NULL. Raises IndexError, Broken."""
+    """Return the text at each place; none of them is NULL. width: bytes of a place. Raises IndexError, Broken."""
     out = Target(k.TEXT)
     size = t.places_size(texts.offsets, places, width)
     if size > _LARGEST_OFFSET:
@@ -173,7 +177,7 @@ def spread_texts(texts: Target, width: int, places: bytearray, spares: b.Spares)
 
 
 def _slot(format: int, width: int) -> int:
-    """Bytes of a value in `data`."""
+    """Return the bytes of a value in `data`."""
     if format in (k.TEXT, k.BINARY):
         return 0
     if format == k.INTEGER:
@@ -192,7 +196,7 @@ def _put_end(offsets: bytearray, end: int) -> None:
 
 
 def _all_valid(bitmap: bytearray, count: int) -> None:
-    """The bits of the values before the first NULL."""
+    """Set the bits of the values before the first NULL."""
     bitmap += b"\xff" * (count >> 3)
     if count & 7:
         bitmap.append((1 << (count & 7)) - 1)

@@ -1,7 +1,7 @@
-"""MySQL's binary JSON -> the text that canal shows (docs/protocol.md#json), appended to a text.
+"""MySQL's binary JSON -> canal's text of it (docs/protocol.md#json), appended to a text.
 
-A value is its kind, a byte, and what that says; offsets count from where their container starts. Source for the form:
-MySQL sql-common/json_binary.h. Raises Broken on bytes that are no document.
+A value is its kind (one byte) and its content; offsets count from the start of their container. Source of the format:
+MySQL sql-common/json_binary.h. Raises Broken for bytes that are not a document.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ _DEPTH_MAX = 128  # MySQL allows 100
 
 
 def document_text(data: bytes) -> bytes:
-    """`put_document` alone."""
+    """Return the text of a document; see `put_document`."""
     text = bytearray()
     put_document(text, data, 0, len(data))
     return bytes(text)
 
 
 def put_document(text: bytearray, src: bytes, start: int, stop: int) -> None:
-    """The document src[start:stop]; no bytes at all are an empty text."""
+    """Append the document src[start:stop]; no bytes give an empty text."""
     if start < stop:
-        # A text is longer than this only if parts of the document are visited repeatedly.
+        # A longer text is possible only if parts of the document are visited repeatedly.
         limit = p.size(text) + 16 * (stop - start) + 64
         _put_value(text, limit, p.u8(src, start), src, start + 1, stop, 0)
 
 
 def _put_value(text: bytearray, limit: int, kind: int, src: bytes, pos: int, stop: int, depth: int) -> None:
-    """One value; src[pos:stop] is where it and its children live. limit: of the text's length."""
+    """Append one value. src[pos:stop] holds it and its children. limit: of the text's length."""
     if depth > _DEPTH_MAX:
         p.broken("JSON nested too deep")
     if kind == 12:
@@ -65,7 +65,7 @@ def _put_value(text: bytearray, limit: int, kind: int, src: bytes, pos: int, sto
 
 
 def _put_container(text: bytearray, limit: int, kind: int, src: bytes, pos: int, stop: int, depth: int) -> None:
-    """Objects (0 small, 1 large) and arrays (2, 3): counts, entries, then keys and values at offsets from `pos`."""
+    """Append an object (0 small, 1 large) or array (2, 3): counts, entries, keys and values at offsets from `pos`."""
     is_object = kind < 2
     width = 4 if kind & 1 else 2
     keys = pos + 2 * width
@@ -110,7 +110,7 @@ def _put_literal(text: bytearray, code: int) -> None:
 
 
 def _put_integer(text: bytearray, kind: int, src: bytes, pos: int, stop: int) -> None:
-    """Kinds 5 to 10: two, four and eight bytes, each signed and then unsigned."""
+    """Append an integer. Kinds 5 to 10: two, four and eight bytes, each signed and then unsigned."""
     size = 2 << ((kind - 5) >> 1)
     if pos + size > stop:
         _beyond()
@@ -121,7 +121,7 @@ def _put_integer(text: bytearray, kind: int, src: bytes, pos: int, stop: int) ->
 
 
 def _length(src: bytes, pos: int, stop: int) -> tuple[int, int]:
-    """A length and where it ends, -1 if it does not: seven bits a byte, at most five bytes."""
+    """Return a length (seven bits in each byte, at most five bytes) and where it ends; -1 if it does not end."""
     length = 0
     shift = 0
     while shift < 35 and pos < stop:
@@ -135,7 +135,7 @@ def _length(src: bytes, pos: int, stop: int) -> tuple[int, int]:
 
 
 def _put_opaque(text: bytearray, kind: int, src: bytes, pos: int, length: int) -> None:
-    """A value of a MySQL type that JSON does not have."""
+    """Append a value of a MySQL type that JSON does not have."""
     if kind == 246:  # DECIMAL
         if length < 3:
             p.broken("a JSON decimal without digits")
@@ -153,7 +153,7 @@ def _put_opaque(text: bytearray, kind: int, src: bytes, pos: int, length: int) -
 
 
 def _put_time(text: bytearray, is_clock: bool, src: bytes, pos: int) -> None:
-    """Eight bytes: what DATETIME or TIME packs, times 2**24, and microseconds; negative ones in two's complement."""
+    """Append eight bytes: a packed DATETIME or TIME times 2**24, plus microseconds; negative: two's complement."""
     value = p.signed(src, pos, 8)
     magnitude = p.magnitude(value)
     p.put_byte(text, 0x22)

@@ -1,7 +1,7 @@
-"""Entries as `Messages` carries them, read in place: headers, and where statements and rows are.
+"""Reads entries in place, as `Messages` carries them: headers, and where statements and rows are.
 
-Anything that protobuf allows: fields in any order, twice (the last counts, headers merge), unknown ones, defaults left
-out, numbers of enums that nobody knows (as if left out: docs/protocol.md#entry-schema).
+It accepts everything that protobuf allows: fields in any order, repeated fields (the last one counts, headers merge),
+unknown fields, omitted defaults, unknown enum numbers (as if omitted: docs/protocol.md#entry-schema).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LARGEST_MS = (1 << 63) // 1000 - 1
 
 
 def only_frames(src: bytes, start: int) -> bool:
-    """Whether all bytes from `start` on are frames as Entries walks over, whole ones, and nothing else."""
+    """Return whether the bytes from `start` on are nothing but whole frames that Entries accepts."""
     stop = len(src)
     pos = start
     while pos < stop:
@@ -47,9 +47,9 @@ def only_frames(src: bytes, start: int) -> bool:
 class Entries(f.Cursor):
     """A walk over frames: field 2 of Messages, tag, length, entry, tag, length, ...
 
-    After `next`: number of the entry; sub: among neighbours of equal journal and offset; kind: its entryType; the
-    fields of its header, texts as start and stop. After `change`: event_type, is_ddl, statement, and `rows`, start and
-    stop of every RowData one after the other.
+    After `next`: number of the entry; sub: its index among neighbours with the same journal and offset; kind: its
+    entryType; the fields of its header, texts as start and stop.
+    After `change`: event_type, is_ddl, statement, and `rows`: start and stop of each RowData in turn.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Entries(f.Cursor):
         self.rows = array("q")
 
     def next(self) -> bool:
-        """Step to the next entry; whether there is one. Raises Broken."""
+        """Step to the next entry; return whether there is one. Raises Broken."""
         while self.pos < self.stop:
             tag = self.tag(self.stop)
             if tag == 0x12:
@@ -83,7 +83,7 @@ class Entries(f.Cursor):
         return False
 
     def only(self, src: bytes) -> None:
-        """Go on with an entry that stands alone. Raises Broken."""
+        """Continue with an entry that stands alone. Raises Broken."""
         self.src = src
         self.pos = 0
         self._entry(len(src))
@@ -173,7 +173,7 @@ class Entries(f.Cursor):
                 self.skip(tag, end)
 
     def change(self) -> int:
-        """Read the RowChange of the present entry, but not its rows; return how many there are. Raises Broken."""
+        """Read the RowChange of the current entry without its rows; return how many there are. Raises Broken."""
         after = self.pos
         self.pos = self.store_start
         end = self.store_stop
@@ -213,5 +213,5 @@ class Entries(f.Cursor):
         return p.length(rows) >> 1
 
     def text(self, start: int, stop: int) -> str:
-        """One of the texts, all of which were found to be UTF-8."""
+        """Return one of the texts, which are all known to be UTF-8."""
         return t.as_text(self.src, start, stop)

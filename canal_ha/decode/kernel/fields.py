@@ -1,7 +1,7 @@
-"""Protobuf's wire format read in place: numbers, tags, lengths, and what to step over.
+"""Reads protobuf's wire format in place: numbers, tags, lengths, and fields to skip.
 
-What protobuf's own parser refuses is refused here too: numbers without an end, lengths beyond their message, field
-number 0, groups that do not close. Source: protobuf.dev, "Encoding"; limits as in upb, which Python's protobuf runs.
+Rejects what protobuf's own parser rejects: numbers without an end, lengths beyond their message, field number 0,
+unclosed groups. Source: protobuf.dev, "Encoding"; limits as in upb, which Python's protobuf uses.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import canal_ha.decode.kernel.primitives as p
 import canal_ha.decode.kernel.texts as t
 
-_NUMBER_BYTES = 10  # longest number
-_TAG_BYTES = 5  # longest tag or length
+_NUMBER_BYTES = 10  # of the longest number
+_TAG_BYTES = 5  # of the longest tag or length
 _ALL = (1 << 64) - 1
 _LARGEST_TAG = (1 << 32) - 1
 _LARGEST_SIZE = (1 << 31) - 1
-_DEPTH = 96  # of groups within each other
+_DEPTH = 96  # of nested groups
 
 
 class Cursor:
-    """A place in `src`. Every method is given where its message stops and leaves `pos` behind what it read.
+    """A position in `src`. Every method takes the end of its message and leaves `pos` behind what it read.
 
-    All of them raise Broken.
+    All methods raise Broken.
     """
 
     __slots__ = ("pos", "src")
@@ -30,7 +30,7 @@ class Cursor:
         self.pos = 0
 
     def varint(self, stop: int) -> int:
-        """An unsigned number of 64 bits; bits beyond them are dropped."""
+        """Read an unsigned number of 64 bits; further bits are dropped."""
         src = self.src
         pos = self.pos
         limit = min(stop, pos + _NUMBER_BYTES)
@@ -47,15 +47,15 @@ class Cursor:
         raise p.Broken("a number that does not end")
 
     def int64(self, stop: int) -> int:
-        """A signed number."""
+        """Read a signed number."""
         return t.int64(self.varint(stop))
 
     def int32(self, stop: int) -> int:
-        """A signed number, of which 32 bits count."""
+        """Read a signed number; only its lower 32 bits count."""
         return t.int32(self.varint(stop))
 
     def _short(self, stop: int) -> int:
-        """A number of at most five bytes."""
+        """Read a number of at most five bytes."""
         pos = self.pos
         value = self.varint(stop)
         if self.pos - pos > _TAG_BYTES:
@@ -63,7 +63,7 @@ class Cursor:
         return value
 
     def tag(self, stop: int) -> int:
-        """Field number and wire type of what follows."""
+        """Read a field number and wire type."""
         pos = self.pos
         if pos < stop and self.src[pos] < 128:
             self.pos = pos + 1
@@ -75,7 +75,7 @@ class Cursor:
         return value
 
     def end(self, stop: int) -> int:
-        """A length; return where what has this length ends."""
+        """Read a length; return where the content of this length ends."""
         src = self.src
         pos = self.pos
         if pos < stop and src[pos] < 128:
@@ -92,11 +92,11 @@ class Cursor:
         return self.pos + size
 
     def skip(self, tag: int, stop: int) -> None:
-        """Step over a field whose tag was just read."""
+        """Skip a field whose tag was just read."""
         self._skip(tag, stop, _DEPTH)
 
     def check(self, stop: int) -> None:
-        """Step over a message of which no field is wanted."""
+        """Skip a message none of whose fields is needed."""
         src = self.src
         while self.pos < stop:
             tag = self.tag(stop)
@@ -123,7 +123,7 @@ class Cursor:
             if depth == 0:
                 raise p.Broken("groups within groups")
             while True:
-                inner = self._short(stop)  # of what is unknown, protobuf checks no field numbers
+                inner = self._short(stop)  # protobuf does not check field numbers in unknown fields
                 if inner > _LARGEST_TAG:
                     raise p.Broken("a field with a number that cannot be")
                 if inner & 7 == 4:

@@ -1,7 +1,7 @@
-"""Entries -> groups -> segments: what becomes visible, and when (docs/protocol.md#groups).
+"""Entries -> groups -> segments: which entries become visible, and when (docs/protocol.md#groups).
 
 Entries are appended to one buffer of frames with flat arrays beside it. A group is what canal's transaction buffer
-flushes at once; flushing makes it visible, or takes it back when it is an empty transaction that canal would drop.
+flushes at once. Flushing makes it visible, or drops it if it is an empty transaction that canal would drop.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.model.buffers import LARGEST, Buffers
 
-_ENTRIES_HELD = 4096  # at most, for which a segment has room before it has them
+_ENTRIES_HELD = 4096  # most entries for which a segment reserves room
 
 
 class Grouping:
-    """Frames and arrays of one stream. The first `visible` entries are decided, those behind form the open group.
+    """Frames and arrays of one stream. The first `visible` entries are decided; those behind form the open group.
 
     visible_bytes: where the frames of the open group start.
     """
@@ -50,16 +50,16 @@ class Grouping:
     def __init__(self, transaction_size: int) -> None:
         self.transaction_size = transaction_size
         self.executed = bytearray()  # the GTID set of the run that entries are added to
-        self.has_rows = False  # the open group holds an entry that is not BEGIN or END
-        self.cut = False  # the open group continues a transaction of which pieces are visible
-        self.empty_ms = 0  # time of the last empty transaction that was let through
+        self.has_rows = False  # whether the open group holds an entry that is not BEGIN or END
+        self.cut = False  # whether the open group continues a transaction of which pieces are visible
+        self.empty_ms = 0  # time of the last empty transaction that became visible
         self.empty_count = 0
         self.buffers: Buffers | None = Buffers()
         self.out = bytearray()
         self._renew(0)
 
     def _renew(self, entries: int) -> None:
-        """entries: for how many there is to be room; to grow takes the interpreter's lock each time."""
+        """Make new arrays. entries: how many to reserve room for; growing takes the interpreter's lock each time."""
         self.ends = array("q")
         self.offsets = array("q")
         self.subs = array("i")
@@ -71,7 +71,7 @@ class Grouping:
         self.kinds = bytearray()
         self.run_starts = array("q")
         self.run_server_ids = array("q")
-        self.run_texts = bytearray()  # their GTID sets, one behind the other
+        self.run_texts = bytearray()  # their GTID sets, one after the other
         self.run_text_ends = array("q")
         for column in (self.ends, self.offsets, self.timestamps, self.event_lengths, self.entry_ends, self.row_ends):
             p.hold(column, entries)
@@ -84,7 +84,7 @@ class Grouping:
 
     @property
     def gtid(self) -> str:
-        """The set executed where the next entry stands."""
+        """The GTID set executed at the next entry."""
         return self.executed.decode()
 
     @gtid.setter
@@ -93,7 +93,7 @@ class Grouping:
 
     @property
     def run_gtids(self) -> list[str]:
-        """Of each run, the set executed there."""
+        """The GTID set of each run."""
         found = []
         start = 0
         for run in range(p.length(self.run_text_ends)):
@@ -103,7 +103,7 @@ class Grouping:
         return found
 
     def room(self) -> None:
-        """Called before an entry is added: a transaction that grew too large is shown as far as it came."""
+        """Call before adding an entry: makes the pieces of a transaction visible that has become too large."""
         if (
             p.length(self.ends) - self.visible >= self.transaction_size
             or p.size(self.out) - self.visible_bytes >= k.PIECE_BYTES
@@ -122,7 +122,7 @@ class Grouping:
         server_id: int,
         entry_size: int,
     ) -> None:
-        """An entry's frame was appended to `out`; note what belongs to it."""
+        """Record an entry whose frame was appended to `out`."""
         entries = p.length(self.ends)
         runs = p.length(self.run_starts)
         if runs == 0 or p.item(self.run_server_ids, runs - 1) != server_id or not self._is_executed(runs - 1):
@@ -141,12 +141,12 @@ class Grouping:
         p.push(self.row_ends, rows + (p.item(self.row_ends, entries - 1) if entries else 0))
 
     def _is_executed(self, run: int) -> bool:
-        """Whether a run has the GTID set that entries are added with; it is the last one."""
+        """Return whether a run, the last one, has the GTID set of the entries being added."""
         start = p.item(self.run_text_ends, run - 1) if run else 0
         return p.ends_in(self.run_texts, start, self.executed)
 
     def flush(self) -> None:
-        """Make the open group visible; an empty transaction only now and then."""
+        """Make the open group visible; an empty transaction only at intervals."""
         first = self.visible
         if p.length(self.ends) > first:
             if self.has_rows or self.cut or self._shows_empty(p.item(self.timestamps, first)):
@@ -158,7 +158,7 @@ class Grouping:
                 self.rewind()
 
     def _shows_empty(self, timestamp: int) -> bool:
-        """Whether an empty transaction is let through."""
+        """Return whether an empty transaction becomes visible."""
         if -k.EMPTY_INTERVAL_MS <= timestamp - self.empty_ms <= k.EMPTY_INTERVAL_MS:
             self.empty_count += 1
             if self.empty_count <= k.EMPTY_THRESHOLD:
@@ -168,7 +168,7 @@ class Grouping:
         return True
 
     def rewind(self) -> None:
-        """Forget the open group, and what a broken event left behind."""
+        """Drop the open group, and the remains of a broken event."""
         first = self.visible
         p.truncate(self.out, self.visible_bytes)
         p.truncate(self.kinds, first)
@@ -191,7 +191,7 @@ class Grouping:
         self.cut = False
 
     def take(self) -> Grouping:
-        """Hand over the visible entries; the open group moves to the front of other buffers."""
+        """Hand over the visible entries; move the open group to the front of other buffers."""
         taken = Grouping(self.transaction_size)
         self._hand_over(taken)
         taken.kinds = self.kinds
@@ -210,9 +210,9 @@ class Grouping:
         return taken
 
     def _hand_over(self, taken: Grouping) -> None:
-        """The visible frames, as they lie in memory, and only the open group's stay.
+        """Hand over the visible frames without copying; copy only the open group's.
 
-        What a buffer could hold is at most twice what is in it and counts against the ring's budget: less is copied.
+        If a buffer is less than half full, copy instead, because its whole capacity counts against the ring's budget.
         """
         size = self.visible_bytes
         capacity = self.out.__sizeof__()
@@ -233,7 +233,7 @@ class Grouping:
                 p.forget(self.out, size)
 
     def _adopt(self, taken: Grouping) -> None:
-        """Copy the open group of `taken`, but for its frames."""
+        """Copy the open group of `taken` without its frames."""
         first = taken.visible
         base = taken.visible_bytes
         self.kinds += taken.kinds[first:]

@@ -1,4 +1,4 @@
-"""The executed GTID set as text, kept up to date by one transaction at a time (docs/protocol.md#gtids)."""
+"""The executed GTID set as text, updated with each transaction (docs/protocol.md#gtids)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import canal_ha.decode.kernel.primitives as p
 
 @lru_cache(maxsize=1024)
 def uuid_text(raw: bytes) -> str:
-    """16 bytes -> 8-4-4-4-12 lower-case hex digits."""
+    """Format 16 bytes as 8-4-4-4-12 lower-case hex digits."""
     digits = raw.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-_LAST = "\0"  # stands for the last number of the set that moves
+_LAST = "\0"  # placeholder for the last number of the changing interval
 
 
 class _Intervals:
@@ -48,8 +48,8 @@ class Gtids:
     """A set that starts as text and grows; `executed`, `field` (Header.gtid) and `props` (curtGtid*) are ready to use.
 
     MySQL: `uuid:1-5:tag:1-3,uuid:7`, sources in the order of their appearance. MariaDB: `domain-server-sequence`, one
-    per domain. From one transaction to the next usually a single number changes: the text before and after it is kept,
-    and where that number belongs is told it only when something else changes.
+    for each domain. From one transaction to the next usually a single number changes. So the text before and after it
+    is kept, and its interval is updated only when something else changes.
     """
 
     __slots__ = (
@@ -70,15 +70,15 @@ class Gtids:
     )
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError when the text is no GTID set."""
+        """Raises ValueError if the text is not a GTID set."""
         self._sources: dict[str, dict[str, _Intervals]] = {}
         self._domains: dict[int, str] = {}
-        self._moving: _Intervals | None = None  # whose last span ends in the number that moves, and has others
-        self._moves = ("", "")  # it is of this source and tag
-        self._source = b""  # as events have it, without a tag; nothing while no number moves
-        self._uuid = b""  # as texts have it
+        self._moving: _Intervals | None = None  # the intervals whose last number changes
+        self._moves = ("", "")  # their source and tag
+        self._source = b""  # their source as in events, without a tag; b"" while no number changes
+        self._uuid = b""  # the same as in texts
         self._number = 0
-        self._domain = -1  # whose item moves
+        self._domain = -1  # the domain whose item changes
         self._item = bytearray()
         self._before = self._after = b""
         self.executed = bytearray()
@@ -94,7 +94,7 @@ class Gtids:
 
     @property
     def text(self) -> str:
-        """The set."""
+        """The set as text."""
         return self.executed.decode()
 
     def _parse_source(self, item: str) -> None:
@@ -113,7 +113,7 @@ class Gtids:
             raise ValueError(f"{item!r} is not a GTID set")
 
     def transaction(self, src: bytes, body: int, stop: int) -> None:
-        """A MySQL transaction begins with this GTID event; it counts as executed from here on. Raises Broken."""
+        """Begin a MySQL transaction with this GTID event; it counts as executed from here on. Raises Broken."""
         if stop - body < 25:
             p.broken("a GTID event without its number")
         number = p.u64(src, body + 17)
@@ -129,7 +129,7 @@ class Gtids:
         self._tell(self._uuid, number, committed, sequence)
 
     def _odd(self, src: bytes, body: int, number: int) -> None:
-        """Not the number that was expected."""
+        """Handle a number that is not the expected one."""
         source = src[body + 1 : body + 17]
         uuid = uuid_text(source)
         self._add(uuid, "", number)
@@ -138,7 +138,7 @@ class Gtids:
             self._source = source
 
     def mysql(self, uuid: str, tag: str, number: int, last_committed: int, sequence: int) -> None:
-        """A MySQL transaction begins."""
+        """Begin a MySQL transaction."""
         if self._moving is not None and self._moves == (uuid, tag) and number == self._number + 1:
             self._number = number
             self._write(number)
@@ -156,7 +156,7 @@ class Gtids:
         self._render()
 
     def _settle(self) -> None:
-        """Tell the number that moved to where it belongs; from here on none moves."""
+        """Store the changed number in its interval; from here on no number changes."""
         if self._moving is not None:
             self._moving.spans[-1][1] = self._number
         if self._domain >= 0:
@@ -166,7 +166,7 @@ class Gtids:
         self._domain = -1
 
     def mariadb(self, domain: int, server_id: int, sequence: int) -> None:
-        """A MariaDB transaction begins."""
+        """Begin a MariaDB transaction."""
         if domain != self._domain:
             self._enter(domain)
         p.truncate(self._item, 0)
@@ -178,14 +178,14 @@ class Gtids:
         self._show(self._item)
 
     def _enter(self, domain: int) -> None:
-        """Its item is the one that moves."""
+        """Make this domain's item the changing one."""
         self._settle()
         self._domains[domain] = _LAST
         self._render()
         self._domain = domain
 
     def _render(self) -> None:
-        """The whole text anew, and what stands around the number that moves."""
+        """Build the whole text again, and the parts around the changing number."""
         parts = [
             uuid
             + "".join(f":{tag}:{self._text(spans)}" if tag else f":{self._text(spans)}" for tag, spans in tags.items())
@@ -210,7 +210,7 @@ class Gtids:
         self._show(self._item)
 
     def _show(self, moved: bytearray) -> None:
-        """The text of the set, with this between what does not move."""
+        """Show the text of the set, with `moved` between the unchanged parts."""
         p.truncate(self.executed, 0)
         p.put(self.executed, self._before)
         p.put(self.executed, moved)
@@ -221,7 +221,7 @@ class Gtids:
         p.put(self.field, self.executed)
 
     def _tell(self, source: bytes, number: int, last_committed: int, sequence: int) -> None:
-        """The props of a transaction: its GTID, its number among those of its group, whom it waits for."""
+        """Set the props of a transaction: its GTID, its number within its group, and the one that it waits for."""
         p.truncate(self.props, 0)
         size = p.held(source) + 1 + p.digits_size(number)
         _put_key(self.props, b"\x0a\x08curtGtid", 10, size)
@@ -235,7 +235,7 @@ class Gtids:
 
 
 def _put_key(props: bytearray, key: bytes, length: int, size: int) -> None:
-    """One element of Header.props up to its value of `size` bytes, well below 128. key: of `length` bytes, encoded."""
+    """Append a Header.props element up to its value of `size` bytes, well below 128. key: encoded, `length` bytes."""
     p.put_byte(props, 0x62)
     p.put_byte(props, length + 2 + size)
     p.put(props, key)
@@ -244,10 +244,10 @@ def _put_key(props: bytearray, key: bytes, length: int, size: int) -> None:
 
 
 def parse_tagged(body: bytes) -> tuple[str, str, int, int, int]:
-    """A TAGGED GTID event -> (uuid, tag, number, last committed, sequence number). Raises Broken.
+    """Parse a TAGGED GTID event into (uuid, tag, number, last committed, sequence number). Raises Broken.
 
     The body is a message of MySQL's serialization library (libs/mysql/serialization): version, size, last mandatory
-    field, then fields by ascending id. Integers take as many bytes more as their first one has trailing ones.
+    field, then fields by ascending id. The trailing ones of an integer's first byte are its number of further bytes.
     """
     cursor = _Serialized(body)
     cursor.unsigned()
@@ -281,7 +281,7 @@ _NUMBER_MOST = (1 << 63) - 1
 
 
 class _Serialized:
-    """Reading of MySQL's serialization format."""
+    """Reads MySQL's serialization format."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

@@ -1,8 +1,8 @@
-"""The numbers that hot modules branch on. A compiled build takes them as C constants: `import ... as k`, `k.NAME`."""
+"""The numbers that hot modules branch on. A compiled build uses C constants: `import ... as k`, `k.NAME`."""
 
 from __future__ import annotations
 
-# How a cell is read. The order is that of the tests in rows.py: frequent ones first.
+# How a cell is read, in the order of the tests in rows.py: frequent kinds first.
 INTEGER = 1  # size: bytes
 PREFIXED = 2  # size: bytes of the length prefix; text: how the bytes become text
 DATETIME2 = 3
@@ -35,15 +35,15 @@ INSERT = 1
 UPDATE = 2
 DELETE = 3
 
-# Where a before image has no value: instead of the value's start.
+# What replaces the start of a before image's value if there is none.
 NULL = -1
 ABSENT = -2
 
-# What Stream.step returns.
+# Results of EventStream.step.
 NEED = 0  # more bytes
-SEGMENT = 1  # enough entries for one are visible
-EVENT = 2  # an event that the kernel leaves to the decoder
-SAID = 3  # a packet that is no event
+SEGMENT = 1  # enough entries for a segment are visible
+EVENT = 2  # an event that the decoder handles
+SAID = 3  # a packet that is not an event
 
 # Event types (docs/protocol.md#events).
 QUERY = 2
@@ -78,7 +78,7 @@ GTID_LIST = 163
 START_ENCRYPTION = 164
 QUERY_COMPRESSED = 165  # 166 to 171 are MariaDB's compressed rows
 
-# What an entry is, as model.segment.Kind has it.
+# The kind of an entry, see model.segment.EntryKind.
 KIND_BEGIN = 1
 KIND_ROWS = 2
 KIND_END = 3
@@ -93,5 +93,5 @@ QUERY_TYPE = 7  # Header.eventType of a statement that accompanies others
 # Empty transactions and pieces of large ones (docs/protocol.md#groups).
 EMPTY_INTERVAL_MS = 5000
 EMPTY_THRESHOLD = 8192
-PIECE_BYTES = 1 << 20  # a transaction of more bytes than this is shown in pieces
-EVENT_MAX = (1 << 30) + (1 << 20)  # bytes: servers make none beyond max_allowed_packet's maximum, 1 GiB, and headers
+PIECE_BYTES = 1 << 20  # a transaction of more bytes than this becomes visible in pieces
+EVENT_MAX = (1 << 30) + (1 << 20)  # bytes: the largest max_allowed_packet, 1 GiB, and headers

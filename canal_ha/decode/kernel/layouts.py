@@ -1,8 +1,8 @@
-"""Row images of entries, read in place: which columns they have, and where in the bytes their values are.
+"""Reads row images of entries in place: which columns they have, and where their values are.
 
-Columns of one table repeat all of their message but the value, row after row. So the bytes before and behind a value
-are remembered (Variant) and compared; only what differs is parsed field by field. A protobuf message is its fields one
-after the other, so equal bytes around another value mean an equal column, whoever wrote them.
+Columns of one table repeat their whole message except the value, row after row. So the bytes before and behind a value
+are remembered (Variant) and compared, and only different bytes are parsed field by field. A protobuf message is a
+sequence of fields, so equal bytes around another value mean an equal column, whoever wrote them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import canal_ha.decode.kernel.fields as f
 import canal_ha.decode.kernel.primitives as p
 
 _VARIANTS = 8  # of a column: `updated` or not, NULL or not, two sqlTypes of unsigned numbers
-_LAYOUTS = 512  # of a table and a side that are kept; partial images can have many
-BINARY_TYPES = frozenset({-4, -3, -2, 2004})  # java.sql.Types whose texts carry a byte in each character
+_LAYOUTS = 512  # kept for a table and a side; partial images can have many
+BINARY_TYPES = frozenset({-4, -3, -2, 2004})  # java.sql.Types whose texts hold one byte in each character
 
 
 class Variant:
-    """What is around a column's value: `head` up to and with the value's tag, `tail` behind the value.
+    """The bytes around a column's value: `head` up to and including the value's tag, `tail` behind the value.
 
-    null: without a value, `head` is everything.
+    null: there is no value, and `head` is the whole message.
     """
 
     __slots__ = ("head", "head_size", "null", "sql_type", "tail", "tail_size")
@@ -36,7 +36,7 @@ class Variant:
 
 
 class ColumnLayout:
-    """A column of an image. start, stop: the present row's value; start is codes.NULL for none; sql_type: of it."""
+    """A column of an image. start, stop: the current row's value; start is codes.NULL for none; sql_type: its type."""
 
     __slots__ = (
         "binary", "index", "key", "last", "mysql_type", "name", "raw_name", "raw_type", "sql_type", "start", "stop",
@@ -63,8 +63,11 @@ class ColumnLayout:
 
 
 class Layout:
-    """The columns of an image. identity: the same object for equal columns of a table, whose values can be put in one
-    place; names: likewise, whether their values are binary or not; plan: the consumer's.
+    """The columns of an image.
+
+    identity: the same object for equal columns of a table, whose values can be stored together.
+    names: likewise, whether their values are binary or not.
+    plan: the consumer's.
     """
 
     __slots__ = ("columns", "identity", "keys", "names", "partial", "plan")
@@ -85,7 +88,8 @@ def _names(columns: list[ColumnLayout]) -> tuple[tuple[bytes, bytes, int, bool],
 class Images(f.Cursor):
     """Reads the RowDatas of one table and one kind of change.
 
-    before, after: layouts of the last row, with the places of its values; identities: shared by all kinds of a table.
+    before, after: layouts of the last row, with the places of its values.
+    identities: shared by all kinds of change of a table.
     """
 
     __slots__ = (
@@ -102,7 +106,7 @@ class Images(f.Cursor):
         self.after = self._layout([], self.known_after)
 
     def row(self, src: bytes, start: int, stop: int) -> bool:
-        """Read the RowData src[start:stop]; return whether its columns are others than those of the row before.
+        """Read the RowData src[start:stop]; return whether its columns differ from those of the previous row.
 
         Raises Broken.
         """
@@ -127,7 +131,7 @@ class Images(f.Cursor):
         return True
 
     def _match(self, start: int, stop: int) -> bool:
-        """Whether a row has the present layouts; then their columns know its values."""
+        """Return whether a row has the current layouts; if so, their columns hold the places of its values."""
         src = self.src
         before = self.before.columns
         after = self.after.columns
@@ -171,7 +175,7 @@ class Images(f.Cursor):
         return before_at == befores and after_at == afters
 
     def _is(self, variant: Variant, column: ColumnLayout, pos: int, end: int) -> bool:
-        """Whether the Column src[pos:end] is of this variant; then `column` knows its value."""
+        """Return whether the Column src[pos:end] is of this variant; if so, `column` holds the place of its value."""
         src = self.src
         if variant.null:
             if not p.same_bytes(src, pos, end, variant.head):
@@ -196,7 +200,7 @@ class Images(f.Cursor):
         return True
 
     def _find(self, column: ColumnLayout, pos: int, end: int) -> bool:
-        """`_is` for every variant; else parse, and remember the variant. Whether it is this column at all."""
+        """Try every variant, else parse and remember the variant; return whether the bytes are this column."""
         for variant in column.variants:
             if self._is(variant, column, pos, end):
                 column.last = variant
@@ -229,7 +233,7 @@ class Images(f.Cursor):
         return True
 
     def _parse(self, end: int) -> None:
-        """The Column that begins at `pos`, field by field; the last of a field counts."""
+        """Parse the Column that begins at `pos`, field by field; the last one of a repeated field counts."""
         self._index = 0
         self._sql_type = 0
         self._key = False
@@ -266,7 +270,7 @@ class Images(f.Cursor):
                 self.skip(tag, end)
 
     def _other(self, tag: int, stop: int) -> None:
-        """Step over a field of RowData that is no column."""
+        """Skip a field of RowData that is not a column."""
         if tag == 0x1A:
             self.check(self.end(stop))
         else:
@@ -293,7 +297,7 @@ class Images(f.Cursor):
 
 
 def same_key(before: Layout, after: Layout, src: bytes) -> bool:
-    """Whether both images of a row, of equal columns, have the same primary key."""
+    """Return whether both images of a row, with equal columns, have the same primary key."""
     for place in after.keys:
         old = before.columns[place]
         new = after.columns[place]

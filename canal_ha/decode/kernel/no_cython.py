@@ -1,4 +1,4 @@
-"""Stands in for Cython where the kernel runs interpreted and nobody has installed it."""
+"""Replaces Cython if the kernel runs interpreted and Cython is not installed."""
 
 from contextlib import nullcontext
 

@@ -1,4 +1,4 @@
-"""Numbers as canal prints them: DECIMAL in MySQL's packed form, FLOAT and DOUBLE as Java 17 writes them."""
+"""Numbers in canal's text form: DECIMAL in MySQL's packed form, FLOAT and DOUBLE as Java 17 writes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import canal_ha.decode.kernel.primitives as p
 
 p.prepare()
 _DOUBLE_FRACTION = (1 << 52) - 1
-_SHORT_DECIMALS = 8  # digits behind the point of numbers that are written without looking for their shortest form
+_SHORT_DECIMALS = 8  # most digits behind the point of numbers written without searching their shortest form
 
-# The cut of an integer's digits that a double cannot hold (JDK FloatingDecimal.insignificantDigitsNumber).
+# How many digits of an integer a double cannot hold (JDK FloatingDecimal.insignificantDigitsNumber).
 _INSIGNIFICANT = (
     *(0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9),
     *(9, 9, 10, 10, 10, 11, 11, 11, 12, 12, 12, 12, 13, 13, 13, 14, 14, 14, 15, 15, 15, 15, 16, 16, 16, 17, 17, 17),
@@ -20,18 +20,18 @@ _FIVE_BITS = tuple((5**n).bit_length() for n in range(28))
 
 
 def _group_size(digits: int) -> int:
-    """Bytes of a group of up to nine decimal digits (MySQL's dig2bytes)."""
+    """Return the bytes of a group of up to nine decimal digits (MySQL's dig2bytes)."""
     return 4 if digits > 6 else (digits + 1) >> 1
 
 
 def decimal_size(precision: int, decimals: int) -> int:
-    """Bytes of a packed DECIMAL(precision, decimals)."""
+    """Return the bytes of a packed DECIMAL(precision, decimals)."""
     whole = precision - decimals
     return (whole // 9 + decimals // 9) * 4 + _group_size(whole % 9) + _group_size(decimals % 9)
 
 
 def decimal_text(src: bytes, at: int, precision: int, decimals: int) -> bytes:
-    """`put_decimal` alone. Raises Broken also when the bytes are not there."""
+    """Return the text; see `put_decimal`. Raises Broken also if bytes are missing."""
     if at + decimal_size(precision, decimals) > len(src):
         raise p.Broken("a DECIMAL beyond its bytes")
     text = bytearray()
@@ -40,10 +40,10 @@ def decimal_text(src: bytes, at: int, precision: int, decimals: int) -> bytes:
 
 
 def put_decimal(text: bytearray, src: bytes, at: int, precision: int, decimals: int) -> None:
-    """canal's text: the last, partial group of fraction digits is left out when it is zero (docs/protocol.md#decimals).
+    """Append canal's text, without a last, partial group of fraction digits that is zero (docs/protocol.md#decimals).
 
-    The caller has checked that decimals <= precision > 0 and that `decimal_size` bytes are there. Raises Broken on a
-    group beyond its digits.
+    The caller has checked that decimals <= precision > 0 and that `decimal_size` bytes exist. Raises Broken for a
+    group with too large a value.
     """
     negative = p.u8(src, at) < 0x80
     sign_at = p.size(text)
@@ -84,7 +84,7 @@ def put_decimal(text: bytearray, src: bytes, at: int, precision: int, decimals: 
 
 
 def _group(src: bytes, at: int, pos: int, digits: int, negative: bool) -> int:
-    """The group at `pos` of the number at `at`: its first bit is inverted, all bits of a negative number are."""
+    """Return the group at `pos` of the number at `at`. Its first bit is inverted; in a negative number all are."""
     bits = _group_size(digits) << 3
     value = p.big(src, pos, bits >> 3)
     if pos == at:
@@ -97,21 +97,21 @@ def _group(src: bytes, at: int, pos: int, digits: int, negative: bool) -> int:
 
 
 def double_text(src: bytes, at: int) -> bytes:
-    """`put_double` alone."""
+    """Return the text; see `put_double`."""
     text = bytearray()
     put_double(text, src, at)
     return bytes(text)
 
 
 def float_text(src: bytes, at: int) -> bytes:
-    """`put_float` alone."""
+    """Return the text; see `put_float`."""
     text = bytearray()
     put_float(text, src, at)
     return bytes(text)
 
 
 def put_double(text: bytearray, src: bytes, at: int) -> None:
-    """Eight bytes, little-endian, as Java 17's Double.toString. Raises Broken when they are not there."""
+    """Append eight bytes, little-endian, as Java 17's Double.toString does. Raises Broken if bytes are missing."""
     if at + 8 > p.held(src):
         p.broken("a DOUBLE beyond its bytes")
     bits = p.u64(src, at)
@@ -120,7 +120,7 @@ def put_double(text: bytearray, src: bytes, at: int) -> None:
     value = p.f64(src, at)
     if not _put_short(text, value, bits >> 63 != 0, False):
         # Java's digits are the shortest ones, as Python's, unless the value is a power of two (its two neighbours are
-        # not equally far) or lies so high or low that a short number falls right between two doubles.
+        # not equally far) or so large or small that a short number lies exactly between two doubles.
         if fraction and 0x010 < exponent < 0x3FF + 50:
             digits, tens = p.shortest(value if bits >> 63 == 0 else -value)
             _put_layout(text, bits >> 63 != 0, digits, tens)
@@ -129,7 +129,7 @@ def put_double(text: bytearray, src: bytes, at: int) -> None:
 
 
 def put_float(text: bytearray, src: bytes, at: int) -> None:
-    """Four bytes, little-endian, as Java 17's Float.toString. Raises Broken when they are not there."""
+    """Append four bytes, little-endian, as Java 17's Float.toString does. Raises Broken if bytes are missing."""
     if at + 4 > p.held(src):
         p.broken("a FLOAT beyond its bytes")
     bits = p.u32(src, at)
@@ -145,10 +145,9 @@ def put_float(text: bytearray, src: bytes, at: int) -> None:
 
 
 def _put_short(text: bytearray, value: float, negative: bool, is_single: bool) -> bool:
-    """Write a number of few decimal digits between 0.001 and 10,000,000, or zero; False leaves the text as it is.
+    """Write a number of few decimal digits between 0.001 and 10,000,000, or zero; return False if it is not one.
 
-    So few digits (15 of a double, 6 of a float) mean different numbers, so the first that mean this one are its
-    shortest.
+    So few digits (15 of a double, 6 of a float) identify a number, so the first ones that match are its shortest.
     """
     if negative:
         value = -value
@@ -172,12 +171,12 @@ def _put_short(text: bytearray, value: float, negative: bool, is_single: bool) -
 
 
 def _put_layout(text: bytearray, negative: bool, digits: int, tens: int) -> None:
-    """`digits` times ten to the `tens` in Java's layout. digits: not zero, fewer than 20."""
+    """Append `digits` times ten to the `tens` in Java's layout. digits: not zero, fewer than 20."""
     while digits % 10 == 0:
         digits //= 10
         tens += 1
     count = p.digits_size(digits)
-    point = count + tens  # where it stands among the digits
+    point = count + tens  # its place among the digits
     if negative:
         p.put_byte(text, 0x2D)
     after = 0  # digits behind the point
@@ -200,7 +199,7 @@ def _put_layout(text: bytearray, negative: bool, digits: int, tens: int) -> None
 
 
 def _put_exact(text: bytearray, negative: bool, exponent: int, fraction: int, bias: int, width: int) -> None:
-    """`java_text`, appended."""
+    """Append `java_text`."""
     p.put(text, java_text(negative, exponent, fraction, bias, width))
 
 
@@ -217,7 +216,7 @@ def _layout(negative: bool, digits: str, point: int) -> bytes:
 
 
 def java_text(negative: bool, exponent: int, fraction: int, bias: int, width: int) -> bytes:
-    """Any binary floating point number by the JDK 17 algorithm itself. exponent, fraction: the raw fields."""
+    """Format any binary floating point number by JDK 17's own algorithm. exponent, fraction: the raw fields."""
     if exponent == 2 * bias + 1:
         return b"NaN" if fraction else (b"-Infinity" if negative else b"Infinity")
     if exponent == 0:
@@ -235,7 +234,7 @@ def java_text(negative: bool, exponent: int, fraction: int, bias: int, width: in
 
 
 def _digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
-    """JDK 17 FloatingDecimal.BinaryToASCIIBuffer.dtoa: digits and where the point stands before them.
+    """JDK 17 FloatingDecimal.BinaryToASCIIBuffer.dtoa: return the digits, and the point's place before them.
 
     fraction: 53 bits with the hidden one; significant: how many of them the type holds.
     """
@@ -256,7 +255,7 @@ def _digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
     s2 -= common
     m2 -= common
     if bits == 1:
-        m2 -= 1  # the neighbour below a power of two is only half as far away
+        m2 -= 1  # the neighbour below a power of two is half as far away
     if m2 < 0:
         b2 -= m2
         s2 -= m2
@@ -265,8 +264,8 @@ def _digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
     scale = 5**s5 << s2
     margin = 5**b5 << m2
     tens = scale * 10
-    # Where they suffice the JDK computes in 32 or 64 bits, overflows included, and wants the upper bound exceeded; with
-    # big numbers it wants it reached.
+    # The JDK computes in 32 or 64 bits if they suffice, with overflows, and then requires that the upper bound is
+    # exceeded; with big numbers it only requires that it is reached.
     value_bits = bits + b2 + (_FIVE_BITS[b5] if b5 < 27 else b5 * 3)
     tens_bits = s2 + 1 + (_FIVE_BITS[s5 + 1] if s5 + 1 < 27 else (s5 + 1) * 3)
     width = 32 if value_bits < 32 and tens_bits < 32 else 64 if value_bits < 64 and tens_bits < 64 else 0
@@ -299,7 +298,7 @@ def _digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
 
 
 def _wrap(value: int, width: int) -> int:
-    """What a Java integer of that many bits makes of a value; width 0: any size."""
+    """Return the value as a Java integer of that many bits; width 0: any size."""
     if width and value >> (width - 1):
         value &= (1 << width) - 1
         if value >> (width - 1):
@@ -321,13 +320,13 @@ def _integer_digits(exponent: int, fraction: int, significant: int) -> tuple[str
 
 
 def _estimate(exponent: int, fraction: int) -> int:
-    """Decimal exponent, or one more or less (FloatingDecimal.estimateDecExp)."""
+    """Return the decimal exponent, or one more or less (FloatingDecimal.estimateDecExp)."""
     mantissa = 1.0 + (fraction & 0xFFFFFFFFFFFFF) / 4503599627370496.0
     return floor((mantissa - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
 
 
 def _round_up(digits: list[int]) -> int:
-    """Add one to the last digit; 1 when all were nines and the point moves."""
+    """Add one to the last digit; return 1 if all were nines, so that the point moves."""
     index = len(digits) - 1
     while digits[index] == 9:
         if index == 0:

@@ -1,7 +1,7 @@
-"""The few operations on raw bytes that everything hot is made of; a compiled build replaces them by inline C.
+"""The operations on raw bytes that the hot modules consist of; a compiled build replaces them by inline C.
 
-Readers take a bounds-checked position: the caller has made sure that the bytes are there. Writers append to a
-bytearray. Hot modules say `import ... as p` and call `p.name`, the form that Cython resolves to the C version.
+Readers do not check bounds: the caller has made sure that the bytes exist. Writers append to a bytearray. Hot modules
+write `import ... as p` and call `p.name`, which Cython resolves to the C version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VARINTS = tuple(bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n
 
 
 class Broken(Exception):
-    """Bytes of an event that make no sense; the stream adds journal and offset."""
+    """Malformed bytes of an event; the stream adds journal and offset."""
 
 
 def broken(text: str, number: int = 0) -> NoReturn:
@@ -38,11 +38,11 @@ def broken(text: str, number: int = 0) -> NoReturn:
 
 
 def prepare() -> None:
-    """A compiled module calls this once, when it is imported: it fills tables of its own."""
+    """Fill a compiled module's own tables; it calls this once, when it is imported."""
 
 
 def powers_of_ten() -> list[tuple[int, int]]:
-    """From 10**0 to 10**324, the 128 bits that weigh most, rounded up, in halves."""
+    """Return the most significant 128 bits of 10**0 to 10**324, rounded up, as halves."""
     found = []
     for exponent in range(325):
         power = 10**exponent
@@ -56,51 +56,51 @@ def powers_of_ten() -> list[tuple[int, int]]:
 
 
 def u8(src: bytes, at: int) -> int:
-    """One byte."""
+    """Read one byte."""
     return src[at]
 
 
 def held(src: bytes) -> int:
-    """How many bytes there are."""
+    """Return the number of bytes."""
     return len(src)
 
 
 def is_set(src: bytes, at: int, index: int) -> bool:
-    """A bit of a bitmap."""
+    """Read a bit of a bitmap."""
     return src[at + (index >> 3)] >> (index & 7) & 1 != 0
 
 
 def u16(src: bytes, at: int) -> int:
-    """Little-endian, unsigned."""
+    """Read a little-endian, unsigned number."""
     value: int = _U16(src, at)[0]
     return value
 
 
 def u24(src: bytes, at: int) -> int:
-    """Little-endian, unsigned."""
+    """Read a little-endian, unsigned number."""
     return src[at] | src[at + 1] << 8 | src[at + 2] << 16
 
 
 def u32(src: bytes, at: int) -> int:
-    """Little-endian, unsigned."""
+    """Read a little-endian, unsigned number."""
     value: int = _U32(src, at)[0]
     return value
 
 
 def u48(src: bytes, at: int) -> int:
-    """Little-endian, unsigned: a table id."""
+    """Read a little-endian, unsigned number: a table id."""
     value: int = _U32(src, at)[0] | _U16(src, at + 4)[0] << 32
     return value
 
 
 def u64(src: bytes, at: int) -> int:
-    """Little-endian, unsigned."""
+    """Read a little-endian, unsigned number."""
     value: int = _U64(src, at)[0]
     return value
 
 
 def signed(src: bytes, at: int, size: int) -> int:
-    """A little-endian two's complement number of 1, 2, 3, 4 or 8 bytes."""
+    """Read a little-endian two's complement number of 1, 2, 3, 4 or 8 bytes."""
     value: int
     if size == 4:
         value = _I32(src, at)[0]
@@ -118,50 +118,50 @@ def signed(src: bytes, at: int, size: int) -> int:
 
 
 def little(src: bytes, at: int, size: int) -> int:
-    """Little-endian, unsigned, 1 to 8 bytes: lengths, SET masks."""
+    """Read a little-endian, unsigned number of 1 to 8 bytes: lengths, SET masks."""
     if size == 1:
         return src[at]
     return int.from_bytes(src[at : at + size], "little")
 
 
 def big(src: bytes, at: int, size: int) -> int:
-    """Big-endian, unsigned, 1 to 8 bytes: BIT and the packed temporal types."""
+    """Read a big-endian, unsigned number of 1 to 8 bytes: BIT and the packed temporal types."""
     return int.from_bytes(src[at : at + size], "big")
 
 
 def f64(src: bytes, at: int) -> float:
-    """Eight bytes, little-endian."""
+    """Read eight bytes, little-endian."""
     value: float = _F64.unpack_from(src, at)[0]
     return value
 
 
 def f32(src: bytes, at: int) -> float:
-    """Four bytes, little-endian."""
+    """Read four bytes, little-endian."""
     value: float = _F32.unpack_from(src, at)[0]
     return value
 
 
 def as_single(value: float) -> float:
-    """The nearest number that four bytes hold; value: within their range."""
+    """Return the nearest number that four bytes hold; value: within their range."""
     nearest: float = _F32.unpack(_F32.pack(value))[0]
     return nearest
 
 
 def nearest(value: float) -> int:
-    """The nearest whole number, which 63 bits hold; halves go up."""
+    """Return the nearest whole number, which 63 bits hold; halves go up."""
     return int(value + 0.5)
 
 
 def shortest(value: float) -> tuple[int, int]:
-    """The shortest decimal digits that mean this number, and the power of ten they are multiplied with.
+    """Return the shortest decimal digits that identify this number, and the power of ten to multiply them by.
 
-    value: more than 0, normal, no power of two, below 2**52.
+    value: more than 0, normal, not a power of two, below 2**52.
     """
     return _significant(repr(value))
 
 
 def shortest_single(value: float) -> tuple[int, int]:
-    """`shortest` for a number that four bytes hold."""
+    """Like `shortest`, for a number that four bytes hold."""
     for precision in range(5, 8):
         text = f"{value:.{precision}e}"
         if as_single(float(text)) == value:
@@ -170,41 +170,41 @@ def shortest_single(value: float) -> tuple[int, int]:
 
 
 def _significant(text: str) -> tuple[int, int]:
-    """What repr or %e write."""
+    """Parse the output of repr or %e."""
     mantissa, _, exponent = text.partition("e")
     whole, _, fraction = mantissa.partition(".")
     return int(whole + fraction), int(exponent or 0) - len(fraction)
 
 
 def power(exponent: int) -> int:
-    """Of ten; 0 to 19."""
+    """Return a power of ten, from 0 to 19."""
     value: int = 10 ** max(exponent, 0)
     return value
 
 
 def magnitude(value: int) -> int:
-    """Without the sign; unsigned."""
+    """Return the value without its sign, unsigned."""
     return abs(value)
 
 
 def bit(number: int) -> int:
-    """Two to the power of 0 to 63."""
+    """Return two to the power of 0 to 63."""
     return 1 << number
 
 
 def event_header(src: bytes, at: int) -> tuple[int, int, int, int, int, int]:
-    """(timestamp s, type, server id, length, end position, flags) of the 19-byte event header."""
+    """Read (timestamp s, type, server id, length, end position, flags) of the 19-byte event header."""
     header: tuple[int, int, int, int, int, int] = _HEADER(src, at)
     return header
 
 
 def checksum_holds(src: bytes, start: int, stop: int) -> bool:
-    """Whether the last four bytes of src[start:stop] are the CRC32 of those before them."""
+    """Return whether the last four bytes of src[start:stop] are the CRC32 of those before them."""
     return crc32(memoryview(src)[start : stop - 4]) == u32(src, stop - 4)
 
 
 def number(src: bytes, at: int, stop: int) -> tuple[int, int]:
-    """Protobuf's variable-length number, and what is behind it: -1 when it has not 1 to 9 bytes before `stop`."""
+    """Read protobuf's variable-length number, and return where it ends: -1 unless it has 1 to 9 bytes before `stop`."""
     value = 0
     for index in range(min(9, stop - at)):
         byte = src[at + index]
@@ -215,9 +215,9 @@ def number(src: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def stretch(src: bytes, at: int, stop: int) -> tuple[int, int]:
-    """Start and stop of what has a length before it; start is -1 where the length, or that, is not before `stop`.
+    """Return start and stop of bytes that their length precedes; start is -1 if either does not end before `stop`.
 
-    Also for a length of more than three bytes.
+    Start is -1 also if the length takes more than three bytes.
     """
     size = 0
     for index in range(min(3, stop - at)):
@@ -230,47 +230,47 @@ def stretch(src: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def same_bytes(src: bytes, start: int, stop: int, other: bytes) -> bool:
-    """src[start:stop] == other."""
+    """Return src[start:stop] == other."""
     return src[start:stop] == other
 
 
 def has_null(src: bytes, at: int, count: int) -> bool:
-    """Whether one of the first `count` bits of a null bitmap is set; the bits behind them mean nothing."""
+    """Return whether one of the first `count` bits of a null bitmap is set; later bits mean nothing."""
     return int.from_bytes(src[at : at + ((count + 7) >> 3)], "little") & ((1 << count) - 1) != 0
 
 
 def ones(src: bytes, at: int, count: int) -> int:
-    """How many of the first `count` bits of a bitmap are set."""
+    """Return how many of the first `count` bits of a bitmap are set."""
     return (int.from_bytes(src[at : at + ((count + 7) >> 3)], "little") & ((1 << count) - 1)).bit_count()
 
 
 def ends_in(out: bytearray, start: int, text: bytearray) -> bool:
-    """Whether what was written from `start` on is this text."""
+    """Return whether the output from `start` on is this text."""
     return out[start:] == text
 
 
 def same_piece(src: bytes, start: int, stop: int, other: bytes) -> bool:
-    """`same_bytes` with what a plan keeps."""
+    """Like `same_bytes`, for bytes that a plan keeps."""
     return src[start:stop] == other
 
 
 def piece_size(data: bytes) -> int:
-    """How many bytes a plan keeps there."""
+    """Return the size of bytes that a plan keeps."""
     return len(data)
 
 
 def byte_at(out: bytearray, index: int) -> int:
-    """One byte of what was written."""
+    """Return one byte of the output."""
     return out[index]
 
 
 def same_source(src: bytes, start: int, other: int, size: int) -> bool:
-    """Whether two stretches of an event agree."""
+    """Return whether two stretches of an event are equal."""
     return src[start : start + size] == src[other : other + size]
 
 
 def is_utf8(src: bytes, start: int, stop: int) -> bool:
-    """Whether src[start:stop] is well-formed UTF-8."""
+    """Return whether src[start:stop] is well-formed UTF-8."""
     data = src[start:stop]
     if data.isascii():
         return True
@@ -290,17 +290,17 @@ def put(out: bytearray, data: bytes | bytearray) -> None:
 
 
 def size(out: bytearray) -> int:
-    """How many bytes were written."""
+    """Return the size of the output."""
     return len(out)
 
 
 def piece(data: bytes) -> bytes:
-    """Bytes that somebody keeps, as the functions below want them."""
+    """Return bytes that a plan keeps, in the form that the functions below take."""
     return data
 
 
 def put_piece(out: bytearray, data: bytes) -> None:
-    """Append what a plan keeps."""
+    """Append bytes that a plan keeps."""
     out += data
 
 
@@ -315,7 +315,7 @@ def put_slice(out: bytearray, src: bytes, start: int, stop: int) -> None:
 
 
 def put_column(out: bytearray, tag: int, fixed: bytes, src: bytes, start: int, stop: int, after: bytes) -> bool:
-    """Append a Column with the value src[start:stop]; whether that is ASCII.
+    """Append a Column with the value src[start:stop]; return whether that is ASCII.
 
     Column: tag, length, fixed, 0x42, the value's length, the value, after.
     """
@@ -325,20 +325,20 @@ def put_column(out: bytearray, tag: int, fixed: bytes, src: bytes, start: int, s
 
 
 def put_text_column(out: bytearray, tag: int, fixed: bytes, text: bytearray, after: bytes) -> int:
-    """`put_column` of a text that was just made; return its length."""
+    """`put_column` of a text just made; return its length."""
     _put_around(out, tag, fixed, text, after)
     return len(text)
 
 
 def put_latin1_column(out: bytearray, tag: int, fixed: bytes, src: bytes, start: int, stop: int, after: bytes) -> int:
-    """`put_column` of bytes as UTF-8, one character each; return how many bytes that makes."""
+    """`put_column` of bytes as UTF-8, one character for each; return the length of the UTF-8."""
     value = src[start:stop].decode("latin-1").encode()
     _put_around(out, tag, fixed, value, after)
     return len(value)
 
 
 def put_number_column(out: bytearray, tag: int, fixed: bytes, value: int, after: bytes) -> int:
-    """`put_column` of the decimal digits of a signed 64-bit number; return how many bytes that makes."""
+    """`put_column` of the decimal digits of a signed 64-bit number; return how many there are."""
     text = b"%d" % value
     _put_around(out, tag, fixed, text, after)
     return len(text)
@@ -353,13 +353,13 @@ def _put_around(out: bytearray, tag: int, fixed: bytes, value: bytes | bytearray
 
 
 def repeat_column(out: bytearray, tag: int, start: int, stop: int) -> None:
-    """Append what was written from start to stop once more, with another tag."""
+    """Append the output from start to stop once more, with another tag."""
     out.append(tag)
     out += out[start + 1 : stop]
 
 
 def digits_size(value: int) -> int:
-    """How many decimal digits an unsigned number has."""
+    """Return how many decimal digits an unsigned number has."""
     return len(b"%d" % value)
 
 
@@ -423,7 +423,7 @@ def varint(value: int) -> bytes:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes `varint(value)` has."""
+    """Return the size of `varint(value)`."""
     if value < 128:
         return 1
     if value < 16384:
@@ -459,8 +459,8 @@ def put_frame(
 
     Return the length of the Entry.
 
-    The Header's fields in their order, encoded, but for numbers: logfileOffset, eventLength, the eventType (change, 0
-    for none), the rowsCount among the props (0 for none).
+    The other parameters are the Header's fields in order. They are encoded, except numbers: logfileOffset, eventLength,
+    the eventType (change, 0 for none), the rowsCount among the props (0 for none).
     """
     header = b"%b%b%b%b\x50%b" % (journal, varint(offset), clock, names, varint(length))
     if change:
@@ -476,12 +476,12 @@ def put_frame(
 
 
 def reserve(out: bytearray, size: int) -> None:
-    """Append `size` bytes to be filled in later."""
+    """Append `size` bytes, to be filled in later."""
     out += bytes(size)
 
 
 def fill(out: bytearray, at: int, size: int, data: bytes | bytearray) -> None:
-    """Put `data` in the place of `size` reserved bytes; what follows moves only when the lengths differ."""
+    """Replace `size` reserved bytes by `data`; later bytes move only if the lengths differ."""
     out[at : at + size] = data
 
 
@@ -491,7 +491,7 @@ def fill_varint(out: bytearray, at: int, size: int, value: int) -> None:
 
 
 def as_text(out: bytearray, start: int, stop: int) -> str:
-    """Of what was written, UTF-8."""
+    """Return a part of the output as text; it is UTF-8."""
     return out[start:stop].decode()
 
 
@@ -501,22 +501,22 @@ def set_byte(out: bytearray, at: int, value: int) -> None:
 
 
 def truncate(out: bytearray, size: int) -> None:
-    """Forget what was written from `size` on."""
+    """Drop the output from `size` on."""
     del out[size:]
 
 
 def remove(out: bytearray, at: int) -> None:
-    """Take one byte out."""
+    """Remove one byte."""
     del out[at]
 
 
 def forget(out: bytearray, size: int) -> None:
-    """Forget what was written first, so many bytes."""
+    """Drop the first `size` bytes of the output."""
     del out[:size]
 
 
 def same_text(out: bytearray, start: int, other: int, size: int) -> bool:
-    """Whether two stretches of what was written agree."""
+    """Return whether two stretches of the output are equal."""
     return out[start : start + size] == out[other : other + size]
 
 
@@ -524,7 +524,7 @@ def same_text(out: bytearray, start: int, other: int, size: int) -> bool:
 
 
 def length(column: array[int]) -> int:
-    """How many elements an array has."""
+    """Return the number of elements."""
     return len(column)
 
 
@@ -539,11 +539,11 @@ def push_small(column: array[int], value: int) -> None:
 
 
 def hold(column: array[int], size: int) -> None:
-    """Give an empty array memory for so many elements, where it has a say in that."""
+    """Reserve memory for so many elements in an empty array, if possible."""
 
 
 def cut(column: array[int], size: int) -> None:
-    """Forget the elements from `size` on."""
+    """Drop the elements from `size` on."""
     del column[size:]
 
 
@@ -553,5 +553,5 @@ def set_item(column: array[int], index: int, value: int) -> None:
 
 
 def item(column: array[int], index: int) -> int:
-    """An element of an array of type 'q'."""
+    """Return an element of an array of type 'q'."""
     return column[index]

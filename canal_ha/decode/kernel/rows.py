@@ -1,8 +1,8 @@
-"""Row images -> RowData bytes, as a plan says. The innermost loop of all.
+"""Row images -> RowData bytes, as a plan says. This is the innermost loop.
 
-An image is a null bitmap over the columns it holds, then their values. Columns come out in table order; `updated` of an
-after image is written as true and taken back when the before image holds the same text. Nearly everything here runs
-without the interpreter's lock and so touches no Python object but the bytes read and the bytearrays written.
+An image is a null bitmap over its columns, then their values. Columns are written in table order. `updated` of an after
+image is written as true and corrected if the before image holds the same text. Nearly everything here runs without the
+interpreter's lock, so it touches only the bytes read and the bytearrays written, no other Python object.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ from canal_ha.decode.java_text import UTF8_ERRORS
 
 p.prepare()
 
-_TEXT_KEPT = 1 << 20  # bytes: memory of a longer document is given back
+_TEXT_KEPT = 1 << 20  # bytes: memory of a longer document is freed
 
 
 class RowWriter:
-    """Writes the rows of one event at a time; holds nothing between events."""
+    """Writes the rows of one event at a time; keeps nothing between events."""
 
     __slots__ = ("after_cells", "before_cells", "length_size", "partial", "partial_at", "pos", "text")
 
     def __init__(self) -> None:
         self.pos = 0
-        self.partial = False  # the image being read is an after image with JSON diffs
+        self.partial = False  # whether the image being read is an after image with JSON diffs
         self.partial_at = 0
-        self.length_size = 2  # bytes reserved for a RowData's length: what the last one needed
+        self.length_size = 2  # bytes reserved for a RowData's length: as many as the last one needed
         self.text = bytearray()  # of the value being written
-        self.before_cells = bytearray()  # memory for the cells of images that have not all columns
+        self.before_cells = bytearray()  # memory for the cells of images that lack columns
         self.after_cells = bytearray()
 
     def rows(self, plan: c.TablePlan, kind: int, partial: bool, src: bytes, pos: int, stop: int, out: bytearray) -> int:
         """Append the RowDatas of a rows event; return how many.
 
-        plan: its view; src[pos:stop]: the event from its column count on, without checksum. Raises Broken; `out` then
-        holds rubbish behind what it held.
+        plan: its view.
+        kind, partial: of the event.
+        src[pos:stop]: the event from its column count on, without checksum.
+        out: the output. When Broken is raised, it ends with invalid bytes.
         """
         if pos >= stop:
             p.broken("no column count")
@@ -100,7 +102,7 @@ class RowWriter:
         return rows
 
     def _nulls(self, count: int, src: bytes, stop: int) -> bool:
-        """Step over the null bitmap of `count` columns; whether one of them is NULL."""
+        """Skip the null bitmap of `count` columns; return whether one of them is NULL."""
         nulls = self.pos
         self.pos = nulls + ((count + 7) >> 3)
         if self.pos > stop:
@@ -108,7 +110,7 @@ class RowWriter:
         return p.has_null(src, nulls, count)
 
     def _image(self, cells: Sequence[c.Cell], count: int, src: bytes, stop: int, out: bytearray) -> None:
-        """The only image of an inserted or deleted row."""
+        """Write the only image of an inserted or deleted row."""
         nulls = self.pos
         any_null = self._nulls(count, src, stop)
         for bit in range(count):
@@ -124,7 +126,7 @@ class RowWriter:
                 self._cell(cell, src, stop, out)
 
     def _before(self, cells: Sequence[c.Cell], count: int, src: bytes, stop: int, out: bytearray) -> None:
-        """The before image of an update; notes where its values are."""
+        """Write the before image of an update, and record where its values are."""
         nulls = self.pos
         any_null = self._nulls(count, src, stop)
         for bit in range(count):
@@ -147,7 +149,7 @@ class RowWriter:
                 cell.start = cell.stop - size
 
     def _after(self, cells: Sequence[c.Cell], count: int, src: bytes, stop: int, out: bytearray) -> None:
-        """The after image of an update: `updated` is false where both images say the same."""
+        """Write the after image of an update; `updated` is false where both images have the same text."""
         nulls = self.pos
         any_null = self._nulls(count, src, stop)
         for bit in range(count):
@@ -172,7 +174,7 @@ class RowWriter:
                         p.set_byte(out, start - p.varint_size(size) - 4, 0)
 
     def _repeats(self, cell: c.Cell, twin: c.Cell, src: bytes, stop: int) -> bool:
-        """Whether the next value has the bytes of that of the before image, and so the same text."""
+        """Return whether the next value has the bytes of the before image's, and so the same text."""
         return (
             twin.start >= 0
             and self.pos + twin.source_size <= stop
@@ -181,7 +183,7 @@ class RowWriter:
         )
 
     def _partial(self, plan: c.TablePlan, src: bytes, stop: int) -> None:
-        """What precedes the after image of a PARTIAL_UPDATE row: options, then a bit for each JSON column."""
+        """Read what precedes the after image of a PARTIAL_UPDATE row: options, then a bit for each JSON column."""
         pos = self.pos
         if pos >= stop or p.u8(src, pos) > 1:
             p.broken("unknown value options")
@@ -196,7 +198,7 @@ class RowWriter:
         self.pos = pos
 
     def _cell(self, cell: c.Cell, src: bytes, stop: int, out: bytearray) -> int:
-        """Write the Column of one value that is not NULL and step over it; return the length of its text."""
+        """Write the Column of one value that is not NULL and skip the value; return the length of its text."""
         pos = self.pos
         kind = cell.kind
         size = cell.size
@@ -233,7 +235,7 @@ class RowWriter:
         return p.put_text_column(out, cell.tag, cell.fixed, self.text, cell.suffix)
 
     def _put_fixed(self, cell: c.Cell, src: bytes, pos: int, text: bytearray) -> None:
-        """The text of a value whose size is known, and is there."""
+        """Append the text of a value of known size, all of whose bytes exist."""
         kind = cell.kind
         size = cell.size
         if kind == k.DATETIME2:
@@ -264,11 +266,11 @@ class RowWriter:
             temporal.put_time(text, src, pos)
 
     def _is_diff(self, cell: c.Cell, src: bytes) -> bool:
-        """Whether a JSON value is an update of the one before."""
+        """Return whether a JSON value is an update of the one before."""
         return self.partial and p.is_set(src, self.partial_at, cell.json_index)
 
     def _put_document(self, cell: c.Cell, src: bytes, start: int, stop: int, out: bytearray) -> int:
-        """A Column whose value is a JSON document."""
+        """Write a Column whose value is a JSON document."""
         p.truncate(self.text, 0)
         documents.put_document(self.text, src, start, stop)
         size = p.put_text_column(out, cell.tag, cell.fixed, self.text, cell.suffix)
@@ -280,12 +282,12 @@ class RowWriter:
         self.text = bytearray()
 
     def _put_repaired(self, view: c.Cell, src: bytes, start: int, stop: int, out: bytearray) -> int:
-        """A Column of UTF-8 text whose malformed bytes become U+FFFD, as in Java."""
+        """Write a Column of UTF-8 text whose malformed bytes become U+FFFD, as in Java."""
         text = bytearray(src[start:stop].decode("utf-8", UTF8_ERRORS).encode())
         return p.put_text_column(out, view.tag, view.fixed, text, view.suffix)
 
     def _put_rare(self, view: c.Cell, src: bytes, start: int, stop: int, out: bytearray) -> int:
-        """A Column with one of the rarer texts, which are made in Python."""
+        """Write a Column with one of the rarer texts, which Python makes."""
         data = src[start:stop]
         cell = views.cell(view)
         if cell.text == k.JSON:

@@ -1,12 +1,12 @@
 """The push parser: bytes of a dump or of a binlog file -> events -> transactions -> entries.
 
-`feed` takes bytes, `step` works until there is something that Python has to know: more bytes are needed, a segment is
-full, an event came that the kernel leaves to the decoder, the server said something that is no event. What is frequent
-(table maps already known, rows, transaction begins and ends) never leaves here. Raises Broken.
+`feed` takes bytes, `step` works until Python has to act: more bytes are needed, a segment is full, the decoder has to
+handle an event, or the server sent a packet that is not an event. Frequent events (known table maps, rows, transaction
+begins and ends) are handled here completely. Raises Broken.
 
-While it works on more than a few bytes the interpreter's lock is free, so that other threads run. What must not happen
-then is done before and after, in `step`; what needs the lock and is rare takes it. Its owner's thread alone uses a
-Stream, and the bytes fed belong to it until `step` returns.
+While it works on more than a few bytes, it releases the interpreter's lock so that other threads run. `step` does
+everything that needs the lock before and after that; rare work in between takes the lock. Only its owner's thread uses
+an EventStream, and the bytes fed belong to it until `step` returns.
 """
 
 from __future__ import annotations
@@ -21,36 +21,39 @@ import canal_ha.decode.kernel.views as views
 
 try:
     import cython
-except ImportError:  # a compiled build knows what it means; an interpreted one has nothing to free
+except ImportError:  # only a compiled build needs it; an interpreted one releases no lock
     import canal_ha.decode.kernel.no_cython as cython
 
 p.prepare()
 
 NO_TABLE = b"\x42\x00\x4a\x00"  # schemaName and tableName, both present and empty
 _NO_TABLE = NO_TABLE
-_PLANS_SEEN = 1024  # that are found without asking `plans`, a power of two
-_ALONE = 8192  # bytes: with fewer to work on the interpreter's lock is kept
-_STATEMENT_KEPT = 1 << 20  # bytes: memory of a longer one is given back
+_PLANS_SEEN = 1024  # plans found without asking `plans`; a power of two
+_ALONE = 8192  # bytes: with fewer to work on, the interpreter's lock is kept
+_STATEMENT_KEPT = 1 << 20  # bytes: memory of a longer one is freed
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
-_HALF = 0x80000000  # of what a position in an event header can say
+_HALF = 0x80000000  # half the range of a position in an event header
 
 
-# What `_work` returns besides the kinds' numbers.
+# Results of `_work` besides the numbers in kinds.
 _GO_ON = -1
-_STARVED = -2  # `need` bytes are wanted from `pos` on
-_LEFT = -3  # the payload is read
+_STARVED = -2  # `need` bytes are required from `pos` on
+_LEFT = -3  # the payload is completely read
 _LARGE = -4  # a large packet begins at `pos`
 
 
 class EventStream:
     """One stream's parser. Its owner reads and writes the attributes below between steps.
 
-    position: bytes into the journal, behind the last event; offset, length, timestamp, server_id, flags: of the current
-    event; event_src[event_at:event_stop]: its body without checksum; event_start: its header in event_src.
-    checksum: 4 when events end in a CRC32; known_format: a format description was seen.
-    plans: table id -> plan; passed_position: behind the last event outside any transaction, -1 when nothing is new;
-    passed_gtid: the set executed there.
+    position: bytes into the journal, behind the last event.
+    offset, length, timestamp, server_id, flags: of the current event; event_src[event_at:event_stop]: its body without
+    checksum; event_start: its header in event_src.
+    checksum: 4 if events end in a CRC32.
+    known_format: a format description was seen.
+    plans: table id -> plan.
+    passed_position: behind the last event outside any transaction; -1 if nothing is new; passed_gtid: the set executed
+    there.
     """
 
     __slots__ = (
@@ -117,9 +120,9 @@ class EventStream:
         self.limit = 0
         self.pending = bytearray()
         self.need = 0
-        self.chunk = b""  # what came last, from chunk_pos on not looked at
+        self.chunk = b""  # the last bytes fed, not yet looked at from chunk_pos on
         self.chunk_pos = 0
-        self.joined = False  # src was put together, and the rest of the chunk follows it
+        self.joined = False  # whether src was joined from pieces, and the rest of the chunk follows it
         self.outer = b""
         self.outer_pos = 0
         self.outer_limit = 0
@@ -142,8 +145,8 @@ class EventStream:
         self.plans: dict[int, c.TablePlan] = {}
         self.places = bytearray()
         self.plans_seen = views.places(self.places, _PLANS_SEEN)  # views of plans, by the last bits of their table ids
-        self.drop = bytearray(4)  # by kinds.INSERT, UPDATE, DELETE: 1 when nobody wants such changes
-        self.drop_statements = False  # no entries for what accompanies rows or statements
+        self.drop = bytearray(4)  # by kinds.INSERT, UPDATE, DELETE: 1 if such changes are filtered out
+        self.drop_statements = False  # whether the statements that accompany rows give no entries
         self.has_gtids = gtids is not None
         self.gtids = gtids
         self.known_gtids = gtid.Gtids("") if gtids is None else gtids
@@ -168,7 +171,7 @@ class EventStream:
             p.put(self.passed_executed, gtids.executed)
 
     def set_journal(self, journal: str, position: int) -> None:
-        """Events come from this file and offset on; table ids start anew."""
+        """Take events from this file and offset on; table ids restart."""
         name = journal.encode("utf-8", "replace")
         # version = 1, logfileName, tag of logfileOffset
         self.journal_field = b"\x08\x01\x12" + p.varint(len(name)) + name + b"\x18"
@@ -177,26 +180,26 @@ class EventStream:
         self.forget_plans()
 
     def set_plan(self, table_id: int, plan: c.TablePlan) -> None:
-        """What to do with the rows of this table id."""
+        """Set the plan for the rows of this table id."""
         plan.table_id = table_id
         self.plans[table_id] = plan
         self.plans_seen[table_id & (_PLANS_SEEN - 1)] = views.view(plan)
 
     def forget_plans(self) -> None:
-        """Table ids start anew."""
+        """Forget all table ids, because they restart."""
         self.plans.clear()
         for index in range(_PLANS_SEEN):
             self.plans_seen[index] = views.nothing()
 
     def doubt_plans(self) -> None:
-        """Tables may have changed: the next table map of each is for the decoder."""
+        """Let the decoder handle the next table map of each table, because tables may have changed."""
         for plan in self.plans.values():
             plan.body = b""
         for index in range(_PLANS_SEEN):
             self.plans_seen[index] = views.nothing()
 
     def _plan(self, table_id: int) -> c.TablePlan:
-        """The view of a table's plan, or of none, whose table id is another one."""
+        """Return the view of a table's plan; without a plan, a view with a different table id."""
         plan = self.plans_seen[table_id & (_PLANS_SEEN - 1)]
         if plan.table_id != table_id:
             plan = self._find_plan(table_id)
@@ -215,14 +218,14 @@ class EventStream:
         return self.passed_executed.decode()
 
     def take_gtids(self) -> None:
-        """The set has grown: entries tell it from here on."""
+        """Use the grown set in the entries from here on."""
         p.truncate(self.group.executed, 0)
         p.put(self.group.executed, self.known_gtids.executed)
 
     # ---- bytes
 
     def feed(self, data: bytes) -> bool:
-        """Take in more bytes; False when they are not enough for a step. `step` returned NEED before."""
+        """Take more bytes; return False if they are not enough for a step. `step` must have returned NEED before."""
         self.chunk = data
         self.chunk_pos = 0
         if self.pending:
@@ -231,16 +234,16 @@ class EventStream:
         return True
 
     def _enter_chunk(self) -> None:
-        """Go on with what is left of the bytes that came last."""
+        """Continue with the rest of the last bytes fed."""
         self.src = self.chunk
         self.pos = self.chunk_pos
         self.limit = len(self.chunk)
         self.joined = False
 
     def _join(self) -> bool:
-        """Complete what is pending, so far as it is known, from the bytes that came last; False when that is not all.
+        """Complete the pending bytes from the last ones fed; return False if more are needed.
 
-        Only what lies across two chunks is copied.
+        Only bytes of events that cross two chunks are copied.
         """
         pending = self.pending
         stop = min(self.chunk_pos + self.need - len(pending), len(self.chunk))
@@ -250,14 +253,14 @@ class EventStream:
             self.chunk = b""
             return False
         self.src = bytes(pending)
-        self.pending = bytearray()  # gives back the memory of a large event
+        self.pending = bytearray()  # frees the memory of a large event
         self.pos = 0
         self.limit = len(self.src)
         self.joined = True
         return True
 
     def _starve(self, need: int) -> int:
-        """Keep the beginning of what is not complete, or complete it. need: bytes from here to go on."""
+        """Keep the beginning of an incomplete event, or complete it. need: bytes required from here."""
         if self.joined and self.pos == self.limit:
             self._enter_chunk()
             return -1
@@ -273,7 +276,7 @@ class EventStream:
         return k.NEED
 
     def enter_payload(self, data: bytes) -> None:
-        """Read events from `data`, the content of the current compressed payload event, before going on."""
+        """Read events from `data`, the content of the current compressed payload event, before continuing."""
         if self.payload:
             raise p.Broken("a compressed payload inside another")
         self.outer = self.src
@@ -285,7 +288,7 @@ class EventStream:
         self.payload = True
 
     def step(self) -> int:
-        """Work until the decoder is needed; say for what."""
+        """Work until the decoder is needed; return what for."""
         while True:
             src = self.src
             if self.limit - self.pos < _ALONE:
@@ -320,7 +323,7 @@ class EventStream:
         self.sub = 0
 
     def _work(self, src: bytes) -> int:
-        """Handle events of what is in `src` until something else has to be done, or a segment is full."""
+        """Handle events in `src` until something else has to be done, or a segment is full."""
         while True:
             code = self._next(src)
             if code != _GO_ON or self.group.visible_bytes >= self.segment_bytes:
@@ -370,9 +373,9 @@ class EventStream:
         return self._event(src, pos + 5, self.pos)
 
     def _joined_packets(self, src: bytes) -> bytes | None:
-        """An event in several packets, behind a zero: its header says how many bytes there are in all.
+        """Join an event sent in several packets, after a zero byte: its header has its total length.
 
-        None, and what they `need`, when they are not there.
+        Return None, and set `need`, if bytes are missing.
         """
         pos = self.pos
         left = self.limit - pos
@@ -403,7 +406,7 @@ class EventStream:
     # ---- events
 
     def _event(self, src: bytes, start: int, stop: int) -> int:
-        """Handle src[start:stop], an event with header and checksum. -1: done; EVENT: the decoder's turn."""
+        """Handle the event src[start:stop], header and checksum included. Return -1, or EVENT for the decoder."""
         if stop - start < 19:
             p.broken("an event shorter than its header")
         timestamp, kind, server_id, length, log_pos, flags = p.event_header(src, start)
@@ -420,8 +423,8 @@ class EventStream:
                 if stop - body < 4 or not p.checksum_holds(src, start, stop):
                     p.broken("the checksum of an event of type %d does not hold", kind)
                 stop -= 4
-            # A heartbeat names the last event's end; a dump from within a journal begins with the format description
-            # of its start.
+            # A heartbeat has the last event's end; a dump from within a journal begins with the format description of
+            # its start.
             placed = kind not in (k.HEARTBEAT, k.HEARTBEAT_V2) and (kind != k.FORMAT_DESCRIPTION or self.position <= 4)
             if log_pos and placed:
                 self._locate(log_pos, length)
@@ -456,7 +459,7 @@ class EventStream:
         return code
 
     def _locate(self, log_pos: int, length: int) -> None:
-        """Positions in event headers have 32 bits; a large transaction can carry a journal beyond them."""
+        """Extend a position of 32 bits from an event header; a large transaction can make a journal longer."""
         end = self.base + log_pos
         if end + _HALF < self.position:
             self.base += 2 * _HALF
@@ -467,7 +470,7 @@ class EventStream:
         self.offset = end - length
 
     def pass_event(self) -> None:
-        """Everything before this position is decoded and visible, unless entries wait for the end of their group."""
+        """Mark everything before this position as decoded and visible, unless entries wait for their group's end."""
         if p.length(self.group.ends) == self.group.visible:
             self.passed_position = self.position
             self.passed_timestamp = self.timestamp
@@ -475,7 +478,7 @@ class EventStream:
             p.put(self.passed_executed, self.group.executed)
 
     def close(self) -> None:
-        """A transaction is over, with whatever event ends it."""
+        """End the transaction, whatever event ends it."""
         self.open = False
         self.begun = False
 
@@ -489,7 +492,7 @@ class EventStream:
         return k.EVENT
 
     def rows_event(self, kind: int, src: bytes, body: int, stop: int) -> None:
-        """One entry of all the rows of an event."""
+        """Put one entry with all rows of an event."""
         if stop - body < 10:
             p.broken("a rows event without a header")
         table_id = p.u48(src, body)
@@ -539,7 +542,7 @@ class EventStream:
         self.close()
 
     def _query(self, src: bytes, body: int, stop: int) -> int:
-        """BEGIN, the one statement that is frequent in a binlog of rows."""
+        """Handle BEGIN, the only statement that is frequent in a binlog of rows."""
         if stop - body < 14:
             p.broken("a query event without a header")
         at = body + 14 + p.u16(src, body + 11) + p.u8(src, body + 8)
@@ -554,13 +557,13 @@ class EventStream:
         return _GO_ON
 
     def begin(self, store: bytes | bytearray) -> None:
-        """A transaction begins with this TransactionBegin."""
+        """Begin a transaction with this TransactionBegin."""
         p.truncate(self.store, 0)
         p.put(self.store, store)
         self._begin()
 
     def _begin(self) -> None:
-        """... with what is in `store`."""
+        """Begin a transaction with the TransactionBegin in `store`."""
         self.group.flush()
         self._put_store(k.KIND_BEGIN, k.TYPE_BEGIN, p.piece(_NO_TABLE), 0, True, False)
         self.open = True
@@ -578,7 +581,7 @@ class EventStream:
             p.broken("a GTID event without its number")
         self.group.flush()
         self.open = True
-        self.begun = p.u8(src, body + 12) & 1 == 0  # FL_STANDALONE: one statement follows, else this stands for BEGIN
+        self.begun = p.u8(src, body + 12) & 1 == 0  # FL_STANDALONE: one statement follows; otherwise this means BEGIN
         if self.has_gtids:
             self.known_gtids.mariadb(p.u32(src, body + 8), self.server_id, p.u64(src, body))
             self.take_gtids()
@@ -604,9 +607,12 @@ class EventStream:
         with_gtid: bool,
         shows: bool,
     ) -> None:
-        """Append an entry that is not of rows. names, event_type: the header's fields, encoded; store: storeValue.
+        """Append an entry without rows.
 
-        with_gtid: the header tells the GTID, in GTID mode; shows: the group ends with this entry and becomes visible.
+        names, event_type: the header's fields, encoded.
+        store: storeValue.
+        with_gtid: whether the header carries the GTID, in GTID mode.
+        shows: whether the group ends with this entry and becomes visible.
         """
         p.truncate(self.store, 0)
         p.put(self.store, store)
@@ -615,7 +621,7 @@ class EventStream:
     def _put_store(
         self, kind: int, entry_type: int, names: bytes, event_type: int, with_gtid: bool, shows: bool
     ) -> None:
-        """`put_entry` of what is in `store`. event_type: 0 for none."""
+        """`put_entry` with the contents of `store`. event_type: 0 for none."""
         self.group.room()
         size = self._put_frame(self.group.out, entry_type, names, event_type, 0, with_gtid, p.size(self.store))
         p.put(self.group.out, self.store)
@@ -632,7 +638,7 @@ class EventStream:
         self.text = bytearray()
 
     def _set_clock(self) -> None:
-        """The header's fields from serverId to sourceType, of the current event."""
+        """Encode the header's fields from serverId to sourceType of the current event."""
         self.clock_timestamp = self.timestamp
         self.clock_server_id = self.server_id
         self.clock = (  # serverId, serverenCode, executeTime, sourceType = MYSQL
@@ -642,7 +648,7 @@ class EventStream:
     def _put_frame(
         self, out: bytearray, entry_type: int, names: bytes, event_type: int, rows: int, with_gtid: bool, store: int
     ) -> int:
-        """What precedes a storeValue of `store` bytes: the frame, the Entry, its Header. Return the Entry's length."""
+        """Append the frame, Entry and Header before a storeValue of `store` bytes; return the Entry's length."""
         if self.timestamp != self.clock_timestamp or self.server_id != self.clock_server_id:
             self._set_clock()
         if self.has_gtids and with_gtid:

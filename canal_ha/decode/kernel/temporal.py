@@ -1,6 +1,6 @@
-"""Dates and times as canal prints them (docs/protocol.md#temporal), appended to a text.
+"""Dates and times in canal's text form (docs/protocol.md#temporal), appended to a text.
 
-TIMESTAMP follows the time zone of this process.
+TIMESTAMP uses the time zone of this process.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from time import localtime
 
 import canal_ha.decode.kernel.primitives as p
 
-_MINUTES = 16384  # whose offsets from UTC are kept, a power of two
+_MINUTES = 16384  # minutes whose offsets from UTC are cached; a power of two
 
 # A minute since 1970, plus one, times 2**20, and its seconds east of UTC plus 2**19, at the place of its last bits.
 _offsets = array("q", bytes(8 * _MINUTES))
 
 
 def fraction_size(decimals: int) -> int:
-    """Bytes of the fraction of a second stored with that many digits."""
+    """Return the bytes of the stored fraction of a second with that many digits."""
     return (decimals + 1) >> 1
 
 
 def _scale(decimals: int) -> int:
-    """Microseconds of one of the stored fraction."""
+    """Return the microseconds in one unit of the stored fraction."""
     return 10000 if decimals < 3 else 100 if decimals < 5 else 1
 
 
 def _put_fraction(text: bytearray, stored: int, decimals: int) -> None:
-    """The first digits of the microseconds."""
+    """Append the first digits of the microseconds."""
     p.put_byte(text, 0x2E)
     size = p.size(text) + decimals
     p.put_padded(text, stored * _scale(decimals), 6)
@@ -35,13 +35,13 @@ def _put_fraction(text: bytearray, stored: int, decimals: int) -> None:
 
 
 def put_date(text: bytearray, src: bytes, at: int) -> None:
-    """DATE: three bytes."""
+    """Append a DATE: three bytes."""
     value = p.u24(src, at)
     p.put_date(text, value >> 9, value >> 5 & 15, value & 31)
 
 
 def put_datetime2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
-    """DATETIME(decimals): five bytes, then the fraction."""
+    """Append a DATETIME(decimals): five bytes, then the fraction."""
     packed = p.big(src, at, 5) - p.bit(39)
     put_packed_datetime(text, -packed if packed < 0 else packed)
     if decimals:
@@ -49,7 +49,7 @@ def put_datetime2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
 
 
 def put_packed_datetime(text: bytearray, packed: int) -> None:
-    """Year and month times 2**22, day times 2**17, hour times 2**12, minute times 2**6, second."""
+    """Append year and month times 2**22, day times 2**17, hour times 2**12, minute times 2**6, second."""
     month = packed >> 22
     p.put_date(text, month // 13, month % 13, packed >> 17 & 31)
     p.put_byte(text, 0x20)
@@ -57,14 +57,14 @@ def put_packed_datetime(text: bytearray, packed: int) -> None:
 
 
 def put_timestamp2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
-    """TIMESTAMP(decimals): four bytes, then the fraction."""
+    """Append a TIMESTAMP(decimals): four bytes, then the fraction."""
     put_seconds(text, p.big(src, at, 4))
     if decimals:
         _put_fraction(text, p.big(src, at + 4, fraction_size(decimals)), decimals)
 
 
 def put_seconds(text: bytearray, seconds: int) -> None:
-    """Seconds since 1970 in local time; 0 is MySQL's zero date."""
+    """Append seconds since 1970 in local time; 0 is MySQL's zero date."""
     if seconds:
         _put_local(text, seconds)
     else:
@@ -72,7 +72,7 @@ def put_seconds(text: bytearray, seconds: int) -> None:
 
 
 def _put_local(text: bytearray, seconds: int) -> None:
-    """Seconds since 1970 in local time."""
+    """Append seconds since 1970 in local time."""
     minute = seconds // 60
     known = p.item(_offsets, minute & _MINUTES - 1)
     if known >> 20 != minute + 1:
@@ -87,12 +87,12 @@ def _put_local(text: bytearray, seconds: int) -> None:
 
 
 def _east(seconds: int) -> int:
-    """Seconds that local time is ahead of UTC."""
+    """Return by how many seconds local time is ahead of UTC."""
     return localtime(seconds).tm_gmtoff
 
 
 def _put_day(text: bytearray, days: int) -> None:
-    """The date so many days after 1970 began. Years here begin in March, so that a leap day ends them."""
+    """Append the date that many days after 1970 began. Years here begin in March, so that a leap day ends them."""
     days += 719468  # since March of the year 0
     era = days // 146097  # 400 years
     days -= era * 146097
@@ -107,13 +107,13 @@ def _put_day(text: bytearray, days: int) -> None:
 
 
 def forget_zone() -> None:
-    """The time zone of the process has changed."""
+    """Clear the cache, because the time zone of the process has changed."""
     for index in range(_MINUTES):
         p.set_item(_offsets, index, 0)
 
 
 def put_time2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
-    """TIME(decimals): three bytes and the fraction form one number, offset by half its range."""
+    """Append a TIME(decimals): three bytes and the fraction form one number, offset by half its range."""
     bits = fraction_size(decimals) << 3
     value = p.big(src, at, 3 + (bits >> 3)) - p.bit(bits + 23)
     if value < 0:
@@ -125,12 +125,12 @@ def put_time2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
 
 
 def put_packed_time(text: bytearray, packed: int) -> None:
-    """Hours times 2**12, minute times 2**6, second."""
+    """Append hours times 2**12, minute times 2**6, second."""
     p.put_clock(text, packed >> 12 & 1023, packed >> 6 & 63, packed & 63)
 
 
 def put_datetime(text: bytearray, src: bytes, at: int) -> None:
-    """DATETIME before 5.6: eight bytes, the decimal digits yyyymmddhhmmss."""
+    """Append a DATETIME before 5.6: eight bytes, the decimal digits yyyymmddhhmmss."""
     value = p.u64(src, at)
     day = value // 1000000
     time = value % 1000000
@@ -140,7 +140,7 @@ def put_datetime(text: bytearray, src: bytes, at: int) -> None:
 
 
 def put_time(text: bytearray, src: bytes, at: int) -> None:
-    """TIME before 5.6: three bytes, the decimal digits hhmmss with a sign."""
+    """Append a TIME before 5.6: three bytes, the decimal digits hhmmss with a sign."""
     value = p.signed(src, at, 3)
     if value < 0:
         p.put_byte(text, 0x2D)
@@ -149,5 +149,5 @@ def put_time(text: bytearray, src: bytes, at: int) -> None:
 
 
 def put_year(text: bytearray, value: int) -> None:
-    """YEAR: one byte, years since 1900; 0 is the zero year."""
+    """Append a YEAR: one byte, years since 1900; 0 is the zero year."""
     p.put_padded(text, 1900 + value if value else 0, 4)

@@ -1,7 +1,7 @@
-"""Values from texts, and the buffers of Arrow's memory layout; a compiled build replaces them by inline C.
+"""Values from texts, and the buffers of Arrow's memory layout; a compiled build replaces these by inline C.
 
-A `put_` of a text appends its value, little-endian, and says True; when the text is not one, or the value does not fit,
-it appends nothing and says False. Positions are checked by the caller, as in primitives.
+A `put_` function appends the value of a text, little-endian, and returns True. If the text is invalid or the value does
+not fit, it appends nothing and returns False. The caller checks positions, as in primitives.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _INSTANT = re.compile(
 _EPOCH = date(1970, 1, 1).toordinal()
 _DIGITS = 38  # of a decimal of 128 bits
 
-NOTHING = 2  # what a date of zeros is: no date, and no mistake
+NOTHING = 2  # for a date of zeros, which is neither a date nor an error
 
 
 # ---- numbers of protobuf
 
 
 def int64(value: int) -> int:
-    """64 bits as a signed number."""
+    """Return 64 bits as a signed number."""
     return value - (value >> 63 << 64)
 
 
 def int32(value: int) -> int:
-    """The lower 32 bits as a signed number."""
+    """Return the lower 32 bits as a signed number."""
     value &= 0xFFFFFFFF
     return value - (value >> 31 << 32)
 
@@ -48,7 +48,7 @@ def int32(value: int) -> int:
 
 
 def put_zeros(out: bytearray, size: int) -> None:
-    """Append zeros: the place of a NULL."""
+    """Append zeros, in place of a NULL."""
     out += bytes(size)
 
 
@@ -68,7 +68,7 @@ def put_i64(out: bytearray, value: int) -> None:
 
 
 def put_integer(out: bytearray, src: bytes, start: int, stop: int, size: int) -> bool:
-    """A whole number of so many bytes: 1, 2, 4 or 8."""
+    """Append a whole number of 1, 2, 4 or 8 bytes."""
     text = src[start:stop]
     if not _INTEGER(text):
         return False
@@ -80,7 +80,7 @@ def put_integer(out: bytearray, src: bytes, start: int, stop: int, size: int) ->
 
 
 def put_decimal(out: bytearray, src: bytes, start: int, stop: int, precision: int, scale: int) -> bool:
-    """A decimal number of 16 bytes; zeros behind `scale` may be left out or be too many."""
+    """Append a decimal number of 16 bytes; the text may have fewer or more zeros behind `scale`."""
     found = _DECIMAL(src[start:stop])
     if found is None:
         return False
@@ -97,7 +97,7 @@ def put_decimal(out: bytearray, src: bytes, start: int, stop: int, precision: in
 
 
 def put_double(out: bytearray, src: bytes, start: int, stop: int) -> bool:
-    """A floating point number of 8 bytes, the nearest; not beyond its range."""
+    """Append the nearest floating point number of 8 bytes; its range is checked."""
     value = _number(src[start:stop])
     if value is None:
         return False
@@ -106,7 +106,7 @@ def put_double(out: bytearray, src: bytes, start: int, stop: int) -> bool:
 
 
 def put_single(out: bytearray, src: bytes, start: int, stop: int) -> bool:
-    """A floating point number of 4 bytes; not beyond its range."""
+    """Append a floating point number of 4 bytes; its range is checked."""
     value = _number(src[start:stop])
     if value is None:
         return False
@@ -128,7 +128,7 @@ def _number(text: bytes) -> float | None:
 
 
 def put_day(out: bytearray, src: bytes, start: int, stop: int) -> int:
-    """A date as days since 1970; NOTHING for one with zeros, which appends nothing."""
+    """Append a date as days since 1970; return NOTHING for one with zeros, and append nothing."""
     found = _DAY(src[start:stop])
     if found is None:
         return False
@@ -143,7 +143,7 @@ def put_day(out: bytearray, src: bytes, start: int, stop: int) -> int:
 
 
 def put_instant(out: bytearray, src: bytes, start: int, stop: int) -> int:
-    """Date and time as microseconds since 1970; NOTHING for a date with zeros, which appends nothing."""
+    """Append date and time as microseconds since 1970; return NOTHING for a date with zeros, and append nothing."""
     found = _INSTANT(src[start:stop])
     if found is None:
         return False
@@ -160,7 +160,7 @@ def put_instant(out: bytearray, src: bytes, start: int, stop: int) -> int:
 
 
 def put_places(out: bytearray, data: bytearray, width: int, places: bytearray) -> None:
-    """For every place, 32 bits, the value of 4 or 8 bytes that is there in `data`. Raises IndexError."""
+    """Append the values of 4 or 8 bytes in `data` at each place of 32 bits. Raises IndexError."""
     values = memoryview(data).cast("i" if width == 4 else "q")
     with memoryview(bytearray(width * (len(places) >> 2))) as made:
         to = made.cast("i" if width == 4 else "q")
@@ -170,7 +170,7 @@ def put_places(out: bytearray, data: bytearray, width: int, places: bytearray) -
 
 
 def places_size(offsets: bytearray, places: bytearray, width: int) -> int:
-    """Bytes of the texts that are at these places, each of so many bytes: 1 or 4. Raises IndexError."""
+    """Return the bytes of the texts at these places. width: bytes of a place, 1 or 4. Raises IndexError."""
     ends = memoryview(offsets).cast("i")
     return sum(ends[place + 1] - ends[place] for place in memoryview(places).cast("i" if width == 4 else "b"))
 
@@ -178,7 +178,7 @@ def places_size(offsets: bytearray, places: bytearray, width: int) -> int:
 def put_text_places(
     out: bytearray, ends: bytearray, data: bytearray, offsets: bytearray, places: bytearray, width: int
 ) -> None:
-    """For every place the text that is there, and where it ends in `out`. Raises IndexError."""
+    """Append the text at each place, and where it ends in `out`. Raises IndexError."""
     known = memoryview(offsets).cast("i")
     for place in memoryview(places).cast("i" if width == 4 else "b"):
         out += data[known[place] : known[place + 1]]
@@ -189,7 +189,7 @@ def put_text_places(
 
 
 def put_narrow(out: bytearray, src: bytes, start: int, stop: int) -> bool:
-    """The bytes that Latin-1 characters in UTF-8 stand for."""
+    """Append the bytes that Latin-1 characters in UTF-8 represent."""
     text = src[start:stop]
     if not text.isascii():
         try:
@@ -201,12 +201,12 @@ def put_narrow(out: bytearray, src: bytes, start: int, stop: int) -> bool:
 
 
 def as_text(src: bytes, start: int, stop: int) -> str:
-    """UTF-8 as a str. Raises UnicodeDecodeError."""
+    """Decode UTF-8. Raises UnicodeDecodeError."""
     return src[start:stop].decode()
 
 
 def as_integer(src: bytes, start: int, stop: int) -> object:
-    """What int() makes of a text; the text itself where it makes nothing of it."""
+    """Return int() of a text; the text itself if that fails."""
     text = src[start:stop].decode()
     try:
         return int(text)
@@ -215,7 +215,7 @@ def as_integer(src: bytes, start: int, stop: int) -> object:
 
 
 def mark(bitmap: bytearray, index: int, valid: bool) -> None:
-    """Set the bit of a value in a bitmap that ends with it, or is one byte short of that."""
+    """Set the bit of a value in a bitmap that ends with it, or lacks the byte for it."""
     if index >> 3 == len(bitmap):
         bitmap.append(0)
     if valid:
