@@ -45,7 +45,7 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
     sink = Sink(ring.put, config.decode)
     done = threading.Event()
     errors: list[str] = []
-    chronicle = DestinationHistory(config, Tables(config).fetch, None, lambda name, /, *, alarm=False, **facts: None)
+    history = DestinationHistory(config, Tables(config).fetch, None, lambda name, /, *, alarm=False, **facts: None)
 
     def accept(segment: Segment) -> None:
         sink.accept(segment)
@@ -57,7 +57,7 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
             ring.ack(batch.range.end, batch.range.end_seq)
 
     def make_decoder(source: Source, begin: LogPosition) -> Decoder:
-        known = chronicle.view(begin, dump)
+        known = history.view(begin, dump)
         return Decoder(
             source=source,
             journal=begin.journal,

@@ -25,7 +25,7 @@ LONG = 3
 
 
 class Site:
-    """A table of the server that changes, and a chronicle that reads of it. now: seconds, by the chronicle's clock."""
+    """A table of the server that changes, and a history that reads of it. now: seconds, by the history's clock."""
 
     def __init__(self, server: SqlServer, database: str, directory: Path, most_records: int) -> None:
         self.now = time.time()
@@ -39,7 +39,7 @@ class Site:
         view = View(self.config)
         self._source = view.newest().server
         view.close()
-        self.chronicle = DestinationHistory(
+        self.history = DestinationHistory(
             self.config,
             self._tables.fetch,
             self.store,
@@ -49,10 +49,10 @@ class Site:
         )
         server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
         self.decoded = newest(server)
-        self.view = self.chronicle.view(self.decoded, self)
+        self.view = self.history.view(self.decoded, self)
 
     def change(self, times: int = 1) -> LogPosition:
-        """Add columns; the chronicle reads of each, close together. Returns where it read of the last one."""
+        """Add columns; the history reads of each, close together. Returns where it read of the last one."""
         first = newest(self._server)
         statements = []
         for _ in range(times):
@@ -77,7 +77,7 @@ class Site:
 
     def close(self) -> None:
         """Let go of everything."""
-        self.chronicle.close()
+        self.history.close()
         self._tables.close()
 
     def _tell(self, name: str, /, *, alarm: bool = False, **facts: object) -> None:
@@ -97,24 +97,24 @@ def test_snapshots_and_their_expiry(site: Site) -> None:
     """One is due a day after the last if anything changed. What lies before one that is too old goes, except what a
     cursor still needs.
     """
-    site.chronicle.look(None)
+    site.history.look(None)
     assert len(site.kept().snapshots) == 1
     early = site.change()
-    site.chronicle.look(early)
+    site.history.look(early)
     assert len(site.kept().snapshots) == 1
     site.now += DAY_S
-    site.chronicle.look(early)
+    site.history.look(early)
     assert len(site.kept().snapshots) == 2
-    site.chronicle.look(early)
+    site.history.look(early)
     assert len(site.kept().snapshots) == 2
     late = site.change()
     site.now += 30 * DAY_S
-    site.chronicle.look(early)
+    site.history.look(early)
     assert (len(site.kept().snapshots), len(site.kept().records)) == (3, 2)
     assert site.columns(early, 2) == ["id", "c1"]
     site.change()
     site.now += DAY_S
-    site.chronicle.look(late)
+    site.history.look(late)
     kept = site.kept()
     assert (len(kept.snapshots), len(kept.records)) == (3, 2)
     assert [known.start.order > early.order for known in kept.ranges] == [True]
@@ -128,7 +128,7 @@ def test_many_statements(site: Site, source_server: SqlServer) -> None:
     logins = set()
     for _ in range(4):
         at = site.change(4)
-        site.chronicle.look(at)
+        site.history.look(at)
         processes = source_server.query("SHOW PROCESSLIST")
         logins |= {row["Id"] for row in processes if row["User"] == site.config.username}
     kept = site.kept()
@@ -139,6 +139,6 @@ def test_many_statements(site: Site, source_server: SqlServer) -> None:
 
 
 def newest_of(site: Site) -> LogPosition:
-    """Where the chronicle has read to."""
+    """Where the history has read to."""
     assert site.decoded is not None
     return site.decoded

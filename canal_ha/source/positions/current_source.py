@@ -30,7 +30,7 @@ class CurrentSource:
         self._address = (start.address, start.port)
         self._origin = start.server_id
         self._recent = Recent(start.trail, KEPT)
-        self._already: Delivered | None = None
+        self._delivered_before: Delivered | None = None
         self._last_delivered: LogPosition | None = None  # the last transaction end or statement with a GTID
 
     def elsewhere(self, server: Flavor, source: SourceConfig) -> bool:
@@ -67,7 +67,7 @@ class CurrentSource:
                 " waiting for it to catch up"
             )
         self._waits_until = 0.0
-        self._already = (
+        self._delivered_before = (
             Executed(found.at.gtid or "") if found.how == "GTID set" else ExpectedTransactions(found.expected)
         )
         self._last_delivered = None
@@ -81,7 +81,9 @@ class CurrentSource:
         """
         last = self._last_delivered
         gtid = last.gtid if last is not None and last.gtid and last.order >= at.order else at.gtid
-        return both(gtid, self._already.text) if gtid and isinstance(self._already, Executed) else gtid
+        return (
+            both(gtid, self._delivered_before.text) if gtid and isinstance(self._delivered_before, Executed) else gtid
+        )
 
     def _waits(self, patience_s: float) -> bool:
         self._waits_until = self._waits_until or self._clock() + patience_s
@@ -89,7 +91,7 @@ class CurrentSource:
 
     def new(self, segment: Segment) -> Sequence[Segment]:
         """Return the parts of a segment that were not already delivered from another server."""
-        return (segment,) if self._already is None else self._already.new(segment)
+        return (segment,) if self._delivered_before is None else self._delivered_before.new(segment)
 
     def delivered(self, segment: Segment) -> None:
         """Record that these entries were accepted."""

@@ -209,7 +209,7 @@ class Recent:
         return tuple(self._fingerprints)
 
     def _newest(self) -> list[Copied]:
-        """Return the pieces in which the last `kept` units end, and the one before, whose begin may be missing."""
+        """Return the pieces in which the last `kept` units and the unit before them end, or all pieces."""
         found = 0
         newest: list[Copied] = []
         for piece in reversed(self._pieces):

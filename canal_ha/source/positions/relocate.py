@@ -90,7 +90,7 @@ def relocated(
     start = _window(scanner, at, target_ms, now)
     matching = Matching(fingerprints)
     counted = _Counted(at)
-    reason = "" if fingerprints else "the cursor has no fingerprints of the last transactions"
+    reason = "" if fingerprints else "the last delivered transactions are unknown"
     if fingerprints and fingerprints[-1].second * 1000 >= target_ms - TIME_SLACK_MS:
         reason = "the binlog has none of the last delivered transactions"
     try:
