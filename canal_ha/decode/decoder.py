@@ -338,7 +338,7 @@ class Decoder:
         return self._alive(journal, position)
 
     def _alive(self, journal: str, position: int) -> Iterator[Output]:
-        """Take a heartbeat: it shows how far the source has read, even if it sends no skipped events."""
+        """Take a heartbeat, which shows how far the source has read even if it skips events without sending them."""
         work = self._stream
         self._outside()
         if journal == self._journal and position > work.position and not work.open:

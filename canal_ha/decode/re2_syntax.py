@@ -172,7 +172,7 @@ class _Translation:
         return written
 
     def _check_ends(self) -> None:
-        """Refuse a `$` that other tokens than ends follow in its branch: it can match before a line end. One pass."""
+        """Refuse a `$` with anything but ends after it in its branch: it can match before a line end. One pass."""
         last = True  # whether only ends follow this token
         closings: list[bool] = []  # the same for each closing bracket around this token, the innermost last
         following = ""

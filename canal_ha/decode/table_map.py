@@ -201,7 +201,7 @@ def _names(optional: dict[int, bytes], count: int) -> tuple[str, ...] | None:
 
 
 def _primary_key(optional: dict[int, bytes], count: int) -> tuple[int, ...] | None:
-    """Return the ordinals of the key. Column names indicate FULL metadata, which has no key field without a key."""
+    """Return the ordinals of the key. FULL metadata (it has column names) omits the field if there is no key."""
     simple = optional.get(_PRIMARY_KEY)
     prefixes = optional.get(_PRIMARY_KEY_PREFIXES)
     if simple is not None:
