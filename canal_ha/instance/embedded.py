@@ -12,6 +12,7 @@ from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -92,11 +93,9 @@ class Embedded:
         """See Instance.unsubscribe. Raises NotRunningHere."""
         await (await self._instance(identity)).unsubscribe(identity)
 
-    async def get(
-        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> GetAnswer:
+    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """See Instance.get. Raises NotRunningHere."""
-        return await (await self._instance(identity)).get(identity, fetch_size, wait_ms, eager=eager)
+        return await (await self._instance(identity)).get(identity, request)
 
     async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> BinlogRead:
         """See Instance.read_from. Raises NotRunningHere."""

@@ -36,6 +36,7 @@ from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition, earliest
@@ -229,11 +230,9 @@ class Instance:
             stream.close(NotSubscribed(self.config.destination, identity.client_id))
         await self.meta.unsubscribe(identity.client_id)
 
-    async def get(
-        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> GetAnswer:
+    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """The next batch of this client. Raises NotSubscribed, NotRunningHere, and what ended its stream."""
-        message = await self._subscribed(identity).get(fetch_size, wait_ms, eager=eager)
+        message = await self._subscribed(identity).get(request)
         self._guard()  # the node may have lost the destination while the GET waited
         return message
 

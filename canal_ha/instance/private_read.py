@@ -6,10 +6,12 @@ See docs/protocol.md#private-reads. It is a stream whose cursor lives in memory 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from canal_ha.errors import CanalError, EndOfRange
 from canal_ha.instance.stream import Accept, Stream
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.sink import select
@@ -34,15 +36,15 @@ class BinlogRead:
         stream.subscribed(filter_text)
         self._stream = stream
 
-    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> GetAnswer:
+    async def get(self, request: GetRequest) -> GetAnswer:
         """The next batch. Raises EndOfRange when everything before the end was handed out."""
         stream = self._opened()
-        left_ms = wait_ms
+        left_ms = request.wait_ms
         while True:
             ended = self._ended(stream)
             look_ms = LOOK_MS if left_ms is None else min(LOOK_MS, left_ms)
             turn_ms = left_ms if self._until is None else 0.0 if ended else look_ms
-            message = await stream.get(fetch_size, turn_ms, eager=eager)
+            message = await stream.get(replace(request, wait_ms=turn_ms))
             self._guard()
             if message.batch is not None or self._until is None:
                 return message

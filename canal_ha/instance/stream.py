@@ -27,6 +27,7 @@ from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.model.tell import Tell
@@ -169,19 +170,16 @@ class Stream:
             self._handed_out = self._acked = None
         self._open()
 
-    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> GetAnswer:
-        """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit for `fetch_size`.
-
-        eager: a wait is over as soon as there is anything. Raises TooManyStreams, or what ended the feed for good.
-        """
+    async def get(self, request: GetRequest) -> GetAnswer:
+        """Return the next batch. Raises TooManyStreams, or the error that ended the feed for good."""
         self._asked_at = self._reactor.seconds()
         self._ensure_open()
-        enough = 0 if eager else fetch_size
-        if wait_ms != 0.0 and not self._filled(enough):
-            await self._wait(enough, wait_ms)
+        enough = 0 if request.eager else request.fetch_size
+        if request.wait_ms != 0.0 and not self._filled(enough):
+            await self._wait(enough, request.wait_ms)
             self._asked_at = self._reactor.seconds()
             self._ensure_open()
-        batch = self._ring.get(fetch_size) if self._ring else None
+        batch = self._ring.get(request.fetch_size) if self._ring else None
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -13,7 +14,7 @@ from canal_ha.model.position import LogPosition
 class PrivateRead(Protocol):
     """What one connection reads from a position, without a cursor."""
 
-    async def get(self, fetch_size: int, wait_ms: float | None, *, eager: bool = False) -> GetAnswer:
+    async def get(self, request: GetRequest) -> GetAnswer:
         """See Destinations.get. Raises EndOfRange."""
 
     def ack(self, batch_id: int) -> None:
@@ -45,12 +46,8 @@ class Destinations(Protocol):
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """Forget this client."""
 
-    async def get(
-        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> GetAnswer:
-        """The next batch. wait_ms: 0.0 takes what is there now, None waits without limit for `fetch_size`; eager: a
-        wait is over as soon as there is anything. May be cancelled.
-        """
+    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
+        """Return the client's next batch. The caller may cancel the wait."""
 
     async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> PrivateRead:
         """Begin a private read at a place. until: its end, None for none; identity: its filter, and who asks."""

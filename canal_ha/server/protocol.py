@@ -250,12 +250,10 @@ class CanalConnection(Protocol):
         self._fetching = True
         try:
             if self._read:
-                message = await self._read.get(request.fetch_size, request.wait_ms, eager=request.eager)
+                message = await self._read.get(request.wanted)
             else:
                 self._check_told(request.identity)
-                message = await self._shared.destinations.get(
-                    request.identity, request.fetch_size, request.wait_ms, eager=request.eager
-                )
+                message = await self._shared.destinations.get(request.identity, request.wanted)
                 self._check_told(request.identity)
         except CancelledError:
             self._session.done()

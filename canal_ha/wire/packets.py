@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
 from canal_ha.model.excerpt import excerpt
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -60,12 +61,10 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """GET. wait_ms: 0.0 takes what is there now, None waits without limit; eager: see Destinations.get."""
+    """GET."""
 
     identity: ClientIdentity
-    fetch_size: int
-    wait_ms: float | None
-    eager: bool = False
+    wanted: GetRequest
     packet_type: ClassVar[str] = "GET"
 
 
@@ -187,7 +186,7 @@ def _get(body: bytes) -> Get:
     get = pb.Get.FromString(body)
     identity = _identity("Get", get, get.destination, get.client_id)
     size = get.fetch_size if get.fetch_size > 0 else DEFAULT_FETCH_SIZE
-    return Get(identity, size, _wait_ms(get.timeout, get.unit), get.eager)
+    return Get(identity, GetRequest(size, _wait_ms(get.timeout, get.unit), get.eager))
 
 
 def _read_from(body: bytes) -> ReadFrom:

@@ -18,6 +18,7 @@ from canal_ha.instance.instance import Instance
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -111,11 +112,11 @@ def test_batch_ids_are_not_reused_after_the_same_node_claims_again() -> None:
     node, identity = OneNode(), ClientIdentity("example", 1001)
     node.claim()
     now(node.embedded.subscribe(identity))
-    old = [now(node.embedded.get(identity, 3, 0.0)) for _ in range(2)]
+    old = [now(node.embedded.get(identity, GetRequest(3, 0.0))) for _ in range(2)]
     assert [(batch.batch_id, rows(batch)) for batch in old] == [(1, frozenset({0})), (2, frozenset({1}))]
     node.lose()
     node.claim()
-    new = now(node.embedded.get(identity, 100, 0.0))
+    new = now(node.embedded.get(identity, GetRequest(100, 0.0)))
     assert rows(new) == ROWS
     assert new.batch_id == 3
     for batch in old:
@@ -126,7 +127,7 @@ def test_batch_ids_are_not_reused_after_the_same_node_claims_again() -> None:
     assert node.passed(1001) == set()
     assert node.in_flight(1001) == (3,)
     now(node.embedded.rollback(identity, 0))
-    again = now(node.embedded.get(identity, 100, 0.0))
+    again = now(node.embedded.get(identity, GetRequest(100, 0.0)))
     assert rows(again) == ROWS
     now(node.embedded.ack(identity, again.batch_id))
     assert node.passed(1001) == ROWS
@@ -166,7 +167,7 @@ class RegainedMachine(RuleBasedStateMachine):
         for client_id in self.filters:
             identity = self.identity(client_id)
             now(self.node.embedded.rollback(identity, 0))
-            message = now(self.node.embedded.get(identity, 100, 0.0))
+            message = now(self.node.embedded.get(identity, GetRequest(100, 0.0)))
             assert rows(message) | self.acknowledged[client_id] == ROWS
             if message.batch:
                 now(self.node.embedded.ack(identity, message.batch_id))
@@ -242,9 +243,9 @@ class RegainedMachine(RuleBasedStateMachine):
         for size in sizes:
             if client_id not in self.filters:
                 with pytest.raises(NotSubscribed):
-                    now(self.node.embedded.get(self.identity(client_id), size, 0.0))
+                    now(self.node.embedded.get(self.identity(client_id), GetRequest(size, 0.0)))
                 return
-            message = now(self.node.embedded.get(self.identity(client_id), size, 0.0))
+            message = now(self.node.embedded.get(self.identity(client_id), GetRequest(size, 0.0)))
             if not message.batch:
                 return
             self.last_id[client_id] += 1
@@ -289,7 +290,7 @@ class RegainedMachine(RuleBasedStateMachine):
     def read_privately(self, client_id: int) -> None:
         """On the same connection: whatever the client holds, it is no batch of the read."""
         read = now(self.node.embedded.read_from(self.identity(client_id), Place(JOURNAL, 100), None))
-        batch = now(read.get(3, 0.0))
+        batch = now(read.get(GetRequest(3, 0.0)))
         for held in self.held:
             with pytest.raises(BatchUnknown):
                 read.ack(held.batch_id)

@@ -22,6 +22,7 @@ from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
@@ -143,7 +144,7 @@ class Bench:
     def get(self, size: int = 100) -> GetAnswer:
         """What is there once the feed has pushed everything; opens a parked stream."""
         answers: list[GetAnswer] = []
-        asked = Deferred.fromCoroutine(self.stream.get(size, 1000.0))
+        asked = Deferred.fromCoroutine(self.stream.get(GetRequest(size, 1000.0)))
         asked.addCallback(answers.append)
         if self.feeds:
             self.feeds[-1].join()
@@ -156,7 +157,7 @@ class Bench:
     def get_slowly(self) -> GetAnswer:
         """The next batch, while the feed waits for room now and then."""
         for _ in range(5000):
-            message = now(self.stream.get(100, 0.0))
+            message = now(self.stream.get(GetRequest(100, 0.0)))
             if message.batch is not None:
                 return message
             time.sleep(0.001)
@@ -253,7 +254,7 @@ def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
     bench.subscribe()
     bench.feeds[-1].join()
     answers: list[GetAnswer] = []
-    Deferred.fromCoroutine(bench.stream.get(2, 900_000.0)).addCallback(answers.append)
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(2, 900_000.0))).addCallback(answers.append)
     bench.reactor.advance(600)
     bench.stream.park_if_idle()
     assert bench.stream.state is StreamState.OPEN
@@ -271,11 +272,11 @@ def test_an_eager_get_is_answered_by_whatever_comes(mode: BatchMode) -> None:
     bench.subscribe()
     bench.feeds[-1].join()
     answers: list[GetAnswer] = []
-    Deferred.fromCoroutine(bench.stream.get(1000, 500.0, eager=True)).addCallback(answers.append)
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(1000, 500.0, eager=True))).addCallback(answers.append)
     bench.requests[-1].accept(transactions(1))
     bench.reactor.hop()
     assert bench.bodies(answers[0]) == ["begin 0", "rows 0", "end 0"]
-    Deferred.fromCoroutine(bench.stream.get(1000, 500.0, eager=True)).addCallback(answers.append)
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(1000, 500.0, eager=True))).addCallback(answers.append)
     bench.reactor.advance(0.4)
     assert len(answers) == 1
     bench.reactor.advance(0.1)
@@ -291,7 +292,7 @@ def test_a_busy_feed_wakes_the_reactor_when_it_is_done() -> None:
     request, answers = bench.requests[-1], list[GetAnswer]()
 
     def ask() -> None:
-        Deferred.fromCoroutine(bench.stream.get(100, 900_000.0, eager=True)).addCallback(answers.append)
+        Deferred.fromCoroutine(bench.stream.get(GetRequest(100, 900_000.0, eager=True))).addCallback(answers.append)
 
     ask()
     request.busy(True)
@@ -318,7 +319,7 @@ def test_each_waiting_get_has_its_own_time() -> None:
     over: list[str] = []
 
     async def ask(name: str, size: int, wait_ms: float | None) -> None:
-        await bench.stream.get(size, wait_ms)
+        await bench.stream.get(GetRequest(size, wait_ms))
         over.append(name)
 
     for name, wait_ms in (("long", 3000.0), ("short", 1000.0), ("endless", None), ("middle", 2000.0)):
@@ -347,7 +348,7 @@ def test_a_wait_that_is_over_at_once_disturbs_no_other() -> None:
     over: list[str] = []
 
     async def ask(name: str, wait_ms: float) -> None:
-        await bench.stream.get(1000, wait_ms)
+        await bench.stream.get(GetRequest(1000, wait_ms))
         over.append(name)
 
     for name, wait_ms in (("long", 1000.0), ("short", 0.001)):
@@ -364,7 +365,7 @@ def test_a_get_takes_what_is_there_when_its_time_is_up() -> None:
     bench.subscribe()
     bench.feeds[-1].join()
     answers: list[GetAnswer] = []
-    Deferred.fromCoroutine(bench.stream.get(1000, 500.0)).addCallback(answers.append)
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(1000, 500.0))).addCallback(answers.append)
     bench.reactor.hop()
     assert answers == []
     bench.reactor.advance(0.5)
@@ -376,7 +377,7 @@ def test_a_get_that_is_cancelled_takes_nothing() -> None:
     bench = Bench()
     bench.subscribe()
     bench.feeds[-1].join()
-    waiting = Deferred.fromCoroutine(bench.stream.get(1000, 500.0))
+    waiting = Deferred.fromCoroutine(bench.stream.get(GetRequest(1000, 500.0)))
     waiting.addErrback(lambda failure: None)
     waiting.cancel()
     bench.reactor.advance(1)
@@ -446,13 +447,13 @@ def test_a_feed_that_ended_for_good_says_so_until_the_client_subscribes_again() 
         assert isinstance(failure.value, CanalError)
         failures.append(failure.value)
 
-    Deferred.fromCoroutine(bench.stream.get(5, None)).addErrback(failed)
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(5, None))).addErrback(failed)
     bench.requests[-1].failed(PositionLost("mysql-bin.000001 is purged"), None)
     bench.reactor.hop()
     assert [str(error) for error in failures] == ["mysql-bin.000001 is purged"]
     assert bench.stream.status(None).state == "failed"
     with pytest.raises(PositionLost):
-        now(bench.stream.get(5, 0.0))
+        now(bench.stream.get(GetRequest(5, 0.0)))
     bench.subscribe()
     assert bench.stream.state is StreamState.OPEN
 
@@ -463,13 +464,13 @@ def test_what_was_decoded_before_a_failure_is_handed_out() -> None:
     bench.subscribe()
     bench.feeds[-1].join()
     waiting: list[GetAnswer] = []
-    Deferred.fromCoroutine(bench.stream.get(1000, None)).addCallback(waiting.append)
+    Deferred.fromCoroutine(bench.stream.get(GetRequest(1000, None))).addCallback(waiting.append)
     bench.requests[-1].failed(MalformedEvent(JOURNAL, 400, "CRC32 differs"), None)
     bench.reactor.hop()
     assert len(bench.bodies(waiting[0])) == 9
     bench.stream.ack(waiting[0].batch_id)
     with pytest.raises(MalformedEvent):
-        now(bench.stream.get(1000, None))
+        now(bench.stream.get(GetRequest(1000, None)))
     assert bench.told == ["stream.stopped"]
 
 

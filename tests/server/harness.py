@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from twisted.internet import reactor as global_reactor
@@ -25,6 +26,7 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import Snapshot
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -111,10 +113,8 @@ class Hurried:
         self.subscribe, self.unsubscribe = inner.subscribe, inner.unsubscribe
         self.ack, self.rollback, self.read_from = inner.ack, inner.rollback, inner.read_from
 
-    async def get(
-        self, identity: ClientIdentity, fetch_size: int, wait_ms: float | None, *, eager: bool = False
-    ) -> GetAnswer:
-        return await self._inner.get(identity, fetch_size, wait_ms and wait_ms / 100, eager=eager)
+    async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
+        return await self._inner.get(identity, replace(request, wait_ms=request.wait_ms and request.wait_ms / 100))
 
 
 class Served:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from tests.server.harness import Served, entries_segment, on_reactor, read_frame, transaction
@@ -180,10 +181,10 @@ async def use_up_ids(served: Served, first: int, filter_text: str) -> None:
     if first > 1:
         served.push(entries_segment(transaction(0)))
     for _ in range(first - 2):
-        await served.embedded.get(identity, 1, 0.0)
+        await served.embedded.get(identity, GetRequest(1, 0.0))
         await served.embedded.rollback(identity, 0)
     if first > 1:
-        used = await served.embedded.get(identity, 1, 0.0)
+        used = await served.embedded.get(identity, GetRequest(1, 0.0))
         assert used.batch_id == first - 1
         await served.embedded.ack(identity, used.batch_id)
 

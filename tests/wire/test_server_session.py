@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from canal_ha.errors import BatchNotFirst, LocalProtocolError, NotRunningHere, RemoteProtocolError
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.wire import packets
@@ -122,10 +123,10 @@ def test_requests_are_read_as_they_are_meant() -> None:
     assert converse(made, [client_frame(*body) for body in sent]) == [
         Subscribe(ClientIdentity("example", 1001, "a,b")),
         Unsubscribe(EXAMPLE),
-        Get(EXAMPLE, 5, 0.0),
-        Get(EXAMPLE, 1000, None),
-        Get(EXAMPLE, 1000, 3000.0),
-        Get(EXAMPLE, 1000, None),
+        Get(EXAMPLE, GetRequest(5, 0.0)),
+        Get(EXAMPLE, GetRequest(1000, None)),
+        Get(EXAMPLE, GetRequest(1000, 3000.0)),
+        Get(EXAMPLE, GetRequest(1000, None)),
         Acknowledge(EXAMPLE, 4),
         Rollback(EXAMPLE, 0),
     ]
