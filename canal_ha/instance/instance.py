@@ -34,6 +34,7 @@ from canal_ha.instance.stream import Reactor, Remembered, Stream, StreamState
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.repository import OpenBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
@@ -105,7 +106,7 @@ class Instance:
     def __init__(
         self,
         config: InstanceConfig,
-        meta: Meta,
+        open_backend: OpenBackend,
         source: SourceView,
         open_feed: OpenFeed,
         reactor: Reactor,
@@ -122,7 +123,7 @@ class Instance:
         switch: SourceSwitch | None = None,
     ) -> None:
         self.config = config
-        self.meta = meta
+        self.meta = Meta(config.destination, open_backend(self), turn=DeferredLock())
         self._source = source
         self._open_feed = open_feed
         self._reactor = reactor
@@ -136,7 +137,6 @@ class Instance:
         self._keep_house = keep_house
         self._ask_outlook = outlook
         self._switch = switch
-        meta.finish = self._with_trail
         self._outlook: Mapping[int, Outlook] = {}
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
@@ -185,7 +185,7 @@ class Instance:
     async def flush(self) -> None:
         """Make acknowledged cursors durable. A failure is an alarm and is tried again; nothing is forgotten."""
         try:
-            written = await self.meta.flush()
+            written = await self.meta.flush(self._with_trail)
         except MetaWriteFailed as error:
             if str(error) != self._write_error:
                 self._told.event(self.config.destination, "cursor.write_failed", error=str(error), alarm=True)
@@ -290,7 +290,7 @@ class Instance:
         return read
 
     def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
-        """An operator wrote this client's cursor from outside: its stream goes on from there."""
+        """See CursorEdits. The client's stream goes on from there."""
         if self.meta.cursor(client_id) is None:
             return  # unsubscribed meanwhile
         self.meta.replaced(client_id, cursor)
@@ -298,6 +298,13 @@ class Instance:
         if stream:
             stream.rewind()
         self._told.event(self.config.destination, "cursor.replaced", client_id=client_id, position=str(cursor))
+
+    def cursor_deleted(self, client_id: int) -> None:
+        """See CursorEdits."""
+        self._told.event(
+            self.config.destination, "cursor.deleted", client_id=client_id, action="written again", alarm=True
+        )
+        self.meta.rewrite(client_id)
 
     async def switch_source(self, to: str) -> str:
         """An operator's switch: see SourceSwitch.switch. Raises LocalProtocolError where there is nothing to switch."""

@@ -37,6 +37,7 @@ class _SourceReader:
         self.member = member
         self.part = part
         self.feed: Feed | None = None
+        self.turn = 0  # grows when a new feed takes the place of the old one
         self.bytes_before = 0  # received by feeds that were replaced
         self.error: CanalError | None = None
 
@@ -69,7 +70,7 @@ class MergedFeed:
         starts = [replace(member.start, part=part) for part, member in enumerate(members, start=1)]
         self._merge = Merge(starts, wait_s=wait_s, now=_now(), behind=request.behind)
         for reader, start in zip(self._readers, starts, strict=True):
-            reader.feed = self._opened(reader, start)
+            reader.feed = self._opened(reader, start, reader.turn)
         self._thread = threading.Thread(target=self._run, name=f"merge-{name}", daemon=True)
 
     # ---- any thread
@@ -125,20 +126,22 @@ class MergedFeed:
 
     # ---- the sources' threads
 
-    def _opened(self, reader: _SourceReader, start: LogPosition) -> Feed:
-        """A feed of this source alone, not started. What it brings counts while it is the source's."""
-        made: list[Feed] = []
+    def _opened(self, reader: _SourceReader, start: LogPosition, turn: int) -> Feed:
+        """Open a feed of this source alone, without starting it. Its segments count until the source is read again.
+
+        turn: which feed of the source it is.
+        """
 
         def accept(segment: Segment) -> None:
             with self._lock:
-                while not self._merge.has_room(reader.part) and not self._over(reader, made):
+                while not self._merge.has_room(reader.part) and not self._over(reader, turn):
                     self._changed.wait()
-                if self._over(reader, made):
+                if self._over(reader, turn):
                     raise RingClosed("the merged stream was parked or stopped, or reads this source again")
                 self._merge.put(reader.part, segment, _now())
                 self._changed.notify_all()
 
-        feed = reader.member.open_feed(
+        return reader.member.open_feed(
             replace(
                 self._request,
                 start=replace(start, others=()),
@@ -150,11 +153,9 @@ class MergedFeed:
                 moved=lambda move: self._moved(reader, move),
             )
         )
-        made.append(feed)
-        return feed
 
-    def _over(self, reader: _SourceReader, made: Sequence[Feed]) -> bool:
-        return self._stopping or reader.feed not in made
+    def _over(self, reader: _SourceReader, turn: int) -> bool:
+        return self._stopping or reader.turn != turn
 
     def _connected(self, reader: _SourceReader, version: str) -> None:
         with self._lock:
@@ -241,10 +242,11 @@ class MergedFeed:
 
     def _read_again(self, reader: _SourceReader, start: LogPosition) -> None:
         old = reader.feed
-        new = self._opened(reader, start)
+        new = self._opened(reader, start, reader.turn + 1)
         with self._lock:
             reader.bytes_before = reader.received_bytes
             reader.feed = new
+            reader.turn += 1
             self._changed.notify_all()
             stopping = self._stopping
         if old:

@@ -298,14 +298,14 @@ class Stream:
         self._abandon_ring()
         if self._remember and self._recent is None:
             self._recent = self._remember(cursor.trail)
+        wakeup = Wakeup(lambda: self._reactor.callFromThread(self._data_arrived, ring))
         ring = Ring(
             buffer_size=self._config.buffer_size,
             mem_unit=self._config.buffer_mem_unit,
             batch_mode=self._config.batch_mode,
             ddl_isolation=self._config.ddl_isolation,
+            on_data=wakeup.data,
         )
-        bell = Wakeup(lambda: self._reactor.callFromThread(self._data_arrived, ring), urgent=lambda: ring.full)
-        ring.on_data = bell.ring
         sink = Sink(ring.put, self._config.decode)
         feed = self._open_feed(
             FeedRequest(
@@ -318,7 +318,7 @@ class Stream:
                 failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
                 moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
                 behind=self._handed_out,
-                busy=bell.busy,
+                busy=wakeup.busy,
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed

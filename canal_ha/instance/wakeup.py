@@ -1,4 +1,4 @@
-"""Bell: when the reactor hears that a GET can be answered. The feed's thread, all of it."""
+"""Wakeup: decides when the reactor hears that a GET can be answered. Everything here runs on the feed's thread."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from collections.abc import Callable
 
 
 class Wakeup:
-    """Rings at once; while the feed is busy with something short, when it is done with that.
+    """Wakes the reactor at once, or after the feed has finished a short piece of work.
 
-    A reactor woken earlier would find the interpreter taken, sleep again, and be woken twice for each transaction.
-    tell: wakes it; urgent: whether it must not wait, because the feed will.
+    A reactor that wakes up while the feed decodes finds the interpreter taken and sleeps again: it would wake up twice
+    for each transaction.
+
+    wake: wakes the reactor.
     """
 
-    def __init__(self, tell: Callable[[], None], urgent: Callable[[], bool]) -> None:
-        self._tell = tell
-        self._urgent = urgent
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
         self._busy = False
         self._due = False
 
-    def ring(self) -> None:
-        """A GET can be answered."""
-        if self._busy and not self._urgent():
+    def data(self, full: bool) -> None:
+        """A GET can be answered. full: the ring has no room, so the feed waits and the reactor must wake up now."""
+        if self._busy and not full:
             self._due = True
         else:
-            self._tell()
+            self._wake()
 
     def busy(self, busy: bool) -> None:
         """See FeedRequest."""
         self._busy = busy
         if self._due and not busy:
             self._due = False
-            self._tell()
+            self._wake()

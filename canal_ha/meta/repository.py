@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -66,6 +66,21 @@ class MetaBackend(Protocol):
     async def write(self, changes: tuple[Change, ...]) -> None:
         """Make all changes durable in one step, or none. Raises MetaWriteFailed (try again) or Fenced."""
         ...
+
+
+class CursorEdits(Protocol):
+    """Hears what an operator does to stored cursors. A backend calls it between `load` and the end of its ownership."""
+
+    def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
+        """The operator wrote this client's cursor: go on from there."""
+        ...
+
+    def cursor_deleted(self, client_id: int) -> None:
+        """The operator deleted this client's cursor or made it unreadable: write it again."""
+        ...
+
+
+OpenBackend = Callable[[CursorEdits], MetaBackend]
 
 
 def same_or_filled(old: ClientIdentity | None, new: ClientIdentity) -> ClientIdentity:

@@ -25,6 +25,8 @@ from canal_ha.meta.repository import (
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition, split_journal
 
+Finish = Callable[[int, LogPosition], LogPosition]
+
 
 class CoroutineLock(Protocol):
     """A lock for coroutines, first come first served: Twisted's DeferredLock, or asyncio.Lock."""
@@ -39,7 +41,7 @@ class CoroutineLock(Protocol):
 
 
 class Meta:
-    """One destination's clients and cursors.
+    """One destination's clients and cursors. turn: keeps the backend's writes one at a time and in order.
 
     turn: a lock that keeps the backend's writes in order, one at a time.
     finish: completes a cursor before it is written, with work that would cost too much at every ACK.
@@ -49,8 +51,7 @@ class Meta:
 
     def __init__(self, destination: str, backend: MetaBackend, *, turn: CoroutineLock) -> None:
         self.destination = destination
-        self.start: LogPosition | None = None  # kept for the first client; void once any client has a cursor
-        self.finish: Callable[[int, LogPosition], LogPosition] = lambda client_id, position: position
+        self.start: LogPosition | None = None  # kept for the first client, void as soon as any has a cursor
         self._backend = backend
         self._turn = turn
         self._clients: dict[int, ClientIdentity] = {}
@@ -167,13 +168,14 @@ class Meta:
         self._due |= chosen & self._cursors.keys()
         self._start_due |= client_id is None and self.start is not None
 
-    async def flush(self) -> tuple[tuple[int, LogPosition], ...]:
-        """Write everything due in one step and return the cursors written. What fails or moves meanwhile stays due."""
+    async def flush(self, finish: Finish = lambda client_id, cursor: cursor) -> tuple[tuple[int, LogPosition], ...]:
+        """Write what is due in one step and return the cursors written. What failed or moved meanwhile stays due.
+
+        finish: adds to a client's cursor, before it is written, what would be too much work at every ACK.
+        """
         async with self._my_turn():
             clients = tuple(self._clients[client_id] for client_id in sorted(self._due_clients))
-            cursors = tuple(
-                (client_id, self.finish(client_id, self._cursors[client_id])) for client_id in sorted(self._due)
-            )
+            cursors = tuple((client_id, finish(client_id, self._cursors[client_id])) for client_id in sorted(self._due))
             self._cursors |= cursors
             start_due = self._start_due
             void = self.start is not None and bool(self._cursors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twisted.internet.defer import DeferredLock
 from twisted.internet.threads import deferToThread
 
 from canal_ha.cluster.ownership import Ownership
@@ -15,8 +14,7 @@ from canal_ha.instance.stream import Reactor
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import FileBackend
 from canal_ha.meta.memory import MemoryBackend
-from canal_ha.meta.repository import MetaBackend
-from canal_ha.meta.write_behind import Meta
+from canal_ha.meta.repository import CursorEdits, MetaBackend
 from canal_ha.node import group, upstreams
 from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.origin import files as origin_files
@@ -32,7 +30,6 @@ def assemble(
     lost: Callable[[CanalError], None],
 ) -> Instance:
     """An instance, not started. batch_ids, lost: see Instance; ownership: None on a node without ZooKeeper."""
-    made: list[Instance] = []
 
     def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
         reactor.callFromThread(lambda: told.event(config.destination, name, alarm=alarm, **facts))
@@ -46,10 +43,9 @@ def assemble(
         if ownership is not None and not ownership.lease_ok():
             raise NotRunningHere(config.destination)
 
-    meta = Meta(config.destination, _backend(config, ownership, told, made), turn=DeferredLock())
-    instance = Instance(
+    return Instance(
         config,
-        meta,
+        lambda edits: _backend(config, ownership, edits),
         origin.view,
         origin.open_feed,
         reactor,
@@ -64,21 +60,12 @@ def assemble(
         outlook=origin.outlook,
         switch=origin.switch,
     )
-    made.append(instance)
-    return instance
 
 
-def _backend(
-    config: InstanceConfig, ownership: Ownership | None, told: InstanceLog, made: list[Instance]
-) -> MetaBackend:
+def _backend(config: InstanceConfig, ownership: Ownership | None, edits: CursorEdits) -> MetaBackend:
     """Where this destination's cursors live. Without ZooKeeper the default template keeps them in files."""
     if ownership is not None and config.cursor_place is CursorPlace.ZOOKEEPER:
-
-        def lost(client_id: int) -> None:
-            told.event(config.destination, "cursor.deleted", client_id=client_id, action="written again", alarm=True)
-            made[0].meta.rewrite(client_id)
-
-        return ownership.meta(replaced=lambda *edit: made[0].cursor_replaced(*edit), lost=lost)
+        return ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted)
     if config.cursor_place is CursorPlace.MEMORY:
         return MemoryBackend()
     return FileBackend(config.data_dir, config.destination, deferToThread)

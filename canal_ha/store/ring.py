@@ -51,7 +51,13 @@ class _InFlight(NamedTuple):
 
 
 class Ring:
-    """The segments of one stream. See the module.
+    """See the module.
+
+    buffer_size: the room in entries.
+    mem_unit: the room for each of these entries, and the unit of MEMSIZE, in bytes.
+    batch_mode: what the size of a GET counts.
+    ddl_isolation: whether a DDL is a batch of its own.
+    on_data: called on the source's thread when a GET that waits can be answered; True: the next put will wait.
 
     buffer_size: entries.
     mem_unit: bytes.
@@ -63,14 +69,22 @@ class Ring:
     the newest entry put, got and acknowledged, ms.
     """
 
-    def __init__(self, *, buffer_size: int, mem_unit: int, batch_mode: BatchMode, ddl_isolation: bool) -> None:
-        self.on_data: Callable[[], None] | None = None
+    def __init__(
+        self,
+        *,
+        buffer_size: int,
+        mem_unit: int,
+        batch_mode: BatchMode,
+        ddl_isolation: bool,
+        on_data: Callable[[bool], None] = lambda full: None,
+    ) -> None:
         self.armed = False
         self.wanted = 0  # on_data is called once `available(wanted)` holds, not for every earlier put
         self._buffer_size = buffer_size
         self._mem_unit = mem_unit
         self._batch_mode = batch_mode
         self._ddl_isolation = ddl_isolation
+        self._on_data = on_data
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._closed = False
@@ -115,8 +129,9 @@ class Ring:
             self.put_time_ms = segment.timestamps[-1]
             self._ended_seq = self._last_end(segment)
             tell = self.armed and self._available(self.wanted)
-        if tell and self.on_data:
-            self.on_data()
+            full = self._full()
+        if tell:
+            self._on_data(full)
         return last
 
     # ---- the reactor thread
@@ -202,12 +217,6 @@ class Ring:
         with self._lock:
             self._closed = True
             self._room.notify_all()
-
-    @property
-    def full(self) -> bool:
-        """Whether the next put waits for an ACK at this moment. Either thread may ask."""
-        with self._lock:
-            return self._full()
 
     # ---- under the lock
 

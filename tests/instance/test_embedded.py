@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock, succeed
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
@@ -16,7 +16,6 @@ from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import Snapshot
-from canal_ha.meta.write_behind import Meta
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -97,7 +96,7 @@ def embedded(backend: SlowBackend) -> Embedded:
     embedded = Embedded()
     instance = Instance(
         InstanceConfig("example", SourceConfig("127.0.0.1")),
-        Meta("example", backend, turn=DeferredLock()),
+        lambda edits: backend,
         NoRows(),
         open_feed,
         OneThread(),

@@ -8,7 +8,6 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from twisted.internet.defer import DeferredLock
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, BatchUnknown, CanalError, NotRunningHere, NotSubscribed
@@ -16,7 +15,6 @@ from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
 from canal_ha.meta.memory import MemoryBackend
-from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
@@ -90,7 +88,7 @@ class OneNode:
 
         return Instance(
             self._config,
-            Meta("example", self._backend, turn=DeferredLock()),
+            lambda edits: self._backend,
             Beginning(),
             open_feed,
             self.clock,

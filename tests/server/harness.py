@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from twisted.internet import reactor as global_reactor
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import blockingCallFromThread
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
@@ -132,7 +132,6 @@ class Served:
         self.embedded = Embedded()
         self.feeds: list[PushedFeed] = []
         self._backend = MemoryBackend()
-        self.meta = Meta(destination, self._backend, turn=DeferredLock())
         self._config = InstanceConfig(destination, SourceConfig(LOOPBACK), **(config or {}))
         served: Destinations = Hurried(self.embedded) if hurried else self.embedded
         self.service = CanalService(served, reactor, **{"host": LOOPBACK, "port": 0, **service})
@@ -147,6 +146,13 @@ class Served:
     @property
     def port(self) -> int:
         return self.service.port
+
+    @property
+    def meta(self) -> Meta:
+        """Of the instance that runs."""
+        running = self.embedded.running(self.destination)
+        assert running is not None
+        return running.meta
 
     def push(self, made: Segment) -> None:
         """Put a segment into the ring of every open stream."""
@@ -175,13 +181,12 @@ class Served:
 
     async def _lose_and_regain(self) -> None:
         await self.embedded.stop(self.destination, flush=False)
-        self.meta = Meta(self.destination, self._backend, turn=DeferredLock())
         await self.embedded.start(self._instance())
 
     def _instance(self) -> Instance:
         return Instance(
             self._config,
-            self.meta,
+            lambda edits: self._backend,
             QuietSource(),
             self._open,
             reactor,

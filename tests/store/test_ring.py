@@ -22,8 +22,10 @@ from tests.segments import Item, segment
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
 
 
-def ring(mode: BatchMode = BatchMode.ITEMSIZE, *, size: int = 1024, unit: int = 1024, isolation: bool = False) -> Ring:
-    return Ring(buffer_size=size, mem_unit=unit, batch_mode=mode, ddl_isolation=isolation)
+def ring(
+    mode: BatchMode = BatchMode.ITEMSIZE, *, size: int = 1024, unit: int = 1024, isolation: bool = False, **more: Any
+) -> Ring:
+    return Ring(buffer_size=size, mem_unit=unit, batch_mode=mode, ddl_isolation=isolation, **more)
 
 
 def rows(count: int, *, size: int = 5, first: int = 100) -> Segment:
@@ -350,8 +352,8 @@ def test_close_wakes_a_waiting_put() -> None:
 
 def test_told_from_the_putting_thread_while_armed() -> None:
     """on_data runs once per put, in the source's thread, only while armed."""
-    store, told = ring(), []
-    store.on_data = lambda: told.append(threading.current_thread())
+    told: list[threading.Thread] = []
+    store = ring(on_data=lambda full: told.append(threading.current_thread()))
     store.put(rows(1))
     store.armed = True
     source, done = in_thread(lambda: [store.put(rows(3)) for _ in range(2)])
@@ -410,13 +412,12 @@ def test_batches_of_the_recorded_session() -> None:
 
 def test_told_when_what_is_wanted_is_there() -> None:
     """A put tells nobody while what a waiting GET wants is not there, and does once it is, or the ring is full."""
-    store = ring(size=4)
-    told: list[int] = []
-    store.on_data = lambda: told.append(store.put_seq)
+    told: list[tuple[int, bool]] = []
+    store: Ring = ring(size=4, on_data=lambda full: told.append((store.put_seq, full)))
     store.armed, store.wanted = True, 3
     for number in range(3):
         store.put(segment([Item(number)]))
-    assert told == [2]
+    assert told == [(2, False)]
     store.wanted = 100
     store.put(segment([Item(3)]))
-    assert told == [2, 3]
+    assert told == [(2, False), (3, True)]

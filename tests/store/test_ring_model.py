@@ -45,16 +45,17 @@ class RingMachine(RuleBasedStateMachine):
     def start(self, mode: BatchMode, isolation: bool, size: int) -> None:
         self.ended = self.let_go = 0
         self.mode, self.isolation, self.size, self.unit = mode, isolation, size, 64
-        self.ring = Ring(buffer_size=size, mem_unit=self.unit, batch_mode=mode, ddl_isolation=isolation)
         self.told = 0
-        self.ring.on_data = self.tell
+        self.ring = Ring(
+            buffer_size=size, mem_unit=self.unit, batch_mode=mode, ddl_isolation=isolation, on_data=self.tell
+        )
         self.journal, self.offset = 1, 4
         self.stored: list[Stored] = []
         self.get_next = self.ack_next = 0
         self.got_rows = 0
         self.open: list[Batch] = []
 
-    def tell(self) -> None:
+    def tell(self, full: bool) -> None:
         self.told += 1
 
     # ---- the model
