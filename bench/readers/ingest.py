@@ -22,7 +22,7 @@ from canal_ha.sink import Sink
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
-from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed
+from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, Upstream
 from canal_ha.store.ring import Ring
 from lab.mysql import CANAL
 from lab.ports import LOOPBACK
@@ -75,10 +75,9 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
 
     dump = Dump(
         config,
-        config.master,
+        lambda: Upstream(config, make_decoder),
         replica=replica(config.destination, 1001),
         start=start,
-        make_decoder=make_decoder,
         accept=accept,
         report=report,
     )

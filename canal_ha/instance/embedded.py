@@ -1,4 +1,4 @@
-"""Embedded: the server without a network. Requests by identity, answered by whichever instance runs here."""
+"""Embedded: the server without a network. It passes each request to the instance of the destination."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from canal_ha.model.position import LogPosition
 
 
 class Embedded:
-    """The instances that run on this node. `demand(destination)` is asked when a SUBSCRIBE names one that does not:
-    it may start it (a lazy destination), or do nothing; likewise at the ROLLBACK that canal's clients send before.
-    configured(destination): whether it could run here. Requests for an instance that starts wait until it has.
+    """The instances that run on this node. A request for an instance that is starting waits until it has started.
 
-    batch_ids: for every instance that is served here. Connections outlive instances, so the ids must do so too.
+    batch_ids: for every instance here. Connections outlive instances, so the ids must do so too.
     """
 
     def __init__(
@@ -31,6 +29,12 @@ class Embedded:
         demand: Callable[[str], Awaitable[None]] | None = None,
         configured: Callable[[str], bool] = lambda destination: False,
     ) -> None:
+        """Begin without instances.
+
+        demand: called when a client asks for a destination that does not run here, by SUBSCRIBE or by the ROLLBACK
+            that canal's clients send before it; may start the destination (a lazy one) or do nothing.
+        configured: whether a destination could run here.
+        """
         self.batch_ids = BatchIds()
         self._running: dict[str, Instance] = {}
         self._starting: dict[str, list[Deferred[None]]] = {}  # destination -> requests that wait
@@ -38,7 +42,7 @@ class Embedded:
         self._configured = configured
 
     async def start(self, instance: Instance) -> None:
-        """Start an instance and serve it; nothing is served when starting fails."""
+        """Start an instance and serve it. If the start fails, the destination is not served."""
         destination = instance.config.destination
         self._starting[destination] = []
         try:
@@ -46,7 +50,7 @@ class Embedded:
             self._running[destination] = instance
         finally:
             for waiting in self._starting.pop(destination):
-                if not waiting.called:  # as is one that was cancelled
+                if not waiting.called:  # the connection may have cancelled it
                     waiting.callback(None)
 
     async def stop(self, destination: str, *, flush: bool = True) -> None:
@@ -65,11 +69,11 @@ class Embedded:
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """Names of what runs here."""
+        """The names of the instances here."""
         return tuple(self._running)
 
     def status(self) -> Sequence[InstanceStatus]:
-        """Figures of everything that runs here."""
+        """Return the figures of every instance here."""
         return [instance.status() for instance in self._running.values()]
 
     async def switch_source(self, destination: str, to: str) -> str:
@@ -116,7 +120,7 @@ class Embedded:
             await self._demand(destination)
 
     async def _instance(self, identity: ClientIdentity) -> Instance:
-        # a client that follows `running` in ZooKeeper comes within milliseconds of the claim
+        # a client that watches `running` in ZooKeeper connects within milliseconds of the claim
         if identity.destination in self._starting:
             waiting: Deferred[None] = Deferred()
             self._starting[identity.destination].append(waiting)

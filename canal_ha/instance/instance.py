@@ -1,4 +1,7 @@
-"""One running destination: its Meta, table history, source health and a Stream per client id. Reactor thread."""
+"""Instance: one running destination, with its cursors, the health of its source and a stream per client id.
+
+Everything here runs on the reactor thread.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ from canal_ha.errors import (
     PositionLost,
 )
 from canal_ha.instance.alarms import Alarms, Outlook
-from canal_ha.instance.feed import OpenFeed
+from canal_ha.instance.claim import Claim
+from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
-from canal_ha.instance.stream import Reactor, Remembered, Stream, StreamState
+from canal_ha.instance.stream import Reactor, Stream, StreamState
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
@@ -48,95 +52,53 @@ HEALTH_PERIOD_S = 5.0
 PARKING_PERIOD_S = 1.0
 
 
-class SourceView(Protocol):
-    """What an instance asks of its source outside the dumps; every call runs on the pool and may block there."""
-
-    @property
-    def version(self) -> str:
-        """Of the server, "" until it was asked."""
-
-    def newest(self) -> LogPosition:
-        """Where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
-
-    def start(self, kept: LogPosition | None) -> LogPosition:
-        """Where a new client begins: as configured, else `kept` (the oldest journal if it is purged), else newest."""
-
-    def find(self, place: Place) -> LogPosition:
-        """The boundary between transactions that a person means."""
-
-    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
-        """Where to go on when the journal of a cursor is gone."""
-
-
-class SourceSwitch(Protocol):
-    """A source that can change under a destination: master and standby."""
-
-    def begin(self, cursors: tuple[LogPosition, ...], /) -> None:
-        """Choose the server by these cursors and watch over it."""
-
-    def facts(self) -> SourceFacts:
-        """Of this moment; does not block."""
-
-    def switch(self, to: str, reason: str, /) -> str:
-        """Read from `to` (master, standby, other) from now on; return its address. On CanalError nothing changed."""
-
-    def remember(self, trail: str, /) -> Remembered:
-        """Begin to remember what is acknowledged, from the trail of a cursor on."""
-
-
 class InstanceListener(Protocol):
-    """Whom an instance tells what happens to it: the node's logs."""
+    """Hears what happens to an instance: the node's logs."""
 
     def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
-        """Something happened; `alarm` when a person should look."""
+        """Something happened. alarm: whether a person should look."""
 
     def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
         """This cursor is durable now."""
 
 
 class Instance:
-    """See the module. `guard` raises NotRunningHere as soon as this node can no longer prove that it owns the
-    destination; `lost(error)` is called once when a durable write finds that it does not. batch_ids: of the node, which
-    go on from one instance of the destination to the next. run_blocking: runs a call
-    that waits for MySQL on the pool; close_source: the last of these; keep_house(oldest cursor): called there now and
-    then, raises CanalError when the source does not answer, as does outlook(cursors by client id); switch: None where
-    the source cannot change.
-    """
+    """See the module. Implements meta.CursorEdits."""
 
     def __init__(
         self,
         config: InstanceConfig,
+        origin: Origin,
         open_backend: OpenBackend,
-        source: SourceView,
-        open_feed: OpenFeed,
+        claim: Claim,
         reactor: Reactor,
         *,
         run_blocking: RunBlocking,
-        told: InstanceListener,
+        log: InstanceListener,
         flush_period_ms: int,
         batch_ids: BatchIds,
-        guard: Callable[[], None] = lambda: None,
-        lost: Callable[[CanalError], None] = lambda error: None,
-        close_source: Callable[[], None] = lambda: None,
-        keep_house: Callable[[LogPosition | None], None] = lambda oldest: None,
-        outlook: Callable[[Mapping[int, LogPosition]], Mapping[int, Outlook]] = lambda cursors: {},
-        switch: SourceSwitch | None = None,
     ) -> None:
+        """Wire the destination together; `start` begins to serve it.
+
+        config: the destination's.
+        origin: where its rows come from.
+        open_backend: opens the store of its cursors; the instance hears what operators do to them.
+        claim: this node's right to run the destination.
+        reactor: Twisted's.
+        run_blocking: runs a call that waits for MySQL on the pool.
+        log: hears what happens.
+        flush_period_ms: how often acknowledged cursors are written; 0 writes them with each ACK.
+        batch_ids: the node's, because ids go on from one instance of the destination to the next.
+        """
         self.config = config
         self.meta = Meta(config.destination, open_backend(self), turn=DeferredLock())
-        self._source = source
-        self._open_feed = open_feed
+        self._origin = origin
+        self._claim = claim
         self._reactor = reactor
         self._run_blocking = run_blocking
-        self._told = told
+        self._log = log
         self._flush_period_s = flush_period_ms / 1000
         self._batch_ids = batch_ids
-        self._guard = guard
-        self._lost = lost
-        self._close_source = close_source
-        self._keep_house = keep_house
-        self._ask_outlook = outlook
-        self._switch = switch
         self._outlook: Mapping[int, Outlook] = {}
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
@@ -151,9 +113,9 @@ class Instance:
     # ---- life
 
     async def start(self) -> None:
-        """Load cursors and begin to serve. Streams open when their clients ask. Raises what loading raises."""
+        """Load the cursors and begin to serve. Streams open when their clients ask. Raises MetaUnreadable."""
         await self.meta.load()
-        switch, cursors = self._switch, self.meta.cursors()
+        switch, cursors = self._origin.source_switch, self.meta.cursors()
         if switch:
             await self._run_blocking(lambda: switch.begin(cursors))
         for identity in self.meta.clients():
@@ -163,7 +125,7 @@ class Instance:
         self._every(PARKING_PERIOD_S, self._watch)
         if self._flush_period_s:
             self._every(self._flush_period_s, self.flush)
-        self._told.event(self.config.destination, "instance.started", clients=len(self._streams))
+        self._log.event(self.config.destination, "instance.started", clients=len(self._streams))
 
     async def stop(self, *, flush: bool = True) -> None:
         """End every stream, then make the cursors durable, unless this node no longer owns them."""
@@ -179,39 +141,40 @@ class Instance:
             read.close()
         if flush:
             await self.flush()
-        await self._run_blocking(self._close_source)
-        self._told.event(self.config.destination, "instance.stopped")
+        await self._run_blocking(self._origin.close)
+        self._log.event(self.config.destination, "instance.stopped")
 
     async def flush(self) -> None:
-        """Make acknowledged cursors durable. A failure is an alarm and is tried again; nothing is forgotten."""
+        """Make acknowledged cursors durable. A failed write is an alarm, and the next flush repeats it."""
         try:
             written = await self.meta.flush(self._with_trail)
         except MetaWriteFailed as error:
             if str(error) != self._write_error:
-                self._told.event(self.config.destination, "cursor.write_failed", error=str(error), alarm=True)
+                self._log.event(self.config.destination, "cursor.write_failed", error=str(error), alarm=True)
             self._write_error = str(error)
         except Fenced as error:
-            self._lost(error)
+            self._claim.lost(error)
         else:
-            if self._write_error:  # what failed stays due, so this flush wrote it
+            if self._write_error:  # this flush has repeated the write that failed
                 self._write_error = ""
-                self._told.event(self.config.destination, "cursor.written_again")
+                self._log.event(self.config.destination, "cursor.written_again")
             for client_id, cursor in written:
-                self._told.cursor_persisted(self.config.destination, client_id, cursor)
+                self._log.cursor_persisted(self.config.destination, client_id, cursor)
 
     # ---- requests
 
     async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
-        """Know this client, with a durable cursor before this returns it, and open its stream.
+        """Make the client and its first cursor durable, open its stream, and return its cursor.
 
-        Raises FilterInvalid, TooManyStreams, SourceUnavailable or SourceRefused (a first cursor needs the source).
+        Raises FilterInvalid, TooManyStreams. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
+        because only the source can tell the first one.
         """
         await self._check_filter(identity.filter)
         start = None
         if self.meta.cursor(identity.client_id) is None:
-            # Tables are known as of a place before the start. A source that does not answer is reported below.
+            # The table history must begin before the start. If the source does not answer, the next call reports it.
             with suppress(CanalError):
-                await self._run_blocking(lambda: self._keep_house(None))
+                await self._run_blocking(lambda: self._origin.keep_house(None))
             start = await self._start_position()
         await self.meta.subscribe(identity, start)
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
@@ -219,67 +182,75 @@ class Instance:
         return self.meta.cursor(identity.client_id)
 
     def era(self, identity: ClientIdentity) -> object | None:
-        """What stays the same as long as only acknowledgements move the client's cursor; None without a stream."""
+        """Return an object that stays the same while only acknowledgements move the client's cursor.
+
+        None if the client has no stream.
+        """
         stream = self._streams.get(identity.client_id)
         return stream.era if stream else None
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
-        """Forget this client: its stream ends, its cursor and filter are deleted durably."""
+        """End the client's stream and delete its cursor and filter durably."""
         stream = self._streams.pop(identity.client_id, None)
         if stream:
             stream.close(NotSubscribed(self.config.destination, identity.client_id))
         await self.meta.unsubscribe(identity.client_id)
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
-        """The next batch of this client. Raises NotSubscribed, NotRunningHere, and what ended its stream."""
+        """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""
         message = await self._subscribed(identity).get(request)
-        self._guard()  # the node may have lost the destination while the GET waited
+        self._claim.check()  # the node may have lost the destination while the GET waited
         return message
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
-        """Close the oldest batch. With a flush period of 0 the cursor is durable when this returns.
+        """Close the client's oldest batch. With a flush period of 0 the cursor is durable when this returns.
 
-        mark: kept with the cursor until something else moves it, "" for none
+        mark: kept with the cursor until something else moves it; "" for none.
         """
         self._subscribed(identity).ack(batch_id, mark)
         if not self._flush_period_s:
             await self.flush()
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
-        """Hand out again what is not acknowledged. Silent for a client that never subscribed, as canal is."""
-        self._guard()
+        """Deliver again what the client has not acknowledged. Do nothing for an unknown client, as canal does."""
+        self._claim.check()
         stream = self._streams.get(identity.client_id)
         if stream:
             stream.rollback(batch_id)
 
     async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> BinlogRead:
-        """Begin a private read, which counts as an open stream. until: its end, None for none; a journal and offset
-        may lie ahead, a GTID set must be executed by now.
+        """Begin a private read. It counts as an open stream.
+
+        identity: of the client that asks, with the filter of this read.
+        place: where the read begins.
+        until: where it ends, None for no end; a journal and offset may lie ahead, a GTID set must be executed by now.
 
         Raises FilterInvalid, TooManyStreams, PositionLost, SourceUnavailable, SourceRefused.
         """
-        self._guard()
+        self._claim.check()
         if until is not None and self.config.group:
-            raise LocalProtocolError(f"{self.config.destination} has several sources: no one place is its end")
+            raise LocalProtocolError(
+                f"{self.config.destination} has several sources: one position cannot be the end of a read"
+            )
         await self._check_filter(identity.filter)
-        start = await self._run_blocking(lambda: self._source.find(place))
+        start = await self._run_blocking(lambda: self._origin.view.find(place))
         end = None
         if until is not None and until.journal:
             end = LogPosition(until.journal, until.offset)
         elif until is not None:
-            end = await self._run_blocking(lambda: self._source.find(until))
-        self._guard()
+            end = await self._run_blocking(lambda: self._origin.view.find(until))
+        self._claim.check()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)
-        read = BinlogRead(end, guard=self._guard, closed=self._reads.discard)
+        read = BinlogRead(end, claim=self._claim, closed=self._reads.discard)
         stream = Stream(
             self.config,
             identity.client_id,
             meta,
-            self._open_feed,
+            self._origin.open_feed,
             self._reactor,
             may_open=self._has_room,
-            tell=partial(self._told.event, self.config.destination),
+            tell=partial(self._log.event, self.config.destination),
             batch_ids=self._batch_ids.reads,
             filter_text=identity.filter,
             read=uuid4().hex,
@@ -297,19 +268,19 @@ class Instance:
         stream = self._streams.get(client_id)
         if stream:
             stream.rewind()
-        self._told.event(self.config.destination, "cursor.replaced", client_id=client_id, position=str(cursor))
+        self._log.event(self.config.destination, "cursor.replaced", client_id=client_id, position=str(cursor))
 
     def cursor_deleted(self, client_id: int) -> None:
         """See CursorEdits."""
-        self._told.event(
+        self._log.event(
             self.config.destination, "cursor.deleted", client_id=client_id, action="written again", alarm=True
         )
         self.meta.rewrite(client_id)
 
     async def switch_source(self, to: str) -> str:
-        """An operator's switch: see SourceSwitch.switch. Raises LocalProtocolError where there is nothing to switch."""
-        self._guard()
-        switch = self._switch
+        """Carry out an operator's switch: see SourceSwitch.switch. Raises LocalProtocolError for a source of files."""
+        self._claim.check()
+        switch = self._origin.source_switch
         if switch is None:
             raise LocalProtocolError(f"{self.config.destination} reads files: there is no other server")
         if "/" in to and not self.config.group:
@@ -317,8 +288,9 @@ class Instance:
         return await self._run_blocking(lambda: switch.switch(to, "an operator asked for it"))
 
     def status(self) -> InstanceStatus:
-        """Figures of this moment."""
-        facts = self._switch.facts() if self._switch else SourceFacts(self.config.source_name)
+        """Return the figures of this moment."""
+        switch = self._origin.source_switch
+        facts = switch.facts() if switch else SourceFacts(self.config.source_name)
         return InstanceStatus(
             destination=self.config.destination,
             source_address=facts.address,
@@ -326,7 +298,7 @@ class Instance:
             source_server=facts.server,
             source_switches=facts.switches,
             detecting_failures=facts.detecting_failures,
-            source_version=self._source.version,
+            source_version=self._origin.view.version,
             source_error=self._source_error,
             newest=self._newest,
             batch_mode=self.config.batch_mode.value,
@@ -346,7 +318,7 @@ class Instance:
     # ---- inside
 
     def _subscribed(self, identity: ClientIdentity) -> Stream:
-        self._guard()
+        self._claim.check()
         stream = self._streams.get(identity.client_id)
         if stream is None:
             raise NotSubscribed(self.config.destination, identity.client_id)
@@ -359,30 +331,34 @@ class Instance:
                 self.config,
                 client_id,
                 self.meta,
-                self._open_feed,
+                self._origin.open_feed,
                 self._reactor,
                 may_open=self._has_room,
-                tell=partial(self._told.event, self.config.destination),
+                tell=partial(self._log.event, self.config.destination),
                 batch_ids=self._batch_ids.of_client(self.config.destination, client_id),
                 filter_text=identity.filter,
                 position_lost=None
                 if self.config.position_lost is WhenLost.FAIL
                 else partial(self._lost_position, client_id),
-                remember=self._switch.remember if self._switch and self._delimits else None,
+                remember=self._remember,
             )
         return self._streams[client_id]
 
     @property
-    def _delimits(self) -> bool:
-        """Whether clients get the ends of transactions, by which the last ones are told apart."""
-        return not self.config.decode.filter_transaction_entry
+    def _remember(self) -> Callable[[str], Remembered] | None:
+        """Begins to remember what a client acknowledges; None if that is of no use.
+
+        Fingerprints are of transactions. Without the ends of transactions nobody can tell one from the next.
+        """
+        switch = self._origin.source_switch
+        return None if switch is None or self.config.decode.filter_transaction_entry else switch.remember
 
     def _with_trail(self, client_id: int, cursor: LogPosition) -> LogPosition:
         stream = self._streams.get(client_id)
         return stream.with_trail(cursor) if stream else cursor
 
     def _lost_position(self, client_id: int, error: PositionLost) -> None:
-        """The journal of a cursor is gone, and the configuration says where to go on."""
+        """The journal of a cursor is gone: go on where the configuration says."""
         Deferred.fromCoroutine(self._replace_lost(client_id, error)).addErrback(self._loop_broke)
 
     async def _replace_lost(self, client_id: int, lost: PositionLost) -> None:
@@ -390,16 +366,18 @@ class Instance:
         if cursor is None:
             return
         try:
-            instead = await self._run_blocking(lambda: self._source.instead(cursor, self.config.position_lost))
+            instead = await self._run_blocking(lambda: self._origin.view.instead(cursor, self.config.position_lost))
         except CanalError as error:
-            if client_id in self._streams:  # not unsubscribed meanwhile
+            if client_id in self._streams:  # it may have unsubscribed meanwhile
                 self._streams[client_id].not_found(error)
             return
         if self._stopped or client_id not in self._streams:
             return
-        self.meta.reset(client_id, replace(instead, mark=""))  # its client never came to this place
+        self.meta.reset(
+            client_id, replace(instead, mark="")
+        )  # the mark of the old cursor says nothing about this position
         self._streams[client_id].rewind()
-        self._told.event(
+        self._log.event(
             self.config.destination,
             "cursor.moved_past_lost",
             client_id=client_id,
@@ -411,7 +389,7 @@ class Instance:
         )
 
     async def _check_filter(self, text: str) -> None:
-        """Compile what a client asks for on the pool, one filter at a time. Raises FilterInvalid."""
+        """Compile a client's filter on the pool, one filter at a time. Raises FilterInvalid."""
         config = self.config
         async with self._compiling:
             await self._run_blocking(
@@ -425,40 +403,43 @@ class Instance:
         return streams + len(self._reads) < self.config.stream_max
 
     async def _start_position(self) -> LogPosition:
-        """The first client id begins where the source stood when the destination first ran; later ones at its end."""
+        """Return where a new client begins.
+
+        The first client begins where the source stood when the destination first ran. Later ones begin at its end.
+        """
         first = not self.meta.clients()
         kept = self.meta.start if first else None
-        return await self._run_blocking(lambda: self._source.start(kept))
+        return await self._run_blocking(lambda: self._origin.view.start(kept))
 
     async def _look_at_source(self) -> None:
-        """Ask how far the binlog has come; before there is any client, keep the first answer as their start."""
+        """Ask where the binlog ends. Until there is a client, keep the first answer as the start of the first one."""
         try:
-            self._newest = await self._run_blocking(self._source.newest)
+            self._newest = await self._run_blocking(self._origin.view.newest)
         except CanalError as error:
             if str(error) != self._source_error:
-                self._told.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
+                self._log.event(self.config.destination, "source.unhealthy", error=str(error), alarm=True)
             self._source_error = str(error)
             return
         if self._source_error:
-            self._told.event(self.config.destination, "source.healthy")
+            self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
         if not self._stopped and not self.meta.clients() and self.meta.start is None:
             try:
                 await self.meta.keep_start(self._newest)
             except MetaWriteFailed as error:
-                self._told.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
+                self._log.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
             except Fenced as error:
-                self._lost(error)
+                self._claim.lost(error)
         oldest = earliest(self.meta.cursors())
-        with suppress(CanalError):  # the source went away again: the next look says so
-            await self._run_blocking(lambda: self._keep_house(oldest))
+        with suppress(CanalError):  # if the source went away again, the next look reports it
+            await self._run_blocking(lambda: self._origin.keep_house(oldest))
             cursors = {
                 each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
             }
-            self._outlook = await self._run_blocking(lambda: self._ask_outlook(cursors))
+            self._outlook = await self._run_blocking(lambda: self._origin.outlook(cursors))
 
     def _watch(self) -> None:
-        """Tell of alarms that begin and end."""
+        """Report alarms that begin or end."""
         for gone in self._alarms.keys() - self._streams.keys():
             del self._alarms[gone]
         for client_id, stream in self._streams.items():
@@ -469,7 +450,7 @@ class Instance:
             for change in alarms.step(stream.status(self._newest), outlook, self._reactor.seconds()):
                 name = f"alarm.{change.alarm}" if change.begins else f"alarm.{change.alarm}_over"
                 facts = change.facts
-                self._told.event(self.config.destination, name, client_id=client_id, alarm=change.begins, **facts)
+                self._log.event(self.config.destination, name, client_id=client_id, alarm=change.begins, **facts)
 
     def _park_idle(self) -> None:
         for stream in self._streams.values():
@@ -482,15 +463,15 @@ class Instance:
         loop.start(period_s, now=now).addErrback(self._loop_broke)
 
     def _loop_broke(self, failure: Failure) -> None:
-        """A chore failed in a way nobody foresaw: give the destination up, so that another node takes over."""
+        """A chore failed with an unexpected error: give the destination up, so that another node takes it over."""
         error = failure.value
         trace = failure.getTraceback()
-        self._told.event(self.config.destination, "instance.broken", error=repr(error), trace=trace, alarm=True)
-        self._lost(CanalError(f"destination:{self.config.destination} gave up: {error!r}"))
+        self._log.event(self.config.destination, "instance.broken", error=repr(error), trace=trace, alarm=True)
+        self._claim.lost(CanalError(f"destination:{self.config.destination} gave up: {error!r}"))
 
 
 def _as_deferred(call: Callable[[], object]) -> Callable[[], object]:
-    """LoopingCall waits for Deferreds, not for coroutines."""
+    """Wrap a chore that may be a coroutine, because LoopingCall waits for Deferreds alone."""
 
     def run() -> object:
         result = call()

@@ -1,6 +1,6 @@
-"""Read: one connection's private way through the binlog, from a position, without a cursor.
+"""BinlogRead: one connection reads the binlog from a position on, without a durable cursor.
 
-See docs/protocol.md#private-reads. It is a stream whose cursor lives in memory and goes with it. Reactor thread.
+It is a stream whose cursor lives in memory and ends with it: docs/protocol.md#private-reads. Reactor thread.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from canal_ha.errors import CanalError, EndOfRange
+from canal_ha.instance.claim import Claim
 from canal_ha.instance.stream import Accept, Stream
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
@@ -16,18 +17,22 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.sink import select
 
-LOOK_MS = 100.0  # the end may be reached by reading on without finding anything to hand out
+LOOK_MS = 100.0  # the feed may reach the end without an entry that would wake the GET
 
 
 class BinlogRead:
-    """until: where it ends, the entry there excluded; None for no end. guard: as in Instance; closed: told once."""
+    """See the module."""
 
-    def __init__(
-        self, until: LogPosition | None, *, guard: Callable[[], None], closed: Callable[[BinlogRead], None]
-    ) -> None:
+    def __init__(self, until: LogPosition | None, *, claim: Claim, closed: Callable[[BinlogRead], None]) -> None:
+        """Make a read that waits for `begin`.
+
+        until: where it ends, without the entry there; None for no end.
+        claim: the instance's.
+        closed: called once, when the read is over.
+        """
         self._until = until
-        self._guard = guard
-        self._told_closed = closed
+        self._claim = claim
+        self._on_closed = closed
         self._stream: Stream | None = None
         self._closed = False
 
@@ -37,7 +42,7 @@ class BinlogRead:
         self._stream = stream
 
     async def get(self, request: GetRequest) -> GetAnswer:
-        """The next batch. Raises EndOfRange when everything before the end was handed out."""
+        """Return the next batch. Raises EndOfRange after the last entry before the end."""
         stream = self._opened()
         left_ms = request.wait_ms
         while True:
@@ -45,7 +50,7 @@ class BinlogRead:
             look_ms = LOOK_MS if left_ms is None else min(LOOK_MS, left_ms)
             turn_ms = left_ms if self._until is None else 0.0 if ended else look_ms
             message = await stream.get(replace(request, wait_ms=turn_ms))
-            self._guard()
+            self._claim.check()
             if message.batch is not None or self._until is None:
                 return message
             if ended:
@@ -56,23 +61,23 @@ class BinlogRead:
                     return message
 
     def ack(self, batch_id: int) -> None:
-        """Let go of the oldest batch."""
+        """Close the oldest batch."""
         self._opened().ack(batch_id)
 
     def rollback(self, batch_id: int) -> None:
-        """Hand out again what is not acknowledged."""
+        """Deliver again what the client has not acknowledged."""
         self._opened().rollback(batch_id)
 
     def close(self) -> None:
-        """End it."""
+        """End the read."""
         if not self._closed:
             self._closed = True
-            self._told_closed(self)
+            self._on_closed(self)
             if self._stream:
                 self._stream.close(EndOfRange("this read is over"))
 
     def cut(self, accept: Accept) -> Accept:
-        """Let through what lies before the end."""
+        """Return `accept`, limited to entries before the end."""
         until = self._until
         if until is None:
             return accept

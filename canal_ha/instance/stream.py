@@ -1,9 +1,11 @@
-"""One client id's stream: its feed, ring, batches, waiting GETs and cursor. Reactor thread; the feed has its own.
+"""Stream: one client id's feed, ring, batches, waiting GETs and cursor.
 
-A stream is parked until its client asks, open while it has a feed, failed when the feed ended for good. Parking keeps
-the position and the batches in flight: an ACK still moves the cursor, the next GET re-opens behind the last batch
-handed out, a ROLLBACK re-opens at the cursor. A failed stream hands out what was decoded before the failure, and
-opens again when its client subscribes.
+Everything here runs on the reactor thread; the feed has a thread of its own.
+
+A stream is parked until its client asks, open while it has a feed, and failed when the feed has ended for good. A
+parked stream keeps its position and the batches in flight: an ACK still moves the cursor, the next GET re-opens the
+stream behind the last batch delivered, and a ROLLBACK re-opens it at the cursor. A failed stream delivers what was
+decoded before the failure. It opens again when its client subscribes.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, NotSubscribed, PositionLost, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged_feed import MergedFeed
+from canal_ha.instance.origin import Remembered
 from canal_ha.instance.skip import after
 from canal_ha.instance.status import StreamStatus
 from canal_ha.instance.wakeup import Wakeup
@@ -36,7 +39,7 @@ from canal_ha.store.ring import Ring
 
 
 class Timer(Protocol):
-    """A call that waits for its time."""
+    """A call that is due later."""
 
     def active(self) -> bool: ...
 
@@ -44,7 +47,7 @@ class Timer(Protocol):
 
 
 class Reactor(Protocol):
-    """What streams use of Twisted's reactor."""
+    """The part of Twisted's reactor that streams use."""
 
     def seconds(self) -> float: ...
 
@@ -54,7 +57,7 @@ class Reactor(Protocol):
 
 
 class StreamState(Enum):
-    """Where a stream stands."""
+    """The state of a stream; see the module."""
 
     PARKED = "parked"
     OPEN = "open"
@@ -62,7 +65,11 @@ class StreamState(Enum):
 
 
 class _Waiting:
-    """One GET that waits for data: woken at most once, by data, time or the end of the stream. until: reactor time."""
+    """One GET that waits. Data, time or the end of the stream wakes it, at most once.
+
+    size: what it waits for, as the ring counts it.
+    until: when it stops waiting, reactor time; None: never.
+    """
 
     def __init__(self, size: int, until: float | None) -> None:
         self.size = size
@@ -81,26 +88,8 @@ class _Waiting:
 Accept = Callable[[Segment], None]
 
 
-class Remembered(Protocol):
-    """What was acknowledged last, as text by which another server's binlog tells the place."""
-
-    def copy(self, segment: Segment, first: int, last: int, /) -> Any:
-        """What is needed of entries that are being handed out, without the ring's memory."""
-
-    def add_copy(self, piece: Any, /) -> None:
-        """Such entries were acknowledged next."""
-
-    def trail(self) -> str: ...
-
-
 class Stream:
-    """See the module. filter_text: of its subscription; `may_open` says whether the destination has room for one more
-    open stream; `tell` hears of failures, each once until it is over. position_lost: asked to find another cursor when
-    the journal of this one is gone and all that was decoded is acknowledged; it calls `rewind` or `not_found`.
-    batch_ids: where the ids of its batches come from, which go on from one stream of the client to the next;
-    read: as in FeedRequest; cut: lets through what is wanted of the segments; remember: begins to remember what is
-    acknowledged, from the trail of a cursor on.
-    """
+    """See the module."""
 
     def __init__(
         self,
@@ -119,8 +108,25 @@ class Stream:
         cut: Callable[[Accept], Accept] = lambda accept: accept,
         remember: Callable[[str], Remembered] | None = None,
     ) -> None:
+        """Make a parked stream.
+
+        config: the destination's.
+        client_id: the client's.
+        meta: where the stream's cursor is.
+        open_feed: opens a feed from a position on.
+        reactor: Twisted's.
+        may_open: whether the destination has room for one more open stream.
+        tell: hears of failures, of each once until it is over.
+        batch_ids: gives the ids of batches, which go on from one stream of the client to the next.
+        filter_text: the filter of the subscription.
+        position_lost: looks for another cursor and calls `rewind` or `not_found`. The stream calls it when the journal
+            of the cursor is gone and the client has acknowledged everything that was decoded.
+        read: as in FeedRequest.
+        cut: wraps the function that takes segments, to let through a part of them.
+        remember: begins to remember what is acknowledged, from the fingerprints of a cursor on.
+        """
         self.client_id = client_id
-        self.era = object()  # another one as soon as the cursor is anywhere but where acknowledgements have put it
+        self.era = object()  # replaced when something else than an acknowledgement moves the cursor
         self.state = StreamState.PARKED
         self.error: CanalError | None = None
         self._config = config
@@ -131,26 +137,26 @@ class Stream:
         self._tell = tell
         self._batches = Batches(client_id, batch_ids)
         self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
-        self._void_through = 0  # batches up to this id were chosen by another filter: their ACKs move no cursor
-        # Ends of the last batch handed out and of the last acknowledged one, since the stream began at its cursor. They
-        # may lie inside a transaction, where a cursor never does.
-        self._handed_out: LogPosition | None = None
+        self._void_through = 0  # another filter chose the batches up to this id: their ACKs move no cursor
+        # The ends of the last batch delivered and of the last batch acknowledged, since the stream began at its cursor.
+        # They may lie inside a transaction. A cursor never does.
+        self._delivered: LogPosition | None = None
         self._acked: LogPosition | None = None
-        self._ring_behind: LogPosition | None = None  # what the ring left out, because it was handed out before
-        self._opened_at: dict[int, float] = {}  # batch id -> monotonic seconds
+        self._ring_behind: LogPosition | None = None  # the ring leaves out everything up to here: it was delivered
+        self._delivered_at: dict[int, float] = {}  # batch id -> monotonic seconds
         self._waiting: list[_Waiting] = []
-        self._ringing: Timer | None = None  # for the first GET whose time is over, or for one that was answered
-        self._rings_at = 0.0
+        self._timer: Timer | None = None  # for the first GET whose time will be over, or for one answered meanwhile
+        self._timer_at = 0.0
         self._asked_at = reactor.seconds()
-        self._failing_since = 0.0  # while there is an error
+        self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
         self._position_lost = position_lost
         self._read = read
         self._cut = cut
         self._remember = remember
-        self._recent: Remembered | None = None  # as of the cursor, once the stream was open
+        self._recent: Remembered | None = None  # up to the cursor; None before the stream was open
         self._copies: dict[int, list[Any]] = {}  # of batches in flight, for `_recent`
-        self._finding = False  # position_lost was called, and is at work
+        self._finding = False  # position_lost is at work
         self._feed: Feed | None = None
         self._ring: Ring | None = None
         self._sink: Sink | None = None
@@ -158,7 +164,7 @@ class Stream:
     # ---- requests of the client
 
     def subscribed(self, filter_text: str) -> None:
-        """SUBSCRIBE is good: open, or start again from the cursor when the filter changed or the feed had ended."""
+        """The client has subscribed: open. Begin again at the cursor if the filter is new or the feed had ended."""
         changed = filter_text != self._filter
         self._filter = filter_text
         self._asked_at = self._reactor.seconds()
@@ -167,7 +173,7 @@ class Stream:
         if changed:
             self._void_through = max(self._batches.ids, default=self._void_through)
             self._abandon_ring()
-            self._handed_out = self._acked = None
+            self._delivered = self._acked = None
         self._open()
 
     async def get(self, request: GetRequest) -> GetAnswer:
@@ -183,16 +189,16 @@ class Stream:
         if batch is None:
             return GetAnswer(EMPTY_BATCH_ID)
         batch_id = self._batches.open(batch.range)
-        self._opened_at[batch_id] = self._reactor.seconds()
+        self._delivered_at[batch_id] = self._reactor.seconds()
         if self._recent:
             self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces]
-        self._handed_out = batch.range.end
+        self._delivered = batch.range.end
         return GetAnswer(batch_id, batch)
 
     def ack(self, batch_id: int, mark: str = "") -> None:
-        """Close the oldest batch: its ack point becomes the cursor, with this mark (Meta makes it durable)."""
+        """Close the oldest batch. Its ack point becomes the cursor, with this mark; Meta makes it durable."""
         done = self._batches.ack(batch_id)
-        self._opened_at.pop(batch_id, None)
+        self._delivered_at.pop(batch_id, None)
         copies = self._copies.pop(batch_id, ())
         if self._recent and batch_id > self._void_through:
             for copy in copies:
@@ -206,35 +212,35 @@ class Stream:
             self._meta.move(self.client_id, replace(done.ack, mark=mark) if mark else done.ack)
 
     def rollback(self, batch_id: int) -> None:
-        """Forget all batches in flight, so that the next GET starts behind the last acknowledged one.
+        """Forget all batches in flight, so that the next GET starts behind the last acknowledged batch.
 
-        batch_id: 0, or the oldest; the ring rewinds as a whole, so the later batches go with it.
+        batch_id: 0, or the oldest batch. The ring rewinds as a whole, so this forgets the later batches too.
         """
         if batch_id:
             self._batches.rollback(batch_id)
         self._forget_batches()
-        self._handed_out = self._acked
+        self._delivered = self._acked
         if self._ring is None:
             return
         reaches = self._ring_behind is None or (self._acked is not None and _reaches(self._acked, self._ring_behind))
-        if not (reaches and self._ring.rollback()):  # it begins behind what is rolled back, or has let go of it
+        if not (reaches and self._ring.rollback()):  # the ring holds only a part of what is rolled back
             self._abandon_ring()
             self._open()
 
     # ---- life
 
     def restart(self) -> None:
-        """Begin again at the cursor, as after a rollback of everything; batches in flight may still be acknowledged."""
+        """Begin again at the cursor, as after a rollback. The client may still acknowledge the batches in flight."""
         was_open = self.state is StreamState.OPEN
         self._abandon_ring()
-        self._handed_out = self._acked = None
+        self._delivered = self._acked = None
         if was_open:
             self._open()
         else:
             self._wake_waiting()
 
     def rewind(self) -> None:
-        """The cursor was written from outside: what is in flight belongs to the old one, begin again at the new."""
+        """Something else than an ACK moved the cursor: forget the batches in flight and begin at the new cursor."""
         self._finding = False
         self.era = object()
         self._forget_batches()
@@ -242,32 +248,32 @@ class Stream:
         self.restart()
 
     def not_found(self, error: CanalError) -> None:
-        """No other cursor could be found; the next GET asks again."""
+        """Nobody could find another cursor; the next GET asks again."""
         self._finding = False
         self._fail_waiting(error)
 
     def park_if_idle(self) -> None:
-        """Close the feed when no GET came for canal.instance.stream.idle seconds; a waiting GET counts as one."""
+        """Close the feed after canal.instance.stream.idle seconds without a GET. A waiting GET keeps the feed open."""
         if self.state is StreamState.PARKED or self._waiting:
             return
         if self._reactor.seconds() - self._asked_at >= self._config.stream_idle_s:
             self._abandon_ring()
 
     def close(self, error: CanalError) -> None:
-        """End for good; waiting GETs are answered with `error`."""
+        """End for good and answer waiting GETs with `error`."""
         self._abandon_ring()
         self._fail_waiting(error)
-        if self._ringing:
-            self._ringing.cancel()
-            self._ringing = None
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
     def with_trail(self, cursor: LogPosition) -> LogPosition:
-        """The cursor, with what it takes to find its place in another server's binlog."""
+        """Return the cursor with the fingerprints that tell its place in another server's binlog."""
         return replace(cursor, trail=self._recent.trail()) if self._recent else cursor
 
     def _forget_batches(self) -> None:
         self._batches.clear()
-        self._opened_at.clear()
+        self._delivered_at.clear()
         self._copies.clear()
 
     def _ensure_open(self) -> None:
@@ -278,7 +284,7 @@ class Stream:
             self._open()
 
     def _finds_another(self, error: CanalError) -> bool:
-        """Whether another cursor is being looked for, or will be once the batches in flight are acknowledged."""
+        """Whether the error leads to a search for another cursor, at once or after the batches in flight are closed."""
         if self._position_lost is None or not isinstance(error, PositionLost):
             return False
         if not self._finding and not self._batches.ids:
@@ -313,22 +319,22 @@ class Stream:
                 read=self._read,
                 filter=self._filter,
                 start=self.with_trail(cursor),
-                accept=_behind(self._handed_out, self._cut(sink.accept)),
+                accept=_behind(self._delivered, self._cut(sink.accept)),
                 connected=lambda version: self._reactor.callFromThread(self._connected, ring, version),
                 failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
                 moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
-                behind=self._handed_out,
+                behind=self._delivered,
                 busy=wakeup.busy,
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed
-        self._ring_behind = self._handed_out
+        self._ring_behind = self._delivered
         self.state, self.error = StreamState.OPEN, None
         self._arm()
         feed.start()
 
     def _abandon_ring(self) -> None:
-        """Park: the feed ends, what the ring held is dropped (it comes again), batches in flight may still be acked."""
+        """Park: end the feed and drop the ring. Its entries come again; batches in flight may still be acknowledged."""
         if self._ring is None:
             self.state = StreamState.PARKED
             return
@@ -339,7 +345,7 @@ class Stream:
         self._ring = self._sink = self._feed = None
         self.state = StreamState.PARKED
 
-    # ---- what the feed's thread reports, hopped to the reactor
+    # ---- reports of the feed's thread, carried over to the reactor
 
     def _connected(self, ring: Ring, version: str) -> None:
         if ring is self._ring and self.error:
@@ -363,12 +369,12 @@ class Stream:
         self.error = error
 
     def _moved(self, ring: Ring, move: Move) -> None:
-        """The feed goes on with another server. A cursor that stands where the feed stood goes along at once."""
+        """The feed goes on with another server. Move a cursor that stands where the feed stood to the new position."""
         if ring is not self._ring:
             return
         cursor = self._meta.cursor(self.client_id)
         if move.whole and not self._batches.ids and cursor is not None and cursor == move.before:
-            # the same place in another binlog: what the client said of it holds
+            # both positions are one place, so the client's mark is still true
             self._meta.reset(self.client_id, replace(self.with_trail(move.after), mark=cursor.mark))
         facts = {"client_id": self.client_id, "before": str(move.before), "goes_on_at": str(move.after), **move.facts}
         self._tell("stream.moved", alarm=not move.whole, **facts)
@@ -391,36 +397,36 @@ class Stream:
         self._waiting.append(waiting)
         self._arm()
         try:
-            if self._filled(size):  # a put between the first look and arming told nobody
+            if self._filled(size):  # a put between the first look and `_arm` woke nobody
                 return
             if until is not None:
-                self._ring_by(until)
+                self._wake_by(until)
             await waiting.done
         finally:
             self._waiting.remove(waiting)
             self._arm()
 
-    def _ring_by(self, until: float) -> None:
-        """Have a timer ring by then. There is one, set anew only when it rings, so that most GETs touch none."""
-        if self._ringing:
-            if self._rings_at <= until:
+    def _wake_by(self, until: float) -> None:
+        """Set the timer to this time at the latest. It is set anew only when it runs out: most GETs leave it alone."""
+        if self._timer:
+            if self._timer_at <= until:
                 return
-            self._ringing.cancel()
-        self._rings_at = until
-        self._ringing = self._reactor.callLater(max(0.0, until - self._reactor.seconds()), self._rang)
+            self._timer.cancel()
+        self._timer_at = until
+        self._timer = self._reactor.callLater(max(0.0, until - self._reactor.seconds()), self._time_over)
 
-    def _rang(self) -> None:
-        self._ringing = None
-        over = max(self._reactor.seconds(), self._rings_at)  # which rounding keeps apart
+    def _time_over(self) -> None:
+        self._timer = None
+        over = max(self._reactor.seconds(), self._timer_at)  # rounding keeps the two apart
         for waiting in list(self._waiting):
             if waiting.until is not None and waiting.until <= over:
                 waiting.wake()
         left = [waiting.until for waiting in self._waiting if waiting.until is not None]
         if left:
-            self._ring_by(min(left))
+            self._wake_by(min(left))
 
     def _arm(self) -> None:
-        """Have the ring tell when the most modest GET that waits can be answered."""
+        """Ask the ring to report data as soon as it can answer the smallest GET that waits."""
         if self._ring:
             sizes = [waiting.size for waiting in self._waiting]
             self._ring.wanted = min(sizes, default=0)
@@ -437,22 +443,22 @@ class Stream:
         for waiting in list(self._waiting):
             waiting.fail(error)
 
-    # ---- looking in
+    # ---- status
 
     @property
     def decoded(self) -> LogPosition | None:
-        """Everything before it is in the ring, or was; None while no feed is open."""
+        """Everything before this position is or was in the ring; None while no feed is open."""
         return self._feed.decoded if self._feed else None
 
     @property
     def drained(self) -> bool:
-        """Whether everything in the ring was handed out."""
+        """Whether the client got everything in the ring."""
         return not self._holds_something()
 
     def status(self, newest: LogPosition | None) -> StreamStatus:
-        """Figures of this moment. newest: where the source's binlog stood when last asked."""
+        """Return the figures of this moment. newest: where the binlog ended when the instance last asked."""
         ring, sink, feed = self._ring, self._sink, self._feed
-        oldest = min(self._opened_at.values(), default=None)
+        oldest = min(self._delivered_at.values(), default=None)
         common = {
             "client_id": self.client_id,
             "filter": self._filter,
@@ -492,13 +498,13 @@ class Stream:
 
 
 def _reaches(acked: LogPosition, behind: LogPosition) -> bool:
-    """Whether a ring that begins behind one position holds everything since the other one; False when in doubt."""
+    """Whether a ring that begins behind `behind` holds everything since `acked`; False when in doubt."""
     of_one = all(mine.server == other.server for mine, other in zip(acked.parts, behind.parts, strict=False))
     return of_one and acked.covers(behind)
 
 
 def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Callable[[Segment], None]:
-    """`accept` for what lies behind `last`, the end of the last batch handed out before the stream was parked."""
+    """Return `accept`, limited to entries behind `last`: the end of the last batch delivered before parking."""
     if last is None:
         return accept
 
@@ -511,9 +517,11 @@ def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Call
 
 
 def _seconds_behind(feed: Feed, failing_s: float) -> float:
-    """Source time to now; when the source has said that there is nothing newer, the time it could not say so since.
+    """Return the time from the newest event to now, or `failing_s` if the source has said that nothing is newer.
 
-    failing_s: how long the feed has been without its source; -1 before anything was heard.
+    The result is -1 before the feed has seen any event.
+
+    failing_s: for how long the feed has been without its source.
     """
     if feed.idle:
         return failing_s
@@ -523,7 +531,7 @@ def _seconds_behind(feed: Feed, failing_s: float) -> float:
 
 
 def _bytes_behind(decoded: LogPosition | None, newest: LogPosition | None) -> int:
-    """Bytes of binlog not decoded yet, when both lie in one journal; -1 when that cannot be told."""
+    """Return the bytes of binlog that are not decoded yet; -1 if the two positions lie in different journals."""
     if decoded is None or newest is None:
         return -1
     pairs = [(each, newest.of(each.part)) for each in decoded.parts]

@@ -1,4 +1,4 @@
-"""One destination, assembled: source, decoder, table history, cursors and instance, from its configuration."""
+"""Assembly: builds the instance of one destination from its configuration."""
 
 from __future__ import annotations
 
@@ -8,64 +8,85 @@ from twisted.internet.threads import deferToThread
 
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
-from canal_ha.errors import CanalError, NotRunningHere
+from canal_ha.errors import CanalError
+from canal_ha.instance.claim import Claim
 from canal_ha.instance.instance import Instance
+from canal_ha.instance.origin import Origin
 from canal_ha.instance.stream import Reactor
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import FileBackend
 from canal_ha.meta.memory import MemoryBackend
-from canal_ha.meta.repository import CursorEdits, MetaBackend
-from canal_ha.node import group, upstreams
+from canal_ha.meta.repository import CursorEdits, MetaBackend, OpenBackend
+from canal_ha.model.tell import Tell
+from canal_ha.node.claims import OwnedClaim, UndisputedClaim
+from canal_ha.node.group import GroupOrigin
 from canal_ha.node.instance_log import InstanceLog
-from canal_ha.node.origin import files as origin_files
+from canal_ha.node.origin import FilesOrigin
+from canal_ha.node.upstreams import Upstreams
 
 
-def assemble(
-    node: CanalConfig,
-    config: InstanceConfig,
-    reactor: Reactor,
-    told: InstanceLog,
-    batch_ids: BatchIds,
-    ownership: Ownership | None,
-    lost: Callable[[CanalError], None],
-) -> Instance:
-    """An instance, not started. batch_ids, lost: see Instance; ownership: None on a node without ZooKeeper."""
+class Assembly:
+    """Builds the instances of one node. None of them is started here."""
 
-    def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
-        reactor.callFromThread(lambda: told.event(config.destination, name, alarm=alarm, **facts))
+    def __init__(self, config: CanalConfig, reactor: Reactor, log: InstanceLog, batch_ids: BatchIds) -> None:
+        """Keep what the instances have in common.
 
+        config: the node's.
+        reactor: Twisted's.
+        log: hears what happens to the instances.
+        batch_ids: gives the ids of batches, for as long as the process lives.
+        """
+        self._config = config
+        self._reactor = reactor
+        self._log = log
+        self._batch_ids = batch_ids
+
+    def owned(self, config: InstanceConfig, ownership: Ownership) -> Instance:
+        """Build an instance that runs while this node owns the destination in ZooKeeper."""
+
+        def open_backend(edits: CursorEdits) -> MetaBackend:
+            if config.cursor_place is CursorPlace.ZOOKEEPER:
+                return ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted)
+            return _local_backend(config)
+
+        return self._instance(config, OwnedClaim(ownership), open_backend, self._config.zk_flush_period_ms)
+
+    def alone(self, config: InstanceConfig, gave_up: Callable[[CanalError], None]) -> Instance:
+        """Build an instance for a node without ZooKeeper. gave_up: called when the instance cannot go on."""
+
+        def open_backend(edits: CursorEdits) -> MetaBackend:
+            return _local_backend(config)
+
+        return self._instance(config, UndisputedClaim(gave_up), open_backend, config.file_flush_period_ms)
+
+    def _instance(
+        self, config: InstanceConfig, claim: Claim, open_backend: OpenBackend, flush_period_ms: int
+    ) -> Instance:
+        def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
+            self._reactor.callFromThread(lambda: self._log.event(config.destination, name, alarm=alarm, **facts))
+
+        return Instance(
+            config,
+            origin_of(config, tell),
+            open_backend,
+            claim,
+            self._reactor,
+            run_blocking=deferToThread,
+            log=self._log,
+            flush_period_ms=flush_period_ms,
+            batch_ids=self._batch_ids,
+        )
+
+
+def origin_of(config: InstanceConfig, tell: Tell) -> Origin:
+    """Return where the rows of a destination come from: files, several servers, or one server with its standby."""
     if config.local:
-        origin = origin_files(config, config.local)
-    else:
-        origin = group.servers(config, tell) if config.group else upstreams.server(config, tell)
-
-    def guard() -> None:
-        if ownership is not None and not ownership.lease_ok():
-            raise NotRunningHere(config.destination)
-
-    return Instance(
-        config,
-        lambda edits: _backend(config, ownership, edits),
-        origin.view,
-        origin.open_feed,
-        reactor,
-        run_blocking=deferToThread,
-        told=told,
-        flush_period_ms=node.zk_flush_period_ms if ownership else config.file_flush_period_ms,
-        batch_ids=batch_ids,
-        guard=guard,
-        lost=lost,
-        close_source=origin.close,
-        keep_house=origin.keep_house,
-        outlook=origin.outlook,
-        switch=origin.switch,
-    )
+        return FilesOrigin(config, config.local)
+    return GroupOrigin(config, tell) if config.group else Upstreams(config, tell)
 
 
-def _backend(config: InstanceConfig, ownership: Ownership | None, edits: CursorEdits) -> MetaBackend:
-    """Where this destination's cursors live. Without ZooKeeper the default template keeps them in files."""
-    if ownership is not None and config.cursor_place is CursorPlace.ZOOKEEPER:
-        return ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted)
+def _local_backend(config: InstanceConfig) -> MetaBackend:
+    """Return where a node keeps cursors by itself. Without ZooKeeper the default template keeps them in files."""
     if config.cursor_place is CursorPlace.MEMORY:
         return MemoryBackend()
     return FileBackend(config.data_dir, config.destination, deferToThread)

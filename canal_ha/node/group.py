@@ -1,4 +1,4 @@
-"""A destination's rows from several servers: one Origin each, their streams merged, their positions side by side."""
+"""GroupOrigin: a destination whose rows come from several servers. It merges their rows and joins their positions."""
 
 from __future__ import annotations
 
@@ -15,44 +15,50 @@ from canal_ha.instance.status import SourceFacts
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.model.tell import Tell
-from canal_ha.node import upstreams
-from canal_ha.node.origin import Origin
+from canal_ha.node.upstreams import Upstreams
 from canal_ha.source.group import GroupView, parts
 from canal_ha.source.positions.fingerprints import Copied, Recent
 
 T = TypeVar("T")
 
 
-def servers(config: InstanceConfig, tell: Tell) -> Origin:
-    """config: with at least two sources. Each reads, switches and keeps its table history as if it were alone."""
-    origins = [upstreams.server(member, _naming(tell, member)) for member in config.members]
+class GroupOrigin:
+    """Several servers as one source. Each reads, switches and keeps its table history as if it were alone.
 
-    def lost(part: int, at: LogPosition) -> bool:
-        return origins[part - 1].outlook({0: at}).get(0, Outlook()).purge_in_s == 0.0
+    Implements instance.Origin.
+    """
 
-    def open_feed(request: FeedRequest) -> Feed:
+    def __init__(self, config: InstanceConfig, tell: Tell) -> None:
+        """config: of a destination with at least two sources. tell: hears what happens to each of them."""
+        self._config = config
+        self._tell = tell
+        self._origins = [Upstreams(member, _naming(tell, member)) for member in config.members]
+        self.view = GroupView(config, self._origins, self._purged)
+        self.source_switch = _Switches(config, self._origins)
+
+    def open_feed(self, request: FeedRequest) -> Feed:
+        """Return a feed that merges the feeds of all sources, not started."""
+        config = self._config
         trails = _split(request.start.trail)
         starts = [replace(at, trail=trails.get(at.part, "")) for at in parts(config, request.start)]
         members = [
             MergedSource(member.source_name, origin.open_feed, start)
-            for member, origin, start in zip(config.members, origins, starts, strict=True)
+            for member, origin, start in zip(config.members, self._origins, starts, strict=True)
         ]
         name = f"{config.destination}-{request.read or request.client_id}"
-        return MergedFeed(request, members, name=name, wait_s=config.group_wait_s, tell=tell)
+        return MergedFeed(request, members, name=name, wait_s=config.group_wait_s, tell=self._tell)
 
-    def close() -> None:
-        for origin in origins:
-            origin.close()
+    def keep_house(self, oldest: LogPosition | None) -> None:
+        """See Origin. Every source does it, even if another one fails."""
+        cursors = {} if oldest is None else {at.part: at for at in parts(self._config, oldest)}
+        _each(self._origins, lambda part, origin: origin.keep_house(cursors.get(part)))
 
-    def keep_house(oldest: LogPosition | None) -> None:
-        stood = {} if oldest is None else {at.part: at for at in parts(config, oldest)}
-        _each(origins, lambda part, origin: origin.keep_house(stood.get(part)))
-
-    def outlook(cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
-        stood = {client_id: parts(config, cursor) for client_id, cursor in cursors.items()}
+    def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
+        """Return, by client id, the outlook of the source that purges first."""
+        places = {client_id: parts(self._config, cursor) for client_id, cursor in cursors.items()}
         answers = _each(
-            origins,
-            lambda part, origin: origin.outlook({client_id: at[part - 1] for client_id, at in stood.items()}),
+            self._origins,
+            lambda part, origin: origin.outlook({client_id: at[part - 1] for client_id, at in places.items()}),
         )
         return {
             client_id: min((answer[client_id] for answer in answers if client_id in answer), key=_soonest)
@@ -60,25 +66,31 @@ def servers(config: InstanceConfig, tell: Tell) -> Origin:
             if any(client_id in answer for answer in answers)
         }
 
-    view = GroupView(config, [origin.view for origin in origins], lost)
-    return Origin(view, open_feed, close, keep_house, outlook, _Switches(config, origins))
+    def close(self) -> None:
+        """Close every source."""
+        for origin in self._origins:
+            origin.close()
+
+    def _purged(self, part: int, at: LogPosition) -> bool:
+        """Whether a source has purged the journal of this position."""
+        return self._origins[part - 1].outlook({0: at}).get(0, Outlook()).purge_in_s == 0.0
 
 
 class _Switches:
-    """What SourceSwitch asks of one source, of several."""
+    """Implements instance.SourceSwitch for several sources."""
 
-    def __init__(self, config: InstanceConfig, origins: Sequence[Origin]) -> None:
+    def __init__(self, config: InstanceConfig, origins: Sequence[Upstreams]) -> None:
         self._config = config
-        self._switches = [origin.switch for origin in origins if origin.switch is not None]
+        self._switches = origins
 
     def begin(self, cursors: tuple[LogPosition, ...]) -> None:
         """See SourceSwitch."""
-        stood = [parts(self._config, cursor) for cursor in cursors]
+        places = [parts(self._config, cursor) for cursor in cursors]
         for index, switch in enumerate(self._switches):
-            switch.begin(tuple(at[index] for at in stood))
+            switch.begin(tuple(at[index] for at in places))
 
     def facts(self) -> SourceFacts:
-        """Of all sources: what differs between them stands in one text."""
+        """Return the facts of all sources; texts of several sources stand side by side."""
         facts = [switch.facts() for switch in self._switches]
         return SourceFacts(
             address=", ".join(each.address for each in facts),
@@ -89,7 +101,7 @@ class _Switches:
         )
 
     def switch(self, to: str, reason: str) -> str:
-        """See SourceSwitch; to: 2/standby names the source."""
+        """See SourceSwitch. to: with the number of the source before it, such as 2/standby."""
         number, _, role = to.partition("/")
         if not number.isdecimal() or not 1 <= int(number) <= len(self._switches):
             raise LocalProtocolError(
@@ -103,7 +115,7 @@ class _Switches:
 
 
 class _Trails:
-    """The trail of each source in one text, `1:….2:…`."""
+    """Keeps the fingerprints of each source. Their text is `1:….2:…`."""
 
     def __init__(self, start: str) -> None:
         self._recent = {part: Recent(trail) for part, trail in _split(start).items()}
@@ -131,16 +143,16 @@ def _split(trail: str) -> dict[int, str]:
 
 
 def _naming(tell: Tell, member: InstanceConfig) -> Tell:
-    """Say of which source something is told."""
+    """Add to each event which source it is about."""
 
-    def told(name: str, /, *, alarm: bool = False, **facts: object) -> None:
+    def tell_of_member(name: str, /, *, alarm: bool = False, **facts: object) -> None:
         tell(name, alarm=alarm, **{"of": member.destination, **facts})
 
-    return told
+    return tell_of_member
 
 
-def _each(origins: Sequence[Origin], call: Callable[[int, Origin], T]) -> list[T]:
-    """What all sources answer; the first error once everybody was asked."""
+def _each(origins: Sequence[Upstreams], call: Callable[[int, Upstreams], T]) -> list[T]:
+    """Ask every source and return the answers. Raises the first error, after all were asked."""
     answers: list[T] = []
     failure: CanalError | None = None
     for part, origin in enumerate(origins, start=1):

@@ -1,9 +1,8 @@
-"""Where a destination's rows come from, as its instance sees it; here: binlog files (local-instance)."""
+"""FilesOrigin: a destination whose rows come from binlog files (local-instance). And what all origins share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from canal_ha.config.model import InstanceConfig, LocalFiles
@@ -12,8 +11,8 @@ from canal_ha.decode.filters import FieldFilter, TableFilter, effective
 from canal_ha.decode.history.history import TableHistory
 from canal_ha.errors import FilterInvalid
 from canal_ha.instance.alarms import Outlook
-from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
-from canal_ha.instance.instance import SourceSwitch, SourceView
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.origin import SourceSwitch
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.source.connection.stop_signal import StopSignal
@@ -23,40 +22,31 @@ from canal_ha.source.files.view import LocalTables, LocalView
 from canal_ha.source.server.dump import DumpEvent, DumpFailed, DumpStarted
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What an instance is given of its source; see Instance for each."""
+class FilesOrigin:
+    """A directory of binlog files. Implements instance.Origin."""
 
-    view: SourceView
-    open_feed: OpenFeed
-    close: Callable[[], None]
-    keep_house: Callable[[LogPosition | None], None]
-    outlook: Callable[[Mapping[int, LogPosition]], Mapping[int, Outlook]]
-    switch: SourceSwitch | None = None
+    def __init__(self, config: InstanceConfig, local: LocalFiles) -> None:
+        """Read the table definitions. Raises SourceRefused when that fails."""
+        self.view = LocalView(config, local)
+        self.source_switch: SourceSwitch | None = None
+        self._config = config
+        self._local = local
+        self._stop_signal = StopSignal()
+        self._server = Tables(config, opening=self._stop_signal.opened) if config.master.host else None
+        self._tables = LocalTables(config, local, self._server.fetch if self._server else _no_server)
 
-
-def files(config: InstanceConfig, local: LocalFiles) -> Origin:
-    """A directory of binlog files. Raises SourceRefused when its table definitions cannot be read."""
-    ending = StopSignal()
-    server = Tables(config, opening=ending.opened) if config.master.host else None
-    tables_then = LocalTables(config, local, server.fetch if server else _no_server)
-
-    def close() -> None:
-        ending.end()
-        if server:
-            server.close()
-
-    def open_feed(request: FeedRequest) -> Feed:
-        decode = decoding(config, request)
+    def open_feed(self, request: FeedRequest) -> Feed:
+        """Return a reader of the files, not started."""
+        decode = decoding(self._config, request)
 
         def make_decoder(source: Source, start: LogPosition) -> Decoder:
-            history = tables_then.view(start)
-            tables_then.follow(dump)
+            history = self._tables.view(start)
+            self._tables.follow(dump)
             return decode(source, start, history, start.gtid or None)
 
         dump = LocalDump(
-            config,
-            local,
+            self._config,
+            self._local,
             name=request.read or str(request.client_id),
             start=request.start,
             make_decoder=make_decoder,
@@ -65,17 +55,30 @@ def files(config: InstanceConfig, local: LocalFiles) -> Origin:
         )
         return dump
 
-    return Origin(LocalView(config, local), open_feed, close, lambda oldest: None, lambda cursors: {})
+    def keep_house(self, oldest: LogPosition | None) -> None:
+        """Do nothing: the table history of files is read again after every start."""
+
+    def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
+        """Return nothing: nobody knows when a file will be deleted."""
+        return {}
+
+    def close(self) -> None:
+        """Close the connection that is asked for table definitions."""
+        self._stop_signal.end()
+        if self._server:
+            self._server.close()
 
 
 def decoding(
     config: InstanceConfig, request: FeedRequest
 ) -> Callable[[Source, LogPosition, TableHistory, str | None], Decoder]:
-    """Decoders of one feed, with the instance's filters and its own: from a position on, with the tables as they were
-    there and the GTID set executed before it, None where that is not known.
+    """Return a function that makes the decoders of one feed, with the filters of the instance and of the client.
 
-    The filters are compiled with the first decoder, on the feed's thread. One that was stored by an earlier version and
-    cannot be used raises FilterInvalid there, which ends this feed alone.
+    Its arguments: the source, the position to begin at, the tables as they were there, and the GTID set executed before
+    it (None if unknown).
+
+    The first decoder compiles the filters, on the feed's thread. A filter that an earlier version stored and this one
+    cannot use raises FilterInvalid there, and ends this feed alone.
     """
 
     @cache
@@ -103,7 +106,7 @@ def decoding(
 
 
 def report(request: FeedRequest, event: DumpEvent) -> None:
-    """Hand on what a dump tells."""
+    """Pass an event of a dump on to whoever asked for the feed."""
     match event:
         case DumpStarted():
             request.connected(event.version)
@@ -112,4 +115,4 @@ def report(request: FeedRequest, event: DumpEvent) -> None:
 
 
 def _no_server(schema: str, table: str) -> None:
-    """SHOW CREATE TABLE where there is nobody to ask."""
+    """Answer SHOW CREATE TABLE where there is no server to ask."""

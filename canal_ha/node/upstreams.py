@@ -1,8 +1,8 @@
-"""Where a destination's rows come from when that is a server: its master or its standby, and switching between them.
+"""Upstreams: a destination whose rows come from a server, its master or its standby, and the switch between them.
 
-A `Generation` is one server's binlog as this destination sees it. When the server changes, by a switch or because
-another one answers under its address, a new generation takes over and every dump is told to ask for its route again;
-what still decodes bytes of the old server keeps the old one's table history.
+A `Generation` is one server's binlog as this destination sees it. The server changes by a switch, or because another
+server answers under its address. A new generation takes over then, and every dump asks for its route again. A dump that
+still decodes bytes of the old server keeps the table history of the old generation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.model.tell import Tell
-from canal_ha.node.origin import Origin, decoding, report
+from canal_ha.node.origin import decoding, report
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.stop_signal import StopSignal
@@ -39,19 +39,20 @@ from canal_ha.source.server.view import View
 class Generation:
     """One server, until another one takes its place. Any thread.
 
-    config: its master is this server; server: who answered there, "" before.
+    config: of the destination; its master is this server.
+    server: which server answered there; "" before the first answer.
     """
 
     def __init__(self, config: InstanceConfig, tell: Tell, server: str = "") -> None:
         self.config = config
         self.server = server
-        self.ending = StopSignal()
-        self._tables = Tables(config, opening=self.ending.opened)
+        self.stop_signal = StopSignal()
+        self._tables = Tables(config, opening=self.stop_signal.opened)
         self.view = View(
-            config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=self.ending.opened
+            config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=self.stop_signal.opened
         )
-        self.chronicle = DestinationHistory(
-            config, self._tables.fetch, history_store(config), tell, opening=self.ending.opened
+        self.history = DestinationHistory(
+            config, self._tables.fetch, history_store(config), tell, opening=self.stop_signal.opened
         )
 
     @property
@@ -60,23 +61,24 @@ class Generation:
         return f"{self.config.master.host}:{self.config.master.port}"
 
     def has(self, position: LogPosition) -> bool:
-        """Whether a position is one of this server's, as far as that can be told."""
+        """Whether a position is one of this server's binlog, as far as the position tells."""
         if position.server and self.server:
             return position.server == self.server
         master = self.config.master
         return not position.address or (position.address, position.port) == (master.host, master.port)
 
     def close(self) -> None:
-        """Interrupt its questions, keep its table history, let go of everything."""
-        self.ending.end()
+        """Interrupt its questions, save its table history and close its connections."""
+        self.stop_signal.end()
         self.view.close()
-        self.chronicle.close()
+        self.history.close()
         self._tables.close()
 
 
 class Upstreams:
-    """See the module. Implements instance.SourceView and instance.SourceSwitch. Calls may come from any thread, and
-    block; `facts` does not.
+    """See the module. Implements instance.Origin, instance.SourceView and instance.SourceSwitch.
+
+    Calls may come from any thread, and block; `facts` does not.
     """
 
     def __init__(self, config: InstanceConfig, tell: Tell) -> None:
@@ -89,19 +91,47 @@ class Upstreams:
         self._failures = switch.Failures(config.detecting_retry_threshold)
         self._switches = 0
         self._closed = False
-        self._own = StopSignal()  # connections of the detecting statement
+        self._own = StopSignal()  # ends connections of the detecting statement
         self._detecting: Detecting | None = None
-        self._slave_id_holder: dict[int, int] = {}  # the configured slaveId serves the first stream that opens
+        self._slave_id_holder: dict[int, int] = {}  # the first stream that opens uses the configured slaveId
 
-    def origin(self) -> Origin:
-        """For an instance."""
-        return Origin(self, self.open_feed, self.close, self._keep_house, self._outlook, self)
+    # ---- Origin
+
+    @property
+    def view(self) -> Upstreams:
+        """Answers questions about the server that is read now."""
+        return self
+
+    @property
+    def source_switch(self) -> Upstreams:
+        """Changes the server."""
+        return self
+
+    def keep_house(self, oldest: LogPosition | None) -> None:
+        """See Origin."""
+        now = self._now
+        now.history.look(oldest if oldest is not None and now.has(oldest) else None)
+
+    def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
+        """See Origin. A cursor of another server has no outlook."""
+        now = self._now
+        own = {client_id: cursor for client_id, cursor in cursors.items() if now.has(cursor)}
+        return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own).items()}
+
+    def close(self) -> None:
+        """See Origin."""
+        self._closed = True
+        self._own.end()
+        if self._detecting:
+            self._detecting.stop()
+        with self._changing:
+            self._now.close()
 
     # ---- SourceView
 
     @property
     def version(self) -> str:
-        """Of the server, "" until it was asked."""
+        """The server's version; "" until the first question."""
         return self._now.view.version
 
     def newest(self) -> LogPosition:
@@ -109,7 +139,7 @@ class Upstreams:
         return self._now.view.newest()
 
     def start(self, kept: LogPosition | None) -> LogPosition:
-        """See View. A kept start of the other server is returned: the stream finds its place."""
+        """See View. A kept start may be of the other server: the stream finds its place in this one."""
         now = self._now
         master = now.config.master
         configured = bool(master.journal or master.timestamp_ms or (master.gtid and now.config.decode.gtid_on))
@@ -128,7 +158,7 @@ class Upstreams:
     # ---- SourceSwitch
 
     def begin(self, cursors: tuple[LogPosition, ...]) -> None:
-        """The instance starts with these cursors: choose the server, and begin to look whether it lives."""
+        """Choose the server by the cursors of the instance, and begin to watch whether it answers."""
         config = self._config
         role = switch.first(config, cursors)
         target = switch.server(config, role)
@@ -142,7 +172,7 @@ class Upstreams:
             self._detecting.start()
 
     def facts(self) -> SourceFacts:
-        """For the status."""
+        """Return the facts for the status."""
         now = self._now
         return SourceFacts(
             address=now.address,
@@ -153,11 +183,14 @@ class Upstreams:
         )
 
     def switch(self, to: str, reason: str, *, statement: bool = False) -> str:
-        """Read from the other server from now on; returns its address. to: master, standby, or other for whichever is
-        not read now; statement: it has to answer the detecting one.
+        """Read from the other server from now on and return its address.
 
-        Raises LocalProtocolError where there is nothing to switch to; SourceUnavailable, SourceRefused, with nothing
-        changed, when the other server cannot be read.
+        to: master, standby, or other: the one that is not read now.
+        reason: for the log.
+        statement: whether the server has to answer the detecting statement first.
+
+        Raises LocalProtocolError without a server to switch to. Raises SourceUnavailable, SourceRefused when the other
+        server cannot be read; nothing has changed then.
         """
         with self._changing:
             role = self._role.other if to == "other" else Role(to)
@@ -187,22 +220,22 @@ class Upstreams:
     # ---- feeds
 
     def open_feed(self, request: FeedRequest) -> Feed:
-        """A dump of whatever server is the one to read from."""
+        """Return a dump of the server that is read now, not started. It follows every switch."""
         config = self._config
         decode = decoding(config, request)
 
         def route() -> Upstream:
             now = self._now
-            return Upstream(now.config, lambda source, at: decoder(now, source, at), lambda met: self._met(now, met))
 
-        def decoder(now: Generation, source: Source, start: LogPosition) -> Decoder:
-            tables_then = now.chronicle.view(start, dump)
-            return decode(source, start, tables_then, start.gtid)
+            def make_decoder(source: Source, start: LogPosition) -> Decoder:
+                return decode(source, start, now.history.view(start, dump), start.gtid)
+
+            return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity))
 
         first_stream = not request.read and self._slave_id_holder.setdefault(0, request.client_id) == request.client_id
         dump = Dump(
             config,
-            config.master,
+            route,
             replica=replica(
                 config.destination,
                 request.client_id,
@@ -213,26 +246,15 @@ class Upstreams:
             accept=request.accept,
             busy=request.busy,
             report=lambda event: _report(request, event),
-            make_decoder=lambda source, at: decoder(self._now, source, at),
-            route=route,
             may_move=not request.read,
         )
         self._dumps.add(dump)
         return dump
 
-    def close(self) -> None:
-        """The instance stops."""
-        self._closed = True
-        self._own.end()
-        if self._detecting:
-            self._detecting.stop()
-        with self._changing:
-            self._now.close()
-
     # ---- inside
 
     def _met(self, now: Generation, server: str) -> bool:
-        """A dump was answered by this server. False when its generation is not the one of that server (any more)."""
+        """This server answered a dump. Return False if the generation of the dump is not one of this server."""
         with self._changing:
             if now is not self._now:
                 return False
@@ -246,10 +268,10 @@ class Upstreams:
         return False
 
     def _replace(self, old: Generation, config: InstanceConfig) -> Generation:
-        """Put a new generation in the place of this one; `_changing` is held."""
+        """Put a new generation in the place of this one. The caller holds `_changing`."""
         if self._closed:
-            raise LocalProtocolError(f"{self._config.destination} stops")
-        old.close()  # first: both keep their table history in one place
+            raise LocalProtocolError(f"{self._config.destination} is stopping")
+        old.close()  # first, because both keep their table history in one place
         self._now = Generation(config, self._tell)
         for dump in tuple(self._dumps):
             dump.reroute()
@@ -280,18 +302,9 @@ class Upstreams:
             action = f"none: the other server cannot be read either: {refused}"
             self._tell("source.lost", address=old, error=str(error), action=action, alarm=True)
 
-    def _keep_house(self, oldest: LogPosition | None) -> None:
-        now = self._now
-        now.chronicle.look(oldest if oldest is not None and now.has(oldest) else None)
-
-    def _outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
-        now = self._now
-        own = {client_id: cursor for client_id, cursor in cursors.items() if now.has(cursor)}
-        return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own).items()}
-
 
 def _report(request: FeedRequest, event: DumpEvent) -> None:
-    """Hand on what a dump tells."""
+    """Pass an event of a dump on to whoever asked for the feed."""
     if not isinstance(event, SourceMoved):
         report(request, event)
         return
@@ -301,8 +314,3 @@ def _report(request: FeedRequest, event: DumpEvent) -> None:
         facts["reason"] = found.reason
     whole = not (found.reason or found.expected or found.lags)
     request.moved(Move(event.before, found.at, whole, facts))
-
-
-def server(config: InstanceConfig, tell: Tell) -> Origin:
-    """A MySQL or MariaDB server, and its standby where there is one."""
-    return Upstreams(config, tell).origin()

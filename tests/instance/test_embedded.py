@@ -19,6 +19,8 @@ from canal_ha.meta.repository import Snapshot
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.node.claims import UndisputedClaim
+from tests.instance.origin import PlainOrigin
 from tests.sim.replay import ReplayFeed
 
 T = TypeVar("T")
@@ -60,13 +62,13 @@ class NoRows:
 
 
 class Silent:
-    """Implements Told."""
+    """Implements InstanceListener."""
 
     def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
-        """See Told."""
+        """See InstanceListener."""
 
     def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
-        """See Told."""
+        """See InstanceListener."""
 
 
 class OneThread(Clock):
@@ -96,12 +98,12 @@ def embedded(backend: SlowBackend) -> Embedded:
     embedded = Embedded()
     instance = Instance(
         InstanceConfig("example", SourceConfig("127.0.0.1")),
+        PlainOrigin(NoRows(), open_feed),
         lambda edits: backend,
-        NoRows(),
-        open_feed,
+        UndisputedClaim(lambda error: None),
         OneThread(),
         run_blocking=blocking,
-        told=Silent(),
+        log=Silent(),
         flush_period_ms=0,
         batch_ids=embedded.batch_ids,
     )

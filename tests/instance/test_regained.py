@@ -20,6 +20,8 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.node.claims import UndisputedClaim
+from tests.instance.origin import PlainOrigin
 from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
 from tests.instance.test_stream import JOURNAL, Bench, now, transactions
 from tests.sim.replay import ReplayFeed
@@ -88,12 +90,12 @@ class OneNode:
 
         return Instance(
             self._config,
+            PlainOrigin(Beginning(), open_feed),
             lambda edits: self._backend,
-            Beginning(),
-            open_feed,
+            UndisputedClaim(lambda error: None),
             self.clock,
             run_blocking=blocking,
-            told=Silent(),
+            log=Silent(),
             flush_period_ms=1000,
             batch_ids=self.embedded.batch_ids,
         )

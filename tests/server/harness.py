@@ -31,9 +31,11 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.node.claims import UndisputedClaim
 from canal_ha.server.destinations import Destinations
 from canal_ha.server.service import CanalService
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from tests.instance.origin import PlainOrigin
 from tests.segments import Item, segment
 
 T = TypeVar("T")
@@ -186,12 +188,12 @@ class Served:
     def _instance(self) -> Instance:
         return Instance(
             self._config,
+            PlainOrigin(QuietSource(), self._open),
             lambda edits: self._backend,
-            QuietSource(),
-            self._open,
+            UndisputedClaim(lambda error: None),
             reactor,
             run_blocking=_at_once,
-            told=Silent(),
+            log=Silent(),
             flush_period_ms=1000,
             batch_ids=self.embedded.batch_ids,
         )

@@ -17,7 +17,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.model.table import Column, TableSchema
 from canal_ha.source.connection.identity import replica
-from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, DumpStarted
+from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, DumpStarted, Upstream
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import SqlServer
 from tests.waiting import until
@@ -66,10 +66,9 @@ class Reading:
         settings = config_of(server, **config)
         self.dump = Dump(
             settings,
-            settings.master,
+            lambda: Upstream(settings, self._decoder),
             replica=replica("example", client_id, server_id=server_id),
             start=start,
-            make_decoder=self._decoder,
             accept=self._accept,
             report=self.events.append,
         )

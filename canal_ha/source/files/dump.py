@@ -52,8 +52,9 @@ class _FileDumpStopped(Exception):
 class LocalDump:
     """Reads one stream from `start` (a transaction boundary; inclusive unless consumed) until stopped.
 
-    Arguments and attributes are those of `Dump`. make_decoder: returns a new decoder for each file. idle: everything
-    available was read.
+    Arguments and attributes are those of `Dump`, but for two:
+    make_decoder: makes a fresh decoder for each file.
+    idle: the dump has read everything there is.
     """
 
     def __init__(

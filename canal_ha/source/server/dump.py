@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Protocol
 
-from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
 from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable
 from canal_ha.model.position import LogPosition
@@ -80,12 +80,11 @@ class DumpDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The server to read from now.
+    """The server to read from now on.
 
-    config: its master is that server.
-    make_decoder: see Dump.
-    met: called with the identity of the server that answers; returns False if it is another one than before, which
-    makes this upstream void.
+    config: of the destination; its master is the server.
+    make_decoder: makes a fresh decoder for a connection that begins at this position.
+    met: hears which server answers; False: it is another one than before, so ask for the route again.
     """
 
     config: InstanceConfig
@@ -102,44 +101,43 @@ class _Rerouted(Exception):
 
 
 class Dump:
-    """One stream's dump, from `start` (a transaction boundary; inclusive unless consumed) until stopped.
-
-    config: of the destination.
-    source: the server to read.
-    replica: the identity of the dump.
-    make_decoder: returns a new decoder that begins at a position; called for each connection.
-    accept: takes segments in order, none twice; blocks while there is no room; raises RingClosed to end the dump.
-    report: takes every connection, failure and move.
-    busy: called with True before a small chunk is decoded, with False after it.
-    route: returns the server to read, in place of `config`, `source` and `make_decoder`; called for each connection.
-    may_move: continue in another server's binlog; otherwise end.
-    rng: shortens the delays between attempts.
-    clock: seconds, monotonic.
-    The dump's thread makes all calls.
+    """One stream's dump, from `start` until stopped. Delivers segments in order and none of them twice.
 
     decoded: everything before it was accepted.
+    received_bytes: from the source, over all connections.
     last_event_ms: source time of the newest event.
-    idle: the source reported that nothing newer exists.
-    idle_at: `clock` when it last reported that in a heartbeat that had not waited in a buffer.
-    heard_at: `clock` when bytes last arrived.
+    idle: the source said that nothing newer exists.
+    idle_at: `clock` when the source last said so without a delay in a buffer.
+    heard_at: `clock` when bytes last came.
     """
 
     def __init__(
         self,
         config: InstanceConfig,
-        source: SourceConfig,
+        route: Callable[[], Upstream],
         *,
         replica: ReplicaIdentity,
         start: LogPosition,
-        make_decoder: Callable[[Source, LogPosition], DumpDecoder],
         accept: Callable[[Segment], None],
         report: Callable[[DumpEvent], None],
         busy: Callable[[bool], None] = lambda busy: None,
-        route: Callable[[], Upstream] | None = None,
         may_move: bool = True,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Make a dump that waits for `start`. It calls `route`, `accept`, `report` and `busy` on its own thread.
+
+        config: the destination's.
+        route: says what to read; asked before each connection, because the server may change.
+        replica: as which replica the dump registers.
+        start: a transaction's boundary; inclusive unless consumed.
+        accept: takes segments; blocks while there is no room; raises RingClosed to end the dump.
+        report: hears of every connection and failure.
+        busy: called with True before the dump decodes a small chunk, and with False after that.
+        may_move: whether to go on in another server's binlog; False ends the dump there.
+        rng: for the pauses between attempts.
+        clock: seconds, monotonic.
+        """
         self.decoded: LogPosition | None = start
         self.received_bytes = 0
         self.last_event_ms = 0
@@ -148,9 +146,9 @@ class Dump:
         self.heard_at = 0.0
         self._ready_at = 0.0  # when the thread was last ready for more bytes
         self._config = config
-        self._source = source
+        self._source = config.master
         self._replica = replica
-        self._route = route or (lambda: Upstream(replace(config, master=source), make_decoder))
+        self._route = route
         self._may_move = may_move
         self._current_source = CurrentSource(start)
         self._accept = accept
@@ -169,7 +167,7 @@ class Dump:
         self._decoder: DumpDecoder | None = None
         self._connected: DumpStarted | None = None
         self._session: SourceSession | None = None
-        self._where = Where(config, source)
+        self._where = Where(config, config.master)
         name = f"dump-{config.destination}-{replica.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 

@@ -1,0 +1,101 @@
+"""Origin: where the rows of a destination come from, as its instance sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from canal_ha.config.model import WhenLost
+from canal_ha.instance.alarms import Outlook
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.status import SourceFacts
+from canal_ha.model.place import Place
+from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import Segment
+
+
+class SourceView(Protocol):
+    """Answers questions about positions. Every method runs on the pool and may block there."""
+
+    @property
+    def version(self) -> str:
+        """The server's version; "" until the first question."""
+
+    def newest(self) -> LogPosition:
+        """Return where the binlog ends now. Raises SourceUnavailable, SourceRefused."""
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """Return where a new client begins.
+
+        That is the configured start. Without one it is `kept`, or the oldest journal if `kept` is purged. Without
+        either it is the newest position.
+        """
+
+    def find(self, place: Place) -> LogPosition:
+        """Return the boundary between transactions that a person means."""
+
+    def instead(self, cursor: LogPosition, when: WhenLost) -> LogPosition:
+        """Return where to go on when the journal of a cursor is gone."""
+
+
+class Remembered(Protocol):
+    """Remembers the transactions acknowledged last. Their fingerprints tell the place in another server's binlog."""
+
+    def copy(self, segment: Segment, first: int, last: int, /) -> Any:
+        """Copy what is needed of entries that a client is getting, without the ring's memory."""
+
+    def add_copy(self, piece: Any, /) -> None:
+        """The client has acknowledged these entries next."""
+
+    def trail(self) -> str:
+        """Return the fingerprints as text, for a cursor."""
+
+
+class SourceSwitch(Protocol):
+    """A source whose server can change under a destination: master and standby."""
+
+    def begin(self, cursors: tuple[LogPosition, ...], /) -> None:
+        """Choose the server by these cursors and begin to watch it."""
+
+    def facts(self) -> SourceFacts:
+        """Return the facts of this moment. Does not block."""
+
+    def switch(self, to: str, reason: str, /) -> str:
+        """Read from another server from now on and return its address. After a CanalError nothing has changed.
+
+        to: master, standby or other.
+        reason: for the log.
+        """
+
+    def remember(self, trail: str, /) -> Remembered:
+        """Begin to remember what is acknowledged, from the fingerprints of a cursor on."""
+
+
+class Origin(Protocol):
+    """Everything that an instance needs of its source. `open_feed` runs on the reactor, everything else on the pool."""
+
+    @property
+    def view(self) -> SourceView:
+        """Answers questions about positions."""
+
+    @property
+    def source_switch(self) -> SourceSwitch | None:
+        """Changes the server; None where there is nothing to change."""
+
+    def open_feed(self, request: FeedRequest) -> Feed:
+        """Return a feed that is not started yet."""
+
+    def keep_house(self, oldest: LogPosition | None) -> None:
+        """Keep what cursors from `oldest` on need of the table history, and drop the rest. Called now and then.
+
+        Raises CanalError when the source does not answer.
+        """
+
+    def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
+        """Return, by client id, how long the source keeps the journals of these cursors.
+
+        Raises CanalError when the source does not answer.
+        """
+
+    def close(self) -> None:
+        """Close every connection. This is the last call."""

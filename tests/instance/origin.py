@@ -1,0 +1,33 @@
+"""An origin for tests: its view and its feeds are the test's, and there is nothing to switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from canal_ha.instance.alarms import Outlook
+from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
+from canal_ha.instance.origin import SourceSwitch, SourceView
+from canal_ha.model.position import LogPosition
+
+
+class PlainOrigin:
+    """Implements Origin."""
+
+    def __init__(self, view: SourceView, open_feed: OpenFeed) -> None:
+        self.view = view
+        self.source_switch: SourceSwitch | None = None
+        self._open_feed = open_feed
+
+    def open_feed(self, request: FeedRequest) -> Feed:
+        """See Origin."""
+        return self._open_feed(request)
+
+    def keep_house(self, oldest: LogPosition | None) -> None:
+        """See Origin."""
+
+    def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
+        """See Origin."""
+        return {}
+
+    def close(self) -> None:
+        """See Origin."""
