@@ -1,4 +1,4 @@
-"""What a connection asks of the node: requests by identity."""
+"""Destinations: what a connection asks of the node, by the identity of the client."""
 
 from __future__ import annotations
 
@@ -12,48 +12,56 @@ from canal_ha.model.position import LogPosition
 
 
 class PrivateRead(Protocol):
-    """What one connection reads from a position, without a cursor."""
+    """Reads the binlog for one connection, from a position on and without a cursor."""
 
     async def get(self, request: GetRequest) -> GetAnswer:
         """See Destinations.get. Raises EndOfRange."""
 
     def ack(self, batch_id: int) -> None:
-        """Let go of the oldest batch."""
+        """Close the oldest batch."""
 
     def rollback(self, batch_id: int) -> None:
-        """Hand out again what is not acknowledged."""
+        """Deliver again what the client has not acknowledged."""
 
     def close(self) -> None:
-        """End it; harmless when it has."""
+        """End the read. A second call does nothing."""
 
 
 class Destinations(Protocol):
-    """The destinations that run here. Each method raises NotRunningHere for one that does not, and what its instance
-    raises; every CanalError becomes an error packet.
+    """The destinations that run here.
+
+    Each method raises NotRunningHere for a destination that does not run here, and any error of its instance. Every
+    CanalError becomes an error packet.
     """
 
     def knows(self, destination: str) -> bool:
         """Whether this node runs the destination, or could."""
 
     async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
-        """Know this client, durably, before returning its cursor."""
+        """Make the client durable, then return its cursor."""
 
     def era(self, identity: ClientIdentity) -> object | None:
-        """Another object as soon as the client's cursor is anywhere but where acknowledgements have put it; None where
-        the destination does not run, or has no such client.
+        """Return an object that stays the same while only acknowledgements move the client's cursor.
+
+        None if the destination does not run here, or has no such client.
         """
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
-        """Forget this client."""
+        """Delete the client."""
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. The caller may cancel the wait."""
 
     async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> PrivateRead:
-        """Begin a private read at a place. until: its end, None for none; identity: its filter, and who asks."""
+        """Begin a private read.
+
+        identity: of the client that asks, with the filter of this read.
+        place: where the read begins.
+        until: where it ends; None for no end.
+        """
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
-        """Close the oldest batch. mark: kept with the cursor, "" for none."""
+        """Close the oldest batch. mark: kept with the cursor; "" for none."""
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
-        """Hand out again what is not acknowledged. batch_id 0: everything."""
+        """Deliver again what the client has not acknowledged. batch_id: 0 means everything in flight."""

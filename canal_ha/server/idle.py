@@ -1,4 +1,4 @@
-"""Idle limits of one connection: nothing read, or nothing written, for too long (docs/protocol.md#idle)."""
+"""IdleLimits: end a connection that reads nothing, or writes nothing, for too long (docs/protocol.md#idle)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from canal_ha.instance.stream import Timer
 
 
 class Clock(Protocol):
-    """What this room uses of Twisted's reactor as a clock."""
+    """The part of Twisted's reactor that this room uses as a clock."""
 
     def seconds(self) -> float: ...
 
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 class IdleLimits:
-    """Calls `expired` once, with a text, when a limit is passed. There is one timer, set anew only when it rings."""
+    """Calls `expired` once, with a reason, when a limit is over. It has one timer, set anew only when that runs out."""
 
     def __init__(self, clock: Clock, expired: Callable[[str], None], limits_ms: tuple[int, int]) -> None:
         self._clock = clock
@@ -28,21 +28,21 @@ class IdleLimits:
         self._look()
 
     def limit(self, limits_ms: tuple[int, int]) -> None:
-        """Change both limits and begin to count anew."""
+        """Change both limits and restart both counts."""
         self._read_ms, self._write_ms = limits_ms
         self._heard_at = self._wrote_at = self._clock.seconds()
         self._look()
 
     def heard(self) -> None:
-        """Something was read."""
+        """The client has sent something."""
         self._heard_at = self._clock.seconds()
 
     def wrote(self) -> None:
-        """Something was written."""
+        """The client has taken something."""
         self._wrote_at = self._clock.seconds()
 
     def stop(self) -> None:
-        """No more limits."""
+        """Drop the limits."""
         if self._timer and self._timer.active():
             self._timer.cancel()
         self._timer = None

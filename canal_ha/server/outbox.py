@@ -1,8 +1,8 @@
-"""Outbox: one reply at a time, as the peer takes it, so that a slow client costs no memory beside the ring's.
+"""Outbox: writes one reply at a time, as fast as the client takes it. A slow client costs no memory beside the ring's.
 
-On a plain connection the socket is given the views themselves, many at once, and the reactor is asked only to say when
-there is room again. Twisted's own `write` takes nothing but bytes, which it copies twice; it serves TLS, where slices
-are copied in any case.
+On a plain connection the outbox gives the views themselves to the socket, many at once. The reactor only says when
+there is room again. Twisted's own `write` takes bytes alone and copies them twice. The outbox uses it for TLS, which
+copies slices in any case.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.tcp import Connection
 
 SLICE_BYTES = 128 * 1024
-TURN_BYTES = 1024 * 1024  # until others get their turn
+TURN_BYTES = 1024 * 1024  # written before other connections get their turn
 VIEWS_AT_ONCE = 64  # systems take 1024 and more
 
 
 class Consumer(Protocol):
-    """What an outbox uses of a Twisted transport."""
+    """The part of a Twisted transport that an outbox uses."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -32,24 +32,22 @@ class Consumer(Protocol):
 
 
 class Outbox:
-    """A pull producer while something is to be written. `wrote` is called each time the peer has taken something.
-
-    Nobody else writes to the transport.
-    """
+    """A pull producer while a reply waits. Nobody else writes to the transport."""
 
     def __init__(self, transport: Consumer, wrote: Callable[[], None]) -> None:
-        self.gone = False  # the connection is: Twisted tells its producer first
+        """transport: of the connection. wrote: called each time the client has taken something."""
+        self.gone = False  # the connection is lost: Twisted tells its producer first
         self._transport = transport
         self._wrote = wrote
         self._pieces: deque[memoryview] = deque()
         self._sent: Deferred[None] | None = None
-        self._socket: socket.socket | None = None  # where bytes go without Twisted's help
+        self._socket: socket.socket | None = None  # written to directly, without Twisted
         if isinstance(transport, Connection) and not transport.TLS:
             self._socket = transport.getHandle()
-            self._when_room: Callable[[], object] = transport.startWriting  # has the reactor call resumeProducing
+            self._when_room: Callable[[], object] = transport.startWriting  # the reactor then calls resumeProducing
 
     def send(self, pieces: tuple[bytes | memoryview, ...]) -> Deferred[None] | None:
-        """Write a reply. None: it is passed on whole, or never will be; as a Deferred it fires when that is so."""
+        """Write a reply. Return None if the socket took all of it or the client has gone, else a Deferred of that."""
         if not pieces or self.gone:
             return None
         self._pieces.extend(memoryview(piece) for piece in pieces if len(piece))
@@ -61,7 +59,7 @@ class Outbox:
         return sent
 
     def resumeProducing(self) -> None:
-        """Write more: there is room."""
+        """There is room: write more."""
         self._wrote()
         if self._pieces and self._socket:
             self._push(self._socket)
@@ -75,13 +73,13 @@ class Outbox:
             self._finish()
 
     def stopProducing(self) -> None:
-        """The connection is gone."""
+        """The connection is lost: drop the reply."""
         self.gone = True
         self._pieces.clear()
         self._finish()
 
     def _push(self, handle: socket.socket) -> bool:
-        """Give the socket what it takes, up to TURN_BYTES; whether nothing is left."""
+        """Give the socket what it takes, at most about TURN_BYTES. Return whether nothing is left."""
         pieces = self._pieces
         room = TURN_BYTES
         try:
@@ -96,11 +94,11 @@ class Outbox:
         except BlockingIOError:
             pass
         except OSError:
-            self._socket = None  # Twisted finds the same when it writes, and ends the connection
+            self._socket = None  # Twisted meets the same error when it writes, and ends the connection
         return not pieces
 
     def _slice(self) -> bytes:
-        """The next SLICE_BYTES or less, copied: Twisted takes nothing but bytes."""
+        """Return a copy of the next SLICE_BYTES or less, because Twisted takes bytes alone."""
         taken: list[memoryview] = []
         room = SLICE_BYTES
         while self._pieces and room:

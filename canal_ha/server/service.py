@@ -15,10 +15,11 @@ from twisted.internet.protocol import ServerFactory
 from canal_ha import logs
 from canal_ha.errors import ConfigError
 from canal_ha.server.complaints import Complaints
+from canal_ha.server.conversation import Shared
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations
 from canal_ha.server.idle import Clock
-from canal_ha.server.protocol import CanalConnection, Shared
+from canal_ha.server.protocol import CanalConnection
 from canal_ha.wire.scramble import SEED_BYTES, Credentials
 from canal_ha.wire.server_session import ServerSession
 
@@ -36,17 +37,13 @@ class Listening(Protocol):
 
 
 class ListeningReactor(Clock, Protocol):
-    """What the service uses of Twisted's reactor."""
+    """The part of Twisted's reactor that the service uses."""
 
     def listenTCP(self, port: int, factory: ServerFactory, backlog: int, interface: str, /) -> Listening: ...
 
 
 class CanalService(ServerFactory):
-    """Serves `destinations` on one port.
-
-    host: "" is every address; port: 0 takes a free one; user, passwd: canal.user and canal.passwd (hex of SHA1(SHA1)),
-    "" asks for nothing; random: so many unpredictable bytes. Raises ConfigError for a user without a password.
-    """
+    """Serves destinations on one port."""
 
     noisy = False
 
@@ -62,10 +59,21 @@ class CanalService(ServerFactory):
         max_frame_bytes: int = 16 * 1024 * 1024,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
+        """Make a service that waits for `start`. Raises ConfigError for a user without a password.
+
+        destinations: carries out the requests.
+        reactor: Twisted's.
+        host: the address to listen on; "" is every address.
+        port: the port to listen on; 0 takes a free one.
+        user: canal.user; "" accepts every client.
+        passwd: canal.passwd, hex of SHA1(SHA1).
+        max_frame_bytes: of a request.
+        random: makes this many unpredictable bytes.
+        """
         self.counters = RequestCounters(destinations.knows)
         self._open: set[CanalConnection] = set()
         self._complaints = Complaints(reactor)
-        self._shared = Shared(destinations, self.counters, reactor, self._open, self._complaints)
+        self._shared = Shared(destinations, self.counters, reactor, self._complaints)
         self._reactor = reactor
         self._host = host
         self._port = port
@@ -76,7 +84,7 @@ class CanalService(ServerFactory):
 
     @property
     def port(self) -> int:
-        """The port in use; before `start` the one asked for."""
+        """The port in use; before `start` the configured one."""
         return self._listening.getHost().port if self._listening else self._port
 
     def start(self) -> None:
@@ -88,7 +96,10 @@ class CanalService(ServerFactory):
         LOG.info("server.listening", host=self._host or "*", port=self.port)
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Stop accepting, then close every connection: replies under way have grace_s to leave, waiting GETs none."""
+        """Stop accepting and close every connection.
+
+        grace_s: how long replies may take to leave, seconds. A waiting GET ends at once.
+        """
         if self._listening is not None:
             listening, self._listening = self._listening, None
             stopped = listening.stopListening()
@@ -112,7 +123,7 @@ class CanalService(ServerFactory):
         await pause
 
     def buildProtocol(self, addr: IAddress | None) -> CanalConnection:
-        """A connection for a client that has come in."""
+        """Return a connection for a new client."""
         here = self._listening.getHost() if self._listening else None
         peer = _slash(addr)
         session = ServerSession(
@@ -121,11 +132,11 @@ class CanalService(ServerFactory):
             channel=f"[id: 0x{self._random(4).hex()}, {peer} => {_slash(here)}]",
             max_frame_bytes=self._max_frame_bytes,
         )
-        return CanalConnection(session, self._shared, peer.rpartition(":")[0])
+        return CanalConnection(session, self._shared, peer.rpartition(":")[0], self._open)
 
 
 def credentials(user: str, passwd: str) -> Credentials:
-    """What canal.user and canal.passwd ask of clients. Raises ConfigError."""
+    """Return what clients must know according to canal.user and canal.passwd. Raises ConfigError."""
     if user and not passwd:
         raise ConfigError("canal.properties", "canal.passwd", passwd, f"a password for canal.user = {user}")
     try:
@@ -136,7 +147,7 @@ def credentials(user: str, passwd: str) -> Credentials:
 
 
 def _slash(address: object) -> str:
-    """As Java prints a socket address."""
+    """Return a socket address in the form in which Java prints it."""
     match address:
         case IPv4Address():
             return f"/{address.host}:{address.port}"

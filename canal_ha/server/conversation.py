@@ -1,0 +1,320 @@
+"""Conversation: what one client asks on its connection, carried out one request after the other. Reactor thread.
+
+`_converse` is the whole life of the conversation. The connection feeds it with bytes and wakes it. `_go_on` drives it,
+and not a Deferred of its own: most steps wait for nothing, and a step that waits costs one callback.
+
+When the client goes, a waiting GET is cancelled. Acknowledgements and rollbacks that the client sent before are still
+carried out.
+"""
+
+from __future__ import annotations
+
+import traceback
+import types
+from collections.abc import Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
+
+from canal_ha import logs
+from canal_ha.errors import CanalError, CursorReplaced, LocalProtocolError, RemoteProtocolError
+from canal_ha.model.excerpt import excerpt
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.complaints import Complaints
+from canal_ha.server.counters import RequestCounters
+from canal_ha.server.destinations import Destinations, PrivateRead
+from canal_ha.server.idle import Clock, IdleLimits
+from canal_ha.server.outbox import Outbox
+from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
+from canal_ha.wire.server_session import Reply, ServerSession
+
+LOG = logs.get(__name__)
+LAST_WORDS_S = 0.5  # how long the last acknowledgements may take when the node closes a connection
+IN_A_ROW = 100  # requests without a reply that are carried out before other connections get their turn
+
+
+class Closing(Protocol):
+    """The ways to end a connection: a Twisted TCP transport."""
+
+    def loseConnection(self) -> None: ...
+
+    def loseWriteConnection(self) -> None: ...
+
+    def abortConnection(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of a service have in common."""
+
+    destinations: Destinations
+    counters: RequestCounters
+    clock: Clock
+    complaints: Complaints
+
+
+class Conversation:
+    """See the module."""
+
+    def __init__(
+        self, session: ServerSession, shared: Shared, peer: str, transport: Closing, outbox: Outbox, idle: IdleLimits
+    ) -> None:
+        """Make a conversation that waits for `begin`.
+
+        session: the wire protocol's half of it.
+        shared: what it has in common with others.
+        peer: `/ip` of the client, for the counters.
+        transport: ends the connection.
+        outbox: takes replies.
+        idle: the limits of the connection, which the client can set.
+        """
+        self._session = session
+        self._shared = shared
+        self._peer = peer
+        self._transport = transport
+        self._outbox = outbox
+        self._idle = idle
+        self._lost = False
+        self._ending = False
+        self._unacked: set[int] = set()  # batches that left on this connection
+        self._steps: Coroutine[Deferred[Any] | None, None, None] = self._converse()
+        self._listening = False  # the conversation waits for `_awaken`,
+        self._awaited: Deferred[Any] | None = None  # or for this,
+        self._fetching = False  # which is what a GET waits for
+        self._told_cursor: tuple[ClientIdentity, object] | None = None  # the client that knows its cursor, and its era
+        self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
+
+    def begin(self) -> None:
+        """Greet the client and carry out what it asks."""
+        self._go_on()
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the client. A client that breaks the protocol loses its connection."""
+        try:
+            self._session.receive(data)
+        except RemoteProtocolError as error:
+            self.drop(str(error))
+        self._awaken()
+
+    def end(self) -> None:
+        """End once the current reply is written and the client has acknowledged the batches that it got."""
+        self._ending = True
+        self._let_go()
+
+    def client_gone(self) -> None:
+        """The connection is lost: cancel a waiting GET, and finish what the client sent before."""
+        self._lost = True
+        self._end_read()
+        self._let_go()
+
+    def drop(self, reason: str) -> None:
+        """Close the connection at once. reason: for the log."""
+        if self._may_log():
+            LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
+        self._transport.abortConnection()
+
+    @property
+    def _gone(self) -> bool:
+        """Whether the client has gone."""
+        return self._lost or self._outbox.gone
+
+    # ---- the steps
+
+    async def _converse(self) -> None:
+        silent = 0
+        sent = self._outbox.send(self._session.handshake().pieces)
+        if sent:
+            await sent
+        while not self._ending:
+            try:
+                step = self._session.next()
+                if step is None:
+                    if self._gone:
+                        return
+                    await _more()
+                    continue
+                began = self._shared.clock.seconds()
+                reply = step if isinstance(step, Reply) else await self._carry_out(step)
+            except RemoteProtocolError as error:
+                if self._may_log():
+                    LOG.warning("connection.dropped", channel=self._session.channel, reason=str(error))
+                break
+            if self._gone or reply is None:
+                continue
+            if reply.error and self._may_log():
+                LOG.warning("request.refused", channel=self._session.channel, error=reply.error)
+            sent = self._outbox.send(reply.pieces)
+            if sent:
+                await sent
+            self._shared.counters.note(reply, self._peer, (self._shared.clock.seconds() - began) * 1000)
+            if not reply.packet_type and not self._gone:
+                self._idle.limit(self._session.idle_ms)
+            silent = 0 if reply.pieces else silent + 1
+            if silent == IN_A_ROW:
+                silent = 0
+                await self._turn()
+        if self._unacked:
+            await self._last_words()
+        self._transport.loseConnection()
+
+    async def _last_words(self) -> None:
+        """Close our direction of the connection. An ACK that the client still sends for a batch it got counts."""
+        if not self._lost:
+            self._transport.loseWriteConnection()
+        over: list[bool] = []
+
+        def enough() -> None:
+            over.append(True)
+            self._awaken()
+
+        timer = self._shared.clock.callLater(LAST_WORDS_S, enough)
+        try:
+            while self._unacked and not over:
+                step = self._session.next()
+                if isinstance(step, Acknowledge | Rollback):
+                    await self._carry_out(step)
+                elif step is not None:
+                    self._session.done()  # another node will answer any other request
+                elif self._gone:
+                    return
+                else:
+                    await _more()
+        except RemoteProtocolError:
+            return
+        finally:
+            if timer.active():
+                timer.cancel()
+
+    async def _carry_out(self, request: Request) -> Reply | None:
+        """Return the reply to a request; None if the client has gone. Raises RemoteProtocolError."""
+        if self._gone and not isinstance(request, Acknowledge | Rollback):
+            self._session.done()
+            return None
+        destinations, identity = self._shared.destinations, request.identity
+        try:
+            match request:
+                case Get():
+                    return await self._fetch(request)
+                case ReadFrom():
+                    self._end_read()
+                    self._read = await destinations.read_from(identity, request.place, request.until)
+                    if self._lost:
+                        self._end_read()
+                case Acknowledge() if self._read:
+                    self._unacked.discard(request.batch_id)
+                    self._read.ack(request.batch_id)
+                case Rollback() if self._read:
+                    self._unacked.clear()
+                    self._read.rollback(request.batch_id)
+                case Subscribe() | Unsubscribe() if self._read:
+                    raise LocalProtocolError("this connection reads from a position: use another one to subscribe")
+                case Acknowledge():
+                    self._unacked.discard(request.batch_id)
+                    self._check_era(identity)
+                    await destinations.ack(identity, request.batch_id, request.mark)
+                case Rollback():
+                    self._unacked.clear()
+                    await destinations.rollback(identity, request.batch_id)
+                case Subscribe():
+                    cursor = await destinations.subscribe(identity)
+                    if request.tell_cursor:
+                        self._told_cursor = (identity, destinations.era(identity))
+                    return self._session.subscribed(cursor)
+                case Unsubscribe():
+                    await destinations.unsubscribe(identity)
+        except CanalError as error:
+            return self._session.failed(error)
+        except Exception as error:
+            if self._may_log():
+                where = "".join(traceback.format_tb(error.__traceback__))
+                text = excerpt(repr(error))
+                LOG.error(
+                    "request.broke", channel=self._session.channel, request=request.packet_type, error=text, trace=where
+                )
+            return self._session.failed(error)
+        return self._session.done()
+
+    async def _fetch(self, request: Get) -> Reply | None:
+        self._fetching = True
+        try:
+            if self._read:
+                message = await self._read.get(request.wanted)
+            else:
+                self._check_era(request.identity)
+                message = await self._shared.destinations.get(request.identity, request.wanted)
+                self._check_era(request.identity)
+        except CancelledError:
+            self._session.done()
+            return None
+        finally:
+            self._fetching = False
+        if message.batch is not None:
+            self._unacked.add(message.batch_id)
+        return self._session.fetched(message)
+
+    def _check_era(self, identity: ClientIdentity) -> None:
+        """Raise CursorReplaced if the client knows its cursor and something else than an ACK has moved it since."""
+        if self._told_cursor is None:
+            return
+        client, era = self._told_cursor
+        same = (client.destination, client.client_id) == (identity.destination, identity.client_id)
+        if same and self._shared.destinations.era(identity) not in (era, None):
+            raise CursorReplaced(identity.destination, identity.client_id)
+
+    def _end_read(self) -> None:
+        if self._read:
+            self._read.close()
+
+    async def _turn(self) -> None:
+        """Give other connections their turn."""
+        turn = Deferred[None]()
+        self._shared.clock.callLater(0, lambda: turn.callback(None))
+        await turn
+
+    # ---- driving the steps
+
+    def _go_on(self, result: object = None) -> None:
+        """Run the steps until one waits. result: of the Deferred that the last step waited for."""
+        self._awaited = None
+        self._listening = False
+        try:
+            if isinstance(result, Failure):
+                awaited = result.throwExceptionIntoGenerator(self._steps)
+            else:
+                awaited = self._steps.send(None)
+        except StopIteration:
+            return
+        except Exception as error:
+            self._broke(error)
+            return
+        self._awaited = awaited
+        self._listening = awaited is None
+        if awaited is not None:
+            awaited.addBoth(self._go_on)
+
+    def _awaken(self) -> None:
+        if self._listening:
+            self._go_on()
+
+    def _let_go(self) -> None:
+        if self._fetching and self._awaited:
+            self._awaited.cancel()
+        self._awaken()
+
+    def _may_log(self) -> bool:
+        """Whether one more line about this client may be written. The client decides how many there could be."""
+        return self._shared.complaints.may(self._peer)
+
+    def _broke(self, error: Exception) -> None:
+        """A step failed with an unexpected error: end this connection and leave the others alone."""
+        if self._may_log():
+            LOG.error("connection.broke", channel=self._session.channel, error=Failure(error).getTraceback())
+        self._transport.abortConnection()
+
+
+@types.coroutine
+def _more() -> Generator[None, None, None]:
+    """Wait for `Conversation._awaken`."""
+    yield
