@@ -7,9 +7,7 @@ docs/protocol.md#sink. Groups without rows never get here: the decoder drops the
 from __future__ import annotations
 
 import time
-from array import array
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Callable
 
 from canal_ha.config.model import DecodeOptions
 from canal_ha.model.segment import EntryKind, Segment
@@ -68,7 +66,7 @@ class Sink:
         kept = [index for index, kind in enumerate(kinds) if self._keeps(kind, segment.timestamps[index])]
         if len(kept) == len(segment):
             return segment
-        return select(segment, kept) if kept else None
+        return segment.select(kept) if kept else None
 
     def _keeps(self, kind: int, time_ms: int) -> bool:
         if kind == EntryKind.HEARTBEAT:
@@ -82,31 +80,3 @@ class Sink:
             self._skipped = 0
             self._passed_at_ms = time_ms
         return True
-
-
-def select(segment: Segment, kept: Sequence[int]) -> Segment:
-    """Return a segment with only these entries, copied from `segment`. kept: ascending indexes, at least one."""
-    frames = memoryview(segment.frames)
-    spans = [(segment.frame_start(index), segment.ends[index]) for index in kept]
-    runs = [segment.run_of(index) for index in kept]
-    starts = [new for new, run in enumerate(runs) if new == 0 or run != runs[new - 1]]
-    return Segment(
-        source=segment.source,
-        journal=segment.journal,
-        frames=b"".join(frames[start:end] for start, end in spans),
-        ends=array("q", accumulate(end - start for start, end in spans)),
-        offsets=array("q", [segment.offsets[index] for index in kept]),
-        subs=array("i", [segment.subs[index] for index in kept]),
-        timestamps=array("q", [segment.timestamps[index] for index in kept]),
-        event_lengths=array("q", [segment.event_lengths[index] for index in kept]),
-        row_counts=array("i", [segment.row_counts[index] for index in kept]),
-        kinds=bytes(segment.kinds[index] for index in kept),
-        run_starts=array("q", starts),
-        run_server_ids=array("q", [segment.run_server_ids[runs[start]] for start in starts]),
-        run_gtids=tuple(segment.run_gtids[runs[start]] for start in starts),
-        entry_ends=array("q", accumulate(segment.entry_size(index) for index in kept)),
-        row_ends=array("q", accumulate(segment.row_counts[index] for index in kept)),
-        cut=segment.cut and kept[-1] == len(segment) - 1,
-        part=segment.part,
-        others=segment.others,
-    )

@@ -15,7 +15,6 @@ middle, it is abandoned: the source is read again from the transaction's begin, 
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -288,38 +287,12 @@ class Merge:
         if stands is not None:
             lane.at = replace(stands, part=lane.part, others=())
         others = tuple(other.at for other in self._lanes if other is not lane)
-        return replace(span(segment, first, end), part=lane.part, others=others)
+        return replace(segment.slice(first, end), part=lane.part, others=others)
 
 
 def _leads_on(at: LogPosition, decoded: LogPosition) -> bool:
     """Whether a source has come farther, in its own binlog or to another server's."""
     return decoded.order > at.order or bool(decoded.server and at.server and decoded.server != at.server)
-
-
-def span(segment: Segment, first: int, last: int) -> Segment:
-    """Entries first..last of a segment, last exclusive; the segment itself when that is all of it, else copied."""
-    if first == 0 and last == len(segment):
-        return segment
-    start = segment.frame_start(first)
-    runs = range(segment.run_of(first), segment.run_of(last - 1) + 1)
-    return replace(
-        segment,
-        frames=bytes(segment.frames_view(first, last)),
-        ends=array("q", [end - start for end in segment.ends[first:last]]),
-        offsets=segment.offsets[first:last],
-        subs=segment.subs[first:last],
-        timestamps=segment.timestamps[first:last],
-        event_lengths=segment.event_lengths[first:last],
-        row_counts=segment.row_counts[first:last],
-        kinds=segment.kinds[first:last],
-        run_starts=array("q", [max(0, segment.run_starts[run] - first) for run in runs]),
-        run_server_ids=array("q", [segment.run_server_ids[run] for run in runs]),
-        run_gtids=tuple(segment.run_gtids[run] for run in runs),
-        entry_ends=array("q", [end - segment.entry_bytes(0, first) for end in segment.entry_ends[first:last]]),
-        row_ends=array("q", [end - segment.rows(0, first) for end in segment.row_ends[first:last]]),
-        cut=segment.cut and last == len(segment),
-        buffers=None,
-    )
 
 
 def _unit(segment: Segment, first: int, *, open_: bool) -> tuple[int, bool]:

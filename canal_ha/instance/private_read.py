@@ -15,7 +15,6 @@ from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
-from canal_ha.sink import select
 
 LOOK_MS = 100.0  # the feed may reach the end without an entry that would wake the GET
 
@@ -83,7 +82,7 @@ class BinlogRead:
             return accept
 
         def accept_before(segment: Segment) -> None:
-            before = _before(segment, until)
+            before = segment.before(until)
             if before is not None:
                 accept(before)
 
@@ -97,14 +96,3 @@ class BinlogRead:
     def _ended(self, stream: Stream) -> bool:
         decoded = stream.decoded
         return self._until is not None and decoded is not None and decoded.order >= self._until.order and stream.drained
-
-
-def _before(segment: Segment, until: LogPosition) -> Segment | None:
-    """The part of a segment whose entries start before a position; None when nothing does."""
-    here, there = LogPosition(segment.journal, 0).order[:2], until.order[:2]
-    if here != there:
-        return segment if here < there else None
-    count = sum(offset < until.offset for offset in segment.offsets)
-    if count == len(segment):
-        return segment
-    return select(segment, range(count)) if count else None

@@ -23,7 +23,6 @@ from canal_ha.errors import CanalError, NotSubscribed, PositionLost, TooManyStre
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.origin import Remembered
-from canal_ha.instance.skip import after
 from canal_ha.instance.status import StreamStatus
 from canal_ha.instance.wakeup import Wakeup
 from canal_ha.meta.batch_ids import Numbers
@@ -509,7 +508,7 @@ def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Call
         return accept
 
     def accept_rest(segment: Segment) -> None:
-        rest = after(segment, last)
+        rest = segment.behind(last)
         if rest is not None:
             accept(rest)
 

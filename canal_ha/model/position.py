@@ -14,6 +14,22 @@ TYPE_NAME = "com.alibaba.otter.canal.protocol.position.LogPosition"
 
 
 @immutable
+class BinlogServer:
+    """The server whose binlog a position is in.
+
+    address: host as configured.
+    port: port as configured.
+    server_id: the server's own id.
+    identity: server_uuid or, on MariaDB, the server id; see LogPosition.server.
+    """
+
+    address: str
+    port: int
+    server_id: int
+    identity: str
+
+
+@immutable
 class LogPosition:
     """A place in the binlog of one source.
 
@@ -49,6 +65,20 @@ class LogPosition:
     mark: str = field(default="", compare=False)
     part: int = 0
     others: tuple[LogPosition, ...] = ()
+
+    @classmethod
+    def on(cls, server: BinlogServer, journal: str, offset: int, timestamp_ms: int = 0, gtid: str = "") -> LogPosition:
+        """Return a position in the binlog of this server. The other arguments are the fields."""
+        return cls(
+            journal=journal,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            server_id=server.server_id,
+            gtid=gtid,
+            address=server.address,
+            port=server.port,
+            server=server.identity,
+        )
 
     @property
     def order(self) -> tuple[str, int, int, bool, int]:

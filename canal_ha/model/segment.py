@@ -7,14 +7,15 @@ header plus slices of `frames`. The server never parses an entry on its way to t
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import accumulate
 
 from canal_ha.model.buffers import Buffers
 from canal_ha.model.immutable import immutable
-from canal_ha.model.position import LogPosition
+from canal_ha.model.position import LogPosition, split_journal
 
 
 class EntryKind(IntEnum):
@@ -129,6 +130,92 @@ class Segment:
     def first_behind(self, offset: int, sub: int) -> int:
         """Return the index of the first entry behind (offset, sub) of this journal; len(self) if there is none."""
         return bisect_right(range(len(self)), (offset, sub), key=lambda at: (self.offsets[at], self.subs[at]))
+
+    def ends_event(self, index: int) -> bool:
+        """Whether entry `index` is the last one of its event here; a compressed payload makes several of one event."""
+        return index + 1 == len(self) or self.offsets[index + 1] != self.offsets[index]
+
+    # ---- parts of it
+
+    def slice(self, first: int, last: int) -> Segment:
+        """Return entries first..last (last exclusive): the segment itself when that is all of it, else a copy."""
+        if first == 0 and last == len(self):
+            return self
+        start = self.frame_start(first)
+        runs = range(self.run_of(first), self.run_of(last - 1) + 1)
+        return replace(
+            self,
+            frames=bytes(self.frames_view(first, last)),
+            ends=array("q", [end - start for end in self.ends[first:last]]),
+            offsets=self.offsets[first:last],
+            subs=self.subs[first:last],
+            timestamps=self.timestamps[first:last],
+            event_lengths=self.event_lengths[first:last],
+            row_counts=self.row_counts[first:last],
+            kinds=self.kinds[first:last],
+            run_starts=array("q", [max(0, self.run_starts[run] - first) for run in runs]),
+            run_server_ids=array("q", [self.run_server_ids[run] for run in runs]),
+            run_gtids=tuple(self.run_gtids[run] for run in runs),
+            entry_ends=array("q", [end - self.entry_bytes(0, first) for end in self.entry_ends[first:last]]),
+            row_ends=array("q", [end - self.rows(0, first) for end in self.row_ends[first:last]]),
+            cut=self.cut and last == len(self),
+            buffers=None,
+        )
+
+    def select(self, kept: Sequence[int]) -> Segment:
+        """Return a copy with these entries alone. kept: ascending indexes, at least one."""
+        frames = memoryview(self.frames)
+        spans = [(self.frame_start(index), self.ends[index]) for index in kept]
+        runs = [self.run_of(index) for index in kept]
+        starts = [new for new, run in enumerate(runs) if new == 0 or run != runs[new - 1]]
+        return replace(
+            self,
+            frames=b"".join(frames[start:end] for start, end in spans),
+            ends=array("q", accumulate(end - start for start, end in spans)),
+            offsets=array("q", [self.offsets[index] for index in kept]),
+            subs=array("i", [self.subs[index] for index in kept]),
+            timestamps=array("q", [self.timestamps[index] for index in kept]),
+            event_lengths=array("q", [self.event_lengths[index] for index in kept]),
+            row_counts=array("i", [self.row_counts[index] for index in kept]),
+            kinds=bytes(self.kinds[index] for index in kept),
+            run_starts=array("q", starts),
+            run_server_ids=array("q", [self.run_server_ids[runs[start]] for start in starts]),
+            run_gtids=tuple(self.run_gtids[runs[start]] for start in starts),
+            entry_ends=array("q", accumulate(self.entry_size(index) for index in kept)),
+            row_ends=array("q", accumulate(self.row_counts[index] for index in kept)),
+            cut=self.cut and kept[-1] == len(self) - 1,
+            buffers=None,
+        )
+
+    def behind(self, last: LogPosition) -> Segment | None:
+        """Return the entries behind the entry at `last`: all of them if `last` is of another server, None if none is.
+
+        last: of a merged stream, it holds a position of each source, and the one of this source counts.
+        """
+        if self.part:
+            own = last.of(self.part)
+            if own is None:
+                return self
+            last = own
+        if last.server and self.source.server and last.server != self.source.server:
+            return self  # the positions of two servers cannot be compared
+        here, there = split_journal(self.journal), split_journal(last.journal)
+        if here > there:
+            return self
+        first = len(self) if here < there else self.first_behind(last.offset, last.sub_index)
+        if first and first == len(self):
+            return None
+        return self.slice(first, len(self))
+
+    def before(self, end: LogPosition) -> Segment | None:
+        """Return the entries of events that start before a position of the same server; None if there are none."""
+        here, there = split_journal(self.journal), split_journal(end.journal)
+        if here != there:
+            return self if here < there else None
+        count = bisect_left(self.offsets, end.offset)
+        if len(self) and not count:
+            return None
+        return self.slice(0, count)
 
     def position(self, index: int, *, consumed: bool = False) -> LogPosition:
         """Return the position of entry `index`. consumed: see LogPosition."""

@@ -2,5 +2,5 @@
 
 `CanalService` listens, and stops in order. A `CanalConnection` moves bytes; its `Conversation` hands requests to
 `Destinations`, one after the other. A connection owns its session, its outbox and its timers. The metrics read
-`RequestCounters`. A client that breaks the protocol loses its connection. An error of a request becomes an error packet.
+`RequestCounters`. A client that breaks the protocol loses its connection. A failed request gets an error packet.
 """

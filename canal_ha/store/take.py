@@ -62,9 +62,7 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
         if begin >= 0:
             return segment.position(begin)
         if done >= 0:
-            following = done + 1
-            whole = following == len(segment) or segment.offsets[following] != segment.offsets[done]
-            return segment.position(done, consumed=whole)
+            return segment.position(done, consumed=segment.ends_event(done))
     return None
 
 

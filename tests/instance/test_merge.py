@@ -17,9 +17,7 @@ from canal_ha.instance.merge import (
     Merge,
     Moment,
     Seen,
-    span,
 )
-from canal_ha.instance.skip import after
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 from canal_ha.store.take import Piece, ack_point
@@ -386,22 +384,3 @@ def _statements(binlog: Sequence[Item]) -> int:
 
 def _texts(piece: Piece, part: int) -> list[str]:
     return bodies(piece.segment)[piece.first : piece.last] if piece.segment.part == part else []
-
-
-def test_cutting() -> None:
-    """A span has its entries' bytes, positions and runs, and the whole segment is not copied."""
-    both = of(1, transaction(1, 0, 1) + transaction(1, 1, 2))
-    both = replace(both, run_starts=type(both.run_starts)("q", [0, 3]), run_server_ids=both.run_server_ids * 2)
-    both = replace(both, run_gtids=("a:1", "a:1-2"))
-    assert span(both, 0, 6) is both
-    cut = span(both, 2, 5)
-    assert bodies(cut) == bodies(both)[2:5]
-    assert [cut.position(index) for index in range(3)] == [both.position(index) for index in range(2, 5)]
-
-
-def test_skipping_knows_sources() -> None:
-    """What was handed out before is skipped in its own source, at the same journal and offset as in another."""
-    behind = replace(of(1, transaction(1, 0, 1)).position(2), part=1, others=(start(2),))
-    first, second = (replace(of(part, transaction(part, 0, 1)), part=part) for part in (1, 2))
-    assert after(first, behind) is None
-    assert after(second, behind) is second

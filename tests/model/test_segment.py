@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+from dataclasses import replace
+from itertools import pairwise
+
 import hypothesis.strategies as st
 from hypothesis import given
 
+from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.store.take import Piece, take_bytes
 from canal_ha.wire.proto import canal_protocol_pb2
@@ -63,3 +68,59 @@ def test_empty() -> None:
     assert len(piece) == 0
     assert piece.frames_view(0, 0).nbytes == 0
     assert list(piece.entries()) == []
+
+
+@st.composite
+def with_runs(draw: st.DrawFn) -> Segment:
+    """Segments of several runs, with entries of one event among them."""
+    count = draw(st.integers(1, 30))
+    sizes = draw(st.lists(st.sampled_from([0, 5, 127, 128, 20_000]), min_size=count, max_size=count))
+    starts = sorted({0, *draw(st.lists(st.integers(0, count - 1), max_size=5))})
+    return replace(
+        segment([Item(10 * (n // 3), body=bytes([n]) * size, sub=n % 3, rows=n) for n, size in enumerate(sizes)]),
+        run_starts=array("q", starts),
+        run_server_ids=array("q", range(len(starts))),
+        run_gtids=tuple(f"u:1-{n}" for n in range(len(starts))),
+        cut=draw(st.booleans()),
+        part=2,
+        others=(LogPosition("mysql-bin.000001", 4, part=1),),
+    )
+
+
+@given(with_runs(), st.data())
+def test_select(whole: Segment, data: st.DataObject) -> None:
+    """A selection holds its entries unchanged: bytes, position, figures; its runs are consistent."""
+    kept = sorted(data.draw(st.sets(st.integers(0, len(whole) - 1), min_size=1)))
+    part = whole.select(kept)
+    assert [part.position(new) for new in range(len(part))] == [whole.position(old) for old in kept]
+    assert list(part.entries()) == [whole.entry(old) for old in kept]
+    assert list(part.row_counts) == [whole.row_counts[old] for old in kept]
+    assert list(part.event_lengths) == [whole.event_lengths[old] for old in kept]
+    assert part.cut == (whole.cut and kept[-1] == len(whole) - 1)
+    assert part.run_starts[0] == 0
+    assert all(one < two for one, two in pairwise(part.run_starts))
+
+
+@given(with_runs(), st.data())
+def test_a_slice_is_the_selection_of_its_entries(whole: Segment, data: st.DataObject) -> None:
+    """Neighbouring entries are the same segment, however they are asked for; nobody copies a whole segment."""
+    first = data.draw(st.integers(0, len(whole) - 1))
+    last = data.draw(st.integers(first + 1, len(whole)))
+    assert whole.slice(first, last) == whole.select(range(first, last))
+    assert whole.slice(0, len(whole)) is whole
+
+
+@given(with_runs(), st.integers(-10, 110))
+def test_before_and_behind_make_up_the_whole(whole: Segment, offset: int) -> None:
+    """A position divides a segment: no entry is in both parts, and none is in neither."""
+    end = LogPosition(whole.journal, offset)
+    before, behind = whole.before(end), whole.behind(replace(end, offset=offset - 1, sub_index=2, part=2))
+    assert [entry for part in (before, behind) if part for entry in part.entries()] == list(whole.entries())
+    assert whole.before(replace(end, journal="mysql-bin.000000")) is None
+    assert whole.before(replace(end, journal="mysql-bin.000002")) is whole
+
+
+def test_the_last_entry_of_an_event() -> None:
+    """Entries of one event share an offset, and the last of them ends it."""
+    piece = segment([Item(100), Item(200), Item(200, sub=1), Item(300)])
+    assert [piece.ends_event(index) for index in range(4)] == [True, False, True, True]

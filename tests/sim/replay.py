@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from canal_ha.errors import RingClosed
 from canal_ha.instance.feed import FeedRequest
-from canal_ha.instance.skip import after
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 
@@ -59,4 +58,4 @@ def _from(segment: Segment, start: LogPosition) -> Segment | None:
         last = LogPosition(journal=start.journal, offset=start.offset, sub_index=2**31 - 1)
     else:
         last = LogPosition(journal=start.journal, offset=start.offset - 1, sub_index=2**31 - 1)
-    return after(segment, last)
+    return segment.behind(last)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
 from canal_ha.config.model import DecodeOptions
 from canal_ha.errors import RingClosed
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.sink import SKIPPED_MAX, SKIPPED_MS, Sink, select
+from canal_ha.sink import SKIPPED_MAX, SKIPPED_MS, Sink
 from tests.segments import Item, segment
 
 RECORDED = Path(__file__).parent.parent / "golden" / "transaction_entries_off.txt"
@@ -109,25 +104,3 @@ def test_blocked_time() -> None:
     with pytest.raises(RingClosed):
         sink.accept(segment(transaction(2000)))
     assert sink.blocked_ms == 500.0
-
-
-@given(st.data())
-def test_select(data: st.DataObject) -> None:
-    """A selection holds its entries unchanged: bytes, position, figures; its runs are consistent."""
-    count = data.draw(st.integers(1, 30))
-    sizes = data.draw(st.lists(st.sampled_from([0, 5, 127, 128, 20_000]), min_size=count, max_size=count))
-    starts = sorted({0, *data.draw(st.lists(st.integers(0, count - 1), max_size=5))})
-    whole = replace(
-        segment([Item(10 * n, body=bytes([n]) * size, sub=n % 3, rows=n) for n, size in enumerate(sizes)]),
-        run_starts=array("q", starts),
-        run_server_ids=array("q", range(len(starts))),
-        run_gtids=tuple(f"u:1-{n}" for n in range(len(starts))),
-    )
-    kept = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1)))
-    part = select(whole, kept)
-    assert [part.position(new) for new in range(len(part))] == [whole.position(old) for old in kept]
-    assert list(part.entries()) == [whole.entry(old) for old in kept]
-    assert list(part.row_counts) == [whole.row_counts[old] for old in kept]
-    assert list(part.event_lengths) == [whole.event_lengths[old] for old in kept]
-    assert part.run_starts[0] == 0
-    assert all(one < two for one, two in pairwise(part.run_starts))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from canal_ha.config.model import InstanceConfig
+from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import SourceRefused
+from canal_ha.model.position import BinlogServer
 from canal_ha.source.connection.identity import Replica
 from canal_ha.source.connection.session import SourceSession
 
@@ -42,6 +43,10 @@ class Flavor:
     def identity(self) -> str:
         """Identity of the server's binlog: see LogPosition.server."""
         return self.uuid or str(self.server_id)
+
+    def read_at(self, source: SourceConfig) -> BinlogServer:
+        """Return this server as positions name it. source: the address at which it is read."""
+        return BinlogServer(source.host, source.port, self.server_id, self.identity)
 
     @property
     def status_statement(self) -> str:

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from canal_ha.decode.kernel.gtid import Gtids
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.sink import select
 from canal_ha.source.positions.fingerprints import Fingerprint, Units
 
 _HELD_MOST_BYTES = 8 << 20  # of a transaction whose end is awaited; larger ones are delivered
@@ -46,7 +45,7 @@ class ExpectedTransactions:
         if not self._expected:
             return self._released(segment, behind)
         if behind < len(segment):
-            self._held.append(_from(segment, behind))
+            self._held.append(segment.slice(behind, len(segment)))
             if sum(held.ends[-1] for held in self._held) > _HELD_MOST_BYTES:
                 self._expected.clear()
                 held, self._held = self._held, []
@@ -55,7 +54,7 @@ class ExpectedTransactions:
 
     def _released(self, segment: Segment, behind: int) -> Sequence[Segment]:
         held, self._held = self._held, []
-        return (*held, _from(segment, behind)) if behind < len(segment) else held
+        return (*held, segment.slice(behind, len(segment))) if behind < len(segment) else held
 
 
 class Executed:
@@ -86,7 +85,7 @@ class Executed:
                     self._inside = False
         if len(kept) == len(segment):
             return (segment,)
-        return (select(segment, kept),) if kept else ()
+        return (segment.select(kept),) if kept else ()
 
     def _is_known(self, text: str) -> bool:
         """Return whether a transaction was already executed. text: the set including it, as the decoder counts it."""
@@ -121,7 +120,3 @@ def _numbers(text: str) -> dict[int, int]:
     """Return MariaDB's sequence numbers by domain; {} for a MySQL set."""
     items = [item.split("-") for item in text.split(",") if item.count("-") == 2 and ":" not in item]
     return {int(domain): int(number) for domain, _, number in items}
-
-
-def _from(segment: Segment, first: int) -> Segment:
-    return segment if first == 0 else select(segment, range(first, len(segment)))

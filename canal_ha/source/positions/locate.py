@@ -29,28 +29,12 @@ def newest(session: SourceSession, server: Flavor, config: InstanceConfig, sourc
     elif config.decode.gtid_on:
         gtid = str(rows[0].get("Executed_Gtid_Set") or "").replace("\n", "")
     now = session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]
-    return LogPosition(
-        journal=journal,
-        offset=offset,
-        timestamp_ms=int(now) * 1000,
-        server_id=server.server_id,
-        server=server.identity,
-        gtid=gtid,
-        address=source.host,
-        port=source.port,
-    )
+    return LogPosition.on(server.read_at(source), journal, offset, int(now) * 1000, gtid)
 
 
 def oldest(session: SourceSession, server: Flavor, source: SourceConfig) -> LogPosition:
-    """Return the beginning of the oldest journal. Raises SourceUnavailable, SourceRefused."""
-    return LogPosition(
-        journal=binary_logs(session)[0].name,
-        offset=FIRST_OFFSET,
-        server_id=server.server_id,
-        server=server.identity,
-        address=source.host,
-        port=source.port,
-    )
+    """The beginning of the oldest journal that exists. Raises SourceUnavailable, SourceRefused."""
+    return LogPosition.on(server.read_at(source), binary_logs(session)[0].name, FIRST_OFFSET)
 
 
 def configured(scanner: Scanner) -> LogPosition | None:
@@ -95,11 +79,4 @@ def at_boundary(scanner: Scanner, inside: LogPosition) -> LogPosition:
 
 
 def _begin(scanner: Scanner, journal: str) -> LogPosition:
-    return LogPosition(
-        journal=journal,
-        offset=FIRST_OFFSET,
-        server_id=scanner.server.server_id,
-        server=scanner.server.identity,
-        address=scanner.source.host,
-        port=scanner.source.port,
-    )
+    return LogPosition.on(scanner.binlog_server, journal, FIRST_OFFSET)

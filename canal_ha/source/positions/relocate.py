@@ -108,9 +108,7 @@ def relocated(
 def _behind(unit: Unit[Segment]) -> LogPosition:
     """Return the position behind the last entry of a unit, without a GTID set: its decoder did not begin with one."""
     segment, index = unit.entries, unit.index
-    following = index + 1
-    whole = following == len(segment) or segment.offsets[following] != segment.offsets[index]
-    return replace(segment.position(index), consumed=whole, gtid="")
+    return replace(segment.position(index, consumed=segment.ends_event(index)), gtid="")
 
 
 class _Counted:
@@ -203,15 +201,7 @@ class _Older:
 
 
 def _at(scanner: Scanner, passed: Passed) -> LogPosition:
-    return LogPosition(
-        journal=passed.journal,
-        offset=passed.position,
-        timestamp_ms=passed.timestamp_ms,
-        server_id=scanner.server.server_id,
-        address=scanner.source.host,
-        port=scanner.source.port,
-        server=scanner.server.identity,
-    )
+    return LogPosition.on(scanner.binlog_server, passed.journal, passed.position, passed.timestamp_ms)
 
 
 # ---- reading

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.segment import Segment
-from canal_ha.sink import select
 
 OFFSET_MAX = 2**32 - 1  # the dump command has 32 bits for the position
 FIRST_OFFSET = 4  # behind the magic number of a binlog file
@@ -47,7 +46,7 @@ class Resume:
         if first == len(segment):
             return None
         self._skip = None
-        return select(segment, range(first, len(segment))) if first else segment
+        return segment.slice(first, len(segment))
 
     def delivered(self, segment: Segment) -> None:
         """Record that these entries were accepted."""

@@ -14,7 +14,7 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.outputs import Passed, Rotated, SourceSaid
 from canal_ha.errors import PositionLost
-from canal_ha.model.position import LogPosition
+from canal_ha.model.position import BinlogServer, LogPosition
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.reader import DumpRequest, run
@@ -45,6 +45,11 @@ class Scanner:
     config: InstanceConfig
     source: SourceConfig
     opening: Callable[[Interruptible], None] = lambda connection: None
+
+    @property
+    def binlog_server(self) -> BinlogServer:
+        """Whose binlog is read."""
+        return self.server.read_at(self.source)
 
     def boundary(self, journal: str, beyond: Callable[[Passed], bool]) -> LogPosition:
         """Return a journal's last boundary before the first one that is `beyond`; its last one if none is."""
@@ -169,16 +174,7 @@ class Scanner:
         scan.truncated = self.read(scan.eat, journal=journal, offset=offset, gtid=gtid)
 
     def _position(self, journal: str, offset: int, timestamp_ms: int, gtid: str = "") -> LogPosition:
-        return LogPosition(
-            journal=journal,
-            offset=offset,
-            timestamp_ms=timestamp_ms,
-            server_id=self.server.server_id,
-            server=self.server.identity,
-            gtid=gtid,
-            address=self.source.host,
-            port=self.source.port,
-        )
+        return LogPosition.on(self.binlog_server, journal, offset, timestamp_ms, gtid)
 
 
 class Enough(Exception):

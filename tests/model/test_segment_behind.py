@@ -1,11 +1,10 @@
-"""Skipping what a client has in hand."""
+"""Segments: what lies behind the entries that a client has already."""
 
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.instance.skip import after
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from tests.segments import Item, segment
@@ -18,22 +17,22 @@ def at(offset: int, sub: int = 0, journal: str = "mysql-bin.000002") -> LogPosit
 def test_journals_decide_first() -> None:
     """A later journal passes whole, an earlier one not at all, whatever the offsets; numbers compare as numbers."""
     items = [Item(100), Item(200)]
-    assert after(segment(items, journal="mysql-bin.000003"), at(999)) is not None
-    assert after(segment(items, journal="mysql-bin.000001"), at(4)) is None
-    assert after(segment(items, journal="mysql-bin.1000000"), at(999, journal="mysql-bin.999999")) is not None
+    assert segment(items, journal="mysql-bin.000003").behind(at(999)) is not None
+    assert segment(items, journal="mysql-bin.000001").behind(at(4)) is None
+    assert segment(items, journal="mysql-bin.1000000").behind(at(999, journal="mysql-bin.999999")) is not None
 
 
 def test_another_servers_positions_skip_nothing() -> None:
     """After a switch of the source old offsets say nothing; smaller journals would be passed over without end."""
     there = replace(segment([Item(100)], journal="mysql-bin.000001"), source=Source("127.0.0.1", 3306, "u-2"))
-    assert after(there, replace(at(999), server="u-1")) is there
-    assert after(there, replace(at(999), server="u-2")) is None
+    assert there.behind(replace(at(999), server="u-1")) is there
+    assert there.behind(replace(at(999), server="u-2")) is None
 
 
 def test_entries_that_share_an_offset_are_told_apart_by_their_index() -> None:
     """Half of a compressed payload was handed out: the other half follows."""
-    rest = after(
-        segment([Item(100, sub=index, body=b"%d" % index) for index in range(4)]), at(100, 1, "mysql-bin.000001")
+    rest = segment([Item(100, sub=index, body=b"%d" % index) for index in range(4)]).behind(
+        at(100, 1, "mysql-bin.000001")
     )
     assert rest is not None
     assert list(rest.entries()) == [b"2", b"3"]
@@ -44,7 +43,7 @@ def test_the_rest_is_exactly_what_lies_behind(gaps: list[int], cut: int) -> None
     """For any cut the rest holds the entries with a greater offset, with their own bytes and positions."""
     offsets = [sum(gaps[: index + 1]) for index in range(len(gaps))]
     whole = segment([Item(offset, body=b"x" * offset) for offset in offsets])
-    rest = after(whole, at(cut, journal="mysql-bin.000001"))
+    rest = whole.behind(at(cut, journal="mysql-bin.000001"))
     expected = [offset for offset in offsets if offset > cut]
     if not expected:
         assert rest is None
@@ -53,3 +52,11 @@ def test_the_rest_is_exactly_what_lies_behind(gaps: list[int], cut: int) -> None
     assert list(rest.offsets) == expected
     assert [len(entry) for entry in rest.entries()] == expected
     assert [rest.position(index).offset for index in range(len(rest))] == expected
+
+
+def test_skipping_knows_sources() -> None:
+    """Entries delivered before are skipped in their own source; another source has the same journal and offsets."""
+    last = replace(at(200, journal="mysql-bin.000001"), part=1, others=(LogPosition("mysql-bin.000001", 4, part=2),))
+    first, second = (replace(segment([Item(100), Item(200)]), part=part) for part in (1, 2))
+    assert first.behind(last) is None
+    assert second.behind(last) is second
