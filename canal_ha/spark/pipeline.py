@@ -46,7 +46,10 @@ class PipelineFailed(CanalError):
 
 
 def sinks_of(pipeline: Pipeline) -> list[TableTarget]:
-    """The sinks of a pipeline, in the file's order. Each kind's library is loaded when it is used."""
+    """Return the sinks of a pipeline, in the file's order. Each type's library is loaded when a sink needs it.
+
+    Raises OptionInvalid for a type that does not exist.
+    """
     made: list[TableTarget] = []
     for kind, given in pipeline.sinks:
         match kind:
@@ -63,10 +66,14 @@ def sinks_of(pipeline: Pipeline) -> list[TableTarget]:
 
                 database, state = given.get("database", "{schema}"), given.get("stateDatabase", "canal_ha")
                 made.append(MySQL(given["address"], given["user"], _password(pipeline, given), database, state))
-            case _:
+            case "console":
                 from canal_ha.spark.sinks.console import Console
 
                 made.append(Console(**given))
+            case _:
+                raise OptionInvalid(
+                    f"{pipeline.file}: no sink has the type {kind!r}; use parquet, delta, mysql or console"
+                )
     return made
 
 

@@ -1,0 +1,26 @@
+"""From the description of a pipeline to its sinks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canal_ha.errors import OptionInvalid
+from canal_ha.spark import pipeline, pipeline_file
+from canal_ha.spark.sinks.console import Console
+from tests.spark.running import write_pipeline
+
+
+def test_an_unknown_sink_is_refused_and_does_not_print_rows(tmp_path: Path) -> None:
+    """Only `console` means the console: rows that a target should get must not end on a screen."""
+    file = write_pipeline(
+        tmp_path / "p.toml",
+        {"servers": "127.0.0.1:11111", "destination": "shop", "spoolDir": str(tmp_path / "spool")},
+        [{"type": "console", "rows": 3}],
+        tables=["shop.*"],
+    )
+    described = pipeline_file.load(file)
+    assert [type(sink) for sink in pipeline.sinks_of(described)] == [Console]
+    with pytest.raises(OptionInvalid, match=r"p\.toml: no sink has the type 'kafka'"):
+        pipeline.sinks_of(described.with_sink("kafka", {}))
