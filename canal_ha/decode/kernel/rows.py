@@ -264,6 +264,8 @@ class RowWriter:
             temporal.put_datetime(text, src, pos)
         elif kind == k.TIME:
             temporal.put_time(text, src, pos)
+        elif kind != k.NOTHING:
+            p.broken("no writer for a column of kind %d", kind)
 
     def _is_diff(self, cell: c.Cell, src: bytes) -> bool:
         """Return whether a JSON value is an update of the one before."""
