@@ -26,10 +26,6 @@ class RemoteProtocolError(CanalError):
     """The peer sent what the protocol forbids; its connection is closed."""
 
 
-class AuthenticationFailed(CanalError):
-    """User or password did not match."""
-
-
 class ServerRefused(CanalError):
     """A server answered with an error packet (client side). `code` is the packet's own."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from canal_ha.cli.status import NodeUnreachable, fetch
+from canal_ha.cli.node_status import NodeUnreachable, fetch
 from canal_ha.config.load import load
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
 from canal_ha.cli.figures import duration, size
-from canal_ha.cli.status import NodeUnreachable, fetch
+from canal_ha.cli.node_status import NodeUnreachable, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.instance.alarms import MEANINGS
 from canal_ha.zookeeper.reading import BlockingZnodes

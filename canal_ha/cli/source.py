@@ -12,7 +12,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
-from canal_ha.cli.status import DEFAULT_URL, NodeUnreachable
+from canal_ha.cli.node_status import DEFAULT_URL, NodeUnreachable
 from canal_ha.config.load import load_usable
 from canal_ha.errors import CanalError
 

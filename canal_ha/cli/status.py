@@ -8,31 +8,23 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, build_opener
 
 import click
 
 from canal_ha.cli.figures import duration, size
+from canal_ha.cli.node_status import DEFAULT_URL, fetch
 from canal_ha.errors import CanalError
 from canal_ha.instance.alarms import MEANINGS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-TIMEOUT_S = 5.0
 WATCH_S = 2.0
 WIDTH_ELSEWHERE = 240  # columns, where there is no terminal: journal and offset stay on one line
-DEFAULT_URL = "http://127.0.0.1:8089"
 
 T = TypeVar("T")
-
-
-class NodeUnreachable(CanalError):
-    """No node answered with a status."""
 
 
 @click.command()
@@ -97,29 +89,6 @@ def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json
                 break
             except CanalError as error:
                 click.echo(f"canal-ha: {error}", err=True)
-
-
-def fetch(url: str) -> dict[str, Any]:
-    """The status document of the node at this URL. Raises NodeUnreachable saying what to look at."""
-    opener = build_opener(ProxyHandler({}))  # a node on loopback is not behind the proxy of the environment
-    url = url if "://" in url else f"http://{url}"
-    address = url.rstrip("/") + "/api/v1/status"
-    try:
-        with opener.open(address, timeout=TIMEOUT_S) as answer:
-            document = json.load(answer)
-    except HTTPError as error:
-        raise NodeUnreachable(f"{address} answered {error.code} {error.reason}: is this a canal-ha node?") from error
-    except (URLError, OSError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise NodeUnreachable(
-            f"no node answers at {url} ({reason}): is `canal-ha server` running there, and what is its"
-            " canal.admin.http.port? (canal.log says admin.listening)"
-        ) from error
-    except ValueError as error:
-        raise NodeUnreachable(f"{address} is no status of a canal-ha node: {error}") from error
-    if not isinstance(document, dict) or not {"node", "destinations"} <= document.keys():
-        raise NodeUnreachable(f"{address} is no status of a canal-ha node")
-    return document
 
 
 def show(document: dict[str, Any], console: Console) -> None:

@@ -73,15 +73,6 @@ class Members:
         """Return the seconds until the list counts as stable, 0.0 once it does, None before it has been read."""
         return None if self._changed_at is None else max(0.0, self._changed_at + STABLE_S - now)
 
-    async def nodes(self) -> dict[str, str]:
-        """Return live nodes and their status endpoints ("" for a Java node). Raises ZooKeeperUnavailable."""
-        found: dict[str, str] = {}
-        for name in await self._session.children(tree.CLUSTER):
-            node = await self._session.get(tree.member(name))
-            if node is not None:
-                found[name] = node.data.decode(errors="replace")
-        return found
-
     # ---- inside
 
     async def _register(self, path: str) -> None:

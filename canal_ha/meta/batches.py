@@ -44,11 +44,6 @@ class Batches:
         """Ids of the batches in flight, ascending."""
         return tuple(self._open)
 
-    @property
-    def latest(self) -> PositionRange | None:
-        """The newest batch in flight, or None."""
-        return self._open[next(reversed(self._open))] if self._open else None
-
     def _check(self, verb: str, batch_id: int) -> None:
         if batch_id not in self._open:
             raise BatchUnknown(verb, self._client_id, batch_id)

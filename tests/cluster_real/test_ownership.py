@@ -71,7 +71,7 @@ def test_one_node_runs_a_destination_and_says_so(nodes: MakeNodes, operator: Kaz
     assert sorted(operator.get_children(tree.CLUSTER)) == [node.cluster.node for node in three]
     assert sorted(operator.get_children(tree.destination_members("example"))) == [node.cluster.node for node in three]
     assert operator.get(tree.member("127.0.0.1:20000"))[0] == b"127.0.0.1:20001"
-    assert on_reactor(owner.cluster.members.nodes)["127.0.0.1:20002"] == "127.0.0.1:20003"
+    assert operator.get(tree.member("127.0.0.1:20002"))[0] == b"127.0.0.1:20003"
 
 
 def test_destinations_spread(nodes: MakeNodes) -> None:
@@ -214,7 +214,10 @@ def test_a_leftover_of_an_earlier_process_is_replaced(
     assert operator.get(tree.member("127.0.0.1:20000"))[1].ephemeralOwner == node.session.id
     operator.stop()
     time.sleep(0.3)
-    assert on_reactor(node.cluster.members.nodes) == {"127.0.0.1:20000": "127.0.0.1:20001"}
+    assert on_reactor(lambda: node.session.children(tree.CLUSTER)) == ("127.0.0.1:20000",)
+    left = on_reactor(lambda: node.session.get(tree.member("127.0.0.1:20000")))
+    assert left is not None
+    assert left.data == b"127.0.0.1:20001"
     operator.start()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from canal_ha.cli.status import NodeUnreachable, fetch
+from canal_ha.cli.node_status import NodeUnreachable, fetch
 from lab import SqlServer, free_port
 from lab.ports import LOOPBACK
 from lab.process import spawn

@@ -72,7 +72,6 @@ class BatchesMachine(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         assert self.batches.ids == tuple(self.open)
-        assert self.batches.latest == (self.open[max(self.open)] if self.open else None)
 
 
 TestBatches = BatchesMachine.TestCase

@@ -1,0 +1,41 @@
+"""Ask one node for its status document."""
+
+from __future__ import annotations
+
+import json
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, build_opener
+
+from canal_ha.errors import CanalError
+
+TIMEOUT_S = 5.0
+DEFAULT_URL = "http://127.0.0.1:8089"
+
+
+class NodeUnreachable(CanalError):
+    """No node answered with a status."""
+
+
+def fetch(url: str) -> dict[str, Any]:
+    """The status document of the node at this URL. Raises NodeUnreachable saying what to look at."""
+    opener = build_opener(ProxyHandler({}))  # a node on loopback is not behind the proxy of the environment
+    url = url if "://" in url else f"http://{url}"
+    address = url.rstrip("/") + "/api/v1/status"
+    try:
+        with opener.open(address, timeout=TIMEOUT_S) as answer:
+            document = json.load(answer)
+    except HTTPError as error:
+        raise NodeUnreachable(f"{address} answered {error.code} {error.reason}: is this a canal-ha node?") from error
+    except (URLError, OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise NodeUnreachable(
+            f"no node answers at {url} ({reason}): is `canal-ha server` running there, and what is its"
+            " canal.admin.http.port? (canal.log says admin.listening)"
+        ) from error
+    except ValueError as error:
+        raise NodeUnreachable(f"{address} is no status of a canal-ha node: {error}") from error
+    if not isinstance(document, dict) or not {"node", "destinations"} <= document.keys():
+        raise NodeUnreachable(f"{address} is no status of a canal-ha node")
+    return document
