@@ -1,4 +1,4 @@
-"""What a stream needs of its source: something that pushes segments from a thread of its own."""
+"""Feed: reads the source for one stream and pushes segments from a thread of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from canal_ha.model.segment import Segment
 
 
 class Feed(Protocol):
-    """One dump: segments go to `FeedRequest.accept`, in order, from the feed's own thread."""
+    """One dump. It passes segments to `FeedRequest.accept` in order, from its own thread."""
 
     @property
-    def received_bytes(self) -> int: ...
+    def received_bytes(self) -> int:
+        """Bytes received from the source."""
 
     @property
     def last_event_ms(self) -> int:
-        """Source time of the newest event seen, 0 before the first."""
+        """Source time of the newest event; 0 before the first."""
 
     @property
     def idle(self) -> bool:
@@ -27,22 +28,27 @@ class Feed(Protocol):
 
     @property
     def idle_at(self) -> float:
-        """When, by time.monotonic(), it last said so; everything before was accepted."""
+        """When the source last said so, by time.monotonic(). Everything before was accepted then."""
 
     @property
     def decoded(self) -> LogPosition | None:
-        """Everything before it was accepted."""
+        """Everything before this position was accepted."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Begin to read; returns at once."""
 
     def stop(self) -> None:
-        """Ask the feed to end; returns at once. Nothing is accepted after the ring is closed."""
+        """Ask the feed to end; returns at once. A closed ring accepts nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A feed goes on in another server's binlog. whole: everything before `after` was delivered, and nothing behind
-    it; facts: for the log.
+    """A feed goes on in another server's binlog.
+
+    before: the feed's position in the old binlog.
+    after: its position in the new binlog.
+    whole: whether everything before `after` was delivered, and nothing behind it.
+    facts: for the log.
     """
 
     before: LogPosition
@@ -53,17 +59,22 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """What to read, and whom to tell.
+    """What to read, and where to report. The feed calls the functions on its own thread.
 
-    start: a transaction boundary; accept: blocks while the ring is full, raises RingClosed when it is gone;
-    failed(error, retry_in_s): called from the feed's thread; None means that the feed has ended for good;
-    moved: called from there, too, before anything of the other server is accepted; behind: what was accepted by an
-    earlier feed of the same stream, and is dropped when it comes again; busy(True): called from the feed's thread when
-    it has a little to decode before it waits for its source again, busy(False) when it is done, whatever happened.
+    client_id: the client's.
+    read: tells a private read from others; "" for a client's stream.
+    filter: the client's table filter.
+    start: a transaction boundary.
+    accept: takes segments; blocks while the ring is full; raises RingClosed when the ring is closed.
+    connected: called with the server's version after each connection.
+    failed: called with an error and the seconds until the next attempt; None: the feed has ended for good.
+    moved: called before the feed passes on anything of another server.
+    behind: an earlier feed of the stream has passed on everything up to here; the ring leaves it out.
+    busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
     """
 
     client_id: int
-    read: str  # "" for a client's stream, else what tells a private read from others
+    read: str
     filter: str
     start: LogPosition
     accept: Callable[[Segment], None]

@@ -1,16 +1,17 @@
-"""Merge: several sources' segments become one sequence, by event time, with transactions whole. Pure.
+"""Merge: makes one sequence of the segments of several sources, by event time, with whole transactions. Pure.
 
-Each source has a lane: a queue of segments that were decoded and are not handed on, and what is known of the time of
-the next one. A transaction's time is that of its end (of a piece of a large one, of the piece's last entry); within a
-source it never falls, whatever its clock does, and it is never later than when the transaction arrived. The earliest
-transaction is handed on as soon as no other source can have an earlier one:
+Each source has a lane: a queue of decoded segments that wait, and a lower bound for the time of the next one. The time
+of a transaction is that of its end. Of a piece of a large transaction, it is that of the piece's last entry. Within a
+source the time never falls, whatever the source's clock does, and it is never later than the transaction's arrival.
 
-- the other source has a later one waiting, or had something later before;
-- or it is idle: it has said, after this transaction had arrived, that there is nothing newer;
-- or it is left behind: it gave no sign for wait_s. What it brings later is then out of order, and nothing is lost.
+The merge delivers the earliest transaction as soon as no other source can have an earlier one, because that source
 
-A transaction of which a piece was handed on goes on before anything else does. When its source falls silent in the
-middle, it is abandoned: the source is read again from the transaction's begin, as after a fail-over.
+- has a later transaction waiting, or had something later before;
+- or is idle: after this transaction arrived, it has said that nothing newer exists;
+- or is left behind: it gave no sign of life for wait_s. Its transactions then come out of order, and none is lost.
+
+After a piece of a transaction, its rest comes before anything else. If its source falls silent in the middle, the merge
+abandons the transaction: the source is read again from the transaction's begin, as after a fail-over.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.store.take import Piece, ack_point
 
-QUEUE_BYTES = 4 << 20  # decoded frames of one source that may wait for the others; at least one segment
-HEARTBEAT_SLACK_MS = 2000  # event times are whole seconds, and of when a commit began
-SIGN_BYTES = 1 << 20  # so much received is a sign of life, even when nothing comes of it
-SILENCE_S = 30.0  # until a transaction is abandoned where sources are not waited for
+QUEUE_BYTES = 4 << 20  # decoded frames of one source that may wait for the others; one segment always may
+HEARTBEAT_SLACK_MS = 2000  # event times are whole seconds, and tell when a commit began
+SIGN_BYTES = 1 << 20  # so many bytes are a sign of life, even if they hold no entry for the client
+SILENCE_S = 30.0  # until the merge abandons a transaction, if it waits for no source
 
 
 class Moment(NamedTuple):
-    """One moment on two clocks. s: monotonic, seconds; ms: since 1970."""
+    """One moment on two clocks.
+
+    s: monotonic, seconds.
+    ms: since 1970.
+    """
 
     s: float
     ms: int
@@ -39,9 +44,12 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How far a source has come, read before the lanes are looked at. decoded: everything before it was put;
-    last_event_ms: its newest event's time, 0 for none; idle: when it said that there is nothing newer, None when there
-    is; received_bytes: so far.
+    """How far a source has come. It is read before the lanes are looked at.
+
+    decoded: everything before this position was put.
+    last_event_ms: the time of its newest event; 0 before the first.
+    idle: when it said that nothing newer exists; None if something does.
+    received_bytes: received so far.
     """
 
     decoded: LogPosition | None
@@ -52,7 +60,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """The others go on without this source, from which nothing was heard for so long."""
+    """The other sources go on without this one, because it was silent for so long."""
 
     part: int
     silent_s: float
@@ -60,7 +68,7 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """As LeftBehind, in the middle of a transaction: this source is to be read again from `start`."""
+    """As LeftBehind, in the middle of a transaction: read this source again from `start`."""
 
     part: int
     silent_s: float
@@ -69,13 +77,18 @@ class Abandoned:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """A source that was left behind is heard again, and waited for."""
+    """A source that was left behind gives signs of life again. The others wait for it."""
 
     part: int
 
 
 class _Unit(NamedTuple):
-    """A transaction, a piece of one or a single statement, at the head of a queue: up to `end`, exclusive."""
+    """A transaction, a piece of one, or a single statement at the head of a queue.
+
+    end: its last entry, exclusive.
+    key_ms: its time.
+    closes: whether a transaction is over there.
+    """
 
     end: int
     key_ms: int
@@ -91,8 +104,11 @@ class _Held:
 
 @dataclass(slots=True)
 class _Lane:
-    """One source. at: where it stands, everything before was handed on; key_ms: the next transaction's time is not
-    before it; sign_s: when it last gave a sign of life.
+    """One source.
+
+    at: the source's position: everything before it was delivered.
+    key_ms: the next transaction is not earlier than this time.
+    sign_s: when the source last gave a sign of life.
     """
 
     part: int
@@ -113,7 +129,7 @@ class _Lane:
             self.back = True
 
     def head(self, *, open_: bool = False) -> _Unit:
-        """What comes next. open_: a piece of it was handed on."""
+        """Return what comes next. open_: a piece of it was delivered before."""
         held = self.queue[0]
         end, closes = _unit(held.segment, held.first, open_=open_)
         key_ms = max(self.key_ms, min(held.segment.timestamps[end - 1], held.arrived.ms))
@@ -121,14 +137,18 @@ class _Lane:
 
 
 class Merge:
-    """See the module. starts: one for each source, numbered from 1, in order; wait_s: 0 waits for nobody, so that
-    transactions come as they arrive; behind: what was handed on of these sources before, and perhaps ends inside a
-    transaction.
-    """
+    """See the module."""
 
     def __init__(
         self, starts: Sequence[LogPosition], *, wait_s: float, now: Moment, behind: LogPosition | None = None
     ) -> None:
+        """Begin with empty lanes.
+
+        starts: where each source begins, in the order of their numbers, from 1.
+        wait_s: how long the merge waits for a silent source; 0 delivers transactions as they arrive.
+        now: this moment.
+        behind: what was delivered of these sources before; it may end inside a transaction.
+        """
         self._lanes = [_Lane(start.part, replace(start, others=()), now.s) for start in starts]
         self._wait_s = wait_s
         self._open: _Lane | None = None
@@ -143,7 +163,7 @@ class Merge:
         return self._lane(part).bytes < QUEUE_BYTES
 
     def put(self, part: int, segment: Segment, now: Moment) -> None:
-        """Take a segment, in this source's order."""
+        """Take the next segment of this source."""
         lane = self._lane(part)
         lane.sign(now)
         if len(segment):
@@ -178,7 +198,7 @@ class Merge:
             lane.at = replace(seen.decoded, part=part, others=())
 
     def moved(self, part: int, at: LogPosition) -> None:
-        """This source goes on in another server's binlog; what was put before is of the old one's."""
+        """This source goes on in another server's binlog. The segments put before are of the old one."""
         lane = self._lane(part)
         if not lane.queue and self._open is not lane:
             lane.at = replace(at, part=part, others=())
@@ -186,7 +206,7 @@ class Merge:
     # ---- out
 
     def step(self, now: Moment) -> Segment | LeftBehind | Abandoned | Back | None:
-        """What comes next; None while it must be waited for."""
+        """Return what comes next; None while the merge has to wait."""
         for lane in self._lanes:
             if lane.back:
                 lane.back = False
@@ -214,16 +234,16 @@ class Merge:
 
     @property
     def at(self) -> LogPosition:
-        """Where every source stands: everything before was handed on."""
+        """The positions of all sources: everything before them was delivered."""
         return self._lanes[0].at.beside(lane.at for lane in self._lanes[1:])
 
     def left_behind(self, part: int) -> bool:
-        """Whether this source is not waited for at the moment."""
+        """Whether the merge does not wait for this source at the moment."""
         return self._lane(part).left_behind
 
     @property
     def empty(self) -> bool:
-        """Whether everything that was put was handed on."""
+        """Whether everything that was put was delivered."""
         return not any(lane.queue for lane in self._lanes)
 
     # ---- inside
@@ -232,7 +252,7 @@ class Merge:
         return self._lanes[part - 1]
 
     def _holds_back(self, lane: _Lane, key_ms: int, arrived_s: float) -> bool:
-        """Whether a source of which nothing waits may still bring something earlier than this."""
+        """Whether a source with an empty queue may still bring something earlier than this."""
         return lane.key_ms < key_ms and lane.idle_s < arrived_s and not lane.left_behind and self._wait_s > 0
 
     def _left_behind(self, lane: _Lane, now: Moment) -> LeftBehind | None:
@@ -243,7 +263,7 @@ class Merge:
         return LeftBehind(lane.part, silent_s)
 
     def _preference(self, now: Moment) -> _Lane | None:
-        """The source to hand on alone, until it has passed what was handed on before and ends no transaction early."""
+        """Return the one source to deliver from while its transaction, begun by an earlier feed, is not complete."""
         if self._preferred is None:
             return None
         lane, behind = self._preferred
@@ -263,7 +283,7 @@ class Merge:
         return Abandoned(lane.part, silent_s, lane.at)
 
     def _take(self, lane: _Lane, unit: _Unit, bound: tuple[int, int] | None) -> Segment:
-        """Hand on this unit, and those behind it in its segment that come before `bound`: time and source."""
+        """Deliver this unit and those behind it in its segment that come before `bound`: a time and a source."""
         held = lane.queue[0]
         segment, first = held.segment, held.first
         end, key_ms, closes = unit
@@ -283,23 +303,23 @@ class Merge:
             lane.queue.popleft()
             lane.bytes -= segment.ends[-1]
         self._open = None if closes else lane
-        stands = ack_point([Piece(segment, first, end)])
-        if stands is not None:
-            lane.at = replace(stands, part=lane.part, others=())
+        ack = ack_point([Piece(segment, first, end)])
+        if ack is not None:
+            lane.at = replace(ack, part=lane.part, others=())
         others = tuple(other.at for other in self._lanes if other is not lane)
         return replace(segment.slice(first, end), part=lane.part, others=others)
 
 
 def _leads_on(at: LogPosition, decoded: LogPosition) -> bool:
-    """Whether a source has come farther, in its own binlog or to another server's."""
+    """Whether a source has come farther in its binlog, or has gone to another server's."""
     return decoded.order > at.order or bool(decoded.server and at.server and decoded.server != at.server)
 
 
 def _unit(segment: Segment, first: int, *, open_: bool) -> tuple[int, bool]:
-    """Where the unit that begins at `first` ends, exclusive, and whether a transaction is over there.
+    """Return where the unit that begins at `first` ends, exclusive, and whether a transaction is over there.
 
-    MariaDB writes transactions without a begin, with a statement before each change, and statements outside of
-    transactions have no end: such a one goes with the transaction behind it.
+    MariaDB writes transactions without a begin, and a statement before each change. A statement outside of transactions
+    has no end, so it belongs to the transaction behind it.
     """
     kinds = segment.kinds
     begins = kinds[first] == EntryKind.BEGIN

@@ -1,7 +1,7 @@
-"""Merged: the feed of a destination with several sources. A thread of its own merges what their feeds' threads bring.
+"""MergedFeed: the feed of a destination with several sources. Its own thread merges what the sources' threads bring.
 
-What decides is `merge.Merge`. Here are the queues' lock, the clock, and the feeds: one that was abandoned inside a
-transaction is replaced by one that begins there.
+`merge.Merge` decides. Here are the lock of the queues, the clock, and the feeds. If the merge abandons a transaction,
+a new feed of that source begins at the transaction.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from canal_ha.instance.status import PartStatus
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 
-LOOK_S = 0.05  # between two looks at how far the sources are
+LOOK_S = 0.05  # between two looks at the progress of the sources
 
 
 @dataclass(frozen=True, slots=True)
 class MergedSource:
-    """One source. address: for people; open_feed: as of a destination with this source alone; start: where to begin."""
+    """One source.
+
+    address: as people know it.
+    open_feed: opens a feed of a destination with this source alone.
+    start: where to begin.
+    """
 
     address: str
     open_feed: OpenFeed
@@ -31,14 +36,14 @@ class MergedSource:
 
 
 class _SourceReader:
-    """One source's feed, and what it says of itself. All but `closed` is the merging thread's, once it runs."""
+    """The current feed of one source, and its state. It belongs to the merging thread as soon as that runs."""
 
     def __init__(self, member: MergedSource, part: int) -> None:
         self.member = member
         self.part = part
         self.feed: Feed | None = None
         self.turn = 0  # grows when a new feed takes the place of the old one
-        self.bytes_before = 0  # received by feeds that were replaced
+        self.bytes_before = 0  # that earlier feeds of the source received
         self.error: CanalError | None = None
 
     @property
@@ -47,9 +52,7 @@ class _SourceReader:
 
 
 class MergedFeed:
-    """See the module, and Feed. request: of the stream; members: in the order of their numbers, from 1; wait_s: how
-    long a silent source is waited for; tell: told of sources left behind, and heard again.
-    """
+    """See the module. Implements Feed."""
 
     def __init__(
         self,
@@ -60,6 +63,14 @@ class MergedFeed:
         wait_s: float,
         tell: Callable[..., None],
     ) -> None:
+        """Open a feed of each source, without starting it.
+
+        request: of the stream.
+        members: the sources in the order of their numbers, from 1.
+        name: of the thread.
+        wait_s: how long the merge waits for a silent source.
+        tell: hears of sources that are left behind, and of their return.
+        """
         self.decoded: LogPosition | None = None
         self._request = request
         self._tell = tell
@@ -77,27 +88,27 @@ class MergedFeed:
 
     @property
     def received_bytes(self) -> int:
-        """From all sources."""
+        """Bytes received from all sources."""
         return sum(reader.received_bytes for reader in self._readers)
 
     @property
     def idle(self) -> bool:
-        """Whether no source has anything newer, and all there was is handed on."""
+        """Whether no source has anything newer, and everything was delivered."""
         return self._merge.empty and all(feed.idle for feed in self._feeds())
 
     @property
     def idle_at(self) -> float:
-        """When the last of them said so."""
+        """When the last of the sources said so."""
         return min(feed.idle_at for feed in self._feeds())
 
     @property
     def last_event_ms(self) -> int:
-        """Of the source that is farthest behind: those that are idle are not."""
+        """Of the source that is farthest behind; an idle source is not behind."""
         times = [feed.last_event_ms for feed in self._feeds() if not feed.idle]
         return min(times) if times else max(feed.last_event_ms for feed in self._feeds())
 
     def parts(self) -> tuple[PartStatus, ...]:
-        """Figures of each source."""
+        """Return the figures of each source."""
         return tuple(
             PartStatus(
                 part=reader.part,
@@ -146,7 +157,7 @@ class MergedFeed:
                 self._request,
                 start=replace(start, others=()),
                 behind=None,
-                busy=lambda busy: None,  # it is the merging thread that puts
+                busy=lambda busy: None,  # the merging thread puts segments into the ring, not this feed
                 accept=accept,
                 connected=lambda version: self._connected(reader, version),
                 failed=lambda error, retry_in_s: self._failed(reader, error, retry_in_s),
@@ -170,7 +181,7 @@ class MergedFeed:
         with self._lock:
             reader.error = error
         self._request.failed(error, retry_in_s)
-        if retry_in_s is None:  # the stream is over: a person is needed before anything of this source can come
+        if retry_in_s is None:  # a person has to help before this source can go on, so the stream ends
             self.stop()
 
     def _moved(self, reader: _SourceReader, move: Move) -> None:
@@ -185,7 +196,7 @@ class MergedFeed:
         for feed in self._feeds():
             feed.start()
         try:
-            self._hand_on()
+            self._deliver()
         except RingClosed:
             pass
         except Exception as error:
@@ -195,7 +206,7 @@ class MergedFeed:
         finally:
             self.stop()
 
-    def _hand_on(self) -> None:
+    def _deliver(self) -> None:
         looked_at = 0.0
         while not self._stopping:
             now = _now()
@@ -205,7 +216,7 @@ class MergedFeed:
             with self._lock:
                 got = self._merge.step(now)
                 if got is None:
-                    if now.s == looked_at:  # nothing came of this look
+                    if now.s == looked_at:  # this look changed nothing
                         self.decoded = self._merge.at
                         self._changed.wait(LOOK_S)
                     looked_at = 0.0
@@ -219,7 +230,7 @@ class MergedFeed:
                 self._change(got)
 
     def _look(self, now: Moment) -> None:
-        """How far the sources are; each figure is read before the queues are looked at."""
+        """Tell the merge how far the sources are. Read each figure before the queues are looked at."""
         for reader, feed in zip(self._readers, self._feeds(), strict=True):
             idle_at = feed.idle_at
             idle = Moment(idle_at, now.ms - int((now.s - idle_at) * 1000)) if idle_at else None

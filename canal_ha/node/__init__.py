@@ -1,7 +1,8 @@
 """A node: every room wired together, from configuration to SIGTERM. Reactor thread.
 
-In: a CanalConfig. Out: an exit code. With ZooKeeper the cluster room decides what runs here; without, everything
-configured does. A data port that is taken ends the node; a metrics or status port that is taken is logged.
+In: a CanalConfig. Out: an exit code. With ZooKeeper, the cluster room decides which destinations run here. Without it,
+every configured destination runs here. If the data port is taken, the node ends. If the metrics port or the status port
+is taken, the node logs that and runs on.
 """
 
 from canal_ha.node.run import serve

@@ -84,7 +84,7 @@ class Scan:
     # ---- one look
 
     async def _look_safely(self) -> None:
-        """Whatever goes wrong, the next scan looks again; an error is told once."""
+        """Look once. After an error the next scan looks again; the same error is logged once."""
         broken = ""
         try:
             await self._look()
@@ -239,7 +239,7 @@ class Scan:
         return ConfigAlarm(alarms.GONE, name, text, False, time.time(), str(file), reason="no such file")
 
     def _set(self, name: str, alarm: ConfigAlarm | None) -> bool:
-        """An alarm begins, becomes another one, or is over -> whether it was told: the same one again is not."""
+        """Set or clear the alarm of a destination. Return whether that changed anything, and so was logged."""
         known = self._alarms.get(name)
         if alarm is None:
             if known is None:
