@@ -41,10 +41,9 @@ class CoroutineLock(Protocol):
 
 
 class Meta:
-    """One destination's clients and cursors. turn: keeps the backend's writes one at a time and in order.
+    """One destination's clients and cursors.
 
     turn: a lock that keeps the backend's writes in order, one at a time.
-    finish: completes a cursor before it is written, with work that would cost too much at every ACK.
 
     Every method that writes raises MetaWriteFailed, leaving memory as before the call, or Fenced.
     """
@@ -169,9 +168,9 @@ class Meta:
         self._start_due |= client_id is None and self.start is not None
 
     async def flush(self, finish: Finish = lambda client_id, cursor: cursor) -> tuple[tuple[int, LogPosition], ...]:
-        """Write what is due in one step and return the cursors written. What failed or moved meanwhile stays due.
+        """Write everything due in one step and return the cursors written. What fails or moves meanwhile stays due.
 
-        finish: adds to a client's cursor, before it is written, what would be too much work at every ACK.
+        finish: completes a cursor before it is written, with work that would cost too much at every ACK.
         """
         async with self._my_turn():
             clients = tuple(self._clients[client_id] for client_id in sorted(self._due_clients))

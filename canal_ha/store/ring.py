@@ -51,18 +51,13 @@ class _InFlight(NamedTuple):
 
 
 class Ring:
-    """See the module.
-
-    buffer_size: the room in entries.
-    mem_unit: the room for each of these entries, and the unit of MEMSIZE, in bytes.
-    batch_mode: what the size of a GET counts.
-    ddl_isolation: whether a DDL is a batch of its own.
-    on_data: called on the source's thread when a GET that waits can be answered; True: the next put will wait.
+    """The segments of one stream. See the module.
 
     buffer_size: entries.
-    mem_unit: bytes.
+    mem_unit: bytes; the room for one entry, and the unit of MEMSIZE.
     batch_mode: what the size of a GET counts.
     ddl_isolation: whether a DDL entry gets a batch of its own.
+    on_data: called on the source's thread when a waiting GET can be answered; True: the next put will block.
 
     A waiting GET sets `wanted` and `armed` before it checks `available`: a put that the check missed calls on_data.
     Byte counts are bytes of frames. Like canal's, the row counts of `get` include redelivered rows. Times are those of
