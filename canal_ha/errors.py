@@ -1,7 +1,7 @@
-"""Every exception of canal-ha, one tree.
+"""All exceptions of canal-ha, in one tree.
 
-Each class says whose fault it is and whether trying again can help (`retryable`). `code` is what a peer on canal's
-port sees in Ack.error_code. Messages carry destination, position and the next useful action; the texts that clients
+Each class says who is at fault and whether a retry can help (`retryable`). `code` is what a peer on canal's port
+receives in Ack.error_code. Messages name the destination, the position and the next useful action. Texts that clients
 search for are canal's own.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class CanalError(Exception):
-    """Root of the tree."""
+    """The base class of all our errors."""
 
     retryable = False
     code = 400
@@ -19,15 +19,19 @@ class CanalError(Exception):
 
 
 class LocalProtocolError(CanalError):
-    """We were asked to do something the protocol forbids; nothing was sent."""
+    """A local call would violate the protocol; nothing was sent."""
 
 
 class RemoteProtocolError(CanalError):
-    """The peer sent what the protocol forbids; its connection is closed."""
+    """The peer violated the protocol; its connection is closed."""
+
+
+class AuthenticationFailed(CanalError):
+    """The user name or password is wrong."""
 
 
 class ServerRefused(CanalError):
-    """A server answered with an error packet (client side). `code` is the packet's own."""
+    """A server answered with an error packet (client side). `code` is taken from that packet."""
 
     def __init__(self, text: str, code: int = 400) -> None:
         super().__init__(text)
@@ -35,19 +39,17 @@ class ServerRefused(CanalError):
 
 
 class ConnectionLost(CanalError):
-    """The connection ended or timed out in mid-conversation."""
+    """The connection closed or timed out during an exchange."""
 
     retryable = True
 
 
 class ConnectorStopped(CanalError):
-    """A call was waiting when its own connector was told to stop, or came after that (client side)."""
+    """The connector was stopped during or before this call (client side)."""
 
 
 class WaitedTooLong(CanalError):
-    """For as long as the call was to wait, another process of this client id was active, or no node could be reached
-    (client side).
-    """
+    """Another process with this client id stayed active, or no node was reachable, until the timeout (client side)."""
 
     retryable = True
 
@@ -56,7 +58,7 @@ class WaitedTooLong(CanalError):
 
 
 class NotRunningHere(CanalError):
-    """The destination runs on another node, or nowhere: ask ZooKeeper who runs it."""
+    """The destination runs on another node or on none; ZooKeeper names the current owner."""
 
     retryable = True
 
@@ -65,7 +67,7 @@ class NotRunningHere(CanalError):
 
 
 class NotSubscribed(CanalError):
-    """GET or ACK before SUBSCRIBE."""
+    """A client sent GET or ACK before SUBSCRIBE."""
 
     def __init__(self, destination: str, client_id: int) -> None:
         super().__init__(
@@ -75,29 +77,29 @@ class NotSubscribed(CanalError):
 
 
 class CursorReplaced(CanalError):
-    """GET or ACK of a connection that was told another cursor: it must connect and be told again."""
+    """The cursor was moved after this connection subscribed; the client must reconnect."""
 
     retryable = True
 
     def __init__(self, destination: str, client_id: int) -> None:
         super().__init__(
-            f"destination:{destination} client {client_id}: the cursor was put elsewhere after this connection was told"
-            " it: subscribe on a new connection"
+            f"destination:{destination} client {client_id}: the cursor was moved after this connection subscribed:"
+            " subscribe on a new connection"
         )
 
 
 class BatchNotFirst(CanalError):
-    """ACK or ROLLBACK names a batch that is not the oldest in flight."""
+    """An ACK or ROLLBACK names a batch that is not the oldest in flight."""
 
     def __init__(self, batch_id: int, first: int) -> None:
         super().__init__(f"batchId:{batch_id} is not the firstly:{first}")
 
 
 class BatchUnknown(CanalError):
-    """ACK or ROLLBACK names a batch that is not in flight. verb: `ack` or `rollback`."""
+    """An ACK or ROLLBACK names a batch that is not in flight. verb: `ack` or `rollback`."""
 
     def __init__(self, verb: str, client_id: int, batch_id: int) -> None:
-        comma = " ," if verb == "ack" else ","  # canal's two texts differ by that blank
+        comma = " ," if verb == "ack" else ","  # canal's two texts differ by this blank
         super().__init__(f"{verb} error{comma} clientId:{client_id} batchId:{batch_id} is not exist , please check")
 
 
@@ -106,36 +108,36 @@ class FilterInvalid(CanalError):
 
 
 class TooManyStreams(CanalError):
-    """canal.instance.stream.max open streams exist already for this destination."""
+    """This destination already has canal.instance.stream.max open streams."""
 
     retryable = True
 
 
 class EndOfRange(CanalError):
-    """A private read reached the position it was asked to end at."""
+    """A private read reached its end position."""
 
 
 # ---- the source
 
 
 class SourceUnavailable(CanalError):
-    """MySQL cannot be reached, or ended the connection."""
+    """MySQL cannot be reached, or it closed the connection."""
 
     retryable = True
 
 
 class SourceRefused(CanalError):
-    """MySQL is there but does not serve us: account, grants, binlog settings. The text names the statement to run."""
+    """MySQL refuses us because of account, grants or binlog settings. The text names the statement to run."""
 
     retryable = True
 
 
 class PositionLost(CanalError):
-    """The journal to start from is purged: needs a person. The text says the oldest journal that exists."""
+    """The journal to start from is purged; an operator must decide. The text names the oldest journal that exists."""
 
 
 class MalformedEvent(CanalError):
-    """Bytes of the binlog that make no sense. One stream stops; nothing of the event is delivered."""
+    """The binlog contains bytes that cannot be decoded. The stream stops; no part of the event is delivered."""
 
     def __init__(self, journal: str, offset: int, reason: str) -> None:
         super().__init__(f"malformed event at {journal}:{offset}: {reason}")
@@ -145,11 +147,11 @@ class MalformedEvent(CanalError):
 
 
 class TableUnknown(CanalError):
-    """The columns of a table at this position cannot be told for certain; the stream stops rather than guess."""
+    """The columns of a table at this position are not known for certain; the stream stops instead of guessing."""
 
 
 class HistoryUnavailable(CanalError):
-    """The place of a table history cannot be read or written; what is known stays in memory and is tried again."""
+    """The store of a table history cannot be read or written; the history stays in memory and the write is retried."""
 
     retryable = True
 
@@ -164,30 +166,30 @@ class StoreFull(CanalError):
 
 
 class RingClosed(CanalError):
-    """The stream ended while its source had something to put; nothing was stored."""
+    """The stream ended while its source was storing a segment; nothing was stored."""
 
     retryable = True
 
 
 class AckUnmatched(CanalError):
-    """A batch to acknowledge is not in the ring any more. position: its end, in canal's text form."""
+    """The batch to acknowledge is no longer in the ring. position: the batch's end, in canal's text form."""
 
     def __init__(self, position: str) -> None:
         super().__init__(f"no match ack position{position}")
 
 
 class MetaUnreadable(CanalError):
-    """Stored cursors that cannot be understood: left untouched, needs a person. The text names file or node."""
+    """Stored cursors cannot be parsed; they are left untouched. The text names the file or znode to repair."""
 
 
 class MetaWriteFailed(CanalError):
-    """A cursor or subscription could not be made durable; it stays in memory and is tried again."""
+    """A cursor or subscription could not be made durable; it stays in memory and the write is retried."""
 
     retryable = True
 
 
 class Fenced(CanalError):
-    """Another node owns the destination by now; whatever this node wanted to write was refused."""
+    """Another node now owns the destination; this node's write was refused."""
 
     retryable = True
 
@@ -196,14 +198,17 @@ class Fenced(CanalError):
 
 
 class ZooKeeperUnavailable(CanalError):
-    """No answer: not connected, connection lost, session expired. A write may have landed or not."""
+    """ZooKeeper did not answer: not connected, connection lost or session expired. A write may have succeeded."""
 
     retryable = True
 
 
 class TransactionRefused(CanalError):
-    """ZooKeeper refused a transaction; nothing of it was done. index: the operation that did not fit;
+    """ZooKeeper refused a transaction; no operation of it took effect.
+
+    index: number of the operation that failed, from 0.
     reason: `exists`, `missing`, `version`, `not empty`, `no rights` or ZooKeeper's own name for it.
+    path: the znode of that operation.
     """
 
     retryable = True
@@ -219,44 +224,44 @@ class TransactionRefused(CanalError):
 
 
 class OptionInvalid(CanalError):
-    """An option of the Spark source, or a line of a pipeline file, that is missing or wrong. The text names it."""
+    """An option of the Spark source or a line of a pipeline file is missing or wrong. The text names it."""
 
 
 class SpoolUnusable(CanalError):
-    """The spool cannot be written or read: read-only, damaged, or made by a later version. The text names the file."""
+    """The spool cannot be written or read: read-only, damaged or of a later version. The text names the file."""
 
 
 class SpoolFenced(CanalError):
-    """Another driver writes this spool by now; whatever this one wanted to add was not acknowledged."""
+    """Another driver now writes this spool; the changes that this driver tried to add were not acknowledged."""
 
 
 class DataLoss(CanalError):
-    """A checkpoint needs what the spool does not hold any more; `failOnDataLoss=false` goes on behind the gap."""
+    """A checkpoint needs segments that the spool no longer holds; `failOnDataLoss=false` continues after the gap."""
 
 
 class ClientIdTaken(CanalError):
-    """The server's cursor was moved by another spool: two queries read with one client id."""
+    """Another spool moved the server's cursor: two queries use the same client id."""
 
 
 class SchemaChanged(CanalError):
-    """A table has a column that the query's schema, fixed at its start, lacks. The text holds the statement."""
+    """A table has a column that is not in the query's schema, fixed at its start. The text holds the statement."""
 
 
 class SinkRefused(CanalError):
-    """Changes that a target cannot take: no key, columns left out of the binlog, a type that does not fit."""
+    """A target cannot take a change: no key, columns missing from the binlog, or a type that does not fit."""
 
 
 # ---- start-up
 
 
 class ConfigError(CanalError):
-    """A configuration value that cannot be used.
+    """A configuration value is invalid.
 
-    file: the file, or `--set`, or the environment's name.
-    key: the key, or `(file)` and `(line)` where none could be read.
+    file: the file, `--set`, or the name of the environment variable.
+    key: the key, or `(file)` or `(line)` if no key could be read.
     value: as written, with placeholders resolved; `***` for a secret.
-    expected: what would be accepted.
-    line: in that file, from 1; 0 where there is none.
+    expected: the accepted values.
+    line: line number in the file, from 1; 0 if there is none.
     """
 
     def __init__(self, file: str, key: str, value: str, expected: str, line: int = 0) -> None:
@@ -271,12 +276,12 @@ class ConfigError(CanalError):
 
 
 class FileUnusable(ConfigError):
-    """A configuration file, or one line of it, of which nothing can be used.
+    """A configuration file, or one line of it, cannot be read.
 
     file: its path.
-    reason: what is wrong, and what to do.
-    line: from 1; 0 for the whole file.
-    key: a setting that is missed; "" for none.
+    reason: what is wrong and what to do.
+    line: line number from 1; 0 for the whole file.
+    key: the key that is missing; "" for none.
     """
 
     def __init__(self, file: str, reason: str, line: int = 0, key: str = "") -> None:

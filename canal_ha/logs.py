@@ -1,10 +1,10 @@
-"""Logs: events with keys, written by any thread to canal's files (logs/canal/canal.log, logs/<destination>/*.log).
+"""Structured logs, written from any thread to canal's files (logs/canal/canal.log, logs/<destination>/*.log).
 
     log = logs.get(__name__)
     log.info("running.claimed", destination=destination, node=node)      # the node's file
     logs.bound(destination).warning("source.lost", error=str(error))    # the destination's own file
 
-Until `setup` has been called, events go where the standard library sends those of an unconfigured program.
+Before `setup` is called, events follow the standard library's default configuration.
 """
 
 from __future__ import annotations
@@ -40,33 +40,41 @@ _installed: list[tuple[logging.Logger, logging.Handler]] = []
 
 
 def get(name: str) -> Log:
-    """A logger of the node; name: the module's, below canal_ha."""
+    """Return a logger that writes to the node's file. name: the module's name."""
     return _wrap(name if name.startswith(_NODE) else f"{_NODE}.{name}")
 
 
 def bound(destination: str, **keys: object) -> Log:
-    """A logger whose lines go to logs/<destination>/<destination>.log, with `keys` on each."""
+    """Return a logger that writes to logs/<destination>/<destination>.log and adds `keys` to each line."""
     log: Log = _wrap(_DESTINATIONS).bind(destination=destination, **keys)
     return log
 
 
 def cursor_persisted(destination: str, client_id: int, cursor: LogPosition, ip: str = "") -> None:
-    """One line of logs/<destination>/meta.log. ip: of the source, when its name is known to resolve to it."""
+    """Write one line to logs/<destination>/meta.log.
+
+    destination: name of the destination.
+    client_id: the client's id.
+    cursor: the cursor that was written.
+    ip: address of the source, if it is known; "" if not.
+    """
     logging.getLogger(_CURSORS).info(cursor_line(client_id, cursor, ip), extra={"destination": destination})
 
 
 def cursor_line(client_id: int, cursor: LogPosition, ip: str = "") -> str:
-    """canal's text of a cursor: `clientId:1001 cursor:[journal,offset,ms] address[localhost/127.0.0.1:3306]`."""
+    """Format a cursor as canal does: `clientId:1001 cursor:[journal,offset,ms] address[localhost/127.0.0.1:3306]`."""
     place = f"{cursor.journal},{cursor.offset},{cursor.timestamp_ms}"
     host = cursor.address
     return f"clientId:{client_id} cursor:[{place}] address[{host}/{ip or _known_ip(host)}:{cursor.port}]"
 
 
 def setup(log_dir: Path, log_format: str = "text", *, console: bool = True) -> None:
-    """Open the files below log_dir and route everything there, also what libraries and Twisted have to say.
+    """Open the log files below log_dir and send all events there, including those of Twisted and other libraries.
 
-    log_format: text or json; console: every line goes to standard error as well.
-    Raises OSError when the directory cannot be written.
+    log_dir: the directory that holds canal/ and one directory for each destination.
+    log_format: text or json.
+    console: also write every line to standard error.
+    Raises OSError if the directory cannot be written.
     """
     close()
     formatter = _formatter(_render_json if log_format == "json" else _render_text)
@@ -93,7 +101,7 @@ def setup(log_dir: Path, log_format: str = "text", *, console: bool = True) -> N
 
 
 def to_stderr() -> None:
-    """For commands: our events as lines on standard error, and of what libraries have to say the errors only."""
+    """Log to standard error, for commands: all our events, and only errors from libraries."""
     close()
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(_formatter(_render_text))
@@ -115,7 +123,7 @@ def close() -> None:
 
 
 class _LogFiles:
-    """The open files of one format. A destination may be called `canal`: both write one file then."""
+    """The open log files of one format. A destination named `canal` shares the node's file."""
 
     def __init__(self, log_dir: Path, formatter: logging.Formatter) -> None:
         self._log_dir = log_dir
@@ -147,7 +155,7 @@ class _LogFiles:
 
 
 class _Routed(logging.Handler):
-    """Hands each record to the file that is its own, opened when its first line comes."""
+    """Writes each record to the file that its path function selects; opens the file at its first record."""
 
     def __init__(self, files: _LogFiles, path: Callable[[logging.LogRecord], Path]) -> None:
         super().__init__()
@@ -157,7 +165,7 @@ class _Routed(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._files.open(self._path(record)).handle(record)
-        except OSError:  # a full or vanished disk must not stop replication; the library tells standard error
+        except OSError:  # a full or missing disk must not stop replication; the error goes to standard error
             self.handleError(record)
 
     def close(self) -> None:
@@ -170,7 +178,7 @@ def _is_directory_name(name: str) -> bool:
 
 
 def _known_ip(host: str) -> str:
-    """What Java prints behind the slash: the address itself; a name is not looked up, that could block."""
+    """Return what Java prints after the slash. Names are not resolved, because a lookup can block."""
     if host == "localhost":
         return "127.0.0.1"
     try:
@@ -186,9 +194,9 @@ def _install(logger: logging.Logger, handler: logging.Handler) -> None:
 
 @cache
 def _pipe_twisted() -> None:
-    """Once per process: Twisted's events and Python's warnings join the node's file.
+    """Send Twisted's events and Python's warnings to the node's file, once per process.
 
-    Imported late: who uses a logger only, as a client does, needs no Twisted.
+    The import is inside the function because clients use this module without Twisted.
     """
     from twisted.logger import STDLibLogObserver, globalLogBeginner
 
@@ -221,13 +229,13 @@ def _formatter(render: Callable[[object, str, MutableMapping[str, Any]], str]) -
 
 
 def _split(event: MutableMapping[str, Any]) -> tuple[logging.LogRecord, str, str, dict[str, Any]]:
-    """(record, event's name, traceback or "", its keys)."""
+    """Return the record, the event's name, the traceback or "", and the event's keys."""
     fields = {key: value for key, value in event.items() if key not in ("_record", "_from_structlog")}
     return event["_record"], str(fields.pop("event", "")), str(fields.pop("exception", "")), fields
 
 
 def _render_text(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
-    """canal's line: `2017-10-11 14:06:04.589 [thread] INFO  logger - event key=value`; one line but for tracebacks."""
+    """Render canal's line: `2017-10-11 14:06:04.589 [thread] INFO  logger - event key=value`. Tracebacks add lines."""
     record, name, exception, fields = _split(event)
     moment = datetime.fromtimestamp(record.created).strftime("%Y-%m-%d %H:%M:%S")
     words = [name.replace("\n", " "), *(f"{key}={_quoted(value)}" for key, value in fields.items())]
@@ -242,7 +250,7 @@ def _quoted(value: object) -> str:
 
 
 def _render_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
-    """One JSON object per line, time with zone."""
+    """Render one JSON object a line; the time includes the zone."""
     record, name, exception, fields = _split(event)
     line = {
         "time": datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds"),

@@ -1,4 +1,5 @@
-"""The command line: one module per subcommand, imported when it is called.
+"""The command line: one module per subcommand, imported on use.
 
-Each module has `command`, a click command. CanalError ends a command with its text and code 1, ConfigError with 2.
+Each module defines `command`, a click command. A CanalError ends it with the error's text and exit
+code 1, a ConfigError with 2.
 """

@@ -1,4 +1,4 @@
-"""`canal-ha check`: goes through a configuration as an operator would, before a node runs with it or while it does."""
+"""`canal-ha check`: checks a configuration and the servers that it names. A node may be running or not."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> curso
 
 @click.command()
 @click.option("--conf", type=click.Path(path_type=Path), default=Path("conf"), show_default=True, metavar="DIR")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="As for `canal-ha server`.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a key, as in `canal-ha server`.")
 def command(conf: Path, sets: tuple[str, ...]) -> None:
-    """Look at everything a node needs: one line each, with what to do; exit code 1 when something failed."""
+    """Check everything a node needs, one line each with what to do. The exit code is 1 if a check fails."""
     config = load_checked(conf, sets)
     failed = False
     for scope, finding in findings(config):
@@ -39,7 +39,7 @@ def command(conf: Path, sets: tuple[str, ...]) -> None:
 
 
 def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
-    """(destination, or `node`; finding), as they come."""
+    """Yield the findings in the order of the checks, each with its destination or `node`."""
     for warning in config.warnings:
         yield "node", Finding(Verdict.WARNING, "configuration", warning)
     for refused in config.refused:
@@ -63,7 +63,7 @@ def _zookeeper(config: CanalConfig, cursors: Cursors) -> Iterator[Finding]:
             for problem in problems:
                 yield Finding(Verdict.FAILED, "ZooKeeper", problem)
             if not problems:
-                yield Finding(Verdict.OK, "ZooKeeper", f"{config.zk_servers} answers and can be written")
+                yield Finding(Verdict.OK, "ZooKeeper", f"{config.zk_servers} is reachable and writable")
             for instance in config.destinations:
                 if instance.cursor_place is CursorPlace.ZOOKEEPER:
                     found = {
@@ -99,9 +99,11 @@ def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding
 
 
 def _group(instance: InstanceConfig, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
-    stood = {client_id: parts(instance, cursor) for client_id, cursor in cursors.items()}
+    positions = {client_id: parts(instance, cursor) for client_id, cursor in cursors.items()}
     for index, member in enumerate(instance.members):
-        findings = [*checkup.source(member, member.master, {client_id: at[index] for client_id, at in stood.items()})]
+        findings = [
+            *checkup.source(member, member.master, {client_id: at[index] for client_id, at in positions.items()})
+        ]
         if member.standby is not None:
             findings += checkup.source(member, member.standby, {})
         for finding in (*findings, *checkup.history(member)):
@@ -111,8 +113,10 @@ def _group(instance: InstanceConfig, cursors: Mapping[int, LogPosition]) -> Iter
 def _writable(directory: Path) -> Finding:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     if os.access(existing, os.W_OK):
-        return Finding(Verdict.OK, "cursors", f"in files below {directory}")
-    return Finding(Verdict.FAILED, "cursors", f"{existing} cannot be written: set canal.file.data.dir or its owner")
+        return Finding(Verdict.OK, "cursors", f"stored in files below {directory}")
+    return Finding(
+        Verdict.FAILED, "cursors", f"{existing} is not writable: change its owner, or set canal.file.data.dir"
+    )
 
 
 def _given(cursors: Mapping[int, LogPosition | None]) -> dict[int, LogPosition]:

@@ -1,4 +1,4 @@
-"""`canal-ha client`: print what a destination delivers, acknowledging each batch once it is printed."""
+"""`canal-ha client`: prints the changes of a destination and acknowledges each batch after printing it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,18 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What was asked for. timeout_ms: 0 waits until a batch is full; idle_exit_s, max_rows: None for no end."""
+    """The options of one read.
+
+    filter: table filter; "" leaves the server's in force.
+    batch_size: entries or KiB in a batch.
+    timeout_ms: how long a GET waits for a full batch; 0: until it is full.
+    as_json: print JSON lines instead of readable text.
+    max_rows: stop after this many rows; None: no limit.
+    idle_exit_s: stop after this many seconds without a row; None: never.
+    ack: acknowledge each batch after printing it.
+    start: position of a private read; "": read with the client's cursor.
+    until: end position of a private read; "": none.
+    """
 
     filter: str
     batch_size: int
@@ -40,7 +51,7 @@ class ReadOptions:
     max_rows: int | None
     idle_exit_s: float | None
     ack: bool
-    start: str = ""  # read privately from here
+    start: str = ""
     until: str = ""
 
 
@@ -48,7 +59,7 @@ Connector = SimpleConnector | ClusterConnector
 
 
 class Follower:
-    """Reads one destination until something ends it."""
+    """Prints one destination's changes until a signal, a limit or an error stops it."""
 
     def __init__(self, connector: Connector, reading: ReadOptions, write: Callable[[str], None]) -> None:
         self.stopping = threading.Event()
@@ -59,14 +70,14 @@ class Follower:
         self._last_row_at = time.monotonic()
 
     def stop(self) -> None:
-        """End after what is being printed is acknowledged; at once when there is no connection. For signal handlers."""
+        """Stop after the current batch is acknowledged, or at once without a connection. For signal handlers."""
         self.stopping.set()
         if not self._connector.connected:
             raise click.exceptions.Exit(0)
         self._connector.interrupt()
 
     def follow(self) -> None:
-        """Connect and print until told to stop. Raises what the connector raises."""
+        """Connect and print until `stop` is called. Raises the connector's errors."""
         try:
             with self._connector as connector:
                 self._begin(connector)
@@ -90,7 +101,7 @@ class Follower:
             connector.subscribe(self._reading.filter)
 
     def _print(self, message: Message) -> bool:
-        """Whether the whole batch was printed."""
+        """Print a batch; return whether all of it was printed."""
         if not message:
             return True
         reading = self._reading
@@ -126,31 +137,36 @@ class Follower:
 @click.option(
     "--server",
     metavar="HOST:PORT[,...]",
-    help=f"One server, or several to go on with when one fails.  [default: {DEFAULT_SERVER}]",
+    help=f"One server, or several for fail-over.  [default: {DEFAULT_SERVER}]",
 )
 @click.option(
     "--zk",
     metavar="HOST:PORT[,...][/CHROOT]",
-    help="Instead of --server: find it through ZooKeeper, follow it, and be the only active one of this client id.",
+    help="Find the node through ZooKeeper and follow it; only one process per client id is active. Excludes --server.",
 )
 @click.option(
     "--zk-auth-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="user:password in its first line, where nodes have canal.zookeeper.auth.",
+    help="File with user:password in its first line; required if the nodes set canal.zookeeper.auth.",
 )
 @click.option("--destination", required=True, help="Name of the destination.")
 @click.option("--client-id", type=click.IntRange(-(2**15), 2**15 - 1), default=1001, show_default=True)
 @click.option(
-    "--filter", "filter_text", default="", help=r"Tables, e.g. shop\..* ; without, the server's filter holds."
+    "--filter",
+    "filter_text",
+    default="",
+    help=r"Tables as regular expressions, e.g. shop\..* ; the server's filter if omitted.",
 )
-@click.option("--batch-size", type=click.IntRange(1), default=1000, show_default=True, help="Entries or KiB a batch.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), default=1000, show_default=True, help="Largest batch, in KiB or in entries."
+)
 @click.option(
     "--timeout",
     "timeout_ms",
     type=click.IntRange(0),
     default=1000,
     show_default=True,
-    help="Milliseconds to wait for a full batch; 0 waits until it is full.",
+    help="Milliseconds to wait for a full batch; 0: no limit.",
 )
 @click.option(
     "--format",
@@ -158,27 +174,33 @@ class Follower:
     type=click.Choice(["pretty", "json"]),
     default="pretty",
     show_default=True,
-    help='json: one object a row; binary values are {"$bytes": BASE64}, decimals are texts.',
+    help='json: one object per row; binary values are {"$bytes": BASE64}, decimals are strings.',
 )
 @click.option(
     "--max-rows",
     type=click.IntRange(1),
-    help="End after so many rows. json cuts a batch, which is not acknowledged then.",
+    help="Stop after this many rows. With json a batch that is cut is not acknowledged.",
 )
-@click.option("--idle-exit", "idle_exit_s", type=float, metavar="SECONDS", help="End when no row came for so long.")
-@click.option("--no-ack", is_flag=True, help="Look without consuming: everything stays for the next client.")
+@click.option("--idle-exit", "idle_exit_s", type=float, metavar="SECONDS", help="Stop after this time without a row.")
+@click.option("--no-ack", is_flag=True, help="Do not acknowledge; the next client gets the same rows.")
 @click.option(
     "--from",
     "start",
     default="",
     metavar="POSITION",
-    help=f"Read from there, beside every client and without a cursor: {FORMS}.",
+    help=f"Start a private read, without a cursor, at this position: {FORMS}.",
 )
-@click.option("--until", default="", metavar="POSITION", help=f"With --from: end there: {END_FORMS}.")
-@click.option("--retry", is_flag=True, help="Connect again when the connection is lost: as with --zk or many servers.")
-@click.option("--user", default="", help="User name, if the server asks for one.")
-@click.option("--password", default="", help="Better: --password-file.")
-@click.option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its first line.")
+@click.option("--until", default="", metavar="POSITION", help=f"End a --from read at this position: {END_FORMS}.")
+@click.option(
+    "--retry", is_flag=True, help="Reconnect after a lost connection; always on with --zk or several servers."
+)
+@click.option("--user", default="", help="User name, if the server requires one.")
+@click.option("--password", default="", help="Password; --password-file is safer.")
+@click.option(
+    "--password-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the password in its first line.",
+)
 def command(
     server: str | None,
     zk: str | None,
@@ -199,7 +221,7 @@ def command(
     password: str,
     password_file: Path | None,
 ) -> None:
-    """Print what a destination delivers, acknowledging each batch once it is printed."""
+    """Print the changes of a destination and acknowledge each batch after printing it."""
     if server and zk:
         raise click.UsageError("--server and --zk exclude each other")
     check_range(start, until)
@@ -230,13 +252,13 @@ def command(
     follower = Follower(connector, reading, write)
     with stopped_by_signals(follower.stop):
         if retry and isinstance(connector, SimpleConnector):
-            follow_again_and_again(follower)
+            follow_with_retries(follower)
         else:
             follower.follow()
 
 
 def check_range(start: str, until: str) -> None:
-    """Raises click's errors."""
+    """Check --from and --until. Raises click.UsageError and click.BadParameter."""
     if until and not start:
         raise click.UsageError("--until needs --from")
     for name, text, parse in (("--from", start, Place.parse), ("--until", until, end_of_read)):
@@ -247,8 +269,8 @@ def check_range(start: str, until: str) -> None:
             raise click.BadParameter(str(error), param_hint=name) from error
 
 
-def follow_again_and_again(follower: Follower) -> None:
-    """`follow`, and again after a loss, or while the destination runs elsewhere or nowhere."""
+def follow_with_retries(follower: Follower) -> None:
+    """Call `follow` again after a lost connection and while this server does not run the destination."""
     pause_s = FIRST_PAUSE_S
     while not follower.stopping.is_set():
         began = time.monotonic()
@@ -258,18 +280,18 @@ def follow_again_and_again(follower: Follower) -> None:
         except (ConnectionLost, ServerRefused) as error:
             if isinstance(error, ServerRefused) and "should start first" not in str(error):
                 raise
-            click.echo(f"canal-ha: {error}; trying again", err=True)
+            click.echo(f"canal-ha: {error}; retrying", err=True)
         pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(pause_s * 2, LONGEST_PAUSE_S)
         time.sleep(pause_s)
 
 
 def first_line(file: Path) -> str:
-    """Where secrets are kept."""
+    """Return a file's first line, which holds the secret."""
     return file.read_text().partition("\n")[0].rstrip("\r")
 
 
 def address(text: str) -> tuple[str, int]:
-    """`host:port`, `host`, `[::1]:port`. Raises click.BadParameter."""
+    """Parse `host:port`, `host` or `[::1]:port`. Raises click.BadParameter."""
     text = text.strip()
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
@@ -280,14 +302,14 @@ def address(text: str) -> tuple[str, int]:
 
 
 def write(text: str) -> None:
-    """Standard output, in UTF-8 whatever the locale, at once."""
+    """Write to standard output in UTF-8, regardless of the locale, and flush."""
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()
 
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM call `stop` meanwhile."""
+    """Call `stop` on SIGINT and SIGTERM within the block."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         stop()

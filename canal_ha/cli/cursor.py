@@ -1,4 +1,4 @@
-"""`canal-ha cursor`: where a client stands, and moving it: the operator's edit, safe on a running cluster."""
+"""`canal-ha cursor`: shows a client's cursor, or moves it; safe on a running cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Cursors(Protocol):
-    """Where cursors are kept."""
+    """A store of cursors."""
 
     def read(self, destination: str, client_id: int) -> LogPosition | None: ...
 
@@ -40,7 +40,14 @@ class Cursors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What the options name. instance: None without --conf; file_node: the node whose files hold the cursor."""
+    """The cursor that the options select.
+
+    destination: name of the destination.
+    client_id: the client's id.
+    cursors: the store that holds the cursor.
+    instance: the destination's configuration; None without --conf.
+    file_node: the node whose files hold the cursor; None for cursors in ZooKeeper.
+    """
 
     destination: str
     client_id: int
@@ -51,15 +58,20 @@ class Chosen:
 
 @click.group()
 def command() -> None:
-    """Show a client's cursor, or move it: forwards to skip, backwards to read again."""
+    """Show a client's cursor, or move it: forward to skip changes, back to read them again."""
 
 
 def options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that all three have in common."""
+    """Add the options that all three commands share."""
     for option in (
         click.option("--zk-auth-file", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
-        click.option("--zk", metavar="HOST:PORT[,...][/CHROOT]", help="ZooKeeper, without a configuration."),
-        click.option("--conf", type=click.Path(path_type=Path), metavar="DIR", help="As of `canal-ha server`."),
+        click.option("--zk", metavar="HOST:PORT[,...][/CHROOT]", help="ZooKeeper servers; used instead of --conf."),
+        click.option(
+            "--conf",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Configuration directory, as in `canal-ha server`.",
+        ),
         click.option("--client-id", type=click.IntRange(-(2**15), 2**15 - 1), default=1001, show_default=True),
         click.option("--destination", required=True, help="Name of the destination."),
     ):
@@ -70,7 +82,7 @@ def options(function: Callable[..., None]) -> Callable[..., None]:
 @command.command()
 @options
 def show(**given: Any) -> None:
-    """Print the cursor; with --conf also whether its journal exists and how far it is from the newest."""
+    """Print the cursor; with --conf also whether its journal exists and how far behind it is."""
     with ExitStack() as stack:
         chosen = choose(stack, **given)
         click.echo(describe(chosen, _cursor(chosen)))
@@ -80,7 +92,7 @@ def show(**given: Any) -> None:
 @options
 @click.option("--to", "to", required=True, metavar="POSITION", help=FORMS)
 def set_cursor(to: str, **given: Any) -> None:
-    """Move the cursor; what runs the destination goes on from there."""
+    """Move the cursor; a running destination continues from there."""
     try:
         place = Place.parse(to)
     except ValueError as error:
@@ -89,30 +101,32 @@ def set_cursor(to: str, **given: Any) -> None:
         chosen = choose(stack, **given)
         cursor = _cursor(chosen)
         if place.part and chosen.instance is not None and not chosen.instance.group:
-            raise click.UsageError(f"{chosen.destination} has one source: leave {place.part}/ away")
+            raise click.UsageError(f"{chosen.destination} has one source: omit {place.part}/")
         if chosen.instance is not None:
             position = _asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.find(place))
             if place.part:
                 position = position.beside(parts(chosen.instance, cursor))
-        elif place.journal:  # nobody to ask: who dumps there finds the boundary
-            stood = cursor.of(place.part)
-            if stood is None:
-                raise click.UsageError(f"the cursor is {cursor}: give one source's place as 1/JOURNAL:OFFSET")
-            position = LogPosition(place.journal, place.offset, address=stood.address, port=stood.port, part=place.part)
+        elif place.journal:  # no server to ask: the node that reads from there finds the event boundary
+            source = cursor.of(place.part)
+            if source is None:
+                raise click.UsageError(f"the cursor is {cursor}: give one source's position as 1/JOURNAL:OFFSET")
+            position = LogPosition(
+                place.journal, place.offset, address=source.address, port=source.port, part=place.part
+            )
             position = position.beside(cursor.parts) if place.part else position
         else:
-            raise click.UsageError("only JOURNAL:OFFSET can be set without --conf, which says where MySQL is")
+            raise click.UsageError("without --conf, which names the MySQL server, --to takes only JOURNAL:OFFSET")
         _move(chosen, cursor, position)
 
 
 @command.command()
 @options
 def reset(**given: Any) -> None:
-    """Move the cursor to where a new client would begin: canal.instance.master.*, else the newest position."""
+    """Move the cursor to the start of a new client: canal.instance.master.*, else the newest position."""
     with ExitStack() as stack:
         chosen = choose(stack, **given)
         if chosen.instance is None:
-            raise click.UsageError("reset needs --conf, which says where a new client begins")
+            raise click.UsageError("reset needs --conf, which names the start of a new client")
         cursor = _cursor(chosen)
         position = _asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.start(None))
         _move(chosen, cursor, position)
@@ -121,7 +135,16 @@ def reset(**given: Any) -> None:
 def choose(
     stack: ExitStack, destination: str, client_id: int, conf: Path | None, zk: str | None, zk_auth_file: Path | None
 ) -> Chosen:
-    """Open what holds the cursor."""
+    """Open the store that holds the cursor.
+
+    stack: closes the store.
+    destination: name of the destination.
+    client_id: the client's id.
+    conf: configuration directory; None with zk.
+    zk: ZooKeeper servers; None with conf.
+    zk_auth_file: file with user:password for ZooKeeper; None if it needs none.
+    Raises click.UsageError, and LocalProtocolError if the cursor is only in a node's memory.
+    """
     if (conf is None) == (zk is None):
         raise click.UsageError("give one of --conf and --zk")
     auth = first_line(zk_auth_file) if zk_auth_file else ""
@@ -137,7 +160,7 @@ def choose(
     if instance is None:
         raise click.UsageError(f"{conf} configures no destination {destination}")
     if instance.cursor_place is CursorPlace.MEMORY:
-        raise LocalProtocolError(f"cursors of {destination} live in its node's memory alone (memory-instance)")
+        raise LocalProtocolError(f"cursors of {destination} exist only in its node's memory (memory-instance)")
     if instance.cursor_place is CursorPlace.ZOOKEEPER:
         znodes = stack.enter_context(BlockingZnodes(config.zk_servers, auth or config.zk_auth, read_only=False))
         return Chosen(destination, client_id, CursorNodes(znodes), instance, None)
@@ -145,12 +168,12 @@ def choose(
 
 
 def describe(chosen: Chosen, cursor: LogPosition) -> str:
-    """One cursor in words, a line per fact."""
+    """Describe one cursor, one fact a line."""
     lines = [f"{chosen.destination}, client {chosen.client_id}: {cursor}"]
     for each in cursor.parts:
         source = f"{each.part}, {each.address}:{each.port}: " if each.part else ""
         if each.consumed:
-            lines.append(f"{source}the event there is done with")
+            lines.append(f"{source}already acknowledged; reading resumes after it")
         if each.timestamp_ms:
             age_s = max(0, int(time.time() - each.timestamp_ms / 1000))
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.timestamp_ms / 1000))
@@ -158,12 +181,12 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
         if each.gtid:
             lines.append(f"{source}GTID set {each.gtid}")
     if cursor.mark:
-        lines.append(f"its client said: {cursor.mark}")
+        lines.append(f"mark of its client: {cursor.mark}")
     if chosen.instance is not None:
         try:
             lines.append(_asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.reach(cursor)))
         except CanalError as error:
-            lines.append(f"cannot ask the source: {error}")
+            lines.append(f"the source did not answer: {error}")
     return "\n".join(lines)
 
 
@@ -180,7 +203,7 @@ def _move(chosen: Chosen, cursor: LogPosition, position: LogPosition) -> None:
     node = chosen.file_node
     if node is not None and _listens(node.ip or "127.0.0.1", node.port):
         raise LocalProtocolError(
-            f"a node runs on port {node.port} and would write over what is changed in its files: stop it first"
+            f"a node runs on port {node.port} and would overwrite the change in its files: stop the node first"
         )
     if chosen.instance is not None and not chosen.instance.decode.gtid_on:
         position = replace(position, gtid="")

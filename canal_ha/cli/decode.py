@@ -1,4 +1,4 @@
-"""`canal-ha decode`: binlog files from disk to rows or entries on standard output, without a server."""
+"""`canal-ha decode`: decodes binlog files to rows or entries on standard output, without a server."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from canal_ha.sink import Sink
 
 CHUNK_BYTES = 1 << 20
 ENCRYPTED_MAGIC = b"\xfdbin"
-_TYPE_AT = len(MAGIC) + 4  # of the type byte of the first event
+_TYPE_AT = len(MAGIC) + 4  # offset of the first event's type byte
 
 
 class FileBroken(CanalError):
-    """A file that cannot be decoded from here on; everything complete before it was written."""
+    """A file cannot be decoded from this offset on; everything complete before it was written."""
 
 
 class Files:
-    """Binlog files in the order given, decoded as the stream that a server would have sent."""
+    """Decodes binlog files, in the order given, as one stream from a server."""
 
     def __init__(self, decoding: DecodingKeys, tables: TableFilter, definitions: Definitions | None) -> None:
         options = decoding.options
@@ -46,7 +46,7 @@ class Files:
         self._gtid_set = decoding.gtid
 
     def segments(self, path: Path) -> Iterator[Segment]:
-        """Everything of one file. Raises FileBroken, naming file, offset and reason, behind all that is complete."""
+        """Yield the segments of one file. Raises FileBroken, with file, offset and reason, after the last of them."""
         decoder = Decoder(
             source=Source("", 0),
             journal=path.name,
@@ -72,11 +72,11 @@ class Files:
 
 
 def _nothing(schema: str, table: str) -> None:
-    """SHOW CREATE TABLE where there is neither a server nor --schema."""
+    """Return no table definition: there is neither a server nor --schema."""
 
 
 def _outputs(decoder: Decoder, file: BinaryIO) -> Iterator[Output]:
-    """A file, chunk by chunk."""
+    """Decode one file chunk by chunk."""
     chunk = file.read(CHUNK_BYTES)
     if not chunk.startswith(MAGIC):
         what = "an encrypted binlog file" if chunk.startswith(ENCRYPTED_MAGIC) else "not a binlog file"
@@ -90,13 +90,13 @@ def _outputs(decoder: Decoder, file: BinaryIO) -> Iterator[Output]:
 
 
 def write_json(segment: Segment) -> Iterable[bytes]:
-    """A JSON object a row, in lines."""
+    """Yield one line of JSON a row."""
     for row in rows_of(map(bytes, segment.entries())):
         yield row.to_json().encode() + b"\n"
 
 
 def write_entries(segment: Segment) -> Iterable[bytes]:
-    """Serialized Entry messages, each behind its length as a varint."""
+    """Yield serialized Entry messages, each after its length as a varint."""
     for entry in segment.entries():
         yield varint(len(entry))
         yield entry
@@ -114,23 +114,29 @@ FORMATS = {"json": write_json, "entries": write_entries}
     "schema_file",
     metavar="FILE.sql",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CREATE TABLE statements (mysqldump --no-data) of the tables that the files do not create themselves.",
+    help="CREATE TABLE statements (mysqldump --no-data) of tables that the files do not create.",
 )
 @click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A key of instance.properties, as canal.instance.filter.black.regex=... or canal.instance.gtidon=true.",
+    help="Set a key of instance.properties, e.g. canal.instance.filter.black.regex=... or canal.instance.gtidon=true.",
 )
-@click.option("--filter", "filter_text", default="", metavar="RE", help=r"Tables, e.g. shop\..* ; without, all.")
+@click.option(
+    "--filter",
+    "filter_text",
+    default="",
+    metavar="RE",
+    help=r"Tables as regular expressions, e.g. shop\..* ; all if omitted.",
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMATS)),
     default="json",
     show_default=True,
-    help="json: one object a row, as canal-ha client prints it; entries: canal's Entry messages, each behind its"
+    help="json: one object per row, as canal-ha client prints it; entries: canal's Entry messages, each after its"
     " length as a varint.",
 )
 def command(
@@ -138,8 +144,8 @@ def command(
 ) -> None:
     """Turn binlog files into rows or entries, without a server.
 
-    TIMESTAMP values are written in the time zone of this process (TZ). Files are read in the order given; what is
-    complete before an error is written, and the exit code is 1 then.
+    TIMESTAMP values are written in the time zone of this process (TZ). Files are read in the order given. After an
+    error, complete changes are still written and the exit code is 1.
     """
     decoding = load_decoding(sets, os.environ)
     for warning in decoding.warnings:
@@ -153,15 +159,15 @@ def command(
         for path in files:
             for segment in work.segments(path):
                 sink.accept(segment)
-    except BrokenPipeError:  # whoever read us, `head` say, has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the interpreter to flush into at its end
+    except BrokenPipeError:  # the reader, for example `head`, closed the pipe
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the interpreter flushes it at exit
         sys.exit(1)
     finally:
         sys.stdout.flush()
 
 
 def read_schema(path: Path) -> Definitions:
-    """The tables of a script. Raises FileBroken."""
+    """Read the tables of an SQL script. Raises FileBroken."""
     try:
         return Definitions(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:

@@ -1,10 +1,10 @@
-"""Figures as people read them; `-` for what is unknown, which is -1 everywhere."""
+"""Readable durations and sizes. A negative value is unknown and prints as `-`."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """Two units at most, from tenths of a second to days."""
+    """Format a duration in at most two units, from tenths of a second to days."""
     if seconds < 0:
         return "-"
     if seconds < 60:
@@ -16,7 +16,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in binary units."""
+    """Format a number of bytes in binary units."""
     if count < 0:
         return "-"
     value, unit = float(count), 0

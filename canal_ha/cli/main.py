@@ -1,4 +1,4 @@
-"""`canal-ha`: the subcommands, imported one at a time so that `canal-ha version` loads no networking."""
+"""`canal-ha`: the subcommands, each imported on use, so that `canal-ha version` loads no networking."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from canal_ha.errors import CanalError, ConfigError
 
 COMMANDS = {
     "server": "Run a node: follow MySQL and serve canal's protocol.",
-    "client": "Print what a destination delivers.",
-    "pipeline": "Run changes through Spark into Parquet, Delta or MySQL; check and inspect such a pipeline.",
+    "client": "Print the changes of a destination.",
+    "pipeline": "Write changes through Spark to Parquet, Delta or MySQL; check and inspect such a pipeline.",
     "decode": "Turn binlog files into rows or entries, without a server.",
-    "cursor": "Show where a client stands, or move it.",
+    "cursor": "Show a client's cursor, or move it.",
     "source": "Move a running destination between its master and its standby.",
-    "check": "Go through a configuration as an operator would.",
-    "status": "Show destinations, who runs them, their clients and how far behind they are.",
+    "check": "Check a configuration and the servers that it names.",
+    "status": "Show destinations, their owners, their clients and their lag.",
     "version": "Print versions and which kernel decodes rows.",
 }
-"""name -> what --help says of it; the module of the same name in this package has the command."""
+"""name -> its line in --help. The module of the same name in this package defines the command."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules."""
+    """A command group that imports each command's module on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
+        """Return the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
+        """Import a command; return None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"canal_ha.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names without importing anything."""
+        """Write the names without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -49,7 +49,7 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run a subcommand; our own errors end it with their text instead of a traceback."""
+    """Run a subcommand; print our own errors without a traceback."""
     try:
         group(prog_name="canal-ha")
     except ConfigError as error:

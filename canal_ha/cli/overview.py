@@ -1,4 +1,4 @@
-"""The part of `canal-ha status --zk` that asks the nodes and shows the whole cluster."""
+"""`canal-ha status --zk`: asks the nodes and shows the whole cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASKED_AT_ONCE = 16
 
 
 def look(znodes: BlockingZnodes) -> Overview:
-    """What ZooKeeper says now, with what every node says that has a status endpoint. Raises ZooKeeperUnavailable."""
+    """Read the cluster's state from ZooKeeper and from every status endpoint. Raises ZooKeeperUnavailable."""
     seen = read_overview(znodes)
     asked = [node for node in seen.nodes if node.status_address]
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
@@ -33,23 +33,23 @@ def _ask(node: NodeView) -> Mapping[str, Any] | str:
         document = fetch(node.status_address)
     except NodeUnreachable as error:
         return str(error)
-    if document["node"]["address"] != node.address:  # an endpoint on loopback, and another node on this machine
+    if document["node"]["address"] != node.address:  # the endpoint is on loopback, so this machine's own node answered
         return f"{node.status_address} is {document['node']['address']} seen from here, not {node.address}"
     return document
 
 
 def document_of(seen: Overview) -> dict[str, Any]:
-    """For --json: the fields of cluster.overview under their names."""
+    """Return the fields of cluster.overview by name, for --json."""
     return asdict(seen)
 
 
 def show(seen: Overview, console: Console) -> None:
-    """Print it as tables, and below them what is wrong."""
+    """Print the cluster as tables, then the problems."""
     console.print(picture(seen))
 
 
 def picture(seen: Overview) -> RenderableType:
-    """Nodes, destinations, clients, problems."""
+    """Render nodes, destinations, clients and problems."""
     parts: list[RenderableType] = [_nodes(seen) if seen.nodes else Text("no node is alive")]
     parts.append(_destinations(seen) if seen.destinations else Text("no destination is known"))
     clients = any(view.clients for view in seen.destinations)
@@ -120,7 +120,7 @@ def _cells(client: ClientView) -> tuple[str, ...]:
 
 
 def problems(seen: Overview) -> Iterator[str]:
-    """A line for everything that is wrong or could not be told."""
+    """Yield one line for each problem and for each node without figures."""
     for node in seen.nodes:
         if node.problem:
             yield f"{node.address}: its figures are missing: {node.problem}"
@@ -131,7 +131,7 @@ def problems(seen: Overview) -> Iterator[str]:
 
 def _problems_of(view: DestinationView) -> Iterator[str]:
     if not view.runs_on:
-        yield f"{view.name}: nobody runs it, {len(view.stand_by)} could"
+        yield f"{view.name}: no owner; eligible nodes: {len(view.stand_by)}"
     if view.source_error:
         yield f"{view.name}: {view.source_error}"
     for client in view.clients:

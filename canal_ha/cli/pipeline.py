@@ -1,4 +1,4 @@
-"""`canal-ha pipeline`: run a pipeline on Spark, check its parts, tell how far it is."""
+"""`canal-ha pipeline`: runs a pipeline on Spark, checks its parts, shows its progress."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from canal_ha.spark import pipeline_file
 
 
 class SparkMissing(CanalError):
-    """The extra with Spark is not installed."""
+    """The extra `spark` is not installed."""
 
 
 @click.group()
 def command() -> None:
-    """Run a pipeline on Spark, check it, show how far it is. FILE: as in conf/pipeline/."""
+    """Run a pipeline on Spark, check it, or show its progress. FILE: a pipeline file; see conf/pipeline/."""
 
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -28,9 +28,9 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 
 @command.command()
 @_FILE
-@click.option("--once", is_flag=True, help="End when everything written by now is in the sinks.")
+@click.option("--once", is_flag=True, help="Stop when every change written before the start is in the sinks.")
 def run(file: Path, once: bool) -> None:
-    """Run until Ctrl-C or SIGTERM."""
+    """Run a pipeline until Ctrl-C or SIGTERM."""
     described = pipeline_file.load(file)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     pipeline = _room("pipeline")
@@ -44,7 +44,7 @@ def run(file: Path, once: bool) -> None:
 @command.command()
 @_FILE
 def check(file: Path) -> None:
-    """Look at every part without starting Spark; exit code 1 when one of them has a problem."""
+    """Check every part without starting Spark. The exit code is 1 if one has a problem."""
     failed = False
     for finding in _room("inspection").check(pipeline_file.load(file)):
         failed |= bool(finding.problem)
@@ -55,7 +55,7 @@ def check(file: Path) -> None:
 @command.command()
 @_FILE
 def status(file: Path) -> None:
-    """Show per destination what is committed and what waits; Spark need not run. Exit code 1 when one has a problem."""
+    """Show committed and waiting changes of each destination, without Spark. The exit code is 1 on a problem."""
     described = pipeline_file.load(file)
     failed = False
     for state in _room("inspection").status(described):
@@ -72,7 +72,7 @@ def status(file: Path) -> None:
 
 
 def _room(module: str) -> Any:
-    """A module of the Spark room that needs its extra. Raises SparkMissing."""
+    """Import a module of canal_ha.spark that needs the extra `spark`. Raises SparkMissing."""
     try:
         return import_module(f"canal_ha.spark.{module}")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`canal-ha server`: one node, until it is told to stop."""
+"""`canal-ha server`: runs one node until SIGTERM."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ log = logs.get(__name__)
     help="Directory of canal.properties and <destination>/instance.properties.",
 )
 @click.option(
-    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a key, stronger than environment and files."
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Set a key; overrides the environment and the files."
 )
 def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     """Run a node: follow MySQL and serve canal's protocol, until SIGTERM."""
     config = load_checked(conf_dir, sets)
     if config.refused and not config.destinations and not config.auto_scan:
-        raise config.refused[0].error  # nothing can run, and nobody would look again
+        raise config.refused[0].error  # nothing can run, and no scan would read the files again
     try:
         logs.setup(config.log_dir, config.log_format)
     except OSError as error:
@@ -55,11 +55,11 @@ def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     )
     for warning in config.warnings:
         log.warning("config.warning", text=warning)
-    from canal_ha import node  # installs the reactor: not before the configuration is known to be good
+    from canal_ha import node  # installs the reactor, so import it after the configuration is checked
 
     sys.exit(node.serve(config))
 
 
 def load_checked(conf_dir: Path, sets: tuple[str, ...]) -> CanalConfig:
-    """What a node reads at its start, table filters compiled. Raises ConfigError for a value of the node itself."""
+    """Load a node's configuration and compile its table filters. Raises ConfigError for an invalid node value."""
     return load_usable(conf_dir, sets, os.environ, partial(TableFilter, exclude=""))

@@ -1,4 +1,4 @@
-"""`canal-ha source`: moves a running destination to its other server, because a person wants it there."""
+"""`canal-ha source`: switches a running destination to its other server."""
 
 from __future__ import annotations
 
@@ -16,33 +16,38 @@ from canal_ha.cli.node_status import DEFAULT_URL, NodeUnreachable
 from canal_ha.config.load import load_usable
 from canal_ha.errors import CanalError
 
-TIMEOUT_S = 60.0  # the other server is looked at first
+TIMEOUT_S = 60.0  # the node checks the other server first
 
 
 class SwitchRefused(CanalError):
-    """The node said no; nothing changed."""
+    """The node refused the switch; nothing changed."""
 
 
 @click.group()
 def command() -> None:
-    """Move a destination between canal.instance.master.address and canal.instance.standby.address."""
+    """Switch a destination between canal.instance.master.address and canal.instance.standby.address."""
 
 
 @command.command()
 @click.option("--destination", required=True, help="Name of the destination.")
 @click.option("--to", type=click.Choice(["master", "standby", "other"]), default="other", show_default=True)
-@click.option("--source", type=click.IntRange(1), metavar="N", help="Of several sources the one of this number.")
+@click.option(
+    "--source", type=click.IntRange(1), metavar="N", help="Number of the source, if the destination has several."
+)
 @click.option(
     "--url", help=f"Status endpoint of the node that runs it: canal.admin.http.port.  [default: {DEFAULT_URL}]"
 )
 @click.option(
-    "--conf", type=click.Path(path_type=Path), metavar="DIR", help="Instead of --url: as of `canal-ha server`."
+    "--conf",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Configuration directory, as in `canal-ha server`; excludes --url.",
 )
 def switch(destination: str, to: str, source: int | None, url: str | None, conf: Path | None) -> None:
-    """Read from the other server from now on. Run it on the machine of the node that runs the destination.
+    """Read from the other server. Run this on the machine of the node that runs the destination.
 
-    Clients notice nothing: reading goes on behind the last transaction that was delivered. Nothing changes when the
-    other server cannot be read.
+    Clients notice nothing: reading continues after the last delivered transaction. If the other server cannot be read,
+    nothing changes.
     """
     if url and conf:
         raise click.UsageError("--url and --conf exclude each other")

@@ -1,4 +1,4 @@
-"""`canal-ha status`: what a node, or a whole cluster, says of itself, as a table or as JSON."""
+"""`canal-ha status`: shows the state of a node or of a cluster, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WATCH_S = 2.0
-WIDTH_ELSEWHERE = 240  # columns, where there is no terminal: journal and offset stay on one line
+WIDTH_ELSEWHERE = 240  # columns, without a terminal; journal and offset fit on one line
+DEFAULT_URL = "http://127.0.0.1:8089"
 
 T = TypeVar("T")
 
@@ -30,17 +31,17 @@ T = TypeVar("T")
 @click.command()
 @click.option("--url", help=f"Status endpoint of one node: canal.admin.http.port.  [default: {DEFAULT_URL}]")
 @click.option(
-    "--zk", metavar="HOST:PORT[,...][/CHROOT]", help="Instead of --url: the whole cluster, through ZooKeeper."
+    "--zk", metavar="HOST:PORT[,...][/CHROOT]", help="Show the whole cluster, found through ZooKeeper; excludes --url."
 )
 @click.option(
     "--zk-auth-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="user:password in its first line, where nodes have canal.zookeeper.auth.",
+    help="File with user:password in its first line; required if the nodes set canal.zookeeper.auth.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one line each time.")
-@click.option("--watch", is_flag=True, help=f"Look again every {WATCH_S:.0f} s until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one line per refresh.")
+@click.option("--watch", is_flag=True, help=f"Refresh every {WATCH_S:.0f} s until interrupted.")
 def command(url: str | None, zk: str | None, zk_auth_file: Path | None, as_json: bool, watch: bool) -> None:
-    """Show destinations, who runs them, their clients and how far behind they are."""
+    """Show destinations, their owners, their clients and their lag."""
     if url and zk:
         raise click.UsageError("--url and --zk exclude each other")
     with suppress(KeyboardInterrupt):
@@ -51,11 +52,17 @@ def command(url: str | None, zk: str | None, zk_auth_file: Path | None, as_json:
 
 
 def show_cluster(zk: str, zk_auth_file: Path | None, *, as_json: bool, watch: bool) -> None:
-    """Look through one ZooKeeper session, once or again and again."""
+    """Show the cluster through one ZooKeeper session.
+
+    zk: ZooKeeper servers, with an optional chroot.
+    zk_auth_file: file with user:password; None if ZooKeeper needs none.
+    as_json: print JSON instead of tables.
+    watch: refresh until interrupted.
+    """
     from canal_ha.cli import overview
     from canal_ha.zookeeper.reading import BlockingZnodes
 
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what matters is raised
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # errors that matter are raised
     auth = zk_auth_file.read_text().partition("\n")[0].rstrip("\r") if zk_auth_file else ""
     with BlockingZnodes(zk, auth) as znodes:
         seen = partial(overview.look, znodes)
@@ -66,7 +73,13 @@ def show_cluster(zk: str, zk_auth_file: Path | None, *, as_json: bool, watch: bo
 
 
 def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json: bool, watch: bool) -> None:
-    """Look and show, once or again and again. A look that fails in between is shown as such."""
+    """Show the state once, or refresh it until interrupted; print a failed refresh and go on.
+
+    look: reads the state.
+    show: prints the state on a console.
+    as_json: print JSON instead of calling `show`.
+    watch: refresh until interrupted.
+    """
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -91,8 +104,31 @@ def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json
                 click.echo(f"canal-ha: {error}", err=True)
 
 
+def fetch(url: str) -> dict[str, Any]:
+    """Fetch a node's status document. Raises NodeUnreachable with the next thing to check."""
+    opener = build_opener(ProxyHandler({}))  # a node on loopback is not behind the environment's proxy
+    url = url if "://" in url else f"http://{url}"
+    address = url.rstrip("/") + "/api/v1/status"
+    try:
+        with opener.open(address, timeout=TIMEOUT_S) as answer:
+            document = json.load(answer)
+    except HTTPError as error:
+        raise NodeUnreachable(f"{address} answered {error.code} {error.reason}: is this a canal-ha node?") from error
+    except (URLError, OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise NodeUnreachable(
+            f"no node answers at {url} ({reason}): is `canal-ha server` running there, and what is its"
+            " canal.admin.http.port? (canal.log says admin.listening)"
+        ) from error
+    except ValueError as error:
+        raise NodeUnreachable(f"{address} is not the status of a canal-ha node: {error}") from error
+    if not isinstance(document, dict) or not {"node", "destinations"} <= document.keys():
+        raise NodeUnreachable(f"{address} is not the status of a canal-ha node")
+    return document
+
+
 def show(document: dict[str, Any], console: Console) -> None:
-    """Print the document as a table, and below it what is wrong."""
+    """Print the document as a table, then the problems."""
     from rich.table import Table
     from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
@@ -143,7 +179,7 @@ def _problems(problems: Sequence[str], console: Console) -> None:
 
 
 def cells(stream: dict[str, Any]) -> tuple[str, ...]:
-    """One stream's part of a row; `-` for what is unknown or does not apply."""
+    """Return one stream's cells of a row; `-` for an unknown or inapplicable value."""
     entries, capacity = stream["ring_entries"], stream["ring_capacity"]
     return (
         str(stream["client_id"]),
@@ -159,7 +195,7 @@ def cells(stream: dict[str, Any]) -> tuple[str, ...]:
 
 
 def position(value: dict[str, Any] | None) -> str:
-    """journal:offset; of several sources each, behind its number."""
+    """Format journal:offset; with several sources, one for each with its number as prefix."""
     if not value:
         return "-"
     if not value.get("part"):

@@ -79,7 +79,7 @@ def test_what_zookeeper_alone_tells() -> None:
         ["example", "1001", "10.0.0.9:40000", "-", "mysql-bin.000004:491", "-", "-", "-", "-"],
         ["example", "1002", "-", "-", "-", "-", "-", "-", "-"],
     ]
-    assert "orphan: nobody runs it, 1 could" in text
+    assert "orphan: no owner; eligible nodes: 1" in text
     assert "example, client 1002: /otter/canal/destinations/example/1002/cursor cannot be read: [no] JSON" in text
 
 

@@ -115,9 +115,9 @@ def test_json() -> None:
     ("body", "code", "message"),
     [
         (b"gone", 404, "answered 404 Not Found: is this a canal-ha node?"),
-        (b"<html>", 200, "is no status of a canal-ha node"),
-        (b"[]", 200, "is no status of a canal-ha node"),
-        (b'{"node": {}}', 200, "is no status of a canal-ha node"),
+        (b"<html>", 200, "is not the status of a canal-ha node"),
+        (b"[]", 200, "is not the status of a canal-ha node"),
+        (b'{"node": {}}', 200, "is not the status of a canal-ha node"),
     ],
 )
 def test_something_else_answers(body: bytes, code: int, message: str) -> None:

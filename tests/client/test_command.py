@@ -118,7 +118,7 @@ def test_retry_survives_a_restart() -> None:
         second.push(entries_segment(transaction(0)))
         out, err = process.communicate(timeout=20)
     assert (process.returncode, len(out.splitlines())) == (0, 1)
-    assert "trying again" in err
+    assert "retrying" in err
 
 
 def test_passwords_come_from_a_file(tmp_path: Path) -> None:
