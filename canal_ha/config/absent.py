@@ -1,4 +1,4 @@
-"""Keys of canal that do nothing here, and what to say about those that are set, or about keys nobody knows."""
+"""Warnings about canal's keys that have no effect here, and about unknown keys."""
 
 from __future__ import annotations
 
@@ -14,36 +14,41 @@ from canal_ha.config.properties import Setting
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of canal that does not exist here. harmless: values that ask for nothing, in lower case."""
+    """A feature of canal that does not exist here.
+
+    note: the text of the warning.
+    pattern: regular expression of its keys.
+    harmless: values, in lower case, that turn the feature off and need no warning.
+    """
 
     note: str
     pattern: str
     harmless: frozenset[str] = frozenset()
 
 
-# The stock files set many of these (docs/protocol.md#keys).
+# canal's stock files set many of these keys (docs/protocol.md#keys).
 PARTS = (
-    Part("message queues are not served here", r"canal\.mq\..*|(kafka|rocketmq|rabbitmq|pulsarmq)\..*"),
+    Part("message queues are not supported", r"canal\.mq\..*|(kafka|rocketmq|rabbitmq|pulsarmq)\..*"),
     Part(
-        "the canal-admin console is not used here, configuration comes from these files",
+        "the canal-admin console is not supported, the configuration comes from these files",
         r"canal\.admin\.(manager|port|user|passwd|register\..*)"
         r"|canal\.instance\.[^.]+\.(mode|manager\.address)",
         frozenset({"spring"}),
     ),
-    Part("cloud backups (RDS, OSS) are not read here", r"canal\.aliyun\..*|canal\.instance\.rds\..*"),
+    Part("cloud backups (RDS, OSS) are not supported", r"canal\.aliyun\..*|canal\.instance\.rds\..*"),
     Part(
-        "druid-encrypted passwords are not read here, give canal.instance.dbPassword in plain text",
+        "druid-encrypted passwords are not supported, set canal.instance.dbPassword in plain text",
         r"canal\.instance\.(enableDruid|pwdPublicKey)",
         frozenset({"false"}),
     ),
-    Part("PolarDB-X streams are not read here", r"canal\.instance\.multi\.stream\.on", frozenset({"false"})),
+    Part("PolarDB-X streams are not supported", r"canal\.instance\.multi\.stream\.on", frozenset({"false"})),
     Part(
-        "certificates are PEM files here, without store passwords, and TLS versions are the library's",
+        "certificates must be PEM files without passwords, and the TLS library chooses TLS versions",
         r"canal\.instance\.(master|standby)\d*\.(tlsVersions|\w+KeyStorePassword)",
     ),
 )
 
-# Tuning of canal's own threads and sockets, and what it ignores itself: true of every installation, worth no warning.
+# Tuning of canal's threads and sockets, and keys that canal ignores itself. Every installation sets some: no warning.
 WITHOUT_EFFECT = re.compile(
     r"canal\.id|canal\.socketChannel|canal\.conf"
     r"|canal\.instance\.(memory\.rawEntry|network\.sendBufferSize|parser\.(parallel\w*|needWait)|tsdb\.spring\.xml|destination)"
@@ -61,9 +66,13 @@ def warnings(
     instance: bool,
     used: Set[str] = frozenset(),
 ) -> Iterator[str]:
-    """What to tell about the settings of one file, in its order: unknown keys one by one, absent parts together.
+    """Yield warnings about one file's settings, in its order: each unknown key, then each missing feature.
 
-    instance: the file is an instance.properties; used: names that placeholders anywhere ask for, which are known then.
+    where: the file, or `--set`.
+    settings: the settings of that file.
+    resolve: replaces the placeholders of a setting.
+    instance: the file is an instance.properties.
+    used: names in placeholders of any file; they count as known.
     """
     absent: dict[str, list[str]] = {}
     for key, setting in settings.items():

@@ -1,4 +1,4 @@
-"""What a person must know about configuration that a node does not run with: pure data, made by the node's scan."""
+"""Alarms about files that differ from the running configuration. Pure data; the node's scan creates them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from canal_ha.errors import ConfigError
 
 REFUSED = "refused"  # the file cannot be used
-UNREADABLE = "unreadable"  # nobody can tell what the file says, or whether it is there
-GONE = "gone"  # canal.destinations names a destination without a file
-RESTART = "restart"  # canal.properties is not what the node read at its start
+UNREADABLE = "unreadable"  # it is unknown what the file says, or whether it exists
+GONE = "gone"  # canal.destinations lists a destination without a file
+RESTART = "restart"  # canal.properties changed after the node read it
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigAlarm:
-    """The configuration in a file is not the one that runs.
+    """A file differs from the running configuration.
 
     alarm: refused, unreadable, gone or restart.
     destination: name of the destination; "" for an alarm of the node itself.
-    text: what happened, where, what runs meanwhile, and what to do.
-    running: whether the destination goes on with what was read before.
-    file: the file that cannot be used; "" where none is to blame.
-    line: in that file, from 1; 0 where no line is to blame.
-    key: the key that cannot be used; "" where none is to blame.
-    reason: what is wrong with it.
-    since: when it began, s since 1970.
+    text: what happened, where, which configuration runs, and what to do.
+    running: whether the destination keeps running with the previous configuration.
+    file: the unusable file; "" if there is none.
+    line: line number in that file, from 1; 0 if there is none.
+    key: the invalid key; "" if there is none.
+    reason: what is wrong with the file or key.
+    since: when the alarm began, s since 1970.
     """
 
     alarm: str
@@ -39,10 +39,13 @@ class ConfigAlarm:
 
 
 def refused(destination: str, error: ConfigError, *, running: bool, scanned: bool, now: float) -> ConfigAlarm:
-    """The file of a destination cannot be used.
+    """Return the alarm for a destination whose file cannot be used.
 
-    running: whether it goes on with what was read before.
-    scanned: whether the node reads the file again by itself.
+    destination: its name.
+    error: what is wrong with the file.
+
+    running: whether the destination keeps running with the previous configuration.
+    scanned: whether the node rereads the file by itself.
     now: s since 1970.
     """
     state = "goes on with the configuration read before" if running else "does not run on this node"

@@ -1,6 +1,6 @@
-"""Every key that is read here: its kind, unit, default and meaning.
+"""All supported keys, with kind, unit, default and meaning.
 
-One table serves parsing, the warnings about unknown keys, and the test that conf/ documents every key.
+This table serves parsing, warnings about unknown keys, and the test that conf/ documents every key.
 Defaults are written as in a file. Source: docs/protocol.md#keys.
 """
 
@@ -23,7 +23,7 @@ INT64 = 2**63 - 1
 
 
 class KeyFile(Enum):
-    """Which file a key belongs to."""
+    """The file that a key belongs to."""
 
     NODE = "canal.properties"
     SHARED = "canal.properties, as the default of all destinations, or instance.properties"
@@ -32,7 +32,16 @@ class KeyFile(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T]):
-    """One key. default: as written in a file, read like any other value; unit: "" for words, switches and counts."""
+    """One key.
+
+    name: as written in a file.
+    kind: how a value is read.
+    default: as written in a file.
+    meaning: one phrase, for conf/ and the reference.
+    unit: "" for words, switches and counts.
+    place: the file that the key belongs to.
+    secret: never show the value.
+    """
 
     name: str
     kind: ValueKind[T]
@@ -40,7 +49,7 @@ class Key(Generic[T]):
     meaning: str
     unit: str = ""
     place: KeyFile = KeyFile.NODE
-    secret: bool = False  # its value is never shown
+    secret: bool = False
 
 
 _table: list[Key[Any]] = []
@@ -70,17 +79,20 @@ def _instance(
 
 # ---- the node and its ports
 
-IP = _node("canal.ip", kinds.text(), "", "address the data port listens on; blank listens on every address")
+IP = _node("canal.ip", kinds.text(), "", "address that the data port listens on; blank: every address")
 REGISTER_IP = _node(
-    "canal.register.ip", kinds.text(), "", "address published in ZooKeeper; blank takes canal.ip, else the one detected"
+    "canal.register.ip",
+    kinds.text(),
+    "",
+    "address published in ZooKeeper; blank: canal.ip, or else the detected address",
 )
-PORT = _node("canal.port", kinds.whole(0, PORT_MAX), "11111", "port of the data service", "TCP port")
-USER = _node("canal.user", kinds.text(), "", "user that clients must name; blank lets any name in")
+PORT = _node("canal.port", kinds.whole(0, PORT_MAX), "11111", "port of canal's protocol", "TCP port")
+USER = _node("canal.user", kinds.text(), "", "user name that clients must send; blank: any name is accepted")
 PASSWD = _node(
     "canal.passwd",
     kinds.password_hash(),
     "",
-    "the password of canal.user as hex(SHA1(SHA1(password)))",
+    "password of canal.user as hex(SHA1(SHA1(password)))",
     "40 hex digits",
     secret=True,
 )
@@ -88,42 +100,50 @@ MAX_FRAME = _node(
     "canal.max.frame.bytes",
     kinds.whole(4096, INT32),
     str(16 * 1024 * 1024),
-    "longest packet taken from a client",
+    "longest packet accepted from a client",
     "bytes",
 )
 WITHOUT_NETTY = _node("canal.withoutNetty", kinds.switch(), "false", "do not open the data port")
-SERVER_MODE = _node("canal.serverMode", kinds.word("tcp"), "tcp", "how rows leave; there are no message queues here")
+SERVER_MODE = _node(
+    "canal.serverMode", kinds.word("tcp"), "tcp", "how rows are served; only tcp is supported, no message queues"
+)
 METRICS_PORT = _node(
-    "canal.metrics.pull.port", kinds.whole(-1, PORT_MAX), "11112", "Prometheus metrics; 0 or less: none", "TCP port"
+    "canal.metrics.pull.port",
+    kinds.whole(-1, PORT_MAX),
+    "11112",
+    "port of the Prometheus metrics; 0 or less: no metrics",
+    "TCP port",
 )
 ADMIN_PORT = _node(
     "canal.admin.http.port",
     kinds.whole(-1, PORT_MAX),
     "8089",
-    "status endpoint (/api/v1/status); a free port when it is taken; less than 0: none",
+    "port of the status endpoint (/api/v1/status); if it is in use, a free port is taken; less than 0: no endpoint",
     "TCP port",
 )
-ADMIN_BIND = _node("canal.admin.http.bind", kinds.text(), "127.0.0.1", "address the status endpoint listens on")
+ADMIN_BIND = _node("canal.admin.http.bind", kinds.text(), "127.0.0.1", "address that the status endpoint listens on")
 LOG_DIR = _node("canal.log.dir", kinds.text(), "../logs", "directory of the log files", "directory")
-LOG_FORMAT = _node("canal.log.format", kinds.word("text", "json"), "text", "lines as text or as JSON objects")
+LOG_FORMAT = _node(
+    "canal.log.format", kinds.word("text", "json"), "text", "format of the log lines: text or JSON objects"
+)
 
 # ---- ZooKeeper
 
 ZK_SERVERS = _node(
-    "canal.zkServers", kinds.zookeepers(), "", "ZooKeeper servers; blank runs this node alone", "host:port list"
+    "canal.zkServers", kinds.zookeepers(), "", "ZooKeeper servers; blank: this node runs alone", "host:port list"
 )
 ZK_SESSION = _node(
     "canal.zookeeper.session.timeout",
     kinds.whole(1000, INT32),
     "6000",
-    "session time-out asked for; a node that dies is replaced after about this time",
+    "requested session timeout; a dead node is replaced after about this time",
     "ms",
 )
 ZK_FLUSH = _node(
     "canal.zookeeper.flush.period",
     kinds.whole(0, INT32),
     "1000",
-    "how often cursors are written to ZooKeeper; 0: before each ack is done",
+    "interval between writes of cursors to ZooKeeper; 0: write before each ack completes",
     "ms",
 )
 ZK_AUTH = _node(
@@ -132,7 +152,7 @@ ZK_AUTH = _node(
 
 # ---- destinations
 
-DESTINATIONS = _node("canal.destinations", kinds.names(), "", "destinations to serve, comma separated")
+DESTINATIONS = _node("canal.destinations", kinds.names(), "", "comma-separated destinations to serve")
 DESTINATIONS_EXPR = _node(
     "canal.destinations.expr",
     kinds.numbered_names(),
@@ -143,141 +163,174 @@ CONF_DIR = _node(
     "canal.conf.dir",
     kinds.text(),
     "../conf",
-    "directory of <destination>/instance.properties; ../conf is --conf",
+    "directory of <destination>/instance.properties; ../conf means the directory of --conf",
     "directory",
 )
 AUTO_SCAN = _node(
-    "canal.auto.scan", kinds.switch(), "false", "follow destinations that appear, change and go in that directory"
+    "canal.auto.scan",
+    kinds.switch(),
+    "false",
+    "start, reload and stop destinations when their files in canal.conf.dir appear, change and go",
 )
-AUTO_SCAN_INTERVAL = _node("canal.auto.scan.interval", kinds.decimal(0.1), "5", "time between two looks at it", "s")
+AUTO_SCAN_INTERVAL = _node(
+    "canal.auto.scan.interval", kinds.decimal(0.1), "5", "interval between scans of canal.conf.dir", "s"
+)
 TEMPLATE = _node(
     "canal.instance.global.spring.xml",
     kinds.template(),
     "classpath:spring/default-instance.xml",
-    "where cursors live: default-instance: ZooKeeper, or files without canal.zkServers; file-instance; memory-instance;"
-    " local-instance: as default-instance, and a directory of binlog files is the source; group-instance: as"
-    " default-instance, and several sources are merged",
+    "instance template. default-instance keeps cursors in ZooKeeper, or in files if canal.zkServers is "
+    "blank; file-instance in files; memory-instance in memory. local-instance is default-instance with a "
+    "directory of binlog files as source; group-instance is default-instance with several merged sources",
 )
 LAZY = _node(
-    "canal.instance.global.lazy", kinds.switch(), "false", "start a destination when a client first asks for it"
+    "canal.instance.global.lazy", kinds.switch(), "false", "start a destination at the first request of a client"
 )
 
 # ---- defaults of all destinations
 
 DATA_DIR = _shared(
-    "file.data.dir", kinds.text(), "../conf", "directory of <destination>/meta.dat, cursors in files", "directory"
+    "file.data.dir", kinds.text(), "../conf", "directory of <destination>/meta.dat, the file of cursors", "directory"
 )
-FILE_FLUSH = _shared("file.flush.period", kinds.whole(0, INT32), "1000", "how often cursors are written to files", "ms")
+FILE_FLUSH = _shared(
+    "file.flush.period", kinds.whole(0, INT32), "1000", "interval between writes of cursors to files", "ms"
+)
 AUTO_RESET = _shared(
     "auto.reset.latest.pos.mode",
     kinds.switch(),
     "false",
-    "when the journal to go on in is gone, start at the newest position; rows between are lost",
+    "if the journal at the cursor is purged, start at the newest position; the rows between are lost",
 )
 POSITION_LOST = _shared(
     "instance.position.lost",
     kinds.member(WhenLost),
     "fail",
-    "when that journal is gone: fail stops and waits for a person; earliest, latest or timestamp (of the cursor) go on"
-    " from there, rows between are lost; given, it wins over auto.reset.latest.pos.mode",
+    "what to do if the journal at the cursor is purged: fail stops the stream until an operator acts; "
+    "earliest, latest and timestamp (the cursor's time) continue from there and lose the rows between. "
+    "Overrides auto.reset.latest.pos.mode",
 )
 BUFFER_SIZE = _shared(
-    "instance.memory.buffer.size", kinds.whole(1, INT32), "16384", "places in the ring of a stream", "entries"
+    "instance.memory.buffer.size", kinds.whole(1, INT32), "16384", "capacity of a stream's ring", "entries"
 )
 BUFFER_UNIT = _shared(
     "instance.memory.buffer.memunit",
     kinds.whole(1, INT32),
     "1024",
-    "memory budget of that ring, divided by buffer.size",
+    "memory budget of a stream's ring, divided by memory.buffer.size",
     "bytes",
 )
 BATCH_MODE = _shared(
     "instance.memory.batch.mode",
     kinds.member(BatchMode),
     "MEMSIZE",
-    "what a GET's size counts: memory units or entries (ITEMSIZE)",
+    "what the size of a GET counts: memory units (MEMSIZE) or entries (ITEMSIZE)",
 )
 STREAM_IDLE = _shared(
-    "instance.stream.idle", kinds.decimal(0), "300", "a stream without a GET for so long is parked", "s"
+    "instance.stream.idle",
+    kinds.decimal(0),
+    "300",
+    "park a stream after this time without a GET; a parked stream has no connection to MySQL",
+    "s",
 )
-STREAM_MAX = _shared("instance.stream.max", kinds.whole(1, 10_000), "16", "open streams of one destination", "streams")
+STREAM_MAX = _shared(
+    "instance.stream.max", kinds.whole(1, 10_000), "16", "largest number of open streams of one destination", "streams"
+)
 ALARM_LAG = _shared(
-    "instance.alarm.lag", kinds.decimal(0), "300", "a stream farther behind its source is an alarm; 0: never", "s"
+    "instance.alarm.lag",
+    kinds.decimal(0),
+    "300",
+    "raise an alarm if a stream is farther behind its source; 0: never",
+    "s",
 )
 ALARM_UNMOVED = _shared(
     "instance.alarm.unmoved",
     kinds.decimal(0),
     "300",
-    "a cursor that stands still for so long while rows wait is an alarm; 0: never",
+    "raise an alarm if a cursor does not move for this time while rows wait; 0: never",
     "s",
 )
 ALARM_BLOCKED = _shared(
     "instance.alarm.blocked",
     kinds.decimal(0),
     "30",
-    "a ring that is full of unacknowledged batches for so long is an alarm; 0: never",
+    "raise an alarm if a ring is full of unacknowledged batches for this time; 0: never",
     "s",
 )
-DDL_ISOLATION = _shared("instance.get.ddl.isolation", kinds.switch(), "false", "a DDL entry makes a batch of its own")
+DDL_ISOLATION = _shared(
+    "instance.get.ddl.isolation", kinds.switch(), "false", "deliver each DDL entry in a batch of its own"
+)
 TRANSACTION_SIZE = _shared(
-    "instance.transaction.size", kinds.whole(1, INT32), "1024", "larger transactions are handed on in pieces", "entries"
+    "instance.transaction.size",
+    kinds.whole(1, INT32),
+    "1024",
+    "transactions with more entries are delivered in pieces",
+    "entries",
 )
 FALLBACK = _shared(
     "instance.fallbackIntervalInSeconds",
     kinds.whole(0, INT32),
     "60",
-    "after a switch to another MySQL without GTIDs: how far back to look for what was delivered last; if it is not"
-    " there, reading goes on so far back",
+    "after a switch to another MySQL without GTIDs: how far back the last delivered transaction is "
+    "searched; if it is not found, reading continues from there",
     "s",
 )
 GROUP_WAIT = _shared(
     "instance.group.wait",
     kinds.decimal(0),
     "30",
-    "with group-instance, how long a source that is silent is waited for before the others go on; 0: transactions come"
-    " as they arrive, in no order of time",
+    "with group-instance, how long the other sources wait for a silent one; 0: do not wait, transactions "
+    "are not ordered by time",
     "s",
 )
-DETECT = _shared("instance.detecting.enable", kinds.switch(), "false", "ask MySQL regularly whether it lives")
-DETECT_SQL = _shared("instance.detecting.sql", kinds.text(), "", "the statement asked; blank asks nothing", "SQL")
+DETECT = _shared("instance.detecting.enable", kinds.switch(), "false", "check MySQL's health at regular intervals")
+DETECT_SQL = _shared(
+    "instance.detecting.sql", kinds.text(), "", "statement of the health check; blank: no check", "SQL"
+)
 DETECT_INTERVAL = _shared(
-    "instance.detecting.interval.time", kinds.decimal(0.1), "5", "time between two such questions", "s"
+    "instance.detecting.interval.time", kinds.decimal(0.1), "5", "interval between health checks", "s"
 )
 DETECT_RETRY = _shared(
     "instance.detecting.retry.threshold",
     kinds.whole(0, INT32),
     "3",
-    "failures in a row that are tolerated; no answer within detecting.interval.time is one",
+    "consecutive failed health checks that are tolerated; no answer within detecting.interval.time is a failure",
     "failures",
 )
 DETECT_HA = _shared(
     "instance.detecting.heartbeatHaEnable",
     kinds.switch(),
     "false",
-    "beyond that many failures read from the other server, if it can be read",
+    "after more failures than detecting.retry.threshold, read from the other server if it can be read",
 )
 RECEIVE_BUFFER = _shared(
-    "instance.network.receiveBufferSize", kinds.whole(1024, INT32), "262144", "receive buffer towards MySQL", "bytes"
+    "instance.network.receiveBufferSize",
+    kinds.whole(1024, INT32),
+    "262144",
+    "receive buffer of the connection to MySQL",
+    "bytes",
 )
 SO_TIMEOUT = _shared(
     "instance.network.soTimeout",
     kinds.decimal(1),
     "30",
-    "how long MySQL may be silent before the connection is given up",
+    "the connection is closed when MySQL sends nothing for this time",
     "s",
 )
 DDL_PARSER = _shared(
-    "instance.filter.druid.ddl", kinds.switch(), "true", "read DDL by grammar; false: by regular expressions"
+    "instance.filter.druid.ddl",
+    kinds.switch(),
+    "true",
+    "parse DDL with the grammar; false: with canal's regular expressions",
 )
-NO_DCL = _shared("instance.filter.query.dcl", kinds.switch(), "false", "drop DCL and other query entries")
-NO_DML = _shared("instance.filter.query.dml", kinds.switch(), "false", "drop entries that carry the text of DML")
+NO_DCL = _shared("instance.filter.query.dcl", kinds.switch(), "false", "drop entries of DCL and other queries")
+NO_DML = _shared("instance.filter.query.dml", kinds.switch(), "false", "drop entries with the text of DML statements")
 NO_DDL = _shared("instance.filter.query.ddl", kinds.switch(), "false", "drop DDL entries")
 TABLE_ERRORS = _shared(
     "instance.filter.table.error", kinds.switch(), "false", "skip rows of a table whose columns are unknown"
 )
 NO_ROWS = _shared("instance.filter.rows", kinds.switch(), "false", "drop all rows")
 NO_TRANSACTION = _shared(
-    "instance.filter.transaction.entry", kinds.switch(), "false", "drop begin and end of transactions"
+    "instance.filter.transaction.entry", kinds.switch(), "false", "drop the begin and end entries of transactions"
 )
 NO_INSERT = _shared("instance.filter.dml.insert", kinds.switch(), "false", "drop inserted rows")
 NO_UPDATE = _shared("instance.filter.dml.update", kinds.switch(), "false", "drop updated rows")
@@ -286,47 +339,48 @@ CLIENT_FILTER = _shared(
     "instance.filter.client.mode",
     kinds.member(FilterMode),
     "replace",
-    "a client's filter replaces the server's, or both must hold (and)",
+    "replace: a client's filter replaces the server's; and: both must match",
 )
 BINLOG_FORMAT = _shared(
     "instance.binlog.format",
     kinds.words("ROW", "STATEMENT", "MIXED"),
     "ROW,STATEMENT,MIXED",
-    "binlog_format values of the source that are accepted",
+    "accepted values of the source's binlog_format",
 )
 BINLOG_IMAGE = _shared(
     "instance.binlog.image",
     kinds.words("FULL", "MINIMAL", "NOBLOB"),
     "FULL,MINIMAL,NOBLOB",
-    "binlog_row_image values of the source that are accepted",
+    "accepted values of the source's binlog_row_image",
 )
 TSDB = _shared(
     "instance.tsdb.enable",
     kinds.switch(),
     "true",
-    "keep the history of table definitions (memory-instance: false unless given)",
+    "keep the history of table definitions; the default with memory-instance is false",
 )
 TSDB_DIR = _shared(
     "instance.tsdb.dir",
     kinds.text(),
     "${canal.file.data.dir:../conf}/${canal.instance.destination:}",
-    "directory of that history's file",
+    "directory of the history's SQLite file",
     "directory",
 )
 TSDB_URL = _shared(
     "instance.tsdb.url",
     kinds.text(),
     "",
-    "jdbc:mysql://host:port/database keeps it in MySQL, for all nodes; blank or jdbc:h2: in a SQLite file of each node",
+    "jdbc:mysql://host:port/database: keep the history in MySQL, shared by all nodes; blank or jdbc:h2: "
+    "keep it in a SQLite file on each node",
     "JDBC URL",
 )
-TSDB_USERNAME = _shared("instance.tsdb.dbUsername", kinds.text(), "", "MySQL user of that database")
-TSDB_PASSWORD = _shared("instance.tsdb.dbPassword", kinds.text(), "", "the password of tsdb.dbUsername", secret=True)
+TSDB_USERNAME = _shared("instance.tsdb.dbUsername", kinds.text(), "", "MySQL user of the database in tsdb.url")
+TSDB_PASSWORD = _shared("instance.tsdb.dbPassword", kinds.text(), "", "password of tsdb.dbUsername", secret=True)
 TSDB_INTERVAL = _shared(
     "instance.tsdb.snapshot.interval",
     kinds.whole(-INT32, INT32),
     "24",
-    "time between two snapshots; 0 or less: none",
+    "interval between snapshots of the history; 0 or less: no snapshots",
     "h",
 )
 TSDB_EXPIRE = _shared("instance.tsdb.snapshot.expire", kinds.whole(1, INT32), "360", "how long snapshots are kept", "h")
@@ -360,24 +414,28 @@ def _source(who: str, address: str) -> SourceKeys:
             f"{who}.journal.name",
             kinds.text(),
             "",
-            "journal (binlog file) where the first client starts; blank: by timestamp",
+            "journal (binlog file) at which a new client starts; blank: start by timestamp",
         ),
         position=_instance(
             f"{who}.position",
             kinds.whole(0, INT64),
             "0",
-            "offset in that journal to start at; blank or 0: its beginning",
+            "offset in that journal at which a new client starts; blank or 0: its beginning",
             "bytes",
         ),
         timestamp=_instance(
             f"{who}.timestamp",
             kinds.whole(0, INT64),
             "0",
-            "time to start at when no position is given; blank or 0: now",
+            "time at which a new client starts, if no journal is given; blank or 0: now",
             "ms since 1970",
         ),
         gtid=_instance(
-            f"{who}.gtid", kinds.text(), "", "GTID set to start behind, with canal.instance.gtidon", "GTID set"
+            f"{who}.gtid",
+            kinds.text(),
+            "",
+            "GTID set after which a new client starts; requires canal.instance.gtidon=true",
+            "GTID set",
         ),
         ssl_mode=_instance(
             f"{who}.sslMode",
@@ -385,35 +443,45 @@ def _source(who: str, address: str) -> SourceKeys:
             "DISABLED",
             "TLS: DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY",
         ),
-        ssl_ca=_instance(f"{who}.ssl.ca", kinds.text(), "", "certificates of the authorities trusted", "PEM file"),
-        ssl_cert=_instance(f"{who}.ssl.cert", kinds.text(), "", "our certificate", "PEM file"),
+        ssl_ca=_instance(f"{who}.ssl.ca", kinds.text(), "", "certificates of the trusted authorities", "PEM file"),
+        ssl_cert=_instance(f"{who}.ssl.cert", kinds.text(), "", "client certificate of canal-ha", "PEM file"),
         ssl_key=_instance(
-            f"{who}.ssl.key", kinds.text(), "", "the private key of ssl.cert; blank: in the same file", "PEM file"
+            f"{who}.ssl.key", kinds.text(), "", "private key of ssl.cert; blank: it is in the same file", "PEM file"
         ),
         trust_type=_instance(
-            f"{who}.trustCertificateKeyStoreType", kinds.text(), "", "canal's name for ssl.ca: only PEM"
+            f"{who}.trustCertificateKeyStoreType",
+            kinds.text(),
+            "",
+            "format of trustCertificateKeyStoreUrl; only PEM is supported",
         ),
         trust_url=_instance(
-            f"{who}.trustCertificateKeyStoreUrl", kinds.text(), "", "that file as a file: URL or a path", "PEM file"
+            f"{who}.trustCertificateKeyStoreUrl", kinds.text(), "", "alias of ssl.ca: a path or a file: URL", "PEM file"
         ),
         client_type=_instance(
-            f"{who}.clientCertificateKeyStoreType", kinds.text(), "", "canal's name for ssl.cert: only PEM"
+            f"{who}.clientCertificateKeyStoreType",
+            kinds.text(),
+            "",
+            "format of clientCertificateKeyStoreUrl; only PEM is supported",
         ),
         client_url=_instance(
-            f"{who}.clientCertificateKeyStoreUrl", kinds.text(), "", "that file as a file: URL or a path", "PEM file"
+            f"{who}.clientCertificateKeyStoreUrl",
+            kinds.text(),
+            "",
+            "alias of ssl.cert: a path or a file: URL",
+            "PEM file",
         ),
     )
 
 
-MASTER = _source("master", "the MySQL or MariaDB server to follow")
-STANDBY = _source("standby", "the server to switch to when the master fails; blank: none")
+MASTER = _source("master", "MySQL or MariaDB server to read from")
+STANDBY = _source("standby", "server to switch to when the master fails; blank: none")
 GROUP_MOST = 16
 GROUP = r"canal\.instance\.(?P<role>master|standby)(?P<number>[1-9]\d*)\.(?P<what>.+)"
-"""Keys of one of several sources: those of master and standby, with the source's number."""
+"""Keys of one of several sources: the keys of master and standby, with the source's number."""
 
 
 def numbered(names: SourceKeys, number: int) -> SourceKeys:
-    """The keys of source `number` of a group. names: MASTER or STANDBY."""
+    """Return the keys of source `number` of a group. names: MASTER or STANDBY."""
 
     def own(key: Key[T]) -> Key[T]:
         return replace(key, name=re.sub(r"\.(master|standby)\.", rf".\g<1>{number}.", key.name, count=1))
@@ -425,39 +493,43 @@ LOCAL_DIR = _instance(
     "parser.directory",
     kinds.text(),
     "",
-    "binlog files to serve, with local-instance; master.address, if given, is asked for table definitions only",
+    "directory of binlog files to read, with local-instance; then master.address is used for table "
+    "definitions only and may be blank",
     "directory",
 )
 LOCAL_SCHEMA = _instance(
     "parser.schema",
     kinds.text(),
     "",
-    "definitions (mysqldump --no-data) of tables that those files do not create",
+    "table definitions (mysqldump --no-data) for tables that the binlog files do not create",
     "SQL file",
 )
 SLAVE_ID = _instance(
-    "mysql.slaveId", kinds.whole(0, 2**32 - 1), "0", "replica server id of the first stream; 0: derived", "server id"
+    "mysql.slaveId", kinds.whole(0, 2**32 - 1), "0", "replica server id of the first stream; 0: derive it", "server id"
 )
 GTID_ON = _instance(
-    "gtidon", kinds.switch(), "false", "know GTID sets beside journal and offset, in entries and in cursors"
+    "gtidon", kinds.switch(), "false", "track GTID sets in entries and cursors, in addition to journal and offset"
 )
 DB_USERNAME = _instance(
     "dbUsername", kinds.text(), "canal", "MySQL user; needs REPLICATION SLAVE, REPLICATION CLIENT, SELECT"
 )
-DB_PASSWORD = _instance("dbPassword", kinds.text(), "canal", "the password of dbUsername", secret=True)
-DEFAULT_DATABASE = _instance("defaultDatabaseName", kinds.text(), "", "database of our connections")
-CHARSET = _instance("connectionCharset", kinds.charset(), "UTF-8", "charset of statements and names", "charset")
+DB_PASSWORD = _instance("dbPassword", kinds.text(), "canal", "password of dbUsername", secret=True)
+DEFAULT_DATABASE = _instance("defaultDatabaseName", kinds.text(), "", "default database of the connections to MySQL")
+CHARSET = _instance("connectionCharset", kinds.charset(), "UTF-8", "character set of statements and names", "charset")
 FILTER = _instance(
-    "filter.regex", kinds.text(), r".*\..*", "tables to follow: comma separated regular expressions on schema.table"
+    "filter.regex",
+    kinds.text(),
+    r".*\..*",
+    "tables to include: comma-separated regular expressions that match schema.table",
 )
-FILTER_BLACK = _instance("filter.black.regex", kinds.text(), "", "tables to leave out, in the same form")
+FILTER_BLACK = _instance("filter.black.regex", kinds.text(), "", "tables to exclude, in the same form")
 FILTER_FIELD = _instance(
-    "filter.field", kinds.column_list(), "", "columns to keep: schema.table:col1/col2,schema2.table2:col3"
+    "filter.field", kinds.column_list(), "", "columns to include: schema.table:col1/col2,schema2.table2:col3"
 )
-FILTER_BLACK_FIELD = _instance("filter.black.field", kinds.column_list(), "", "columns to drop, in the same form")
+FILTER_BLACK_FIELD = _instance("filter.black.field", kinds.column_list(), "", "columns to exclude, in the same form")
 
 KEYS: tuple[Key[Any], ...] = tuple(_table)
 BY_NAME: dict[str, Key[Any]] = {key.name: key for key in KEYS}
 
 OVERRIDE = r"canal\.instance\.(?P<destination>[^=\s]+)\.(?P<what>spring\.xml|lazy|mode|manager\.address)"
-"""Keys of canal.properties that say for one destination what canal.instance.global.* says for all."""
+"""Keys of canal.properties that override canal.instance.global.* for one destination."""

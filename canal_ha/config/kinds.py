@@ -1,4 +1,4 @@
-"""Kinds of values: what a text must look like, and what it becomes."""
+"""Kinds of values: the syntax of a value and the Python value that it becomes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ _PASSWORD_HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
 
 @dataclass(frozen=True, slots=True)
 class ValueKind(Generic[T]):
-    """read: text, trimmed and not blank unless the default is -> value, or ValueError. expected: for messages."""
+    """A kind of value.
+
+    expected: what a valid value looks like, for messages.
+    read: converts a trimmed text or raises ValueError; gets a blank text only as a default.
+    """
 
     expected: str
     read: Callable[[str], T]
 
 
 def text() -> ValueKind[str]:
-    """Any text, also none."""
+    """Accept any text, also an empty one."""
     return ValueKind("a text", str)
 
 
 def whole(low: int, high: int) -> ValueKind[int]:
-    """A whole number within bounds."""
+    """Accept a whole number from `low` to `high`."""
 
     def read(value: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]+", value) or not low <= int(value) <= high:
@@ -42,7 +46,7 @@ def whole(low: int, high: int) -> ValueKind[int]:
 
 
 def decimal(low: float) -> ValueKind[float]:
-    """A number of at least `low`, fractions allowed."""
+    """Accept a number of at least `low`, with or without fraction."""
 
     def read(value: str) -> float:
         if not re.fullmatch(r"[+-]?[0-9]+(\.[0-9]+)?", value) or float(value) < low:
@@ -53,7 +57,7 @@ def decimal(low: float) -> ValueKind[float]:
 
 
 def switch() -> ValueKind[bool]:
-    """true or false, in any case; also what Spring takes for them."""
+    """Accept true or false in any case, and Spring's synonyms of them."""
     words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 
     def read(value: str) -> bool:
@@ -66,7 +70,7 @@ def switch() -> ValueKind[bool]:
 
 
 def word(*choices: str) -> ValueKind[str]:
-    """One of some words, in any case; read in the case listed."""
+    """Accept one of the words in any case; return it as listed."""
     listed = {choice.lower(): choice for choice in choices}
 
     def read(value: str) -> str:
@@ -78,7 +82,7 @@ def word(*choices: str) -> ValueKind[str]:
 
 
 def words(*choices: str) -> ValueKind[tuple[str, ...]]:
-    """A comma separated list out of some words."""
+    """Accept a comma-separated list of the words."""
     one = word(*choices)
 
     def read(value: str) -> tuple[str, ...]:
@@ -87,17 +91,17 @@ def words(*choices: str) -> ValueKind[tuple[str, ...]]:
             raise ValueError(value)
         return found
 
-    return ValueKind(f"a comma separated list of {', '.join(choices)}", read)
+    return ValueKind(f"a comma-separated list of {', '.join(choices)}", read)
 
 
 def member(enum: type[E]) -> ValueKind[E]:
-    """A member of an enumeration, by its value, in any case."""
+    """Accept the value of an enumeration's member, in any case."""
     one = word(*(str(choice.value) for choice in enum))
     return ValueKind(one.expected, lambda value: enum(one.read(value)))
 
 
 def address() -> ValueKind[tuple[str, int] | None]:
-    """host:port or [v6 address]:port, port 3306 when left out; nothing is None."""
+    """Accept host:port or [IPv6 address]:port, with default port 3306; an empty text is None."""
 
     def read(value: str) -> tuple[str, int] | None:
         if not value:
@@ -111,7 +115,7 @@ def address() -> ValueKind[tuple[str, int] | None]:
 
 
 def zookeepers() -> ValueKind[str]:
-    """host:port,host:port with an optional /chroot; canal's `;` between groups becomes a comma. Nothing is none."""
+    """Accept host:port,host:port with an optional /chroot, or nothing; canal's `;` between groups becomes a comma."""
 
     def read(value: str) -> str:
         hosts, slash, root = value.partition("/")
@@ -124,11 +128,11 @@ def zookeepers() -> ValueKind[str]:
             raise ValueError(value)
         return ",".join(items) + slash + root.strip()
 
-    return ValueKind("host:port,host:port with an optional /chroot behind the last", read)
+    return ValueKind("host:port,host:port with an optional /chroot after the last", read)
 
 
 def template() -> ValueKind[str]:
-    """An instance template by canal's file name; read as memory, file, default, local or group."""
+    """Accept canal's file name of an instance template; return memory, file, default, local or group."""
 
     def read(value: str) -> str:
         match = _TEMPLATE.fullmatch(value)
@@ -143,7 +147,7 @@ def template() -> ValueKind[str]:
     )
 
 
-_CODECS = {  # names that Python does not know, or understands otherwise than Java
+_CODECS = {  # names that Python lacks or understands differently from Java
     "utf8mb4": "utf-8",
     "utf8mb3": "utf-8",
     "utf-16": "utf-16-be",
@@ -159,12 +163,12 @@ _CODECS = {  # names that Python does not know, or understands otherwise than Ja
 
 
 def charset() -> ValueKind[str]:
-    """A character set by Java's, MySQL's or Python's name; read as the name of a Python codec."""
+    """Accept Java's, MySQL's or Python's name of a character set; return the name of a Python codec."""
 
     def read(value: str) -> str:
         name = _CODECS.get(value.lower(), value)
         try:
-            "".encode(name)  # refuses what is unknown and what is no text encoding
+            "".encode(name)  # raises for unknown codecs and for codecs that do not encode text
         except LookupError:
             raise ValueError(value) from None
         return codecs.lookup(name).name
@@ -173,7 +177,7 @@ def charset() -> ValueKind[str]:
 
 
 def password_hash() -> ValueKind[str]:
-    """What MySQL's old PASSWORD() gives, without the star; nothing lets everyone in."""
+    """Accept the output of MySQL's old PASSWORD(); return it without the star. An empty text disables the check."""
 
     def read(value: str) -> str:
         match = _PASSWORD_HASH.fullmatch(value)
@@ -185,7 +189,7 @@ def password_hash() -> ValueKind[str]:
 
 
 def column_list() -> ValueKind[str]:
-    """schema.table:column/column,... Canal ignores an item it cannot read: a column meant to be hidden would show."""
+    """Accept schema.table:column/column,... canal ignores an invalid item, which would expose a hidden column."""
     item = re.compile(r"[^:,]+\.[^:,]+:[^:,/]+(/[^:,/]+)*")
 
     def read(value: str) -> str:
@@ -197,7 +201,7 @@ def column_list() -> ValueKind[str]:
 
 
 def credentials() -> ValueKind[str]:
-    """user:password, or nothing."""
+    """Accept user:password, or nothing."""
 
     def read(value: str) -> str:
         if value and ":" not in value:
@@ -208,17 +212,17 @@ def credentials() -> ValueKind[str]:
 
 
 def names() -> ValueKind[tuple[str, ...]]:
-    """Comma separated destination names, each good for a directory and a znode."""
+    """Accept comma-separated destination names, each valid as a directory and as a znode."""
 
     def read(value: str) -> tuple[str, ...]:
         items = [item.strip() for item in value.split(",") if item.strip()]
         return tuple(dict.fromkeys(destination(item) for item in items))
 
-    return ValueKind("comma separated names without blanks and slashes", read)
+    return ValueKind("comma-separated names without blanks and slashes", read)
 
 
 def numbered_names() -> ValueKind[tuple[str, ...]]:
-    """prefix{1-32} -> prefix1 ... prefix32; nothing is none."""
+    """Accept prefix{1-32}, which becomes prefix1 ... prefix32, or nothing."""
 
     def read(value: str) -> tuple[str, ...]:
         if not value:
@@ -232,7 +236,7 @@ def numbered_names() -> ValueKind[tuple[str, ...]]:
 
 
 def destination(name: str) -> str:
-    """The name itself when it can be a directory and a znode. Raises ValueError."""
+    """Return the name if it is valid as a directory and as a znode. Raises ValueError if not."""
     if not re.fullmatch(r"[^\s/\\\x00-\x1f]+", name) or name in (".", ".."):
         raise ValueError(name)
     return name

@@ -1,4 +1,4 @@
-"""The properties files of a node, the environment and --set arguments -> CanalConfig (docs/protocol.md#lookup)."""
+"""Builds a CanalConfig from a node's properties files, the environment and --set (docs/protocol.md#lookup)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FilterCheck = Callable[[str], object]
 
 
 def load(conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str]) -> CanalConfig:
-    """Like `load_usable`, but raises ConfigError also for the first destination that cannot be used."""
+    """Load like `load_usable`, but raise ConfigError for the first unusable destination too."""
     config = load_usable(conf_dir, sets, environ)
     if config.refused:
         raise config.refused[0].error
@@ -51,26 +51,26 @@ def load_usable(
 ) -> CanalConfig:
     """Read conf_dir/canal.properties and the instance.properties of every destination.
 
-    A destination that cannot be used is among `refused`; it keeps the others from nothing.
+    An unusable destination is listed in `refused`; the others are loaded anyway.
 
-    conf_dir: holds canal.properties.
-    sets: `key=value`, stronger than environ.
-    environ: the process environment, stronger than the files.
-    check_filter: tries the table filters of every destination.
-    Raises ConfigError for a value of the node that cannot be used.
+    conf_dir: directory of canal.properties.
+    sets: `key=value` arguments; override environ.
+    environ: the process environment; overrides the files.
+    check_filter: checks the table filters of every destination.
+    Raises ConfigError for an invalid value of the node.
     """
     files = _ConfigFiles(conf_dir / MAIN_FILE, tuple(sets), environ)
     node = files.node
     scan_root = files.path(node.get(keys.CONF_DIR))
     zk_servers = node.get(keys.ZK_SERVERS)
-    node.get(keys.SERVER_MODE)  # refuses a node that should feed a message queue
-    _cursor_place(node, "global", zk_servers)  # refuses a stock file before any destination exists
+    node.get(keys.SERVER_MODE)  # raises if the node should feed a message queue
+    _cursor_place(node, "global", zk_servers)  # raises for canal's stock file even before a destination exists
     listed = tuple(dict.fromkeys(node.get(keys.DESTINATIONS_EXPR) or node.get(keys.DESTINATIONS)))
     names = dict.fromkeys(listed)
     auto_scan = node.get(keys.AUTO_SCAN)
     if auto_scan:
         names |= dict.fromkeys(sorted(look_at(scan_root, files.main_file).files))
-    instances, refused, told = [], [], []
+    instances, refused, instance_warnings = [], [], []
     for name in names:
         try:
             instance, its_warnings = files.instance(scan_root, name, zk_servers, check_filter)
@@ -78,11 +78,11 @@ def load_usable(
             refused.append(RefusedDestination(name, error))
         else:
             instances.append(instance)
-            told += its_warnings
-    warnings = [*files.node_warnings(), *told]
+            instance_warnings += its_warnings
+    warnings = [*files.node_warnings(), *instance_warnings]
     if node.get(keys.PASSWD) and not node.get(keys.USER):
         warnings.append(
-            f"{node.origin(keys.PASSWD)}: canal.passwd is set without canal.user: any name with this password is let in"
+            f"{node.origin(keys.PASSWD)}: canal.passwd is set without canal.user: any user name is accepted"
         )
     return CanalConfig(
         conf_dir=scan_root,
@@ -117,13 +117,13 @@ def load_usable(
 def load_instance(
     config: CanalConfig, destination: str, environ: Mapping[str, str], check_filter: FilterCheck | None = None
 ) -> tuple[InstanceConfig, tuple[str, ...]]:
-    """Read one destination's files again, for a scan that found it new or changed -> (its configuration, warnings).
+    """Read one destination's files again and return its configuration and the warnings.
 
-    config: the node's.
+    config: the node's configuration.
     destination: its name.
     environ: the process environment.
-    check_filter: tries its table filters.
-    Raises ConfigError; the node goes on with what it has then.
+    check_filter: checks its table filters.
+    Raises ConfigError; the node then keeps the previous configuration.
     """
     files = _ConfigFiles(config.main_file, config.sets, environ, config.main)
     instance, warnings = files.instance(config.conf_dir, destination, config.zk_servers, check_filter)
@@ -132,7 +132,7 @@ def load_instance(
 
 @dataclass(frozen=True, slots=True)
 class DecodingKeys:
-    """What the keys of an instance say about decoding, for binlog files that no server stands behind.
+    """The instance keys that concern decoding, for binlog files without a server.
 
     gtid: canal.instance.master.gtid, the set executed before the first file.
     """
@@ -146,7 +146,7 @@ class DecodingKeys:
 
 
 def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> DecodingKeys:
-    """Instance keys from --set and the environment alone. Raises ConfigError."""
+    """Read instance keys from --set and the environment only. Raises ConfigError."""
     given = from_sets(sets)
     layers = Layers((from_mapping(given), from_environment(environ)))
     reader = _LayeredValues(layers, "--set")
@@ -161,9 +161,9 @@ def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> DecodingKe
 
 
 def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
-    """Look at what a scan watches, for `scan.compare`.
+    """Read the state of the files that a scan watches, for `scan.compare`.
 
-    conf_dir: holds <destination>/instance.properties; canal's template directory `spring` and hidden ones do not count.
+    conf_dir: directory of <destination>/instance.properties; `spring` and hidden directories are skipped.
     main_file: canal.properties.
     """
     main, main_gone = None, ""
@@ -171,20 +171,20 @@ def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
         try:
             main = _stamp(main_file)
         except FileNotFoundError:
-            main_gone = _leads_nowhere(main_file) if _dangles(main_file) else f"{main_file} is not there"
+            main_gone = _broken_link_text(main_file) if _is_broken_link(main_file) else f"{main_file} does not exist"
         entries = sorted(conf_dir.iterdir())
         directories = [entry for entry in entries if entry.is_dir()]
     except OSError as error:
         return DirectoryState(problem=main_gone or f"{error.filename} cannot be read ({error.strerror})")
     files: dict[str, Stamp] = {}
-    unreadable = {entry.name: _leads_nowhere(entry) for entry in entries if _dangles(entry)}
+    unreadable = {entry.name: _broken_link_text(entry) for entry in entries if _is_broken_link(entry)}
     for directory in directories:
         if directory.name.lower() == "spring" or directory.name.startswith("."):
             continue
         try:
             path = _instance_file(directory)
-            if path is not None and _dangles(path):
-                unreadable[directory.name] = _leads_nowhere(path)
+            if path is not None and _is_broken_link(path):
+                unreadable[directory.name] = _broken_link_text(path)
             elif path is not None:
                 files[directory.name] = _stamp(path)
         except OSError as error:
@@ -192,23 +192,23 @@ def look_at(conf_dir: Path, main_file: Path) -> DirectoryState:
     return DirectoryState(files, unreadable, main, main_gone)
 
 
-def _dangles(path: Path) -> bool:
-    """A link to what is not there now: a file system that is away, perhaps."""
+def _is_broken_link(path: Path) -> bool:
+    """Return whether the path is a link to a missing target, for example on an unmounted file system."""
     return path.is_symlink() and not path.exists()
 
 
-def _leads_nowhere(link: Path) -> str:
-    return f"the link {link} leads to {link.readlink()}, which is not there"
+def _broken_link_text(link: Path) -> str:
+    return f"the link {link} points to {link.readlink()}, which does not exist"
 
 
 def _stamp(path: Path) -> Stamp:
-    """Raises OSError."""
+    """Return the state of a file. Raises OSError."""
     state = path.stat()
     return Stamp(state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino)
 
 
 def _instance_file(directory: Path) -> Path | None:
-    """Its instance.properties, written in any case; None when there is none. Raises OSError when nobody can tell."""
+    """Find instance.properties, in any case; None if it does not exist. Raises OSError if that is unknown."""
     try:
         return next((path for path in sorted(directory.iterdir()) if path.name.lower() == INSTANCE_FILE), None)
     except (FileNotFoundError, NotADirectoryError):
@@ -217,13 +217,13 @@ def _instance_file(directory: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class _LayeredValues:
-    """Typed values out of layers. where: the file to name when a value is in no layer."""
+    """Typed values from layers of settings. where: the file to name for a value that no layer holds."""
 
     layers: Layers
     where: str
 
     def get(self, key: Key[T]) -> T:
-        """Raises ConfigError naming file, key, value (unless secret) and what was expected."""
+        """Return the typed value of a key. Raises ConfigError with file, key, value (unless secret) and syntax."""
         try:
             return key.kind.read(self._setting(key).text)
         except ValueError as error:
@@ -240,7 +240,7 @@ class _LayeredValues:
         return self._setting(key).refusal(key.name, expected, secret=key.secret)
 
     def _setting(self, key: Key[object]) -> Setting:
-        """The value with its place: where it is written, be it blank, else the file to name."""
+        """Return the value with the place that defines it, even if blank there; else with the file to name."""
         found = self.layers.find(key.name)
         if found is not None and found.text:
             return found
@@ -251,16 +251,17 @@ class _LayeredValues:
 
 
 class _ConfigFiles:
-    """What one load reads: the main file once, the instance files on demand."""
+    """The files of one load: canal.properties, read once, and the instance files, read on demand."""
 
     def __init__(
         self, main_file: Path, sets: tuple[str, ...], environ: Mapping[str, str], known: Mapping[str, str] | None = None
     ) -> None:
-        """main_file: canal.properties.
+        """Read canal.properties.
 
-        sets: `key=value`, stronger than environ.
-        environ: the process environment, stronger than the files.
-        known: the settings that count while the main file is gone or empty; None when it must be there.
+        main_file: canal.properties.
+        sets: `key=value` arguments; override environ.
+        environ: the process environment; overrides the files.
+        known: settings to use while canal.properties is missing or empty; None if it must exist.
         """
         self.main_file = main_file
         self.sets = sets
@@ -268,18 +269,18 @@ class _ConfigFiles:
         self._main = read(main_file) if known is None or main_file.exists() else {}
         if known and not self._main:
             self._main = {key: Setting(text, str(main_file)) for key, text in known.items()}
-        self._used = _used(self._main)  # names that placeholders ask for, in all files read so far
+        self._used = _used(self._main)  # names in placeholders of all files read so far
         self.node = _LayeredValues(Layers((*self._strong, from_mapping(self._main))), str(main_file))
 
     @property
     def main_texts(self) -> dict[str, str]:
-        """The main file's settings as written."""
+        """Return the settings of canal.properties as written."""
         return {key: setting.text for key, setting in self._main.items()}
 
     def path(self, text: str) -> Path:
-        """An absolute path as it is; a relative one as canal's, from bin/ beside conf/, where ../conf is our directory.
+        """Resolve a path; a relative one starts, as in canal, in bin/ beside conf/.
 
-        So `../conf` means the directory given by --conf under whatever name.
+        `../conf` therefore means the directory given by --conf, whatever its name is.
         """
         conf_dir = self.main_file.parent.absolute()
         path = PurePath(text)
@@ -288,14 +289,23 @@ class _ConfigFiles:
         return Path(os.path.normpath(conf_dir.parent / "bin" / path))
 
     def node_warnings(self) -> Iterator[str]:
-        """What to tell about the main file and --set, once all instance files are read."""
+        """Yield warnings about canal.properties and --set; call it after all instance files are read."""
         for where, settings in ((self.main_file, self._main), ("--set", from_sets(self.sets))):
             yield from absent.warnings(where, settings, self.node.layers.resolve, instance=False, used=self._used)
 
     def instance(
         self, scan_root: Path, destination: str, zk_servers: str, check_filter: FilterCheck | None
     ) -> tuple[InstanceConfig, list[str]]:
-        """One destination -> (configuration, warnings). Its file may be missing: canal.properties can say all."""
+        """Load one destination and return its configuration and the warnings.
+
+        The destination needs no file of its own: canal.properties can hold all keys.
+
+        scan_root: directory of <destination>/instance.properties.
+        destination: its name.
+        zk_servers: canal.zkServers; "" if there are none.
+        check_filter: checks its table filters.
+        Raises ConfigError.
+        """
         where = scan_root / destination / INSTANCE_FILE
         try:
             checked_name(destination)
@@ -303,8 +313,8 @@ class _ConfigFiles:
             raise ConfigError(str(where), "(directory)", destination, "a name without blanks and slashes") from error
         try:
             path = _instance_file(scan_root / destination)
-            if path and _dangles(path):
-                raise FileUnusable(str(path), f"is a link to {path.readlink()}, which is not there")
+            if path and _is_broken_link(path):
+                raise FileUnusable(str(path), f"is a link to {path.readlink()}, which does not exist")
             stamp = _stamp(path) if path else None
         except OSError as error:
             raise ConfigError(str(error.filename), "(file)", "", f"a readable file ({error.strerror})") from error
@@ -320,16 +330,16 @@ class _ConfigFiles:
         local = template == "local"
         if not local and reader.get(keys.LOCAL_DIR):
             warnings.append(
-                f"{reader.origin(keys.LOCAL_DIR)}: {keys.LOCAL_DIR.name} has no effect: its template is not"
-                " local-instance.xml"
+                f"{reader.origin(keys.LOCAL_DIR)}: {keys.LOCAL_DIR.name} has no effect without"
+                " local-instance.xml as template"
             )
         first = keys.numbered(keys.MASTER, 1).address
         if template != "group" and reader.has(first):
             warnings.append(
-                f"{reader.origin(first)}: {first.name} has no effect: its template is not group-instance.xml"
+                f"{reader.origin(first)}: {first.name} has no effect without group-instance.xml as template"
             )
         if cursor_place is CursorPlace.MEMORY and zk_servers:
-            warnings.append(f"{where}: cursors of {destination} are kept in memory only: rows are lost at a fail-over")
+            warnings.append(f"{where}: cursors of {destination} are kept in memory only, so a fail-over loses rows")
         if check_filter is not None:
             for key in (keys.FILTER, keys.FILTER_BLACK):
                 try:
@@ -341,7 +351,7 @@ class _ConfigFiles:
         except ConfigError as error:
             if stamp is None or stamp.size_bytes or error.file != str(where):
                 raise
-            raise FileUnusable(str(where), f"is empty; {error.key} is nowhere else", key=error.key) from error
+            raise FileUnusable(str(where), f"is empty and {error.key} is set nowhere else", key=error.key) from error
 
     def _instance(
         self, reader: _LayeredValues, destination: str, cursor_place: CursorPlace, stamp: Stamp | None, template: str
@@ -413,7 +423,7 @@ class _ConfigFiles:
         return LocalFiles(self.path(directory), self.path(schema) if schema else None) if directory else None
 
     def _group(self, reader: _LayeredValues) -> tuple[GroupMember, ...]:
-        """Several sources, numbered without gaps. Raises ConfigError."""
+        """Read several sources, numbered without gaps. Raises ConfigError."""
         members: dict[int, GroupMember] = {}
         for number in range(1, keys.GROUP_MOST + 1):
             master = self._source(reader, keys.numbered(keys.MASTER, number))
@@ -429,7 +439,7 @@ class _ConfigFiles:
     def _source(
         self, reader: _LayeredValues, names: keys.SourceKeys, *, missing: tuple[str, int] | None = None
     ) -> SourceConfig | None:
-        """One MySQL server. missing: its address when none is given; without both there is none."""
+        """Read one MySQL server; None without an address. missing: the default address."""
         address = reader.get(names.address) or missing
         if address is None:
             return None
@@ -449,10 +459,13 @@ def _used(settings: Mapping[str, Setting]) -> set[str]:
 
 
 def _cursor_place(node: _LayeredValues, destination: str, zk_servers: str) -> CursorPlace:
-    """What the instance template of a destination says; `global` for all.
+    """Return where the destination's instance template keeps cursors.
 
-    Raises ConfigError when cursors in files and ZooKeeper are asked for together: canal's stock setting, which loses
-    rows at the first fail-over because the next node does not have the file.
+    node: the values of canal.properties.
+    destination: its name; `global` for the default of all.
+    zk_servers: canal.zkServers; "" if there are none.
+    Raises ConfigError for cursors in files together with ZooKeeper. canal's stock files do that and lose rows at the
+    first fail-over, because the next node does not have the file.
     """
     key, template = _template(node, destination)
     if template == "memory":
@@ -462,28 +475,28 @@ def _cursor_place(node: _LayeredValues, destination: str, zk_servers: str) -> Cu
     if zk_servers:
         raise node.refusal(
             key,
-            "classpath:spring/default-instance.xml, because canal.zkServers is set: cursors in files do not follow a"
-            " destination to another node and rows would be lost at the first fail-over",
+            "classpath:spring/default-instance.xml, because canal.zkServers is set: cursors in files do not move to"
+            " another node with their destination, so the first fail-over would lose rows",
         )
     return CursorPlace.FILE
 
 
 def _template(node: _LayeredValues, destination: str) -> tuple[Key[str], str]:
-    """The key that chooses a destination's instance template, and its value."""
+    """Return the key that selects a destination's instance template, and its value."""
     own = replace(keys.TEMPLATE, name=f"canal.instance.{destination}.spring.xml")
     key = own if node.has(own) else keys.TEMPLATE
     return key, node.get(key)
 
 
 def _position_lost(reader: _LayeredValues) -> WhenLost:
-    """canal's switch knows two answers, our key four."""
+    """Read our key with four values, or else canal's switch with two."""
     if not reader.has(keys.POSITION_LOST) and reader.get(keys.AUTO_RESET):
         return WhenLost.LATEST
     return reader.get(keys.POSITION_LOST)
 
 
 def _tsdb_url(reader: _LayeredValues) -> str:
-    """The URL of a history in MySQL; "" for one in a file, which canal calls jdbc:h2."""
+    """Return the URL of a history in MySQL; "" for a history in a file, which canal calls jdbc:h2."""
     url = reader.get(keys.TSDB_URL)
     if not url or url.startswith("jdbc:h2:"):
         return ""

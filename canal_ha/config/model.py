@@ -1,4 +1,4 @@
-"""What a node and its destinations are configured to do. Frozen; valid once constructed; units in the names."""
+"""The configuration of a node and its destinations: frozen, valid once constructed, units in the names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from canal_ha.errors import ConfigError
 
 
 class BatchMode(Enum):
-    """What Get.fetch_size counts: entries, or units of memory."""
+    """The unit of Get.fetch_size: entries, or units of memory."""
 
     ITEMSIZE = "ITEMSIZE"
     MEMSIZE = "MEMSIZE"
 
 
 class CursorPlace(Enum):
-    """Where cursors live: canal's memory-, file- and default-instance templates."""
+    """Where cursors are stored: canal's memory-, file- and default-instance templates."""
 
     MEMORY = "memory"
     FILE = "file"
@@ -26,16 +26,16 @@ class CursorPlace(Enum):
 
 
 class WhenLost(Enum):
-    """canal.instance.position.lost: where to go on when the journal of a cursor is gone."""
+    """canal.instance.position.lost: where to continue if the journal at the cursor is purged."""
 
-    FAIL = "fail"  # nowhere: the stream stops
+    FAIL = "fail"  # do not continue: the stream stops
     EARLIEST = "earliest"  # at the oldest journal that exists
     LATEST = "latest"  # at the newest position
     TIMESTAMP = "timestamp"  # at the cursor's time, less canal.instance.fallbackIntervalInSeconds
 
 
 class FilterMode(Enum):
-    """Whether a client's filter replaces the server's or must hold beside it."""
+    """How a client's filter combines with the server's: it replaces it, or both must match."""
 
     REPLACE = "replace"
     AND = "and"
@@ -53,9 +53,9 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """One MySQL or MariaDB server and where to start in its binlog. Empty journal, 0 and "" mean not configured.
+    """One MySQL or MariaDB server and where to start in its binlog. 0 and "" mean: not configured.
 
-    host: "" where binlog files are served and no server is behind them.
+    host: "" for binlog files without a server.
     """
 
     host: str
@@ -77,7 +77,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """Binlog files to serve instead of a server's. schema_file: SQL that creates tables which the files do not."""
+    """Binlog files that replace a server. schema_file: SQL that creates the tables which the files do not create."""
 
     directory: Path
     schema_file: Path | None = None
@@ -85,7 +85,7 @@ class LocalFiles:
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """What entries a stream makes of events (docs/protocol.md#statements, docs/protocol.md#filters)."""
+    """How a stream turns events into entries (docs/protocol.md#statements, docs/protocol.md#filters)."""
 
     charset: str = "utf-8"  # canal.instance.connectionCharset as a Python codec name
     gtid_on: bool = False
@@ -99,7 +99,7 @@ class DecodeOptions:
     filter_dml_update: bool = False
     filter_dml_delete: bool = False
     filter_transaction_entry: bool = False
-    ddl_parser: bool = True  # canal.instance.filter.druid.ddl; False takes canal's regular expressions
+    ddl_parser: bool = True  # canal.instance.filter.druid.ddl; False: canal's regular expressions
     field_filter: str = ""
     field_black_filter: str = ""
     table_history: bool = True  # canal.instance.tsdb.enable
@@ -107,7 +107,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What tells one state of a file from the next without reading it. changed_ns moves with its rights too."""
+    """The state of a file, which shows a change without reading it. changed_ns also moves with its permissions."""
 
     modified_ns: int
     changed_ns: int
@@ -117,9 +117,10 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class InstanceConfig:
-    """One destination. local: with it `master` tells where to start, and whom to ask for tables, and no more; group:
-    several sources whose streams are merged, `master` and `standby` are those of the first. Two are equal when a
-    destination does the same with both.
+    """One destination. Two are equal if a destination behaves the same with both.
+
+    local: binlog files to read; `master` then only says where to start and which server knows the tables.
+    group: several sources to merge; `master` and `standby` are those of the first.
     """
 
     destination: str
@@ -166,11 +167,11 @@ class InstanceConfig:
     position_lost: WhenLost = WhenLost.FAIL
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000
-    stamp: Stamp | None = field(default=None, compare=False)  # of instance.properties before it was read; None: no file
+    stamp: Stamp | None = field(default=None, compare=False)  # file state before reading; None: no file
 
     @property
     def source_name(self) -> str:
-        """Where the rows come from, in words."""
+        """The address or directory that the rows come from."""
         if self.local:
             return str(self.local.directory)
         masters = [member.master for member in self.group] or [self.master]
@@ -178,9 +179,9 @@ class InstanceConfig:
 
     @property
     def members(self) -> tuple[InstanceConfig, ...]:
-        """Of several sources one configuration each, under the destination's name and the source's number, from 1.
+        """One configuration for each of several sources, named `<destination>/<number>`, from 1.
 
-        What a source keeps on disk is apart, and so is what it is called where it replicates.
+        Each source has its own directory and its own name as a replica.
         """
         return tuple(
             replace(
@@ -197,7 +198,7 @@ class InstanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class RefusedDestination:
-    """A destination whose configuration cannot be used, and why."""
+    """A destination with an unusable configuration, and the error."""
 
     destination: str
     error: ConfigError
@@ -205,22 +206,22 @@ class RefusedDestination:
 
 @dataclass(frozen=True, slots=True)
 class CanalConfig:
-    """One node."""
+    """The configuration of one node."""
 
-    conf_dir: Path  # that holds <destination>/instance.properties
+    conf_dir: Path  # directory of <destination>/instance.properties
     destinations: tuple[InstanceConfig, ...]
     ip: str = ""  # "" binds every address
     register_ip: str = ""
     port: int = 11111
     user: str = ""
-    passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(plain))), "" accepts anyone
+    passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(plain))), "": any password is accepted
     metrics_port: int = 11112  # <= 0: off
-    admin_http_port: int = 8089  # < 0: off; 0: any free one
+    admin_http_port: int = 8089  # < 0: off; 0: any free port
     admin_http_bind: str = "127.0.0.1"
     zk_servers: str = ""
     zk_session_timeout_ms: int = 6000
     zk_flush_period_ms: int = 1000
-    zk_auth: str = field(default="", repr=False)  # user:password of a digest ACL, "" is world:anyone
+    zk_auth: str = field(default="", repr=False)  # user:password of a digest ACL, "": world:anyone
     without_netty: bool = False
     max_frame_bytes: int = 16 * 1024 * 1024
     auto_scan: bool = True
@@ -228,8 +229,8 @@ class CanalConfig:
     log_dir: Path = Path("logs")
     log_format: str = "text"  # or json
     warnings: tuple[str, ...] = ()  # unknown or ignored keys, for the log at start
-    main_file: Path = Path("conf/canal.properties")  # what was loaded, to load one destination again
+    main_file: Path = Path("conf/canal.properties")  # the loaded file, for loading one destination again
     sets: tuple[str, ...] = field(default=(), repr=False)  # key=value arguments; may hold passwords
-    refused: tuple[RefusedDestination, ...] = ()  # destinations that are configured, but not so that they can run
+    refused: tuple[RefusedDestination, ...] = ()  # destinations with unusable configurations
     listed: tuple[str, ...] = ()  # canal.destinations
-    main: Mapping[str, str] = field(default_factory=dict, repr=False)  # what main_file said; may hold passwords
+    main: Mapping[str, str] = field(default_factory=dict, repr=False)  # the settings in main_file; may hold passwords

@@ -1,4 +1,4 @@
-"""Properties files and `${key:default}`: where a value comes from, what it finally says (docs/protocol.md#lookup)."""
+"""Properties files and `${key:default}`: where a value comes from and how it is resolved (docs/protocol.md#lookup)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHALLOW = "fewer placeholders in one value"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value as written. file: where, for messages (a path, `--set`, an environment name); line: 0 for none."""
+    """One value as written. file: its origin for messages (path, `--set`, environment name); line: 0 for none."""
 
     text: str
     file: str
@@ -27,11 +27,11 @@ class Setting:
 
     @property
     def origin(self) -> str:
-        """`conf/canal.properties:12`, or where there are no lines the file alone."""
+        """`conf/canal.properties:12`, or the file alone if there is no line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def refusal(self, key: str, expected: str, *, secret: bool = False) -> ConfigError:
-        """The error that says this is no value of `key`. secret: do not show it."""
+        """Return the error that this value of `key` is invalid. secret: hide the value."""
         text = self.text if len(self.text) <= _SHOWN_MOST else self.text[:_SHOWN_MOST] + "..."
         return ConfigError(self.file, key, "***" if secret else text, expected, self.line)
 
@@ -40,10 +40,10 @@ Layer = Callable[[str], Setting | None]
 
 
 def read(path: Path) -> dict[str, Setting]:
-    """The settings of one file, in its order; the last of several lines with one key wins.
+    """Read the settings of one file, in its order; the last line of a key wins.
 
-    UTF-8 as people write it today, else Latin-1 as Java defines it.
-    Raises ConfigError when the file cannot be read or is no properties file.
+    The file is read as UTF-8 or, if that fails, as Java's Latin-1.
+    Raises ConfigError if the file cannot be read or is not a properties file.
     """
     try:
         raw = path.read_bytes()
@@ -51,7 +51,7 @@ def read(path: Path) -> dict[str, Setting]:
         raise FileUnusable(str(path), "is a directory; a file is expected") from error
     except OSError as error:
         raise ConfigError(str(path), "(file)", "", f"a readable file ({error.strerror})") from error
-    if b"\0" in raw:  # UTF-16, or what a broken disk left
+    if b"\0" in raw:  # UTF-16, or a damaged file
         raise FileUnusable(str(path), "contains NUL bytes: save it as UTF-8")
     try:
         text = raw.decode("utf-8-sig")
@@ -71,12 +71,12 @@ def read(path: Path) -> dict[str, Setting]:
 
 
 def from_mapping(settings: Mapping[str, Setting]) -> Layer:
-    """A layer of given settings."""
+    """Return a layer of the given settings."""
     return settings.get
 
 
 def from_sets(sets: Sequence[str]) -> dict[str, Setting]:
-    """`--set key=value` arguments, the last one of a key wins. Raises ConfigError for one without a key or `=`."""
+    """Parse `--set key=value` arguments; the last of a key wins. Raises ConfigError for one without a key or `=`."""
     settings: dict[str, Setting] = {}
     for item in sets:
         key, equals, value = item.partition("=")
@@ -87,10 +87,10 @@ def from_sets(sets: Sequence[str]) -> dict[str, Setting]:
 
 
 def from_environment(environ: Mapping[str, str]) -> Layer:
-    """The process environment: the identical name first (dots and all), then CANAL_INSTANCE_MASTER_ADDRESS.
+    """Return a layer of the process environment: first the key itself, then the form CANAL_INSTANCE_MASTER_ADDRESS.
 
-    Kubernetes tells every container of a service called `canal` that CANAL_PORT is tcp://10.0.0.1:11111; such service
-    links in upper-case names are not settings.
+    Kubernetes sets CANAL_PORT=tcp://10.0.0.1:11111 in every container if a service is named `canal`. Such service links
+    in upper-case names are not settings.
     """
 
     def lookup(key: str) -> Setting | None:
@@ -110,9 +110,9 @@ class Layers:
     layers: tuple[Layer, ...]
 
     def find(self, key: str) -> Setting | None:
-        """The first setting of `key` that is not blank, with its placeholders resolved; it may be blank by then.
+        """Return the first non-blank setting of `key` with its placeholders resolved, which can make it blank.
 
-        Raises ConfigError when placeholders go round in a circle, or go too deep.
+        Raises ConfigError if placeholders form a cycle or are nested too deeply.
         """
         try:
             return self._find(key, ())
@@ -120,48 +120,48 @@ class Layers:
             raise (self.written(key) or Setting("", "")).refusal(key, _SHALLOW) from error
 
     def written(self, key: str) -> Setting | None:
-        """The first setting of `key`, blank or not, as it stands."""
+        """Return the first setting of `key` as written, blank or not."""
         return next((setting for layer in self.layers if (setting := layer(key)) is not None), None)
 
     def blank(self, key: str) -> bool:
-        """Whether `key` is written somewhere, and blank wherever it is."""
+        """Return whether `key` is set, but blank in every layer."""
         found = self.find(key)
         return (found is None or not found.text) and self.written(key) is not None
 
     def resolve(self, setting: Setting, key: str) -> str:
-        """The text of `setting`, a value of `key`, with `${name}` and `${name:default}` replaced, also nested ones.
+        """Return the text of `setting`, a value of `key`, with all `${name}` and `${name:default}` replaced.
 
-        Raises ConfigError as `find` does.
+        Raises ConfigError like `find`.
         """
         try:
             return self._resolve(setting.text, setting, (key,)).strip()
         except RecursionError as error:
             raise setting.refusal(key, _SHALLOW) from error
 
-    def _find(self, key: str, trail: tuple[str, ...]) -> Setting | None:
+    def _find(self, key: str, referrers: tuple[str, ...]) -> Setting | None:
         for layer in self.layers:
             setting = layer(key)
             if setting is not None and setting.text:
-                if key in trail:
+                if key in referrers:
                     raise setting.refusal(key, "a value that does not refer to itself")
-                return replace(setting, text=self._resolve(setting.text, setting, (*trail, key)).strip())
+                return replace(setting, text=self._resolve(setting.text, setting, (*referrers, key)).strip())
         return None
 
-    def _resolve(self, text: str, setting: Setting, trail: tuple[str, ...]) -> str:
+    def _resolve(self, text: str, setting: Setting, referrers: tuple[str, ...]) -> str:
         start = text.find("${")
         if start < 0:
             return text
         end = _closing_brace(text, start + 2)
-        if end < 0:  # Spring leaves an open placeholder as it stands
+        if end < 0:  # Spring leaves an unclosed placeholder unchanged
             return text
         name, _, default = text[start + 2 : end].partition(":")
-        found = self._find(self._resolve(name, setting, trail).strip(), trail)
-        value = found.text if found and found.text else self._resolve(default, setting, trail)
-        return text[:start] + value + self._resolve(text[end + 1 :], setting, trail)
+        found = self._find(self._resolve(name, setting, referrers).strip(), referrers)
+        value = found.text if found and found.text else self._resolve(default, setting, referrers)
+        return text[:start] + value + self._resolve(text[end + 1 :], setting, referrers)
 
 
 def references(text: str) -> set[str]:
-    """The names that placeholders in a value ask for."""
+    """Return the names in a value's placeholders."""
     return {name.strip() for name in _REFERENCE.findall(text)}
 
 

@@ -1,4 +1,4 @@
-"""Which destinations start, stop and reload when the configuration directory changes (docs/protocol.md#scan)."""
+"""Decides which destinations start, stop and reload when configuration files change (docs/protocol.md#scan)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from canal_ha.config.model import Stamp
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """What one look at the configuration directory shows; no file is read for it.
+    """The state of the configuration directory at one moment. No file is read for it.
 
     files: destination -> state of its instance.properties.
-    unreadable: destination -> why nobody can tell whether it has that file.
+    unreadable: destination -> why it is unknown whether it has that file.
     main: state of canal.properties.
-    main_gone: that canal.properties is not there; "" when it is.
-    problem: why the directory or canal.properties cannot be looked at; nothing else is known then.
+    main_gone: message that canal.properties is missing; "" if it exists.
+    problem: why the directory or canal.properties cannot be read; the other fields are then empty.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class DirectoryState:
     problem: str = ""
 
     def missing(self, destination: str) -> bool:
-        """Whether the destination certainly has no file. Without canal.properties all files may be away for a while."""
+        """Return whether the destination certainly has no file. Without canal.properties this is never certain."""
         return (
             not self.problem
             and not self.main_gone
@@ -37,7 +37,7 @@ class DirectoryState:
 
 @dataclass(frozen=True, slots=True)
 class Reconfiguration:
-    """What to do, each in the order of names. A reload replaces a configuration, if the new one can be used."""
+    """The destinations to stop, reload and start, each sorted by name. A reload needs a valid new configuration."""
 
     stop: tuple[str, ...] = ()
     reload: tuple[str, ...] = ()
@@ -45,14 +45,15 @@ class Reconfiguration:
 
 
 def compare(known: Mapping[str, Stamp | None], before: DirectoryState, seen: DirectoryState) -> Reconfiguration:
-    """Compare the destinations of a node with two looks at the directory.
+    """Compare a node's destinations with two states of the directory.
 
-    A file that differs between the looks is being written, or replaced: the next scan decides about it.
+    A file that differs between the two states is still being written or replaced; the next scan handles it.
 
-    known: destination -> state of the file that it was configured from, None when it needed none; a destination that
-    could not be started is left out, so that the next scan tries it again.
-    before, seen: the looks, a moment apart. Any difference from `known` counts, also a step back in time. A
-    destination without a file stops only if it had one, and only if both looks could tell.
+    known: destination -> state of the file that it was configured from; None if it needed none. A destination that
+        failed to start is omitted, so that the next scan tries it again.
+    before: the earlier state.
+    seen: the later state. Any difference from `known` counts, also an older time stamp. A destination without a file
+        stops only if it had one and if both states are certain.
     """
     settled = {name: stamp for name, stamp in seen.files.items() if before.files.get(name) == stamp}
     return Reconfiguration(

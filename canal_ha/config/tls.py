@@ -1,4 +1,4 @@
-"""TLS towards MySQL: PEM files under our names, or under canal's when they say PEM; Java key stores are refused."""
+"""TLS settings towards MySQL: PEM files under our keys, or under canal's keys with type PEM. No Java key stores."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ _PEM_SUFFIXES = (".pem", ".crt", ".cer", ".key")
 
 
 class KeyReader(Protocol):
-    """What is needed of the loader's reader."""
+    """The part of the loader's reader that this module needs."""
 
     def get(self, key: Key[T]) -> T: ...
     def refusal(self, key: Key[object], expected: str) -> ConfigError: ...
 
 
 def tls_config(reader: KeyReader, names: SourceKeys, path: Callable[[str], Path]) -> TlsConfig:
-    """The TLS settings of one source. path: how a relative file name is meant.
+    """Return the TLS settings of one source.
 
-    Raises ConfigError for a key store that is not PEM and for a file that is not there.
+    reader: the values of the destination.
+    names: the keys of the source.
+    path: resolves a relative file name.
+    Raises ConfigError for a key store that is not PEM, and for a missing file.
     """
     mode = reader.get(names.ssl_mode)
     if mode == "DISABLED":
@@ -41,7 +44,7 @@ def tls_config(reader: KeyReader, names: SourceKeys, path: Callable[[str], Path]
 
 
 def _file(reader: KeyReader, own: Key[str], kind: Key[str], url: Key[str], path: Callable[[str], Path]) -> str:
-    """The file under our key, else under canal's URL."""
+    """Return the file that our key names, or else the file that canal's URL key names."""
     if reader.get(own):
         return _pem(reader, own, reader.get(own), path)
     name = reader.get(url).removeprefix("file:")
@@ -51,8 +54,8 @@ def _file(reader: KeyReader, own: Key[str], kind: Key[str], url: Key[str], path:
     if store != "PEM" and (store or not name.lower().endswith(_PEM_SUFFIXES)):
         raise reader.refusal(
             kind if store else url,
-            f"PEM: Java key stores cannot be read here; convert it with keytool -importkeystore to PKCS12 and"
-            f" openssl pkcs12 to PEM, and name that file in {own.name}",
+            f"PEM (Java key stores are not supported): convert the store with keytool -importkeystore to PKCS12 and"
+            f" with openssl pkcs12 to PEM, then set {own.name} to the PEM file",
         )
     return _pem(reader, url, "/" + name.lstrip("/") if name.startswith("/") else name, path)
 

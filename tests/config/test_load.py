@@ -52,9 +52,9 @@ def test_canals_stock_files_load_unchanged() -> None:
     assert config.log_dir == STOCK.parent / "logs"
     notes = [warning.split(": ")[1].split(",")[0] for warning in config.warnings]
     assert notes == [
-        "the canal-admin console is not used here",
-        "message queues are not served here",
-        "message queues are not served here",
+        "the canal-admin console is not supported",
+        "message queues are not supported",
+        "message queues are not supported",
     ]
     assert "canal.mq.topic, canal.mq.partition" in config.warnings[-1]
     assert "kafka.bootstrap.servers" in config.warnings[1]
@@ -277,12 +277,12 @@ def test_unknown_keys_are_told_by_name(tmp_path: Path) -> None:
     assert [warning.replace(str(conf), "") for warning in config.warnings] == [
         "/canal.properties:1: unknown key canal.prot, did you mean canal.port?",
         "/canal.properties:5: unknown key nonsense",
-        "/canal.properties: the canal-admin console is not used here, configuration comes from these files,"
+        "/canal.properties: the canal-admin console is not supported, the configuration comes from these files,"
         " ignored: canal.instance.a.mode",
         "--set: unknown key canal.instance.dbPasswrd, did you mean canal.instance.dbPassword?",
         "/a/instance.properties:2: canal.port is read from canal.properties only",
-        "/a/instance.properties: cloud backups (RDS, OSS) are not read here, ignored: canal.instance.rds.accesskey",
-        "/a/instance.properties: druid-encrypted passwords are not read here, give canal.instance.dbPassword in plain"
+        "/a/instance.properties: cloud backups (RDS, OSS) are not supported, ignored: canal.instance.rds.accesskey",
+        "/a/instance.properties: druid-encrypted passwords are not supported, set canal.instance.dbPassword in plain"
         " text, ignored: canal.instance.enableDruid",
     ]
 
@@ -290,7 +290,7 @@ def test_unknown_keys_are_told_by_name(tmp_path: Path) -> None:
 def test_a_password_without_a_user_is_told(tmp_path: Path) -> None:
     """The password is still checked, the name is not; the operator hears of it."""
     config = one(write(tmp_path, a=""), "canal.passwd=" + "0" * 40)
-    assert any("without canal.user: any name with this password" in warning for warning in config.warnings)
+    assert any("without canal.user: any user name is accepted" in warning for warning in config.warnings)
 
 
 def test_a_bad_destination_keeps_the_others_from_nothing(tmp_path: Path) -> None:

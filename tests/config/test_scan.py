@@ -97,15 +97,15 @@ def test_what_cannot_be_read_is_not_taken_for_missing(tmp_path: Path) -> None:
     (tmp_path / "a/instance.properties").symlink_to(tmp_path / "nowhere")
     (tmp_path / "b").symlink_to(tmp_path / "nowhere")
     looked = look_at(tmp_path, main)
-    assert looked.unreadable["b"] == f"the link {tmp_path}/b leads to {tmp_path}/nowhere, which is not there"
-    assert looked.unreadable["a"].startswith(f"the link {tmp_path}/a/instance.properties leads to ")
+    assert looked.unreadable["b"] == f"the link {tmp_path}/b points to {tmp_path}/nowhere, which does not exist"
+    assert looked.unreadable["a"].startswith(f"the link {tmp_path}/a/instance.properties points to ")
     assert not looked.missing("a")
     assert not looked.missing("b")
     nothing = look_at(tmp_path / "gone", main)
     assert "gone" in nothing.problem
     assert not nothing.missing("x")
     without_main = look_at(tmp_path, tmp_path / "gone.properties")
-    assert (without_main.problem, without_main.main_gone) == ("", f"{tmp_path}/gone.properties is not there")
+    assert (without_main.problem, without_main.main_gone) == ("", f"{tmp_path}/gone.properties does not exist")
     assert not without_main.missing("x")
 
 
@@ -115,4 +115,4 @@ def test_a_link_to_nowhere_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/instance.properties").symlink_to("nowhere")
     (refused,) = load_usable(tmp_path, (), {}).refused
-    assert str(refused.error) == f"{tmp_path}/a/instance.properties is a link to nowhere, which is not there"
+    assert str(refused.error) == f"{tmp_path}/a/instance.properties is a link to nowhere, which does not exist"

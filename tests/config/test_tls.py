@@ -56,7 +56,7 @@ def test_pem_files(tmp_path: Path, pem: Path) -> None:
 )
 def test_java_key_stores_are_refused(tmp_path: Path, sets: tuple[str, ...]) -> None:
     """The message says how to convert the store and where to name the result."""
-    with pytest.raises(ConfigError, match=r"PEM: Java key stores cannot be read here; convert .*\.ssl\.(ca|cert)"):
+    with pytest.raises(ConfigError, match=r"PEM \(Java key stores are not supported\): convert .*\.ssl\.(ca|cert)"):
         tls(tmp_path, "sslMode=VERIFY_CA", *sets)
 
 

@@ -85,7 +85,7 @@ def test_a_bad_file_ends_nothing_and_a_good_one_replaces(hosted: Hosted) -> None
     path = hosted.write("a", ADDRESS)
     until(lambda: hosted.log == [("begin", "a")], what="the begin")
     for bad, told in (
-        ("", f"{path} is empty; canal.instance.master.address is nowhere else;"),
+        ("", f"{path} is empty and canal.instance.master.address is set nowhere else;"),
         (ADDRESS + "canal.instance.filter.regex = (\n", "expected a list of regular expressions"),
         (ADDRESS + "x = \\u00\n", rf"{path}:2: \u00 is incomplete: write \u and four hexadecimal digits, or \\ for"),
         (ADDRESS.encode("utf-16").decode("latin-1"), f"{path} contains NUL bytes: save it as UTF-8;"),
@@ -150,7 +150,7 @@ def test_without_the_main_file_the_others_are_followed_but_none_ends(
     until(lambda: len(hosted.log) == 2, what="the begin of two")
     kept = main.rename(main.with_name("kept"))
     until(lambda: hosted.alarms() == [("", "unreadable")], what="the alarm")
-    assert hosted.scan.alarms[0].text.startswith(f"{main} is not there; the node goes on with what it read")
+    assert hosted.scan.alarms[0].text.startswith(f"{main} does not exist; the node goes on with what it read")
     b.unlink()
     a.write_text(ADDRESS + "canal.instance.stream.max = 3\n")
     hosted.write("c", ADDRESS)
