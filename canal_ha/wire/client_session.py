@@ -1,8 +1,8 @@
-"""The client half of a conversation: requests out, replies in, matched by their order.
+"""The client side of a connection: requests out, replies in, matched by their order.
 
-CLIENTACK and CLIENTROLLBACK are answered only when they fail, and then with the same packet that could refuse the next
-request. So an error that follows one of them may belong to either: the session is then out of step, and only a new
-connection puts it right (docs/protocol.md#out-of-step).
+CLIENTACK and CLIENTROLLBACK are answered only if they fail, with the same packet that refuses any other request. So an
+error after one of them can belong to either request. The session is then out of step, and the client must connect again
+(docs/protocol.md#out-of-step).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MILLISECONDS = 2
 
 
 class Expected(Enum):
-    """What the next packet answers."""
+    """The request that the next packet answers."""
 
     HANDSHAKE = "connecting"
     AUTHENTICATION = "authentication"
@@ -43,14 +43,14 @@ class Expected(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """The server is there."""
+    """The server's handshake. seed: for the password's scramble."""
 
     seed: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A request succeeded. cursor: told by SUBSCRIPTION, if it was asked for and the server knows of that."""
+    """A request succeeded. cursor: the client's, after a SUBSCRIPTION with tell_cursor to a canal-ha server."""
 
     cursor: LogPosition | None = None
 
@@ -59,7 +59,11 @@ Answer = Greeting | Accepted | Fetched
 
 
 class ClientSession:
-    """See the module. Every method for a request returns the bytes to send. only_frames: lets batches be uncopied."""
+    """The client side of a connection. Every request method returns the bytes to send.
+
+    max_frame_bytes: largest frame accepted from the server.
+    only_frames: checks a packet for use without a copy; see messages.in_place.
+    """
 
     def __init__(
         self, *, max_frame_bytes: int = LARGEST_FRAME_BYTES, only_frames: OnlyFrames = lambda packet, start: False
@@ -69,17 +73,17 @@ class ClientSession:
         self._reader = FrameReader(max_frame_bytes)
         self._seed: bytes | None = None
         self._waiting: deque[tuple[Expected, bool]] = deque([(Expected.HANDSHAKE, False)])
-        self._silent = False  # an ACK or ROLLBACK went out after the last request that is always answered
+        self._silent = False  # an ACK or ROLLBACK was sent after the last request with a reply
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether an ACK or ROLLBACK went out that no later reply has confirmed yet."""
+        """Whether an ACK or ROLLBACK was sent that no later reply confirms yet."""
         return self._silent or any(silent for _, silent in self._waiting)
 
     # ---- requests
 
     def authenticate(self, username: str, password: str | None, idle_timeout_ms: int) -> bytes:
-        """CLIENTAUTHENTICATION. password: None sends none at all; "" is scrambled like any other."""
+        """Build CLIENTAUTHENTICATION. password: None sends none; "" is scrambled like any other."""
         if self._seed is None:
             raise LocalProtocolError("authentication before the server's HANDSHAKE")
         token = b"" if password is None else scramble.token(password, self._seed)
@@ -89,7 +93,7 @@ class ClientSession:
         return self._answered(Expected.AUTHENTICATION, client_frame(pb.CLIENTAUTHENTICATION, body))
 
     def subscribe(self, identity: ClientIdentity, *, tell_cursor: bool = False) -> bytes:
-        """SUBSCRIPTION with the identity's filter; "" keeps the server's. tell_cursor: a canal server does not."""
+        """Build SUBSCRIPTION; an empty filter keeps the server's. tell_cursor: ask for the cursor; canal ignores it."""
         body = pb.Sub(
             destination=identity.destination,
             client_id=str(identity.client_id),
@@ -99,19 +103,22 @@ class ClientSession:
         return self._answered(Expected.SUBSCRIPTION, client_frame(pb.SUBSCRIPTION, body))
 
     def unsubscribe(self, identity: ClientIdentity) -> bytes:
-        """UNSUBSCRIPTION: the server forgets this client and its cursor."""
+        """Build UNSUBSCRIPTION: the server deletes this client and its cursor."""
         body = pb.Unsub(destination=identity.destination, client_id=str(identity.client_id))
         return self._answered(Expected.UNSUBSCRIPTION, client_frame(pb.UNSUBSCRIPTION, body))
 
     def get(self, identity: ClientIdentity, fetch_size: int, timeout_ms: int, *, eager: bool = False) -> bytes:
-        """GET. timeout_ms: -1 takes what is there, 0 waits without limit for `fetch_size`, or if eager for anything.
+        """Build GET.
 
-        A canal server does not know of `eager` and waits for `fetch_size`.
+        identity: destination and client id.
+        fetch_size: batch size, in entries or KiB.
+        timeout_ms: longest wait for `fetch_size`; -1: do not wait; 0: no limit.
+        eager: return as soon as there is an entry. canal ignores this and waits for `fetch_size`.
         """
         return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager))
 
     def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> bytes:
-        """DUMP with our own fields: this connection reads privately from now on. canal refuses it."""
+        """Build DUMP with our own fields, which turns this connection into a private read. canal refuses it."""
         body = pb.Dump(
             journal=place.journal,
             position=place.offset,
@@ -127,14 +134,14 @@ class ClientSession:
         return self._answered(Expected.DUMP, client_frame(pb.DUMP, body))
 
     def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> bytes:
-        """CLIENTACK: nothing comes back when it succeeds. mark: kept with the cursor, which canal does not do."""
+        """Build CLIENTACK; success has no reply. mark: stored with the cursor; canal ignores it."""
         body = pb.ClientAck(
             destination=identity.destination, client_id=str(identity.client_id), batch_id=batch_id, mark=mark
         )
         return self._unanswered(client_frame(pb.CLIENTACK, body))
 
     def rollback(self, identity: ClientIdentity, batch_id: int = 0) -> bytes:
-        """CLIENTROLLBACK: nothing comes back when it succeeds. batch_id 0: everything in flight."""
+        """Build CLIENTROLLBACK; success has no reply. batch_id: 0 for all batches in flight."""
         body = pb.ClientRollback(destination=identity.destination, client_id=str(identity.client_id), batch_id=batch_id)
         return self._unanswered(client_frame(pb.CLIENTROLLBACK, body))
 
@@ -142,18 +149,18 @@ class ClientSession:
 
     @property
     def missing(self) -> int:
-        """How many bytes to receive at most, so that a large reply is copied as little as can be."""
+        """Largest number of bytes to receive next, so that a large reply is copied only once."""
         return self._reader.missing
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Take what the server sent."""
+        """Store bytes from the server."""
         self._reader.feed(data)
 
     def next(self) -> Answer | None:
-        """The answer to the oldest open request; None without a whole frame.
+        """Return the reply to the oldest open request; None without a complete frame.
 
-        Raises ServerRefused; afterwards `in_step` is False when the error may belong to an ACK or ROLLBACK.
-        Raises RemoteProtocolError for what no canal server sends.
+        Raises ServerRefused for an error packet; `in_step` is False if the error may belong to an ACK or ROLLBACK.
+        Raises RemoteProtocolError for packets that no canal server sends.
         """
         data = self._reader.next()
         if data is None:
@@ -174,7 +181,7 @@ class ClientSession:
         try:
             return _READERS[expected](self, packet)
         except ServerRefused as error:
-            # nothing but a GET is told of the end of a range
+            # only a GET is refused with the end of a range
             self.in_step = self.in_step and (not after_silent or END_OF_RANGE in str(error))
             raise
 
@@ -186,7 +193,7 @@ class ClientSession:
         try:
             self._seed = pb.Handshake.FromString(packet.body).seeds
         except DecodeError as error:
-            raise RemoteProtocolError(f"a HANDSHAKE that cannot be read: {error}") from error
+            raise RemoteProtocolError(f"invalid HANDSHAKE: {error}") from error
         return Greeting(self._seed)
 
     def _authenticated(self, packet: pb.Packet) -> Accepted:
@@ -200,7 +207,7 @@ class ClientSession:
         try:
             return Accepted(LogPosition.from_json(text))
         except (ValueError, RecursionError) as error:
-            raise RemoteProtocolError(f"a cursor that cannot be read: {error}") from error
+            raise RemoteProtocolError(f"invalid cursor: {error}") from error
 
     def _unsubscribed(self, packet: pb.Packet) -> Accepted:
         return self._accepted("failed to unSubscribe with reason", packet)
@@ -226,7 +233,7 @@ class ClientSession:
         try:
             ack = pb.Ack.FromString(packet.body)
         except DecodeError as error:
-            raise RemoteProtocolError(f"an ACK that cannot be read: {error}") from error
+            raise RemoteProtocolError(f"invalid ACK: {error}") from error
         if ack.error_code > 0:
             raise ServerRefused(f"{lead}: {ack.error_message.rstrip()}", ack.error_code)
 
@@ -245,10 +252,10 @@ class ClientSession:
 
     def _check_in_step(self) -> None:
         if not self.in_step:
-            raise LocalProtocolError("replies are out of step since an error: connect again")
+            raise LocalProtocolError("replies are out of step after an error: connect again")
 
 
-@lru_cache(64)  # the same few again and again
+@lru_cache(64)  # a client repeats the same few
 def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int, eager: bool) -> bytes:
     body = pb.Get(
         destination=identity.destination,

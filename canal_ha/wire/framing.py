@@ -1,4 +1,4 @@
-"""Frames: a 4-byte big-endian signed length, then so many bytes of one serialized Packet (docs/protocol.md#framing)."""
+"""Frames: a 4-byte big-endian signed length, then one serialized Packet of that length (docs/protocol.md#framing)."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ _LENGTH = struct.Struct(">i")
 
 
 def frame(packet: bytes) -> bytes:
-    """The packet behind its length."""
+    """Return the packet with its length in front."""
     return _LENGTH.pack(len(packet)) + packet
 
 
 def header(length: int) -> bytes:
-    """The length alone, for a packet that is sent in pieces."""
+    """Return only the length, for a packet that is sent in pieces."""
     return _LENGTH.pack(length)
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. A length is judged as soon as its four bytes are there, before any of the body.
+    """Cuts a byte stream into frames. A length is checked as soon as its four bytes are here.
 
-    max_frame_bytes may be changed between frames. Who feeds no more than is `missing` has large frames copied at most
-    once.
+    max_frame_bytes: largest frame; may be changed between frames.
+    A caller that feeds at most `missing` bytes has each large frame copied at most once.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._pieces: list[bytes] = []
-        self._at = 0  # what comes next in the first piece
-        self._size = 0  # from there on
-        self._length: int | None = None  # of the frame that begins there
+        self._at = 0  # offset of the next byte in the first piece
+        self._size = 0  # bytes from there on
+        self._length: int | None = None  # length of the frame that begins there
 
     def __len__(self) -> int:
-        """Bytes received and not handed out yet."""
+        """Return the number of bytes received and not yet returned."""
         return self._size + (0 if self._length is None else HEADER_BYTES)
 
     @property
     def missing(self) -> int:
-        """Bytes up to the end of the length or of the frame that has begun; at least one after `next` said None."""
+        """Bytes to the end of the current length or frame; at least one after `next` returned None."""
         return (HEADER_BYTES if self._length is None else self._length) - self._size
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Append what the peer sent."""
+        """Append bytes from the peer."""
         if data:
             if not self._size:
-                self._pieces.clear()  # one may be left whose bytes are all handed out
+                self._pieces.clear()  # one piece may be left that is read completely
                 self._at = 0
             self._pieces.append(bytes(data))
             self._size += len(data)
 
     def next(self) -> bytes | None:
-        """The next whole packet, or None. Raises RemoteProtocolError for a length that is negative or too large."""
+        """Return the next complete packet, or None. Raises RemoteProtocolError for a negative or too large length."""
         if self._length is None:
             if self._size < HEADER_BYTES:
                 return None
@@ -64,7 +64,7 @@ class FrameReader:
             self._size -= HEADER_BYTES
         length: int = self._length
         if not 0 <= length <= self.max_frame_bytes:
-            raise RemoteProtocolError(f"a frame of {length} bytes: at most {self.max_frame_bytes} are allowed here")
+            raise RemoteProtocolError(f"a frame of {length} bytes exceeds the limit of {self.max_frame_bytes} bytes")
         if self._size < length:
             return None
         self._length = None
@@ -83,7 +83,7 @@ class FrameReader:
         return taken
 
     def _join(self) -> None:
-        """Make one piece of all, which begins with what comes next."""
+        """Join all pieces into one that begins at the next byte."""
         self._pieces[0] = self._pieces[0][self._at :]
         self._pieces = [b"".join(self._pieces)]
         self._at = 0

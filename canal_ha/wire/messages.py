@@ -1,6 +1,6 @@
-"""MESSAGES packets: a short head in front of wire-ready frames, and back (docs/protocol.md#messages).
+"""Writes and reads MESSAGES packets: a short head in front of wire-ready frames (docs/protocol.md#messages).
 
-No entry is parsed.
+Entries are not parsed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from canal_ha.model.batch import GetAnswer
 from canal_ha.wire.framing import frame, header
 from canal_ha.wire.proto.canal_protocol_pb2 import Messages
 
-# version=1, type=7, body{batch_id=-1}: canal builds the empty one with a builder, the others by hand, without version
+# version=1, type=7, body{batch_id=-1}: canal writes the version only in the empty packet
 EMPTY = frame(bytes.fromhex("100118072a0b08ffffffffffffffffff01"))
 _TYPE_AND_BODY = b"\x18\x07\x2a"
 _BATCH_ID = b"\x08"
-_LENGTH_BYTES = 5  # of the longest length
+_LENGTH_BYTES = 5  # of the longest length varint
 _NUMBER_BYTES = 10
 
 OnlyFrames = Callable[[bytes, int], bool]
-"""Whether all bytes from a place on are whole fields 2 of Messages"""
+"""Returns whether all bytes from an offset on are complete fields 2 of Messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer to a GET as a client sees it. data[start:]: the frames."""
+    """A client's view of the reply to a GET. data[start:] holds the frames."""
 
     batch_id: int
     data: bytes
@@ -36,16 +36,16 @@ class Fetched:
 
     @property
     def frames(self) -> memoryview:
-        """Entries as Messages carries them (tag, length, entry, ...), not copied."""
+        """The entries as fields of Messages (tag, length, entry, ...), not copied."""
         return memoryview(self.data)[self.start :]
 
     def entries(self) -> tuple[bytes, ...]:
-        """Every serialized Entry, in order, copied."""
+        """Return copies of all serialized entries, in order."""
         return tuple(Messages.FromString(bytes(self.frames)).messages)
 
 
 def encode(message: GetAnswer) -> tuple[bytes | memoryview, ...]:
-    """The whole frame in pieces: head, then the batch's views, not copied."""
+    """Return the frame in pieces: the head, then the batch's views, not copied."""
     if message.batch is None:
         return (EMPTY,)
     batch_id = _BATCH_ID + varint(message.batch_id)
@@ -56,24 +56,24 @@ def encode(message: GetAnswer) -> tuple[bytes | memoryview, ...]:
 
 
 def decode(body: bytes) -> Fetched:
-    """Read the body of a MESSAGES packet, whatever the order of its fields. Raises RemoteProtocolError."""
+    """Read the body of a MESSAGES packet with its fields in any order. Raises RemoteProtocolError."""
     try:
         messages = Messages.FromString(body)
     except DecodeError as error:
-        raise RemoteProtocolError(f"a MESSAGES body that cannot be read: {error}") from error
+        raise RemoteProtocolError(f"invalid MESSAGES body: {error}") from error
     messages.DiscardUnknownFields()
     batch_id = messages.batch_id
     head = _BATCH_ID + varint(batch_id % 2**64) if batch_id else b""
-    # nothing unknown, nothing twice, the id first: it would be written the same way again
+    # no unknown or repeated field, and the id first: serializing gives the same bytes
     as_written = messages.ByteSize() == len(body) and body.startswith(head)
     whole = body if as_written else messages.SerializeToString()
     return Fetched(batch_id, whole, len(head))
 
 
 def in_place(packet: bytes, only_frames: OnlyFrames) -> Fetched | None:
-    """A whole MESSAGES packet as `decode` reads its body, but nothing is copied.
+    """Read a complete MESSAGES packet like `decode`, but without a copy.
 
-    None for one that is not written as by a canal server: type, body; in the body the id, then frames.
+    Returns None unless the fields are in canal's order: type, body; in the body the id, then frames.
     """
     if not packet.startswith(_TYPE_AND_BODY):
         return None
@@ -91,7 +91,7 @@ def in_place(packet: bytes, only_frames: OnlyFrames) -> Fetched | None:
 
 
 def _read_varint(data: bytes, at: int, most: int) -> tuple[int, int]:
-    """The number, and what is behind it. most: bytes. Raises IndexError for one that is longer or does not end."""
+    """Return the number and the offset after it. most: longest length in bytes. Raises IndexError if it is longer."""
     value = 0
     for place in range(most):
         byte = data[at + place]
@@ -102,7 +102,7 @@ def _read_varint(data: bytes, at: int, most: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Protobuf's variable-length integer. value: not negative."""
+    """Return protobuf's variable-length integer of a non-negative value."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

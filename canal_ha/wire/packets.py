@@ -1,4 +1,4 @@
-"""The Packet envelope and what is in it: requests as the server reads them, packets as both sides write them.
+"""Reads the Packet envelope and its requests; writes the packets of both sides.
 
 Codes, texts and the order of checks are canal's (docs/protocol.md#requests).
 """
@@ -24,13 +24,13 @@ from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 DEFAULT_FETCH_SIZE = 1000
-DESTINATION_BYTES = 128  # of a name; no other is looked up, kept or sent back
-GENERIC, MISSING, NO_BATCH = 400, 401, 402  # every error code there is
-MARK_BYTES = 200  # of a mark: it is written with every cursor
+DESTINATION_BYTES = 128  # longest name; a longer one is not looked up, kept or sent back
+GENERIC, MISSING, NO_BATCH = 400, 401, 402  # all error codes
+MARK_BYTES = 200  # longest mark; it is written with every cursor
 
 # Get.unit -> milliseconds; any other number means milliseconds
 _UNIT_MS: Mapping[int, float] = {0: 1e-6, 1: 1e-3, 2: 1, 3: 1e3, 4: 60e3, 5: 3600e3, 6: 86400e3}
-_LONGEST_WAIT_MS = 2.0**31 - 1  # beyond it, 24 days, a wait counts as without limit
+_LONGEST_WAIT_MS = 2.0**31 - 1  # 24 days; a longer wait counts as unlimited
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _SHORT = range(-(2**15), 2**15)
 _SHORT_DIGITS = 5
@@ -41,8 +41,11 @@ _SHORT_DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """SUBSCRIPTION. during_authentication: asked for inside CLIENTAUTHENTICATION; failing closes the connection.
-    tell_cursor: the answer says where the client's cursor is.
+    """SUBSCRIPTION.
+
+    identity: destination, client id and filter.
+    during_authentication: sent inside CLIENTAUTHENTICATION; a failure closes the connection.
+    tell_cursor: the reply must contain the client's cursor.
     """
 
     identity: ClientIdentity
@@ -61,7 +64,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """GET."""
+    """GET. wait_ms: 0.0: do not wait, None: no limit; eager: see Destinations.get."""
 
     identity: ClientIdentity
     wanted: GetRequest
@@ -70,8 +73,12 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class ReadFrom:
-    """DUMP with a destination: this connection reads privately. until: where it ends, a journal and offset (the entry
-    there excluded) or a GTID set (what it lacks excluded).
+    """DUMP with a destination: a private read on this connection.
+
+    identity: destination, client id and filter.
+    place: where the read begins.
+    until: where it ends: a journal and offset (the entry there is excluded) or a GTID set (other transactions are
+        excluded); None: never.
     """
 
     identity: ClientIdentity
@@ -82,7 +89,7 @@ class ReadFrom:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """CLIENTACK: answered only when it fails. mark: kept with the cursor that this moves, "" for none."""
+    """CLIENTACK: answered only if it fails. mark: stored with the moved cursor; "" for none."""
 
     identity: ClientIdentity
     batch_id: int
@@ -92,7 +99,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """CLIENTROLLBACK: answered only when it fails. batch_id 0: everything in flight."""
+    """CLIENTROLLBACK: answered only if it fails. batch_id: 0 for all batches in flight."""
 
     identity: ClientIdentity
     batch_id: int
@@ -103,7 +110,7 @@ Request = Subscribe | Unsubscribe | Get | Acknowledge | Rollback | ReadFrom
 
 
 class Refusal(Exception):
-    """A request that is answered with an error packet instead of being carried out. Never leaves the wire room."""
+    """A request is answered with an error packet instead of being executed. Never leaves the wire room."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -111,7 +118,7 @@ class Refusal(Exception):
 
 
 class JavaError(Exception):
-    """A request that fails where canal throws a Java exception: `java_class: text` goes into the generic error."""
+    """A request fails where canal throws a Java exception; `java_class: text` goes into the generic error."""
 
     def __init__(self, java_class: str, text: str) -> None:
         super().__init__(text)
@@ -119,23 +126,23 @@ class JavaError(Exception):
 
 
 def read_packet(data: bytes) -> pb.Packet:
-    """The envelope. Raises RemoteProtocolError when the bytes are none."""
+    """Parse the envelope. Raises RemoteProtocolError if the bytes are not a Packet."""
     try:
         return pb.Packet.FromString(data)
     except DecodeError as error:
-        raise RemoteProtocolError(f"a frame that is no Packet: {error}") from error
+        raise RemoteProtocolError(f"a frame is not a Packet: {error}") from error
 
 
 def read_authentication(data: bytes) -> pb.ClientAuth:
-    """The first frame's body, whatever the packet's type says. Raises RemoteProtocolError."""
+    """Parse the first frame's body, whatever the packet's type is. Raises RemoteProtocolError."""
     try:
         return pb.ClientAuth.FromString(read_packet(data).body)
     except DecodeError as error:
-        raise RemoteProtocolError(f"a first frame that is no CLIENTAUTHENTICATION: {error}") from error
+        raise RemoteProtocolError(f"the first frame is not a CLIENTAUTHENTICATION: {error}") from error
 
 
 def read_request(packet: pb.Packet) -> Request:
-    """What a packet asks for. Raises Refusal or JavaError, both answered by a packet."""
+    """Parse a packet's request. Raises Refusal or JavaError; both are answered with a packet."""
     read = _READERS.get(packet.type)
     if read is None:
         raise Refusal(GENERIC, f"packet type: {type_name(packet.type)} is NOT supported!")
@@ -146,15 +153,15 @@ def read_request(packet: pb.Packet) -> Request:
 
 
 def type_name(number: int) -> str:
-    """The name of a packet type, as canal's error texts and metrics have it."""
+    """Return the name of a packet type as in canal's error texts and metrics."""
     return pb.PacketType.Name(number) if number in pb.PacketType.values() else "UNRECOGNIZED"  # type: ignore[arg-type]
 
 
 def client_id_of(text: str) -> int:
-    """Short.valueOf. Raises JavaError."""
+    """Parse a client id like Java's Short.valueOf. Raises JavaError."""
     if not _NUMBER.fullmatch(text):
         raise JavaError("java.lang.NumberFormatException", f'For input string: "{excerpt(text)}"')
-    digits = text.lstrip("+-").lstrip("0")  # Python reads no more than 4,300 digits, not even of zeros
+    digits = text.lstrip("+-").lstrip("0")  # Python parses at most 4,300 digits, including zeros
     number = int(digits[: _SHORT_DIGITS + 1] or 0) * (-1 if text.startswith("-") else 1)
     if number not in _SHORT:
         raise JavaError("java.lang.NumberFormatException", f'Value out of range. Value:"{excerpt(text)}" Radix:10')
@@ -162,12 +169,12 @@ def client_id_of(text: str) -> int:
 
 
 def check_destination(name: str) -> None:
-    """Raises Refusal for a name that is too long to be one."""
+    """Check the length of a destination's name. Raises Refusal if it is too long."""
     size_bytes = len(name.encode())
     if size_bytes > DESTINATION_BYTES:
         raise Refusal(
             GENERIC,
-            f"a destination's name of {size_bytes} bytes: at most {DESTINATION_BYTES} are allowed: {excerpt(name)}",
+            f"the destination's name has {size_bytes} bytes: {DESTINATION_BYTES} are allowed: {excerpt(name)}",
         )
 
 
@@ -190,7 +197,7 @@ def _get(body: bytes) -> Get:
 
 
 def _read_from(body: bytes) -> ReadFrom:
-    """canal refuses every DUMP, and so is one that names no destination."""
+    """Parse DUMP; refuse one without a destination, as canal refuses every DUMP."""
     dump = pb.Dump.FromString(body)
     if not dump.destination:
         raise Refusal(GENERIC, "packet type: DUMP is NOT supported!")
@@ -242,20 +249,24 @@ def _identity(name: str, body: Message, destination: str, client_id: str, filter
     if not destination or not client_id:
         raise Refusal(MISSING, f"destination or clientId is null. {name}: {_dump(body)}")
     check_destination(destination)
-    known = _known if len(destination) + len(client_id) + len(filter_text) <= _KEPT_CHARACTERS else _named
-    return known(destination, client_id, filter_text)
+    to_identity = (
+        _cached_identity
+        if len(destination) + len(client_id) + len(filter_text) <= _CACHED_CHARACTERS
+        else _client_identity
+    )
+    return to_identity(destination, client_id, filter_text)
 
 
-def _named(destination: str, client_id: str, filter_text: str) -> ClientIdentity:
+def _client_identity(destination: str, client_id: str, filter_text: str) -> ClientIdentity:
     return ClientIdentity(destination, client_id_of(client_id), filter_text)
 
 
-_known = lru_cache(256)(_named)  # the same few in every request
-_KEPT_CHARACTERS = 1024  # of names: whoever asks chooses them
+_cached_identity = lru_cache(256)(_client_identity)  # every request repeats the same few
+_CACHED_CHARACTERS = 1024  # longest cached names; the peer chooses them
 
 
 def _wait_ms(timeout: int, unit: int) -> float | None:
-    """-1: at once; 0 and less: without limit. An absent timeout reads as 0, an absent unit as nanoseconds."""
+    """Convert a GET's timeout to ms; None is no limit. -1: do not wait; other values up to 0: no limit."""
     if timeout == -1:
         return 0.0
     wait_ms = timeout * _UNIT_MS.get(unit, 1)
@@ -263,7 +274,7 @@ def _wait_ms(timeout: int, unit: int) -> float | None:
 
 
 def _dump(body: Message) -> str:
-    """Protobuf's text format, other characters than ASCII as octal escapes, as Java prints it."""
+    """Format a message as protobuf text with octal escapes for non-ASCII characters, like Java."""
     return excerpt(text_format.MessageToString(body, as_utf8=False))
 
 
@@ -271,27 +282,27 @@ def _dump(body: Message) -> str:
 
 
 def handshake(seed: bytes) -> bytes:
-    """The server's first frame."""
+    """Build the server's first frame."""
     return _server_frame(pb.HANDSHAKE, pb.Handshake(seeds=seed))
 
 
 def accepted(cursor: LogPosition | None = None) -> bytes:
-    """A successful ACK: its body is empty, so it has none. cursor: told to a client that asked for it."""
+    """Build a successful ACK, whose body is empty without a cursor. cursor: for a client that asked for it."""
     if cursor is None:
         return _server_frame(pb.ACK, pb.Ack())
-    told = replace(cursor, trail="")  # which means nothing to a client
-    return _server_frame(pb.ACK, pb.Ack(cursor=told.to_json(with_type=False)))
+    sent = replace(cursor, trail="")  # the client has no use for it
+    return _server_frame(pb.ACK, pb.Ack(cursor=sent.to_json(with_type=False)))
 
 
 def refused(code: int, text: str) -> bytes:
-    """An error ACK."""
+    """Build an error ACK."""
     return _server_frame(pb.ACK, pb.Ack(error_code=code, error_message=text))
 
 
 def generic_text(channel: str, error: Exception) -> str:
-    """canal's text for anything that goes wrong. canal appends a Java stack trace: here it is the first line alone."""
+    """Return canal's text for a failed request, without the Java stack trace that canal appends."""
     text = str(error)
-    if not isinstance(error, CanalError | JavaError):  # whose texts say nothing of a peer at length
+    if not isinstance(error, CanalError | JavaError):  # their texts quote only short pieces of a peer's input
         text = excerpt(text)
     return f"something goes wrong with channel: {channel}, exception: {_java_class(error)}: {text}\n"
 
@@ -319,5 +330,5 @@ def _server_frame(packet_type: pb.PacketType.ValueType, body: Message) -> bytes:
 
 
 def client_frame(packet_type: pb.PacketType.ValueType, body: Message) -> bytes:
-    """One request."""
+    """Build the frame of one request."""
     return frame(pb.Packet(type=packet_type, body=body.SerializeToString()).SerializeToString())

@@ -1,4 +1,4 @@
-"""Passwords on the wire: MySQL's native 4.1 scramble around the handshake's seed (docs/protocol.md#scramble)."""
+"""Passwords on the wire: MySQL's 4.1 scramble with the handshake's seed (docs/protocol.md#scramble)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ _TOKEN_BYTES = 20
 
 
 def token(password: str, seed: bytes) -> bytes:
-    """What a client sends: 40 lower-case hex digits."""
+    """Return the token that a client sends: 40 lower-case hex digits."""
     once = _sha1(password.encode())
     mask = _sha1(seed + _sha1(once))
     return _xor(mask, once).hex().encode()
 
 
 def secret_of(password: str) -> bytes:
-    """What a server keeps of a password; canal.passwd is its hex text."""
+    """Return the hash that a server stores for a password; canal.passwd is its hex text."""
     return _sha1(_sha1(password.encode()))
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who may connect. user: "" lets any name pass; secret: 20 bytes, b"" lets any password pass."""
+    """Who may connect. user: "" accepts any name; secret: 20 bytes, b"" accepts any password."""
 
     user: str = ""
     secret: bytes = field(default=b"", repr=False)
 
     def accept(self, username: str, password: bytes, seed: bytes) -> bool:
-        """Whether this peer may connect. password: the hex text as received.
+        """Return whether this peer may connect.
 
-        Raises RemoteProtocolError for a text that is not hex or too short: canal closes the connection then.
+        username: as received.
+        password: the hex text as received.
+        seed: the seed of the handshake.
+        Raises RemoteProtocolError for a text that is not hex or is too short; canal closes the connection then.
         """
         if self.user and self.user != username:
             return False
@@ -49,7 +52,7 @@ class Credentials:
 
 
 def _from_hex(text: bytes) -> bytes:
-    """Bytes of a hex text of either case; an odd number of digits is read as if one 0 stood before them."""
+    """Decode a hex text of either case; an odd number of digits gets a leading 0."""
     if len(text) % 2:
         text = b"0" + text
     try:
@@ -57,7 +60,7 @@ def _from_hex(text: bytes) -> bytes:
     except Error:
         raise RemoteProtocolError("illegal hex-string in the password of CLIENTAUTHENTICATION") from None
     if len(sent) < _TOKEN_BYTES:
-        raise RemoteProtocolError(f"a password token of {len(sent)} bytes, not {_TOKEN_BYTES}")
+        raise RemoteProtocolError(f"the password token has {len(sent)} bytes instead of {_TOKEN_BYTES}")
     return sent
 
 

@@ -1,13 +1,13 @@
-"""The server half of a conversation: frames in, requests out one at a time, replies back in their order.
+"""The server side of a connection: frames in, requests out one at a time, replies back in their order.
 
     AUTHENTICATION --any frame, accepted--> SESSION
     AUTHENTICATION --any frame, refused--> AUTHENTICATION      (error packet; the seed stays)
     AUTHENTICATION --accepted, names a destination and a client--> SUBSCRIBING --done--> SESSION
     SESSION --any request--> SESSION
-    any state --something that is no packet, or an impossible length--> the connection is closed
+    any state --a frame that is not a packet, or an invalid length--> the connection is closed
 
-The next request comes out only when the last one is answered, so that pipelined requests are carried out and answered
-strictly in order (docs/protocol.md#order).
+The next request is returned only after the last one is answered, so pipelined requests are executed and answered in
+order (docs/protocol.md#order).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEPT_GET_BYTES = 1024
 
 
 class ConversationState(Enum):
-    """Where the conversation stands."""
+    """The state of the connection."""
 
     AUTHENTICATION = 0
     SUBSCRIBING = 1
@@ -41,10 +41,14 @@ class ConversationState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to write, and what the counters want to know of it (docs/protocol.md#metrics).
+    """A frame to write, and its values for the metrics (docs/protocol.md#metrics).
 
-    pieces: a whole frame, or nothing after a successful CLIENTACK or CLIENTROLLBACK; packet_type: the request's, ""
-    for authentication, which is not counted; destination: "" when it was never known.
+    pieces: a complete frame; empty after a successful CLIENTACK or CLIENTROLLBACK.
+    packet_type: the request's; "" for authentication, which is not counted.
+    destination: "" if it is unknown.
+    error_code: 0 for success.
+    error: the error's text; "" for success.
+    empty: a GET returned no batch.
     """
 
     pieces: tuple[bytes | memoryview, ...]
@@ -56,12 +60,18 @@ class Reply:
 
     @property
     def size_bytes(self) -> int:
-        """Length on the wire; silent successes count the four bytes of a header, as canal has it."""
+        """Length on the wire; a success without a frame counts four bytes, as in canal."""
         return sum(map(len, self.pieces)) or HEADER_BYTES
 
 
 class ServerSession:
-    """See the module. channel: how error texts name the connection; idle_ms: read and write limits, once known."""
+    """The server side of a connection. idle_ms: its read and write limits, set by authentication.
+
+    seed: of the handshake.
+    credentials: who may connect.
+    channel: name of the connection in error texts.
+    max_frame_bytes: largest frame accepted after authentication.
+    """
 
     def __init__(self, *, seed: bytes, credentials: Credentials, channel: str, max_frame_bytes: int) -> None:
         self.state = ConversationState.AUTHENTICATION
@@ -72,22 +82,22 @@ class ServerSession:
         self._max_frame_bytes = max_frame_bytes
         self._reader = FrameReader(min(UNAUTHENTICATED_FRAME_BYTES, max_frame_bytes))
         self._current: Request | None = None
-        self._last_get: tuple[bytes, Get] | None = None  # with its packet: a client asks the same again and again
+        self._last_get: tuple[bytes, Get] | None = None  # with its packet; a client repeats the same GET
 
     def handshake(self) -> Reply:
-        """The first thing to write."""
+        """Build the first frame to write."""
         return Reply((packets.handshake(self._seed),))
 
     def receive(self, data: bytes) -> None:
-        """Take what the peer sent. Raises RemoteProtocolError when it sends on and on without reading its replies."""
+        """Store bytes from the peer. Raises RemoteProtocolError if it sends too much without reading replies."""
         self._reader.feed(data)
         if len(self._reader) > 2 * self._reader.max_frame_bytes + HEADER_BYTES:
-            raise RemoteProtocolError(f"{len(self._reader)} bytes of requests sent ahead of a reply")
+            raise RemoteProtocolError(f"the peer sent {len(self._reader)} bytes of requests before reading a reply")
 
     def next(self) -> Request | Reply | None:
-        """The next request to carry out, or a reply that needs no carrying out; None without a whole frame.
+        """Return the next request to execute, or a reply to write; None without a complete frame.
 
-        None as well while a request is at work. Raises RemoteProtocolError: close the connection without a word.
+        Also None while a request is being executed. Raises RemoteProtocolError: close the connection without a reply.
         """
         if self._current is not None:
             return None
@@ -96,10 +106,10 @@ class ServerSession:
             return None
         return _STEPS[self.state](self, packet)
 
-    # ---- how the request at work ended
+    # ---- the result of the current request
 
     def done(self) -> Reply:
-        """It succeeded and has nothing to tell."""
+        """Build the reply to a request that succeeded without a result."""
         request = self._take()
         if self.state is ConversationState.SUBSCRIBING:
             self.state = ConversationState.SESSION
@@ -108,18 +118,18 @@ class ServerSession:
         return self._reply(request, () if silent else (packets.accepted(),))
 
     def subscribed(self, cursor: LogPosition | None) -> Reply:
-        """A SUBSCRIPTION's answer. cursor: the client's, told only if it asked for it."""
+        """Build the reply to a SUBSCRIPTION. cursor: the client's; sent only if it asked for it."""
         if not (isinstance(self._current, Subscribe) and self._current.tell_cursor and cursor):
             return self.done()
         return self._reply(self._take(), (packets.accepted(cursor),))
 
     def fetched(self, message: GetAnswer) -> Reply:
-        """A GET's answer."""
+        """Build the reply to a GET."""
         request = self._take()
         return self._reply(request, messages.encode(message), empty=message.batch is None)
 
     def failed(self, error: Exception) -> Reply:
-        """It failed. Raises RemoteProtocolError when it was part of authentication, which ends the connection."""
+        """Build the reply to a failed request. Raises RemoteProtocolError if that ends the connection."""
         request = self._take()
         if self.state is ConversationState.SUBSCRIBING:
             raise RemoteProtocolError(f"subscribing during authentication failed: {error}") from error
@@ -152,7 +162,7 @@ class ServerSession:
             packets.check_destination(sent.destination)
             client_id = packets.client_id_of(sent.client_id)
         except (Refusal, JavaError) as error:
-            raise RemoteProtocolError(f"CLIENTAUTHENTICATION with a destination or client id: {error}") from error
+            raise RemoteProtocolError(f"invalid destination or client id in CLIENTAUTHENTICATION: {error}") from error
         self.state = ConversationState.SUBSCRIBING
         self._current = Subscribe(ClientIdentity(sent.destination, client_id, sent.filter), during_authentication=True)
         return self._current
@@ -195,6 +205,6 @@ class ServerSession:
 
 
 _STEPS: Mapping[ConversationState, Callable[[ServerSession, bytes], Request | Reply]] = {
-    ConversationState.AUTHENTICATION: ServerSession._authenticate,  # any frame, whatever its type
+    ConversationState.AUTHENTICATION: ServerSession._authenticate,  # a frame of any type
     ConversationState.SESSION: ServerSession._request,
-}  # while SUBSCRIBING a request is at work, so no frame is taken
+}  # no frame is read in SUBSCRIBING, because a request is being executed

@@ -43,7 +43,7 @@ def test_a_length_that_cannot_be() -> None:
         reader = FrameReader(100)
         reader.feed(length)
         for _ in range(2):
-            with pytest.raises(RemoteProtocolError, match="at most 100"):
+            with pytest.raises(RemoteProtocolError, match="limit of 100"):
                 reader.next()
 
 
