@@ -1,5 +1,5 @@
-"""The status endpoint: what instances say of themselves in, JSON over HTTP out, on loopback unless told otherwise.
+"""The status endpoint: the state of instances in, JSON over HTTP out, on loopback by default.
 
-Owns its listening port only. It shows no passwords, and changes nothing but which of its two servers a destination
-reads, on request from this machine. A port that is taken is replaced by a free one.
+Owns only its listening port; if the port is in use, it takes a free one. It shows no passwords. Its only change is to
+switch a destination to its other source, on a request from this machine.
 """

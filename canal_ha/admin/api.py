@@ -1,4 +1,4 @@
-"""HTTP around the status document, and to act on destinations. Runs in the reactor's thread, and asks there."""
+"""The HTTP resource of the status document and of actions on destinations. Runs in the reactor's thread."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ log = logs.get(__name__)
 
 
 class StatusApi(Resource):
-    """GET /api/v1/status, and what `Control` does; everything else is an error, also in JSON.
+    """Serves GET /api/v1/status and the actions of `Control`; errors are JSON too.
 
-    facts, status, alarms: what the document says.
-    local: refuse requests that were not meant for this machine by name. A web page can make a browser on this machine
-        send requests here under a name of its own (DNS rebinding); only the Host header tells.
-    switch: see Control; None where nothing can be switched.
+    facts, status, alarms: the content of the document.
+    local: refuse requests whose Host header names another machine. A web page can make a local browser send requests
+        here under the page's own host name (DNS rebinding); only the Host header shows that.
+    switch: see Control; None if sources cannot be switched.
     """
 
     isLeaf = True
@@ -54,7 +54,7 @@ class StatusApi(Resource):
         self._control = Control(switch, _answer) if switch else None
 
     def render(self, request: Request) -> bytes | int:
-        """Answer one request."""
+        """Answer one request; return the body, or NOT_DONE_YET."""
         if self._local and not _is_local_name(request.getRequestHostname()):
             return _answer(request, 403, {"error": "this endpoint answers requests for localhost only"})
         if self._control and request.path.startswith(PREFIX):
@@ -76,13 +76,14 @@ def listen(
     switch: Switch | None = None,
     alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
 ) -> IListeningPort | None:
-    """Serve the status on bind:port, on any free port when that one is taken; None when port is negative.
+    """Serve the status on bind:port, or on a free port if that one is in use.
 
     reactor: Twisted's.
-    bind, port: where to listen.
-    facts, status, alarms: what the document says.
-    switch: see Control; None where nothing can be switched.
-    Raises CannotListenError when `bind` is no address of this machine.
+    bind: address to listen on.
+    port: TCP port; if negative, do not listen and return None.
+    facts, status, alarms: the content of the document.
+    switch: see Control; None if sources cannot be switched.
+    Raises CannotListenError if `bind` is not an address of this machine.
     """
     if port < 0:
         return None
@@ -99,7 +100,7 @@ def listen(
 
 
 def port_of(listening: IListeningPort) -> int:
-    """The TCP port that was bound."""
+    """Return the bound TCP port."""
     host: Any = listening.getHost()  # type: ignore[misc] # zope interface: methods without self
     return int(host.port)
 

@@ -1,7 +1,7 @@
-"""Acting on a destination over HTTP: POST /api/v1/destinations/<name>/source. Runs in the reactor's thread.
+"""Switches a destination's source over HTTP: POST /api/v1/destinations/<name>/source. Runs in the reactor's thread.
 
-Whoever can log in to the node's machine may; nobody else, wherever the endpoint listens. The body has to be declared as
-JSON, which a web page that a browser on this machine shows cannot do.
+Only requests from the node's own machine are accepted, wherever the endpoint listens. The body must be declared as
+JSON, which a web page of another site cannot do in a local browser.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from canal_ha.errors import CanalError, NotRunningHere
 
 PREFIX = b"/api/v1/destinations/"
 PLACES = ("master", "standby", "other")
-_PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: of the second of several sources
+_PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: the standby of source 2
 BODY_MOST_BYTES = 4096
 
 log = logs.get(__name__)
@@ -32,14 +32,18 @@ Answer = Callable[[Request, int, dict[str, Any]], bytes]
 
 
 class Control:
-    """switch(destination, to) returns the address of the server that is read from now on; answer: writes JSON."""
+    """The actions on destinations.
+
+    switch: called with the destination and the target; returns the address of the server that is now read.
+    answer: writes a JSON response.
+    """
 
     def __init__(self, switch: Switch, answer: Answer) -> None:
         self._switch = switch
         self._answer = answer
 
     def render(self, request: Request) -> bytes | int:
-        """Answer one request, now or later."""
+        """Answer one request; NOT_DONE_YET while the switch runs."""
         destination, _, action = unquote(request.path[len(PREFIX) :].decode("latin-1")).rpartition("/")
         if action != "source" or not destination:
             return self._answer(request, 404, {"error": "not found; there is POST …/<destination>/source"})
@@ -53,7 +57,7 @@ class Control:
             text = f'send a JSON object {{"to": ...}} with one of {", ".join(PLACES)}, as application/json'
             return self._answer(request, 400, {"error": text})
         gone: list[Failure] = []
-        request.notifyFinish().addErrback(gone.append)  # the caller did not wait; the switch goes on
+        request.notifyFinish().addErrback(gone.append)  # the caller hung up; the switch continues
 
         def done(code: int, body: dict[str, Any]) -> None:
             if not gone:
@@ -72,7 +76,7 @@ class Control:
             try:
                 address = await self._switch(destination, to)
             except NotRunningHere:
-                text = f"{destination} does not run on this node; `canal-ha status --zk` says where it does"
+                text = f"{destination} does not run on this node; `canal-ha status --zk` shows its node"
                 done(404, {"error": text})
             except CanalError as error:
                 done(409, {"error": str(error)})

@@ -15,7 +15,12 @@ from canal_ha.version import VERSION
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Who answers. address: as in ZooKeeper, host:port; kernel: compiled or interpreted; started_at: s since 1970."""
+    """The node that answers.
+
+    address: host:port, as in ZooKeeper.
+    kernel: compiled or interpreted.
+    started_at: start of the node, s since 1970.
+    """
 
     address: str
     kernel: str
@@ -25,14 +30,12 @@ class NodeFacts:
 def status_document(
     facts: NodeFacts, instances: Sequence[InstanceStatus], now: float, alarms: Sequence[ConfigAlarm] = ()
 ) -> dict[str, Any]:
-    """`{"node": {...}, "alarms": [...], "destinations": [...]}`: fields of ConfigAlarm, InstanceStatus, StreamStatus.
+    """Return `{"node": {...}, "alarms": [...], "destinations": [...]}` with the units of `canal_ha.instance.status`.
 
-    Units are those of `canal_ha.instance.status`.
-
-    facts: who answers.
-    instances: what runs here.
+    facts: the node that answers.
+    instances: state of the destinations on this node.
     now: s since 1970.
-    alarms: where the configuration that runs is not the one in the files.
+    alarms: files that differ from the running configuration.
     """
     return {
         "node": {
