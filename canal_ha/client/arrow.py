@@ -1,13 +1,13 @@
-"""Entries as Arrow record batches: the kernel fills the buffers, here they get their types.
+"""Turns entries into Arrow record batches: the kernel fills the buffers, this module adds types.
 
-Every batch holds rows of one table whose columns are equal, in binlog order, and behind them
+A batch holds rows of one table with equal columns, in binlog order, followed by
 
     _op        insert, update, delete, ddl; an update of the primary key is a delete and an insert
     _ts        time of the event
-    _position  entry, row: place within what was read, in order over all tables; server, journal, offset, sub, gtid
-    _ddl       a statement's text; its row has nothing else
+    _position  entry, row: indexes over all tables, in order of reading; server, journal, offset, sub, gtid
+    _ddl       text of a DDL statement; its row has no other values
 
-A deleted row has its last values, any other one its new values. Types: canal_ha.client.arrow_types.
+A deleted row has its old values; other rows have their new values. Types: canal_ha.client.arrow_types.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SinkRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
 
-BATCH_ROWS = 20_000  # of a batch: enough to make its overhead small, small enough for whoever keeps several of them
-BATCH_BYTES = 16 << 20  # of entries, likewise
-OPS = texts_of(["insert", "update", "delete", "ddl"])  # by codes.INSERT and so on
-KNOWN_TABLES = 1000  # whose columns are remembered from one message to the next
+BATCH_ROWS = 20_000  # largest batch: small overhead, and small enough to keep several
+BATCH_BYTES = 16 << 20  # bytes of entries in a batch
+OPS = texts_of(["insert", "update", "delete", "ddl"])  # index: codes.INSERT and so on
+KNOWN_TABLES = 1000  # tables whose columns are cached between messages
 POSITION = pa.struct(
     [
         ("entry", pa.int32()),
@@ -65,7 +65,7 @@ META = (
 
 @dataclass(frozen=True, slots=True)
 class TableBatch:
-    """Rows of one table. rows: a pyarrow.RecordBatch, see the module."""
+    """Rows of one table; see the module for their columns."""
 
     schema: str
     table: str
@@ -74,46 +74,48 @@ class TableBatch:
 
 @dataclass(frozen=True, slots=True)
 class ArrowMessage:
-    """The answer to a GET. id: to acknowledge, model.batch.EMPTY_BATCH_ID without entries; batches: by first row."""
+    """The reply to a GET. id: batch id, or model.batch.EMPTY_BATCH_ID; batches: ordered by first row."""
 
     id: int
     batches: tuple[TableBatch, ...]
 
     def __bool__(self) -> bool:
-        """Whether there is a batch to acknowledge; it can be without rows."""
+        """Return whether there is a batch to acknowledge; it may have no rows."""
         return self.id != EMPTY_BATCH_ID
 
 
 def arrow_message(message: Message, time_zone: str = "UTC", pages: Pages | None = None) -> ArrowMessage:
-    """A batch's rows and statements. time_zone: of the server's process, in which canal writes TIMESTAMP.
+    """Convert a message's rows and statements.
 
-    pages: what is kept between messages; they only save time. Raises RemoteProtocolError for what is no entry,
-    SinkRefused for a value that its column's type cannot hold.
+    message: the reply to a GET.
+    time_zone: time zone of the server process; canal writes TIMESTAMP values in it.
+    pages: cache from earlier messages; None: none.
+    Raises RemoteProtocolError for an invalid entry, SinkRefused for a value that does not fit its column's type.
     """
     found = _read(message.walk(), Pages.kept(pages, time_zone))
     return ArrowMessage(message.id, tuple(TableBatch(schema, table, rows) for schema, table, rows in found))
 
 
 def table_batches(frames: bytes | memoryview, time_zone: str = "UTC") -> Iterator[TableBatch]:
-    """The rows and statements of entries, as `Message.frames` has them. Raises as `arrow_message` does."""
+    """Convert entries in the form of `Message.frames`. Raises the same errors as `arrow_message`."""
     for schema, table, rows in read_tables(frames, _Everything(), time_zone):
         yield TableBatch(schema, table, rows)
 
 
 class Wanted(Protocol):
-    """Which tables, and which columns of them, become batches of which schema."""
+    """Selects tables and columns, and the schemas of their batches."""
 
     def table(self, schema: str, table: str) -> bool:
-        """Whether its rows are wanted."""
+        """Return whether this table is wanted."""
 
     def fields(self, columns: Sequence[ColumnLayout]) -> pa.Schema:
-        """The schema of batches of rows that have these columns; found by name, in any case. It ends with META's names.
+        """Return the schema of batches of rows with these columns; it ends with META's names.
 
-        A field that no column has is NULL.
+        Fields match columns by name, in any case. A field without a column is NULL.
         """
 
     def statement(self, sql: str) -> None:
-        """A statement about one of these tables comes now."""
+        """Handle a statement about one of these tables; it comes before the rows that follow it."""
 
 
 class _Everything:
@@ -125,13 +127,20 @@ class _Everything:
         return pa.schema([*own, *META])
 
     def statement(self, sql: str) -> None:
-        """Nothing depends on it."""
+        """Ignore the statement."""
 
 
 def read_tables(
     frames: bytes | memoryview, wanted: Wanted, time_zone: str, seq: int = 0
 ) -> Iterator[tuple[str, str, pa.RecordBatch]]:
-    """Schema, table and rows. seq: for schemas whose `_position` has one. Raises as `arrow_message` does."""
+    """Yield schema, table and rows.
+
+    frames: entries in the form of `Message.frames`.
+    wanted: selects tables and columns.
+    time_zone: time zone of the server process.
+    seq: value of `seq`, in schemas whose `_position` has that field.
+    Raises the same errors as `arrow_message`.
+    """
     src = bytes(frames)
     yield from _read(Entries(src, 0, len(src)), Pages(wanted, time_zone, seq))
 
@@ -176,11 +185,11 @@ def _step(work: TableRows) -> int:
     except Broken as error:
         if work.refused is not None:
             raise work.sheet.owner.refusal(work.place, work.refused) from None
-        raise RemoteProtocolError(f"an entry that cannot be read: {error}") from error
+        raise RemoteProtocolError(f"invalid entry: {error}") from error
 
 
 class Pages:
-    """What was learned of tables and their columns, for one reader after the other."""
+    """A cache of tables and their columns, reused by one reader after the other."""
 
     def __init__(self, wanted: Wanted, time_zone: str, seq: int = 0) -> None:
         self._wanted = wanted
@@ -191,11 +200,11 @@ class Pages:
 
     @classmethod
     def kept(cls, pages: Pages | None, time_zone: str) -> Pages:
-        """These, if they are of this time zone; else new ones for all tables with all their columns."""
+        """Return `pages` if its time zone fits, else a new cache for all tables and columns."""
         return pages if pages is not None and pages.time_zone == time_zone else cls(_Everything(), time_zone)
 
     def page(self, key: bytes) -> _Page | None:
-        """Of a table as TableRows names it; None when its rows are not wanted."""
+        """Return the page of a table; None if its rows are not wanted. key: TableRows's name of the table."""
         if key in self._pages:
             return self._pages[key]
         if len(self._pages) >= KNOWN_TABLES:
@@ -208,12 +217,12 @@ class Pages:
         return page
 
     def forget(self) -> None:
-        """Begin anew; pages that are in use stay complete."""
+        """Clear the cache; pages in use stay valid."""
         self._pages.clear()
 
 
 class _Page:
-    """A Sheet with the types of its columns."""
+    """A table's Sheet with the types of its columns."""
 
     def __init__(self, schema: str, table: str, wanted: Wanted, time_zone: str, seq: int, spares: Spares) -> None:
         self.sheet = Sheet(self)
@@ -226,13 +235,13 @@ class _Page:
         self._identity: object = None
         self._fields: pa.Schema | None = None
         self._position: list[pa.Field] = []
-        self._types: list[ColumnType] = []  # by place
-        self._own: list[tuple[pa.Field, int | None]] = []  # fields before META, and the places of their columns
-        self._targets: list[Target | None] = []  # by place
-        self._begun = False  # something of the present message was taken
+        self._types: list[ColumnType] = []  # by index of the column
+        self._own: list[tuple[pa.Field, int | None]] = []  # fields before META, and the indexes of their columns
+        self._targets: list[Target | None] = []  # by index of the column
+        self._begun = False  # a batch of the current message was taken
 
     def plan(self, layout: Layout) -> None:
-        """The rows that follow have these columns."""
+        """Prepare for rows with these columns."""
         self._identity = layout.identity
         self._fields = self._wanted.fields(layout.columns)
         self._types = [column_type(column.mysql_type, column.sql_type) for column in layout.columns]
@@ -247,12 +256,12 @@ class _Page:
         self.sheet.start(self._identity, self._targets)
 
     def renew(self) -> None:
-        """Begin anew behind what was taken, or with a new message."""
+        """Start a new batch, after `take` or for a new message."""
         self._targets = [None if target is None else target.renewed(self._spares) for target in self._targets]
         self.sheet.start(self._identity, self._targets, self.sheet.marks.renewed(self._spares))
 
     def take(self) -> tuple[str, str, pa.RecordBatch]:
-        """What the sheet has; `renew` it then."""
+        """Return the rows of the sheet as a batch; call `renew` next."""
         assert self._fields is not None
         marks = self.sheet.marks
         self._begun = True
@@ -267,7 +276,7 @@ class _Page:
         return self._schema, self._table, pa.RecordBatch.from_arrays(arrays, schema=self._fields)
 
     def statement(self, entry: Entries, sql: str) -> tuple[str, str, pa.RecordBatch]:
-        """The row of a statement, on its own."""
+        """Return a batch with the row of one statement."""
         self._wanted.statement(sql)
         schema = self._fields if self._begun and self._fields is not None else self._wanted.fields([])
         marks = Marks()
@@ -277,29 +286,29 @@ class _Page:
         return self._schema, self._table, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def refusal(self, place: int, target: Target) -> SinkRefused:
-        """What is said of a text that was no value of its column."""
+        """Return the error for a text that is not a value of its column."""
         field = next(field for field, own in self._own if own == place)
         text = bytes(target.refused or b"").decode(errors="replace")
         return refusal(self._types[place], field.type, f"{text[:80]!r} in {self._schema}.{self._table}.{field.name}")
 
     def rest(self) -> None:
-        """The message is read: keep nothing of it."""
+        """Release the memory of a message that is read."""
         self._begun = False
         self.sheet.rest()
 
     def _meta(self, parts: list[pa.Field], marks: Marks, statements: pa.Array) -> list[pa.Array]:
-        told = EntryColumns(marks, self._spares)
-        position = told.positions(parts, self._seq)
-        return [told.ops, told.times, position, statements]
+        columns = EntryColumns(marks, self._spares)
+        position = columns.positions(parts, self._seq)
+        return [columns.ops, columns.times, position, statements]
 
 
 def _parts(schema: pa.Schema) -> list[pa.Field]:
-    """Of `_position`."""
+    """Return the fields of `_position`."""
     return list(schema.field(len(schema) - 2).type)
 
 
 class EntryColumns:
-    """What every row tells of its entry, as arrays. spares: memory for them."""
+    """The columns that describe the entry of each row, as arrays. spares: reusable memory."""
 
     def __init__(self, marks: Marks, spares: Spares) -> None:
         self._marks = marks
@@ -308,31 +317,31 @@ class EntryColumns:
 
     @property
     def ops(self) -> pa.Array:
-        """By name."""
+        """The operations, by name."""
         return wrapped(spread_texts(OPS, 1, self._marks.ops, self._spares), pa.string())
 
     @property
     def times(self) -> pa.Array:
-        """In microseconds, UTC."""
+        """The times of the events, in microseconds, UTC."""
         return self._of_entries(self._marks.times, UTC)
 
     @property
     def schemas(self) -> pa.Array:
-        """By name."""
+        """The names of the schemas."""
         return self._texts(self._marks.schemas)
 
     @property
     def tables(self) -> pa.Array:
-        """By name."""
+        """The names of the tables."""
         return self._texts(self._marks.tables)
 
     @property
     def count(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return self._marks.count
 
     def positions(self, parts: Iterable[pa.Field], seq: int) -> pa.Array:
-        """A struct of POSITION's fields, and of `seq`, in the order of `parts`."""
+        """Return structs with the fields of POSITION and `seq`, in the order of `parts`."""
         marks = self._marks
         fields = list(parts)
         children = []
@@ -360,7 +369,7 @@ class EntryColumns:
 
 
 def maps_of(maps: Maps, names: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Rows as maps from names to texts. names: what the kernel's numbers stand for; kind: a map of strings."""
+    """Return rows as maps from names to texts. names: indexed by the kernel's numbers; kind: a map of strings."""
     keys = names.take(_fixed(maps.names, pa.int32(), maps.size))
     pairs = pa.StructArray.from_arrays(
         [keys, wrapped(maps.values, pa.string())], fields=[kind.key_field, kind.item_field]
@@ -372,7 +381,7 @@ def maps_of(maps: Maps, names: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def repeated(text: str, count: int) -> pa.Array:
-    """The same text in every row."""
+    """Return an array with the same text in every row."""
     return strings([text]).take(_fixed(bytearray(4 * count), pa.int32(), count))
 
 

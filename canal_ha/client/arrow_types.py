@@ -1,4 +1,4 @@
-"""What a column's mysqlType text means in Arrow: its type, and how canal's texts become its values.
+"""Maps a column's mysqlType to an Arrow type, and canal's texts to values of that type.
 
     tinyint, smallint, mediumint, int, bigint    int8, int16, int32, int32, int64; unsigned: one step wider,
                                                  bigint unsigned: decimal128(20,0)
@@ -9,11 +9,11 @@
     datetime, timestamp                          timestamp[us], timestamp[us, UTC] (in the server process's zone)
     time, enum, set, json, char, text, ...       string; enum and set as their labels
     year                                         int32
-    binary, varbinary, blob, geometry, vector    binary; binary(n) padded to n, which the binlog leaves out
+    binary, varbinary, blob, geometry, vector    binary; binary(n) padded to n, as the binlog omits padding
 
-A zero date (0000-00-00, 2020-00-00) is NULL where the target is a date or timestamp.
+A zero date (0000-00-00, 2020-00-00) is NULL if the target is a date or timestamp.
 
-The kernel's reader fills most columns itself, see `target_of`; texts of the others are turned into values here. Pure.
+The kernel fills most columns itself (see `target_of`); this module converts the texts of the others. Pure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TEXT = re.compile(
     r"\s*([a-z_][\w ]*?)\s*(?:\((.*)\))?\s*((?:unsigned|zerofill|signed|\s)*)", re.IGNORECASE | re.DOTALL
 )
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
-_INTEGERS = {  # name -> Arrow type when signed, when unsigned
+_INTEGERS = {  # name -> Arrow type signed, unsigned
     1: (pa.int8(), pa.int16()),
     2: (pa.int16(), pa.int32()),
     3: (pa.int32(), pa.int32()),
@@ -80,7 +80,14 @@ _NUMBERS = _EXACT | {"float", "double"}
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column's type. name: the family, lower-case; size: of binary(n), else 0; labels: of enum and set."""
+    """The type of a column.
+
+    text: mysqlType as declared.
+    name: the family of types, in lower case.
+    arrow: the Arrow type.
+    size: n of binary(n), else 0.
+    labels: of enum and set.
+    """
 
     text: str
     name: str
@@ -91,7 +98,7 @@ class ColumnType:
 
 @lru_cache(maxsize=8192)
 def column_type(mysql_type: str, sql_type: int) -> ColumnType:
-    """mysql_type: the text beside a value; sql_type: java.sql.Types code, which decides where the text is unknown."""
+    """Parse a mysqlType text. sql_type: java.sql.Types code; decides if the text is unknown."""
     found = _TEXT.fullmatch(mysql_type)
     if not found:
         return ColumnType(mysql_type, "unknown", pa.binary() if sql_type in BINARY_TYPES else pa.string())
@@ -124,18 +131,18 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
         size = (numbers or [1])[0] if name == "binary" else 0
         return ColumnType(mysql_type, name, pa.binary(), size=size)
     if name == "json" or name in _TEXTS:
-        # canal carries some texts byte by byte, as it does with blobs: those whose declaration it does not recognise
+        # canal sends some texts byte by byte, like blobs, if it does not recognise their declaration
         return ColumnType(mysql_type, "latin text" if sql_type in BINARY_TYPES else "text", pa.string())
     return ColumnType(mysql_type, "unknown", pa.binary() if sql_type in BINARY_TYPES else pa.string())
 
 
 def to_arrow(texts: Sequence[str | None], column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
-    """canal's texts as an array of the target type. Raises SinkRefused for a value that the target cannot hold."""
+    """Convert canal's texts to the target type. Raises SinkRefused for a value that does not fit."""
     return values_of(pa.array(texts, pa.string()), column, target, time_zone)
 
 
 def values_of(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
-    """`to_arrow` of a string array."""
+    """Convert a string array like `to_arrow`."""
     try:
         return _values(texts, column, target, time_zone)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, UnicodeError) as error:
@@ -143,12 +150,12 @@ def values_of(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zon
 
 
 def refusal(column: ColumnType, target: pa.DataType, why: str) -> SinkRefused:
-    """What is said of a value that does not fit."""
+    """Return the error for a value that does not fit."""
     return SinkRefused(f"canal: values of type {column.text} do not fit into {target}: {why}")
 
 
 def target_of(column: ColumnType, wanted: pa.DataType) -> Target:
-    """What the kernel collects of a column of which `finished` makes an array of the wanted type."""
+    """Return the kernel's target for a column, which `finished` turns into the wanted type."""
     types = pa.types
     exact, number = column.name in _EXACT, column.name in _NUMBERS
     if exact and types.is_signed_integer(wanted):
@@ -171,7 +178,7 @@ def target_of(column: ColumnType, wanted: pa.DataType) -> Target:
 
 
 def finished(target: Target, column: ColumnType, wanted: pa.DataType, time_zone: str) -> pa.Array:
-    """What the kernel put into a target, as an array of the wanted type. Raises SinkRefused."""
+    """Return a filled target as an array of the wanted type. Raises SinkRefused."""
     if target.format == codes.INSTANT:
         if wanted.tz is None or (wanted.tz == "UTC" and _zone(column, time_zone) == "UTC"):
             return wrapped(target, wanted)
@@ -184,12 +191,12 @@ def finished(target: Target, column: ColumnType, wanted: pa.DataType, time_zone:
 
 
 def strings(texts: Sequence[str]) -> pa.Array:
-    """Texts as an array. pa.array() loads pandas, where it is installed, which takes longer than many a batch."""
+    """Return texts as an array. pa.array() would import pandas if installed, which is slower than many batches."""
     return wrapped(texts_of(texts), pa.string())
 
 
 def texts_of(texts: Sequence[str]) -> Target:
-    """Texts as the kernel keeps them."""
+    """Return texts as a target of the kernel."""
     target = Target(codes.TEXT)
     for text in texts:
         raw = text.encode()
@@ -198,7 +205,7 @@ def texts_of(texts: Sequence[str]) -> Target:
 
 
 def wrapped(target: Target, kind: pa.DataType) -> pa.Array:
-    """The buffers of a target, not copied; nothing may be put there any more."""
+    """Return a target's buffers as an array without a copy; the target must not be filled any more."""
     validity = pa.py_buffer(target.validity) if target.nulls else None
     buffers = [validity, pa.py_buffer(target.data)]
     if target.size == 0:
@@ -207,7 +214,7 @@ def wrapped(target: Target, kind: pa.DataType) -> pa.Array:
 
 
 def plain(text: str | None, column: ColumnType) -> str | bytes | None:
-    """One value where no type is asked for: bytes of binary columns, labels of enum and set, canal's text else."""
+    """Convert one value without a target type: bytes for binary columns, labels for enum and set, else canal's text."""
     if text is None:
         return None
     if pa.types.is_binary(column.arrow):
@@ -253,7 +260,7 @@ def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zon
 
 
 def _zone(column: ColumnType, time_zone: str) -> str:
-    """In which its texts are to be understood."""
+    """Return the time zone of the column's texts."""
     return time_zone if column.name == "timestamp" else "UTC"
 
 

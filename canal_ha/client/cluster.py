@@ -1,4 +1,4 @@
-"""ClusterConnector: canal's connector that goes on when nodes and clients fail (docs/protocol.md#cluster-connector)."""
+"""ClusterConnector: canal's connector with fail-over (docs/protocol.md#cluster-connector)."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ log = logs.get(__name__)
 
 
 class ClusterConnector:
-    """One client of one destination, wherever that runs; `with` connects and disconnects.
+    """One client of one destination, on whichever node runs it; `with` connects and disconnects.
 
-    where: ZooKeeper as in canal.zkServers (`host:2181,host:2181/chroot`), or a list of nodes (`["host:11111"]`). With
-    ZooKeeper one process per client id is active at a time, and calls of the others wait until it is their turn.
+    where: ZooKeeper servers as in canal.zkServers (`host:2181,host:2181/chroot`), or a list of nodes
+        (`["host:11111"]`). With ZooKeeper one process per client id is active; calls of the other processes wait until
+        they become active.
+    filter: every connection subscribes with it; `subscribe` replaces it. None: connect without a subscription.
+    retry_times: consecutive failures after which a call raises the last error; None or -1: retry forever. A server's
+        refusal is raised after a few tries anyway, a wrong password or filter at once.
+    retry_interval_ms: longest pause between retries. The first retry has no pause, and a node newly named by ZooKeeper
+        ends a pause.
+    call_timeout_s: longest time a call waits for a connection before it raises WaitedTooLong; None: no limit.
+    zk_auth: user:password; required if the nodes set canal.zookeeper.auth.
+    judge: called on every connection with the server's cursor and mark, before the connection subscribes, rolls back or
+        fetches; gets None from a server that does not send them. Its exception ends the call.
+    private: for `read_from`: a private read never waits to become active and never subscribes.
 
-    retry_times: failures in a row after which a call raises the last one, None (or canal's -1) for never; refusals by a
-    server are told after a handful all the same, a wrong password or filter at once. The first retry comes at once,
-    later ones after up to retry_interval_ms, all of them as soon as ZooKeeper names another node.
-    call_timeout_s: how long a call may wait for its turn and a connection before it raises WaitedTooLong.
-    filter: preset, so that every connection subscribes with it, as with the filter of the last `subscribe`.
-    zk_auth: user:password, where the nodes have canal.zookeeper.auth.
-    judge: hears at every connection where the server has the cursor, and its mark, before the filter is set, batches in
-    flight are taken back, or anything is fetched; None from a server that does not tell. What it raises ends the call.
-    private: for `read_from`, beside every client and out of turn; such a connector subscribes to nothing.
+    After a fail-over, unacknowledged batches are delivered again. An acknowledgement for a batch of a lost connection
+    is dropped with a log line. Batch ids always grow, across fail-overs too.
 
-    After a fail-over batches that were not acknowledged come again. An acknowledgement of a batch whose connection is
-    gone is dropped, with a line in the log. Batch ids always grow, over fail-overs too.
-
-    Calls of several threads come one after the other. `stop_running`, `interrupt` and `disconnect` end those that wait;
-    the first two may come from a signal handler as well.
+    Calls of several threads run one after the other. `stop_running`, `interrupt` and `disconnect` end waiting calls;
+    the first two are safe in a signal handler.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class ClusterConnector:
         private: bool = False,
         judge: Callable[[LogPosition | None], None] | None = None,
     ) -> None:
-        """Raises ValueError when `where` names nothing that could be connected to."""
+        """Create a connector; see the class. Raises ValueError if `where` names no valid address."""
         servers = where if isinstance(where, str) else None
         if servers is not None and not servers.strip():
             raise ValueError("where: expected ZooKeeper servers, as host:2181,host:2181")
@@ -109,57 +110,58 @@ class ClusterConnector:
 
     @property
     def filter(self) -> str | None:
-        """What the next connection subscribes with; None: it does not subscribe."""
+        """The filter of the next connection's subscription; None: it does not subscribe."""
         return self._exchange.filter
 
     @property
     def connected(self) -> bool:
-        """Whether connect() was called: as in canal this does not mean that it is this process's turn."""
+        """Whether connect() was called. As in canal, the process need not be active."""
         return self._exchange.is_open
 
     @property
     def active(self) -> bool:
-        """Whether it is this process's turn. Without ZooKeeper it always is."""
+        """Whether this process is the active one; without ZooKeeper, whether connect() was called."""
         return self._exchange.active
 
     @property
     def node(self) -> str | None:
-        """Address of the node that the connection leads to, None while there is none."""
+        """Address of the connected node; None without a connection."""
         return self._exchange.node
 
     @property
     def connection(self) -> int:
-        """Number of the connection that the last answer came on; after another one batches in flight come again."""
+        """Number of the connection of the last reply. A new number means: batches in flight are delivered again."""
         return self._exchange.connection
 
     @property
     def standing_by(self) -> str | None:
-        """Address of the client that is active in our place; None when none is, as far as is known."""
+        """Address of the active process if it is another one; None if none is known."""
         return self._exchange.standing_by
 
     def check_valid(self) -> bool:
-        """Whether there is a connection and it is this process's turn."""
+        """Return whether this process is active and connected."""
         return self.active and self.node is not None
 
     def connect(self) -> None:
-        """Find the node, connect, subscribe if a filter is known, take back batches in flight.
+        """Find the node, connect, subscribe if there is a filter, and roll back batches in flight.
 
-        Nothing happens when connected. With ZooKeeper it returns as well when another process is active: the next call
-        waits. Raises as every call does; not connected then.
+        Does nothing if connected. With ZooKeeper it also returns while another process is active; the next call then
+        waits.
+        Raises the same errors as every call; afterwards the connector is not connected.
         """
         self._exchange.open()
 
     def disconnect(self) -> None:
-        """Close the connection and let another process have its turn; the server keeps subscription and cursor.
+        """Close the connection and let another process become active; the server keeps subscription and cursor.
 
-        Calls that wait in other threads raise ConnectorStopped.
+        Waiting calls of other threads raise ConnectorStopped.
         """
         self._exchange.close()
 
     def stop_running(self) -> None:
-        """Make the call that waits, and every later one that would, raise ConnectorStopped, until connect() again.
+        """Make waiting calls raise ConnectorStopped, now and until the next connect().
 
-        Batches that were handed out can still be acknowledged.
+        Delivered batches can still be acknowledged.
         """
         self._exchange.stop()
 
@@ -177,19 +179,24 @@ class ClusterConnector:
     # ---- requests
 
     def subscribe(self, filter: str | None = None) -> None:
-        """Become a client of the destination, here and on every later node. None or "" keeps the server's filter."""
+        """Subscribe on this and every later connection. filter: None or "" keeps the server's."""
         if self._private:
-            raise LocalProtocolError("this connector reads privately: use another one to subscribe")
+            raise LocalProtocolError("this connector is private: create one without private=True to subscribe")
         self._exchange.call("subscribe", lambda link: link.subscribe(filter))
         self._exchange.filter = filter or ""
 
     def read_from(self, start: str, until: str = "", filter: str = "") -> None:
-        """Read privately from now on, as SimpleConnector.read_from has it. Needs `private`.
+        """Start a private read, like SimpleConnector.read_from. Requires private=True.
 
-        After a fail-over reading goes on at the last transaction that was acknowledged, which comes again.
+        After a fail-over the read continues at the last acknowledged transaction, which is delivered again.
+
+        start: position of the first entry.
+        until: position of the end; "": none.
+        filter: table filter; "" uses the server's.
+        Raises LocalProtocolError without private=True, and ValueError for an invalid position.
         """
         if not self._private:
-            raise LocalProtocolError("make the connector with private=True to read from a position")
+            raise LocalProtocolError("create the connector with private=True to read from a position")
         Place.parse(start), end_of_read(until)
         with self._exchange.calling:
             self._reading = Reading(start, until, filter)
@@ -198,12 +205,12 @@ class ClusterConnector:
             self._exchange.greet = self._reading.begin
 
     def unsubscribe(self) -> None:
-        """Stop being one: the server forgets the cursor as well."""
+        """Unsubscribe; the server also deletes the cursor."""
         self._exchange.call("unsubscribe", SimpleConnector.unsubscribe)
         self._exchange.filter = None
 
     def get(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
-        """`get_without_ack`, acknowledged before it is returned: what is not worked off is lost."""
+        """Get a batch and acknowledge it at once. A crash before it is processed loses it."""
         message = self.get_without_ack(batch_size, timeout_ms)
         self.ack(message.id)
         return message
@@ -211,9 +218,9 @@ class ClusterConnector:
     def get_without_ack(
         self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, eager: bool = False
     ) -> Message:
-        """The next batch behind the last one handed out; empty, when nothing came in time.
+        """Get the next batch after the last delivered one; empty if none came in time.
 
-        After a fail-over: behind the last one acknowledged. Arguments as for SimpleConnector.
+        After a fail-over: the next after the last acknowledged one. Arguments as in SimpleConnector.get_without_ack.
         """
         with self._exchange.calling:
             message = self._exchange.call(
@@ -233,21 +240,22 @@ class ClusterConnector:
         time_zone: str = "UTC",
         eager: bool = False,
     ) -> ArrowMessage:
-        """`get_without_ack` with rows as Arrow record batches, as SimpleConnector's."""
+        """Get a batch as Arrow record batches; see SimpleConnector.get_arrow."""
         from canal_ha.client.arrow import Pages, arrow_message
 
-        with self._exchange.calling:  # for the pages too, which batches are built in
+        with self._exchange.calling:  # the lock also protects the pages in which batches are built
             self._pages = Pages.kept(self._pages, time_zone)
             return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
 
     def ack(self, batch_id: int, mark: str = "") -> None:
-        """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Waits for no connection.
+        """Acknowledge the oldest batch in flight; the id of an empty message is ignored. Never waits for a connection.
 
-        batch_id: of the message
-        mark: kept with the cursor, as SimpleConnector.ack has it
+        The acknowledgement is dropped if the batch's connection is lost or this process is no longer active. The batch
+        is then delivered again.
 
-        Dropped when the connection that brought the batch is gone, or this process's turn is over: it comes again.
-        Raises LocalProtocolError for a batch that was never handed out.
+        batch_id: the message's id.
+        mark: text to store with the cursor; see SimpleConnector.ack.
+        Raises LocalProtocolError for a batch that was never delivered.
         """
         if batch_id == EMPTY_BATCH_ID:
             return
@@ -262,13 +270,13 @@ class ClusterConnector:
             destination=self.destination,
             client_id=self.client_id,
             batch_id=batch_id,
-            reason="its connection is gone; the batch comes again",
+            reason="its connection is lost; the batch is delivered again",
         )
 
     def rollback(self, batch_id: int = 0) -> None:
-        """Have batches in flight handed out again. batch_id: 0 for all, else this one and later ones.
+        """Make the server deliver batches in flight again. batch_id: 0 for all, else this one and later ones.
 
-        Nothing is left to do for a batch whose connection is gone.
+        Does nothing for a batch of a lost connection.
         """
 
         def roll_back(link: SimpleConnector) -> bool:

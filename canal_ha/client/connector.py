@@ -28,22 +28,25 @@ WITHOUT_LIMIT_MS = 0
 class SimpleConnector:
     """One client of one destination on one server; `with` connects and disconnects.
 
-    password: None sends none; filter: preset, so that connect() subscribes with it; so_timeout_ms: how long a reply
-    may take beyond what a GET was told to wait, 0 for ever; connect_timeout_ms: how long the network may take to
-    connect, None for so_timeout_ms; idle_timeout_ms: after which silence the server may close.
+    password: None sends none.
+    so_timeout_ms: longest time for a reply, in addition to the wait of a GET; 0: no limit.
+    idle_timeout_ms: the server may close the connection after this time without a request.
+    connect_timeout_ms: longest time for the TCP connection; None: so_timeout_ms.
+    filter: connect() subscribes with it; None: it does not subscribe.
+    rollback_on_connect: connect() makes the server deliver batches in flight again.
+    max_frame_bytes: largest frame accepted from the server.
+    read_ahead: after each batch, request the next one with the same size and timeout while the caller works on the
+        first. The server has one more batch in flight and reads an acknowledgement only after it sent that batch. A GET
+        without a time limit is not sent ahead: if the batch filled the server's store, that GET would wait for an
+        acknowledgement that the server has not read. Other requests wait for the GET sent ahead; its batch is delivered
+        even after subscribe() with another filter. Requires rollback_on_connect: after a lost connection, a batch under
+        way would otherwise stay in flight unseen.
+    lazy_acks: send an acknowledgement in one packet with the next request, or alone after about 0.2 s. For callers
+        that request the next batch at once.
 
-    read_ahead: when a batch has come, the next one is asked for at once, with the same size and time-out, and is on its
-    way while the first is worked on. The server then has one batch more in flight, and hears an acknowledgement when it
-    has sent that one. A GET without a limit of time is not sent ahead: it could wait for that acknowledgement, as one
-    with a limit does, for as long, behind a batch that filled the server's store. Other requests wait for the GET that
-    was sent ahead, and what it brought is handed out even after subscribe() with another filter. Not possible without
-    rollback_on_connect: a batch that was on its way when a connection broke would stay in flight, unseen.
-
-    lazy_acks: an acknowledgement travels with the request behind it, in one packet, or alone some 0.2 s later. For who
-    asks again at once.
-
-    A connection that fails is closed: connect() starts again. So is one whose replies are out of step, after an error
-    that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them back.
+    A failed connection is closed; call connect() again. The same holds for a session that is out of step, after an
+    error that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them
+    back.
     """
 
     def __init__(
@@ -84,25 +87,26 @@ class SimpleConnector:
             raise ValueError("read_ahead needs rollback_on_connect")
         self._read_ahead = read_ahead
         self._lazy_acks = lazy_acks
-        self._asked: int | None = None  # time-out of a GET that nobody has waited for yet
-        self._ahead: Fetched | None = None  # what one brought that nobody has been given yet
+        self._asked: int | None = None  # timeout of a GET that was sent ahead and has no reply yet
+        self._ahead: Fetched | None = None  # the reply to a GET that was sent ahead
 
     # ---- connection
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to work on."""
+        """Whether there is a connection."""
         return self._link is not None
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """This end of the connection: host, port."""
+        """Host and port of this end of the connection."""
         return self._linked().local_address
 
     def connect(self) -> None:
-        """Connect and authenticate; subscribe, if a filter was preset; take back batches in flight, unless told not to.
+        """Connect, authenticate, subscribe if there is a filter, and roll back if rollback_on_connect.
 
-        Nothing happens when connected. Raises ConnectionLost, ServerRefused, RemoteProtocolError: not connected then.
+        Does nothing if connected. Raises ConnectionLost, ServerRefused or RemoteProtocolError; afterwards the connector
+        is not connected.
         """
         if self._link is not None:
             return
@@ -124,19 +128,19 @@ class SimpleConnector:
         if self._link is None:
             return
         try:
-            if self._rollback_on_disconnect and self._session.in_step:  # not behind a GET that was sent ahead
+            if self._rollback_on_disconnect and self._session.in_step:  # does not wait for a GET sent ahead
                 self._linked().send(self._session.rollback(self.identity, 0))
         finally:
             self._drop()
 
     def interrupt(self) -> None:
-        """Make the request that waits, or the next one, raise ConnectionLost. For signal handlers and other threads."""
+        """Make the current request, or the next one, raise ConnectionLost. For signal handlers and other threads."""
         link = self._link
         if link is not None:
             link.interrupt()
 
     def abort(self) -> None:
-        """End the connection at once, and with ConnectionLost whatever waits on it. From any thread."""
+        """End the connection at once; a waiting request raises ConnectionLost. Callable from any thread."""
         link = self._link
         if link is not None:
             link.abort()
@@ -153,10 +157,10 @@ class SimpleConnector:
     # ---- requests
 
     def subscribe(self, filter: str | None = None, *, tell_cursor: bool = False) -> LogPosition | None:
-        """Become a client of the destination.
+        """Subscribe to the destination.
 
-        filter: None or "" keeps the server's
-        tell_cursor: return where the server has the client's cursor, and its mark; None from one that cannot tell
+        filter: table filter; None or "" keeps the server's.
+        tell_cursor: return the server's cursor of this client, with its mark; None if the server does not send it.
         """
         self._settle()
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter or "")
@@ -165,11 +169,15 @@ class SimpleConnector:
         return answer.cursor if isinstance(answer, Accepted) else None
 
     def read_from(self, start: str, until: str = "", filter: str = "") -> None:
-        """Read privately on this connection from now on: no cursor moves, acks only free the server's memory.
+        """Start a private read on this connection. No cursor moves; acks only free the server's memory.
 
-        start: as model.place has it; until: JOURNAL:OFFSET or gtid:SET, where GET is refused with `end of range`.
-        Another call goes elsewhere. Make the connector with rollback_on_connect=False, or a client of this id is rolled
-        back first. Raises ValueError for what is no position.
+        Call it again to read elsewhere. Create the connector with rollback_on_connect=False, or connect() rolls back
+        the batches of the client with this id.
+
+        start: position in a form of model.place.
+        until: end position as JOURNAL:OFFSET or gtid:SET; a GET there is refused with `end of range`. "": none.
+        filter: table filter; "" uses the server's.
+        Raises ValueError for an invalid position.
         """
         place, end = Place.parse(start), end_of_read(until)
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
@@ -178,13 +186,13 @@ class SimpleConnector:
         self._ahead = None
 
     def unsubscribe(self) -> None:
-        """Stop being one: the server forgets the cursor as well."""
+        """Unsubscribe; the server also deletes the cursor."""
         self._settle()
         self._ask(self._session.unsubscribe(self.identity))
         self._ahead = None
 
     def get(self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS) -> Message:
-        """`get_without_ack`, acknowledged before it is returned: what is not worked off is lost."""
+        """Get a batch and acknowledge it at once. A crash before it is processed loses it."""
         message = self.get_without_ack(batch_size, timeout_ms)
         self.ack(message.id)
         return message
@@ -192,11 +200,11 @@ class SimpleConnector:
     def get_without_ack(
         self, batch_size: int = DEFAULT_FETCH_SIZE, timeout_ms: int = AT_ONCE_MS, *, eager: bool = False
     ) -> Message:
-        """The next batch behind the last one handed out; empty, when nothing came in time.
+        """Get the next batch after the last delivered one; empty if none came in time.
 
-        batch_size: what the server counts, entries or KiB; timeout_ms: -1 takes what is there, 0 waits without limit
-        until `batch_size` is filled; eager: a wait is over as soon as there is anything, which canal's own servers, and
-        older nodes, do not know of.
+        batch_size: entries or KiB, as the server counts.
+        timeout_ms: longest wait for a full batch; -1: do not wait, 0: no limit.
+        eager: end the wait as soon as there is an entry. canal's servers and older nodes ignore this.
         """
         size = batch_size if batch_size > 0 else DEFAULT_FETCH_SIZE
         timeout_ms = max(timeout_ms, AT_ONCE_MS)
@@ -218,10 +226,11 @@ class SimpleConnector:
         time_zone: str = "UTC",
         eager: bool = False,
     ) -> ArrowMessage:
-        """`get_without_ack` with rows as Arrow record batches, a table each; needs pyarrow. ack(message.id) when done.
+        """Get a batch as Arrow record batches, each of one table; requires pyarrow. Call ack(message.id) later.
 
-        time_zone: of the server's process, in which canal writes TIMESTAMP. Raises SinkRefused as well, for a value
-        that its column's type cannot hold: the batch is in flight then.
+        batch_size, timeout_ms, eager: as in get_without_ack.
+        time_zone: time zone of the server process; canal writes TIMESTAMP values in it.
+        Also raises SinkRefused for a value that does not fit its column's type; the batch then stays in flight.
         """
         from canal_ha.client.arrow import Pages, arrow_message
 
@@ -231,24 +240,24 @@ class SimpleConnector:
     def ack(self, batch_id: int, mark: str = "") -> None:
         """Acknowledge the oldest batch in flight; the id of an empty message is ignored.
 
-        batch_id: of the message
-        mark: kept with the cursor until another acknowledgement moves it; at most 200 bytes; a canal server ignores it
+        batch_id: the message's id.
+        mark: text of at most 200 bytes that is stored with the cursor until the next acknowledgement. canal ignores it.
 
-        Nothing comes back: an error shows up in the next request.
+        Success has no reply; a failure appears as an error of the next request.
         """
         if batch_id != EMPTY_BATCH_ID:
             request = self._session.ack(self.identity, batch_id, mark)
-            lazy = self._lazy_acks and self._asked is None  # a GET that was sent ahead may wait for its room
+            lazy = self._lazy_acks and self._asked is None  # a GET sent ahead may wait for this ack's space
             self._linked().send(request, more=lazy)
 
     def rollback(self, batch_id: int = 0) -> None:
-        """Have batches in flight handed out again. batch_id: 0 for all, else the oldest. Nothing comes back."""
+        """Make the server deliver batches in flight again; there is no reply. batch_id: 0 for all, else the oldest."""
         self._settle()
-        self._ahead = None  # later batches go with the oldest one
+        self._ahead = None  # a rollback of the oldest batch includes later ones
         self._linked().send(self._session.rollback(self.identity, batch_id))
 
     def check_valid(self) -> bool:
-        """Whether this client may work: a simple one always."""
+        """Return True: a simple connector is always active."""
         return True
 
     # ---- inside
@@ -259,9 +268,9 @@ class SimpleConnector:
         return self._link
 
     def _settle(self) -> None:
-        """Wait for the GET that was sent ahead, if there is one, so that the next reply is the next request's.
+        """Wait for the reply to a GET that was sent ahead, so that the next reply belongs to the next request.
 
-        Where it brought nothing, nothing is known of what has come since.
+        An empty reply is discarded, because entries may have arrived since.
         """
         if self._asked is not None:
             wait_ms, self._asked = self._asked, None
@@ -270,11 +279,11 @@ class SimpleConnector:
 
     def _fetched(self, answer: Answer) -> Fetched:
         if not isinstance(answer, Fetched):
-            raise RemoteProtocolError(f"a GET answered by {type(answer).__name__}")
+            raise RemoteProtocolError(f"unexpected reply to GET: {type(answer).__name__}")
         return answer
 
     def _ask(self, request: bytes, wait_ms: int = AT_ONCE_MS) -> Answer:
-        """Send a request and wait for its reply. wait_ms: what the server was told to wait, as in GET."""
+        """Send a request and wait for its reply. wait_ms: the timeout in a GET."""
         self._send(request)
         return self._reply(wait_ms)
 

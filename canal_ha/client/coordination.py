@@ -1,7 +1,7 @@
-"""A connector's thread for ZooKeeper: it holds the client's `running` node and sees who runs the destination.
+"""A connector's thread for ZooKeeper: holds the client's `running` node and watches the destination's.
 
-`start` starts the thread, which owns the session, the seat and the timers. Everything from other threads goes through
-its queue, and it waits for nothing but the queue. It calls `tell` with everything that the connector has to know.
+`start` starts the thread, which owns the session, the seat and the timers. Other threads reach it only through its
+queue, and it waits only on the queue. It reports changes to the connector through `tell`.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from canal_ha.zookeeper.race_events import (
     StandingBy,
 )
 
-READ_AGAIN_S = 0.5  # after a read without an answer
-LEAVE_MOST_S = 3.0  # for an orderly end; then the session is closed, which releases the node as well
+READ_AGAIN_S = 0.5  # after a read without a reply
+LEAVE_MOST_S = 3.0  # for an orderly end; then the session is closed, which also deletes the node
 
 log = logs.get(__name__)
 
 _past_sessions: set[int] = set()
-"""Sessions of this process that have ended. A `running` node of one of them is a leftover of ours."""
+"""Sessions of this process that have ended. A `running` node of one of them is ours and outdated."""
 
 
 @dataclass(frozen=True, slots=True)
 class BecameActive:
-    """This process is the client id's active one."""
+    """This process became the active one of its client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class StandsBy:
 
 @dataclass(frozen=True, slots=True)
 class RunningIs:
-    """Who runs the destination. generation: czxid of the `running` node."""
+    """The node that runs the destination. generation: czxid of its `running` node."""
 
     address: str
     generation: int
@@ -74,19 +74,19 @@ class RunningIs:
 
 @dataclass(frozen=True, slots=True)
 class NobodyRuns:
-    """There is no `running` node."""
+    """No node runs the destination: there is no `running` node."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembersAre:
-    """Nodes that could run the destination."""
+    """The nodes that can run the destination."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Broke:
-    """An unforeseen error ended the thread. This process is not active, and `tell` is called no more."""
+    """An unforeseen error ended the thread. This process is not active, and `tell` is not called again."""
 
     error: Exception
 
@@ -95,17 +95,17 @@ News = BecameActive | LostActivity | StandsBy | RunningIs | NobodyRuns | Members
 
 
 class Coordination:
-    """One stay in the race: start it once, stop it once.
+    """One participation in the race for the client id; start it once, stop it once.
 
     servers: as in canal.zkServers.
-    destination: whose node the client uses.
-    client_id: whose `running` node it holds.
-    tell: hears all news, on the thread of this object.
-    address: what `running` says before there is a connection.
-    timeout_ms: the session time-out to ask for.
+    destination: the destination to watch.
+    client_id: the client id to be active for.
+    tell: called with all news, on the thread of this object.
+    address: address in `running` before there is a connection.
+    timeout_ms: requested session timeout.
     auth: user:password of a digest; "" for none.
-    takeover_delay_s: how long to wait after another process vanished.
-    takes_turns: False takes no part in the race and is always active; it only sees who runs the destination.
+    takeover_delay_s: how long to wait after another process disappeared.
+    takes_turns: False: only watch the destination; always active, without a race.
     """
 
     def __init__(
@@ -139,33 +139,33 @@ class Coordination:
         self._seat = Seat(client_id, address, past_sessions=_past_sessions, takeover_delay_s=takeover_delay_s)
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
-        self._session_id = 0  # the last one
+        self._session_id = 0  # of the last session
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=f"canal-client-{destination}-{client_id}", daemon=True)
 
     # ---- from any thread
 
     def start(self) -> None:
-        """Begin to connect and to race; returns at once."""
+        """Start to connect and to race; returns at once."""
         self._queue.put(partial(self._feed, Join()) if self._takes_turns else partial(self._tell, BecameActive()))
         self._queue.put(self._session.start)
         self._thread.start()
 
     def stop(self) -> None:
-        """Release in good order and close the session; waits, but not for ever."""
+        """Release the node and close the session; waits for a limited time."""
         self._queue.put(self._leave)
         if threading.current_thread() is not self._thread:
             self._thread.join(LEAVE_MOST_S + self._session.timeout_s)
 
     def connected_to_node(self, local_address: str) -> None:
-        """Show the others where this process is connected from. local_address: ip:port."""
+        """Publish the address of this process's connection. local_address: ip:port."""
         if self._takes_turns:
             self._queue.put(partial(self._feed, i.NodeConnected(local_address)))
 
     def active(self) -> bool:
         """Return whether this process may act as the active one now.
 
-        No lock is needed: the machine takes its lease before it enters the state, and both are plain values.
+        No lock is needed: the seat extends its lease before it enters the state, and both are plain values.
         """
         return not self._takes_turns or self._seat.active(time.monotonic())
 
@@ -305,5 +305,5 @@ class Coordination:
 
 
 def _ensured(ticket: int, error: ZooKeeperUnavailable | None) -> i.Input:
-    """The parent exists now; the claim was refused, so look and claim again."""
+    """Return the input after the parent was created: the claim was refused, so look and claim again."""
     return i.Refused(ticket) if error is None else i.Unanswered(ticket)

@@ -1,4 +1,4 @@
-"""Which nodes there are to connect to: a fixed list, or what ZooKeeper says (docs/protocol.md#discovery). Pure.
+"""The nodes to connect to, from a fixed list or from ZooKeeper (docs/protocol.md#discovery). Pure.
 
 An address is `host:port`; IPv6 with or without brackets: `10.0.0.1:11111`, `[fd00::1]:11111`, `fd00::1:11111`.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class ServerNode:
     """A node that may run the destination.
 
-    generation: tells one `running` node from the next at the same address (its czxid); 0 when nobody vouches for it.
+    generation: czxid of the `running` node, which differs after a restart at the same address; 0 if unknown.
     """
 
     address: str
@@ -21,21 +21,21 @@ class ServerNode:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port. Raises ValueError saying what is expected."""
+    """Split an address into host and port. Raises ValueError."""
     host, colon, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is no host:port")
+        raise ValueError(f"{text!r} is not host:port")
     return host, int(port)
 
 
 class FixedList:
-    """Addresses given by the caller, one after the other, round and round; which of them runs it is found by asking."""
+    """The caller's addresses in a round. A connector finds the right one by trying."""
 
     runs: ServerNode | None = None
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        """Raises ValueError for an empty list and for what is no address."""
+        """Store the addresses. Raises ValueError for an empty list or an invalid address."""
         if not addresses:
             raise ValueError("at least 1 node required.")
         for address in addresses:
@@ -44,16 +44,16 @@ class FixedList:
         self._next = 0
 
     def next(self) -> ServerNode | None:
-        """Whom to try now."""
+        """Return the node to try next."""
         address = self._addresses[self._next]
         self._next = (self._next + 1) % len(self._addresses)
         return ServerNode(address)
 
 
 class Discovered:
-    """What the destination's `running` and `cluster` nodes say. shuffle: in place, as random.shuffle.
+    """The nodes in the destination's `running` and `cluster` znodes. shuffle: like random.shuffle.
 
-    runs: the node that holds `running`, None while nobody does.
+    runs: the node that holds `running`, None if there is none.
     """
 
     def __init__(self, shuffle: Callable[[list[str]], None]) -> None:
@@ -62,7 +62,7 @@ class Discovered:
         self._members: list[str] = []
 
     def running_is(self, address: str, generation: int) -> None:
-        """`running` was read. What is no address (an operator's edit) leaves things as they are."""
+        """Store the content of `running`. An invalid address (an operator's edit) is ignored."""
         try:
             split_address(address)
         except ValueError:
@@ -70,11 +70,11 @@ class Discovered:
         self.runs = ServerNode(address, generation)
 
     def running_is_gone(self) -> None:
-        """There is no `running`."""
+        """Note that there is no `running`."""
         self.runs = None
 
     def members_are(self, names: Iterable[str]) -> None:
-        """The children of `cluster` were read."""
+        """Store the children of `cluster`."""
         found = []
         for name in names:
             try:
@@ -87,7 +87,7 @@ class Discovered:
             self._members = found
 
     def next(self) -> ServerNode | None:
-        """Whom to try now: who runs it, else any node that could, else nobody."""
+        """Return the node to try next: the owner, else any member, else None."""
         if self.runs is not None:
             return self.runs
         return ServerNode(self._members[0]) if self._members else None

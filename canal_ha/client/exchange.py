@@ -1,9 +1,9 @@
-"""Exchange: one connection to whichever node runs the destination, made again when it fails or must move.
+"""Exchange: a connection to the node that runs the destination, replaced when it fails or the destination moves.
 
-Which node next, and when, is decided in failover.py; who of several processes is active, in running.py. Requests are
-sent on the caller's thread. A second thread, coordination.py's, tells what ZooKeeper says, and closes a connection that
-must end while the caller waits on it. `calling` is held for a whole call; `_lock` guards what both threads use, and is
-never held while waiting for a server.
+failover.py decides which node to try and when; running.py decides which of several processes is active. Requests are
+sent on the caller's thread. A second thread, coordination.py's, reports changes in ZooKeeper and closes a connection
+that must end while the caller waits on it. `calling` is held during a whole call; `_lock` guards what both threads use
+and is never held while waiting for a server.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from canal_ha.errors import (
 )
 from canal_ha.model.position import LogPosition
 
-CONNECT_TIMEOUT_MS = 3000  # of the network alone; a node that has no power answers nothing
-LEASE_LOOK_S = 0.05  # how soon to look again when the lease is over and the other thread has yet to say so
+CONNECT_TIMEOUT_MS = 3000  # of the TCP connection; a node without power does not reply
+LEASE_LOOK_S = 0.05  # interval of checks for an expired lease that the other thread has not reported yet
 
 T = TypeVar("T")
 log = logs.get(__name__)
@@ -52,7 +52,7 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to get at a destination: see ClusterConnector. servers: ZooKeeper's, None with a fixed list of nodes."""
+    """How to reach a destination; see ClusterConnector. servers: ZooKeeper servers; None with a fixed list of nodes."""
 
     servers: str | None
     nodes: tuple[str, ...]
@@ -74,7 +74,7 @@ class Access:
 
 
 class _Judged(Exception):
-    """What the judge said of a connection; never leaves the module."""
+    """The judge's error about a connection; never leaves the module."""
 
     def __init__(self, error: CanalError) -> None:
         super().__init__(str(error))
@@ -82,9 +82,13 @@ class _Judged(Exception):
 
 
 class Exchange:
-    """filter: every connection subscribes with it, unless it is None. greet: every connection begins with it, where the
-    access is private. connected_anew: called on the caller's thread
-    when a connection was made: nothing that was handed out before is in flight any more. judge: see ClusterConnector.
+    """A connection with fail-over, used by one call at a time.
+
+    access: how to reach the destination.
+    filter: every connection subscribes with it; None: no subscription.
+    connected_anew: called on the caller's thread after each new connection; earlier batches are no longer in flight.
+    judge: see ClusterConnector.
+    greet (attribute): called first on every connection of a private read; None: nothing is called.
     """
 
     def __init__(
@@ -94,7 +98,7 @@ class Exchange:
         connected_anew: Callable[[], None],
         judge: Callable[[LogPosition | None], None] | None = None,
     ) -> None:
-        """Raises ValueError when there is nothing that could be connected to."""
+        """Create an exchange; see the class. Raises ValueError if there is no valid address."""
         self.filter = filter
         self.greet: Callable[[SimpleConnector], None] | None = None
         self.calling = threading.RLock()
@@ -116,28 +120,28 @@ class Exchange:
         self._coordination: Coordination | None = None
         self._link: SimpleConnector | None = None
         self._link_attempt = 0
-        self._busy = False  # the caller's thread works on the link, and closes it when it is done with it
+        self._busy = False  # the caller's thread uses the link and will close it if necessary
         self._stopped = False
         self._standing_by: str | None = None
         self._error: CanalError | None = None
         self._gave_up_after = 0
         self._broken: Exception | None = None
 
-    # ---- what is true
+    # ---- state
 
     @property
     def is_open(self) -> bool:
-        """Between open() and close()."""
+        """Whether open() was called, and close() not yet."""
         return self._failover.state is not f.ConnectorState.CLOSED
 
     @property
     def active(self) -> bool:
-        """Whether it is this process's turn. Without ZooKeeper it always is."""
+        """Whether this process is the active one; without ZooKeeper, whether the exchange is open."""
         return self.is_open and (self._coordination is None or self._coordination.active())
 
     @property
     def node(self) -> str | None:
-        """Address of the node that the connection leads to, None while there is none."""
+        """Address of the connected node; None without a connection."""
         with self._lock:
             node = self._failover.node
             return node.address if node is not None and self._failover.state is f.ConnectorState.ONLINE else None
@@ -149,13 +153,13 @@ class Exchange:
 
     @property
     def standing_by(self) -> str | None:
-        """Address of the client that is active in our place; None when none is, as far as is known."""
+        """Address of the active process if it is another one; None if none is known."""
         return self._standing_by
 
     # ---- opening and closing
 
     def open(self) -> None:
-        """Connect, or see that another process is active. Raises as `call` does; closed then."""
+        """Connect, or return while another process is active. Closes and raises on the errors of `call`."""
         access = self._access
         with self._lock:
             if self.is_open:
@@ -168,7 +172,7 @@ class Exchange:
                     access.servers,
                     access.destination,
                     access.client_id,
-                    self._told,
+                    self._on_news,
                     address=host_address(),
                     timeout_ms=access.zk_session_timeout_ms,
                     auth=access.zk_auth,
@@ -180,7 +184,7 @@ class Exchange:
         try:
             with self.calling:
                 self._begin_call()
-                if self._ready("connect", self._deadline(), standing_by_will_do=True) is not None:
+                if self._ready("connect", self._deadline(), accept_standby=True) is not None:
                     with self._lock:
                         self._busy = False
         except BaseException:
@@ -188,7 +192,7 @@ class Exchange:
             raise
 
     def close(self) -> None:
-        """End the connection and the turn. Calls that wait in other threads raise ConnectorStopped."""
+        """Close the connection and stop being active. Waiting calls of other threads raise ConnectorStopped."""
         with self._lock:
             self._stopped = True
             link = None if self._busy else self._link
@@ -196,7 +200,7 @@ class Exchange:
                 self._link = None
         if link is not None:
             with suppress(CanalError):
-                link.disconnect()  # lets the server read the last acknowledgement
+                link.disconnect()  # linger lets the server read the last acknowledgement
         with self._lock:
             self._feed(f.Close())
             coordination, self._coordination = self._coordination, None
@@ -205,7 +209,7 @@ class Exchange:
             coordination.stop()
 
     def stop(self) -> None:
-        """Make the call that waits, and every later one that would, raise ConnectorStopped, until open() again."""
+        """Make waiting calls raise ConnectorStopped, now and until the next open()."""
         with self._lock:
             self._stopped = True
             if self._busy and self._link is not None:
@@ -215,19 +219,19 @@ class Exchange:
     # ---- calls
 
     def call(self, what: str, request: Callable[[SimpleConnector], T]) -> T:
-        """Send a request on the connection there is, or the next one, until it is answered."""
+        """Send a request, on new connections if necessary, until it is answered. what: its name in errors."""
         deadline = self._deadline()
         with self.calling:
             self._begin_call()
             while True:
                 ready = self._ready(what, deadline)
-                assert ready is not None  # standing by will not do
+                assert ready is not None  # accept_standby is False
                 answer = self._try(*ready, request)
                 if answer is not None:
                     return answer[0]
 
     def call_if_connected(self, request: Callable[[SimpleConnector], None]) -> bool:
-        """Send a request that nothing answers, if there is a connection and it is our turn; whether that was so."""
+        """Send a request without a reply if this process is connected and active; return whether it was sent."""
         with self.calling:
             with self._lock:
                 attempt, link = self._link_attempt, self._link
@@ -240,11 +244,11 @@ class Exchange:
                 self._failed(attempt, link, error)
                 return False
             with self._lock:
-                self._done_with(link)
+                self._release(link)
             return True
 
     def _try(self, attempt: int, link: SimpleConnector, request: Callable[[SimpleConnector], T]) -> tuple[T] | None:
-        """The answer; None when there was none, or it does not count."""
+        """Return the reply in a tuple; None without a valid reply."""
         try:
             answer = request(link)
         except CanalError as error:
@@ -264,33 +268,36 @@ class Exchange:
             self._gave_up_after = 0
 
     def _ready(
-        self, what: str, deadline: float | None, *, standing_by_will_do: bool = False
+        self, what: str, deadline: float | None, *, accept_standby: bool = False
     ) -> tuple[int, SimpleConnector] | None:
-        """A connection to work on, made if need be; `_busy` is set. None only when standing by will do.
+        """Return the attempt's number and its connection, made if necessary; sets `_busy`.
 
-        Raises ConnectorStopped, WaitedTooLong, LocalProtocolError before connect(), or the last error when retries are
-        used up.
+        what: name of the call in errors.
+        deadline: time.monotonic(), s; None: no limit.
+        accept_standby: return None if another process is active.
+        Raises ConnectorStopped, WaitedTooLong, LocalProtocolError before connect(), or the last error after all
+        retries.
         """
         while True:
             with self._changed:
                 while True:
                     self._feed(f.Tick())
-                    self._raise_what_ends_a_call(what)
+                    self._raise_if_call_must_end(what)
                     if self._failover.state is f.ConnectorState.DIALLING:
                         break
                     if self._failover.state is f.ConnectorState.ONLINE and self._link is not None and self.active:
                         self._busy = True
                         return self._link_attempt, self._link
-                    if standing_by_will_do and self._standing_by is not None:
+                    if accept_standby and self._standing_by is not None:
                         return None
                     self._wait(deadline)
                 node, attempt = self._failover.node, self._failover.attempt
-                assert node is not None  # DIALLING says so
+                assert node is not None  # true in DIALLING
                 link = self._new_link(node.address)
                 self._link, self._link_attempt, self._busy = link, attempt, True
             self._dial(attempt, link, node.address)
 
-    def _raise_what_ends_a_call(self, what: str) -> None:
+    def _raise_if_call_must_end(self, what: str) -> None:
         if self._broken is not None:
             raise ConnectorStopped(f"{self._access.destination}: {self._broken!r}") from self._broken
         if self._stopped:
@@ -302,10 +309,10 @@ class Exchange:
             raise as_canal_says(what, tries, self._last_error())
 
     def _wait(self, deadline: float | None) -> None:
-        """Until something changes, or is due."""
+        """Wait until the state changes or an event is due. Raises WaitedTooLong at the deadline."""
         now = time.monotonic()
         if deadline is not None and now >= deadline:
-            raise WaitedTooLong(self._what_is_missing())
+            raise WaitedTooLong(self._missing_condition())
         due = [deadline, self._failover.wakes_at]
         if self._failover.state is f.ConnectorState.ONLINE:
             due.append(now + LEASE_LOOK_S)
@@ -317,13 +324,13 @@ class Exchange:
             return ConnectionLost(f"no alive canal server for {self._access.destination}")
         return self._error
 
-    def _what_is_missing(self) -> str:
+    def _missing_condition(self) -> str:
         access = self._access
         if self._failover.state is not f.ConnectorState.STANDBY:
             return f"{access.destination}: no connection to a node in time: {self._last_error()}"
         if self._standing_by is not None:
             return f"{access.destination}: client {access.client_id} is active at {self._standing_by}"
-        return f"{access.destination}: no turn for client {access.client_id}: is ZooKeeper at {access.servers} there?"
+        return f"{access.destination}: client {access.client_id} is not active yet: check ZooKeeper at {access.servers}"
 
     # ---- connections
 
@@ -344,14 +351,17 @@ class Exchange:
         )
 
     def _dial(self, attempt: int, link: SimpleConnector, address: str) -> None:
-        """Connect, subscribe as before, take back what is in flight. Failover hears of every CanalError; only what the
-        judge says is raised.
+        """Connect, subscribe as before, and roll back.
+
+        Every CanalError is reported to Failover; only the judge's error is raised.
         """
         try:
             try:
                 link.connect()
             except ServerRefused as error:
-                self._failed(attempt, link, error, f.FailureKind.FATAL)  # nothing but the authentication
+                self._failed(
+                    attempt, link, error, f.FailureKind.FATAL
+                )  # connect() is refused only by the authentication
                 return
             if self.greet is not None:
                 self.greet(link)
@@ -372,7 +382,7 @@ class Exchange:
             self._failed(attempt, link, ConnectionLost("interrupted"))
             raise
         with self._lock:
-            self._done_with(link)
+            self._release(link)
             if attempt != self._failover.attempt or self._link is not link:
                 return
             self._connected_anew()
@@ -391,7 +401,7 @@ class Exchange:
                 self._coordination.connected_to_node(f"{host}:{port}")
 
     def _ask_judge(self, judge: Callable[[LogPosition | None], None], link: SimpleConnector) -> None:
-        """Have the cursor told, changing nothing: a blank filter keeps the one that is there."""
+        """Call the judge with the server's cursor. The blank filter leaves the server's filter unchanged."""
         cursor = None if self.filter is None else link.subscribe("", tell_cursor=True)
         try:
             judge(cursor)
@@ -399,9 +409,9 @@ class Exchange:
             raise _Judged(error) from error
 
     def _answered(self, attempt: int, link: SimpleConnector) -> bool:
-        """Whether the answer counts: not when the connection was ended, or the turn is over, while it was under way."""
+        """Return whether the reply is valid: the connection was not closed and the process stayed active."""
         with self._lock:
-            self._done_with(link)
+            self._release(link)
             if self._link is not link or not self.active:
                 return False
             if self._failover.failures:
@@ -426,12 +436,12 @@ class Exchange:
                 self._feed(f.Failed(attempt, kind or kind_of(error, subscribed=self.filter is not None)))
             self._busy = False
             self._changed.notify_all()
-        link.abort()  # so that disconnect() sends no ROLLBACK: another client may have these batches in flight
+        link.abort()  # otherwise disconnect() could send a ROLLBACK for batches that another client has in flight
         with suppress(CanalError):
             link.disconnect()
 
-    def _done_with(self, link: SimpleConnector) -> None:
-        """The caller's thread does not work on the link any more; one that was hung up meanwhile is closed."""
+    def _release(self, link: SimpleConnector) -> None:
+        """Mark the link as unused by the caller's thread; close it if it was hung up meanwhile."""
         self._busy = False
         if self._link is not link:
             with suppress(CanalError):
@@ -446,7 +456,7 @@ class Exchange:
             with suppress(CanalError):
                 link.disconnect()
 
-    # ---- facts
+    # ---- events
 
     def _feed(self, event: f.Input) -> None:
         for command in self._failover.step(event, time.monotonic()):
@@ -458,11 +468,11 @@ class Exchange:
         if self._failover.node is None and self._failover.failures == 1 and not isinstance(event, f.Tick):
             log.warning("client.no_node", destination=self._access.destination, client_id=self._access.client_id)
 
-    def _told(self, news: News) -> None:
-        """From the other thread: what ZooKeeper says."""
+    def _on_news(self, news: News) -> None:
+        """Handle news from ZooKeeper. Called on the other thread."""
         with self._changed:
             directory = self._directory
-            assert isinstance(directory, Discovered)  # there is no other thread without ZooKeeper
+            assert isinstance(directory, Discovered)  # the other thread exists only with ZooKeeper
             before = self._failover.node
             match news:
                 case BecameActive():
@@ -497,10 +507,10 @@ class Exchange:
 
 
 def host_address() -> str:
-    """The IPv4 address of this host's default route; loopback on a machine without one. Sends nothing."""
+    """Return the IPv4 address of this host's default route, or loopback without one. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: only asks the kernel which way it would go
+            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: only asks the kernel for the route
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])

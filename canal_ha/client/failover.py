@@ -1,4 +1,4 @@
-"""Which node next, and when: a cluster connector's decisions as a pure machine.
+"""Decides which node a cluster connector tries next, and when. A pure state machine.
 
 See docs/protocol.md#cluster-connector.
 
@@ -9,9 +9,9 @@ See docs/protocol.md#cluster-connector.
                           │                     RESTING ◄──── Failed ─────┤
                           └──────────────────── Deactivated ──────────────┘
 
-Without ZooKeeper nobody has to wait for a turn: Open leads to DIALLING. Every connection has a number, its attempt;
-what is said of an attempt that is over is not heard. A node that `running` names is dialled at once, whatever the
-back-off was, and a connection to any other node is closed then, so that a frozen node holds nobody up.
+Without ZooKeeper there is no race for the client id: Open leads to DIALLING. Every connection has a number, its
+    attempt; events of an earlier attempt are ignored. A node that `running` newly names is dialled at once, whatever
+    the back-off was. A connection to any other node is then closed, so that a frozen node blocks nobody.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import Protocol
 
 from canal_ha.client.discovery import ServerNode
 
-RETRY_FIRST_S = 0.1  # after the retry at once; doubles up to `interval_s`
-REFUSALS = 8  # in a row, before a caller is told, even when it retries for ever: asking again seems not to help
+RETRY_FIRST_S = 0.1  # after the immediate first retry; doubles up to `interval_s`
+REFUSALS = 8  # consecutive refusals before the caller gets the error, even if it retries forever
 
 
 class ConnectorState(Enum):
-    """Where the connector stands. DIALLING: `node` is to be connected to as `attempt`, by whoever next needs it."""
+    """The state of the connector. DIALLING: the next call that needs a connection connects to `node` as `attempt`."""
 
     CLOSED = auto()
     STANDBY = auto()
@@ -38,8 +38,11 @@ class ConnectorState(Enum):
 
 
 class FailureKind(Enum):
-    """What went wrong. LOST: the connection, or the destination does not run there; REFUSED: the server said no;
-    FATAL: it will always say no.
+    """The kind of a failure.
+
+    LOST: the connection failed, or the destination does not run there.
+    REFUSED: the server refused the request.
+    FATAL: the server would refuse every retry.
     """
 
     LOST = auto()
@@ -52,41 +55,41 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Connect. waits: not before Activated."""
+    """Connect. waits: wait for Activated first."""
 
     waits: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Be done."""
+    """Close the connector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activated:
-    """This process is the client id's active one."""
+    """This process became the active one of its client id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deactivated:
-    """It is not any more."""
+    """This process is no longer active."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The directory has news."""
+    """The directory changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """The attempt led to a connection, subscribed and rolled back."""
+    """The attempt connected, subscribed and rolled back."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """A request on the attempt's connection was answered: the next failure is a new one."""
+    """A request on the attempt's connection was answered; failures count from 0 again."""
 
     attempt: int
 
@@ -101,7 +104,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time went on; due at `wakes_at`, harmless at any other time."""
+    """Time passed; due at `wakes_at`, harmless at other times."""
 
 
 Input = Open | Close | Activated | Deactivated | Moved | Dialled | Worked | Failed | Tick
@@ -111,14 +114,14 @@ Input = Open | Close | Activated | Deactivated | Moved | Dialled | Worked | Fail
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection of this attempt, from whatever thread, whoever waits on it."""
+    """Close the connection of this attempt, on any thread, even if a call waits on it."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Tell the caller of the last error. The next call tries again."""
+    """Raise the last error in the caller. The next call tries again."""
 
     tries: int
 
@@ -127,7 +130,7 @@ Command = HangUp | GiveUp
 
 
 class Directory(Protocol):
-    """Where nodes are found. runs: who runs the destination for certain, None when that is not known."""
+    """Where nodes are found. runs: the owner of the destination; None if unknown."""
 
     @property
     def runs(self) -> ServerNode | None: ...
@@ -136,8 +139,12 @@ class Directory(Protocol):
 
 
 class Failover:
-    """retry_times: failures in a row before the caller is told, None for never; interval_s: the longest back-off;
-    uniform: as random.uniform.
+    """The machine.
+
+    directory: where nodes are found.
+    retry_times: consecutive failures before the caller gets the error; None: retry forever.
+    interval_s: longest back-off, s.
+    uniform: like random.uniform.
     """
 
     def __init__(
@@ -151,27 +158,27 @@ class Failover:
         self.state = ConnectorState.CLOSED
         self.node: ServerNode | None = None
         self.attempt = 0
-        self.failures = 0  # in a row
+        self.failures = 0  # consecutive failures
         self._directory = directory
         self._retry_times = retry_times
         self._interval_s = interval_s
         self._uniform = uniform
-        self._in_vain = 0  # failures in a row, since a node was last named
-        self._tries = 0  # failures the caller was not told of
+        self._backoff_failures = 0  # consecutive failures since a node was last named
+        self._tries = 0  # failures since the caller last got an error
         self._refusals = 0
         self._rest_until = 0.0
 
     @property
     def wakes_at(self) -> float | None:
-        """When Tick is due, None when only facts can change anything."""
+        """When Tick is due; None if only other events change the state."""
         return self._rest_until if self.state is ConnectorState.RESTING else None
 
     def step(self, event: Input, now: float) -> list[Command]:
-        """Feed one fact; return what to do, in order. now: seconds, monotonic."""
+        """Handle one event; return the commands, in order. now: seconds, monotonic."""
         handler = TABLE.get((self.state, type(event)))
         return [] if handler is None else handler(self, event, now)
 
-    # ---- opening, closing, turns
+    # ---- opening, closing, activity
 
     def _open(self, event: Open, now: float) -> list[Command]:
         self._forget_failures()
@@ -217,22 +224,22 @@ class Failover:
 
     def _fail(self, kind: FailureKind, now: float) -> list[Command]:
         self.failures += 1
-        self._in_vain += 1
+        self._backoff_failures += 1
         self._tries += 1
         self._refusals = self._refusals + 1 if kind is FailureKind.REFUSED else 0
         self.state = ConnectorState.RESTING
         self._rest_until = now + self._rest_s()
-        told = kind is FailureKind.FATAL or self._refusals >= REFUSALS
-        if told or (self._retry_times is not None and self._tries >= self._retry_times):
+        give_up = kind is FailureKind.FATAL or self._refusals >= REFUSALS
+        if give_up or (self._retry_times is not None and self._tries >= self._retry_times):
             tries, self._tries, self._refusals = self._tries, 0, 0
             return [HangUp(self.attempt), GiveUp(tries)]
         return [HangUp(self.attempt)]
 
     def _rest_s(self) -> float:
-        """Nothing after the first failure, then twice as long each time, a part of it at random."""
-        if self._in_vain < 2:
+        """Return the pause: none after the first failure, then doubling, with a random part."""
+        if self._backoff_failures < 2:
             return 0.0
-        longest = min(self._interval_s, RETRY_FIRST_S * 2.0 ** min(self._in_vain - 2, 16))
+        longest = min(self._interval_s, RETRY_FIRST_S * 2.0 ** min(self._backoff_failures - 2, 16))
         return longest * self._uniform(0.5, 1.0)
 
     def _rested(self, event: Tick, now: float) -> list[Command]:
@@ -257,12 +264,12 @@ class Failover:
         return [hang_up, *self._dial_news(now)]
 
     def _dial_news(self, now: float) -> list[Command]:
-        """A node that was just named may not be ready yet: should it say so, its back-off begins anew."""
-        self._in_vain = 0
+        """Dial a newly named node. It may not be ready yet, so its back-off starts again."""
+        self._backoff_failures = 0
         return self._dial(now)
 
     def _forget_failures(self) -> None:
-        self.failures = self._in_vain = self._tries = self._refusals = 0
+        self.failures = self._backoff_failures = self._tries = self._refusals = 0
 
 
 _OPEN = (ConnectorState.STANDBY, ConnectorState.DIALLING, ConnectorState.RESTING, ConnectorState.ONLINE)
@@ -281,4 +288,4 @@ TABLE: dict[tuple[ConnectorState, type], Callable[..., list[Command]]] = {
     (ConnectorState.RESTING, Moved): Failover._moved_while_resting,
     (ConnectorState.RESTING, Tick): Failover._rested,
 }
-"""(state, input) -> what is done; anything else changes nothing."""
+"""(state, input) -> handler. Any other pair changes nothing."""

@@ -11,14 +11,14 @@ from canal_ha.errors import ConnectionLost
 
 CHUNK_BYTES = 256 * 1024
 LINGER_S = 1.0
-# Linux: hold back what may travel with the next bytes, 0.2 s, longer where the network is slow
+# Linux: delay bytes by about 0.2 s, to send them with the next ones
 MORE: int = getattr(socket, "MSG_MORE", 0)
 
 
 class Link:
-    """A connected socket. Every method raises ConnectionLost; afterwards only `close` makes sense.
+    """A connected socket. Every method raises ConnectionLost; after that, call only `close`.
 
-    The wake-up pair outlives no link: an interrupt that comes before a wait is kept and ends that wait.
+    An interrupt before a wait is stored and ends that wait.
     """
 
     def __init__(self, host: str, port: int, timeout_ms: int) -> None:
@@ -38,19 +38,19 @@ class Link:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """This end."""
+        """Host and port of this end."""
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
     def send(self, data: bytes, *, more: bool = False) -> None:
-        """Write all of it. more: more follows soon as a rule; see MORE."""
+        """Write all bytes. more: the next bytes usually follow soon; see MORE."""
         try:
             self._socket.sendall(data, MORE if more else 0)
         except OSError as error:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
 
     def receive(self, deadline: float | None, size: int) -> bytes:
-        """The next `size` bytes, all of them. deadline: time.monotonic(); None waits without limit."""
+        """Return exactly the next `size` bytes. deadline: time.monotonic(), s; None: no limit."""
         with self._landing.begin(size) as room:
             done = 0
             while done < size:
@@ -58,12 +58,12 @@ class Link:
         return self._landing.finish()
 
     def _receive_into(self, room: memoryview, deadline: float | None) -> int:
-        """What there is, as soon as there is something."""
+        """Wait for bytes; store those that are there and return their number."""
         left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
         try:
             ready = {fd for fd, _ in self._poll.poll(left_ms)}
             if not ready:
-                raise ConnectionLost(f"{self._name} did not answer in time")
+                raise ConnectionLost(f"{self._name} did not answer before the timeout")
             if self._woken.fileno() in ready:
                 raise ConnectionLost("interrupted")
             size = self._socket.recv_into(room)
@@ -74,21 +74,24 @@ class Link:
         return size
 
     def interrupt(self) -> None:
-        """End the wait under way, or the next one. For signal handlers and other threads."""
+        """End the current wait, or the next one. For signal handlers and other threads."""
         try:
             self._waker.send(b"\0")
-        except OSError:  # already full, or closed: nobody waits
+        except OSError:  # already full or closed: an interrupt is pending, or nobody waits
             return
 
     def abort(self) -> None:
-        """End the conversation at once, whoever waits on it: nothing more goes out or comes in. From any thread."""
+        """Shut the connection down at once in both directions. Callable from any thread."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:  # the peer, or `close`, was faster
+        except OSError:  # the peer or `close` ended the connection first
             return
 
     def close(self, *, linger: bool) -> None:
-        """Close. linger: let the server read what was written before, which an unread reply would destroy (RST)."""
+        """Close.
+
+        linger: first let the server read all sent bytes; an unread reply would cause a RST that drops them.
+        """
         try:
             if linger:
                 until = time.monotonic() + LINGER_S

@@ -1,7 +1,7 @@
-"""Batch ids a caller can keep over a fail-over. Pure.
+"""Batch ids that stay valid for a caller across a fail-over. Pure.
 
-Every server counts from 1, so an id alone does not say whose batch it is: an acknowledgement that is late could take
-away another one. The ids handed to the caller therefore always grow. They are the server's own as long as those do.
+Every server counts from 1, so an id alone does not identify a batch: a late acknowledgement could remove another batch.
+The caller's ids therefore always grow. They equal the server's ids as long as those grow too.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from canal_ha.errors import LocalProtocolError
 
 
 class Numbering:
-    """Ids of one connector, over all its connections."""
+    """The ids of one connector, across all its connections."""
 
     def __init__(self) -> None:
         self._newest = 0
-        self._shift: int | None = None  # from the server's id to ours; decided by a connection's first batch
+        self._shift: int | None = None  # added to the server's id; set by a connection's first batch
         self._in_flight: list[int] = []
 
     def new_connection(self) -> None:
-        """What was in flight comes again: acknowledgements of it mean nothing any more."""
+        """Forget the batches in flight: they are delivered again with new ids."""
         self._shift = None
         self._in_flight.clear()
 
     def handed_out(self, server_id: int) -> int:
-        """The caller's id of a batch that came."""
+        """Return the caller's id of a delivered batch."""
         if self._shift is None:
             self._shift = 0 if server_id > self._newest else self._newest
         self._newest = max(self._newest, server_id + self._shift)
@@ -31,18 +31,18 @@ class Numbering:
         return server_id + self._shift
 
     def server_id(self, batch_id: int) -> int | None:
-        """The server's id of a batch in flight on this connection, else None.
+        """Return the server's id of a batch in flight on this connection; None for other batches.
 
-        Raises LocalProtocolError when no such batch was ever handed out.
+        Raises LocalProtocolError if no such batch was ever delivered.
         """
         if not 0 < batch_id <= self._newest:
-            raise LocalProtocolError(f"batch {batch_id} was never handed out")
+            raise LocalProtocolError(f"batch {batch_id} was never delivered")
         return batch_id - (self._shift or 0) if batch_id in self._in_flight else None
 
     def acknowledged(self, batch_id: int) -> None:
-        """It is not in flight any more."""
+        """Remove the batch from those in flight."""
         self._in_flight.remove(batch_id)
 
     def rolled_back(self, batch_id: int = 0) -> None:
-        """Neither is it, nor any later one; 0: none is."""
+        """Remove the batch and all later ones from those in flight; 0: all."""
         self._in_flight = [other for other in self._in_flight if batch_id and other < batch_id]

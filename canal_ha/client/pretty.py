@@ -1,4 +1,4 @@
-"""One batch as canal's example clients print it: operators and tutorials know this form."""
+"""Prints a batch like canal's example clients, in the form that operators and tutorials know."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ STARS = "*" * 52
 
 
 def pretty(message: Message, now_ms: int) -> str:
-    """The whole batch, every line ended. Times are local. Raises RemoteProtocolError."""
+    """Format a batch; each line ends with a newline. Times are local. Raises RemoteProtocolError."""
     lines = [*_head(message, now_ms), ""]
     try:
         for entry in message.entries:
             lines += _entry(entry, now_ms)
     except DecodeError as error:
-        raise RemoteProtocolError(f"an entry that cannot be read: {error}") from error
+        raise RemoteProtocolError(f"invalid entry: {error}") from error
     return "".join(f"{line}\n" for line in lines)
 
 

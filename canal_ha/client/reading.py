@@ -1,4 +1,4 @@
-"""A private read that goes on over fail-overs: where it stands, as its caller has acknowledged."""
+"""The progress of a private read, so that it continues after fail-overs where its caller acknowledged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from canal_ha.client.message import Message, parse
 
 
 class Reading:
-    """start, until, filter: as in SimpleConnector.read_from."""
+    """One private read. start, until, filter: as in SimpleConnector.read_from."""
 
     def __init__(self, start: str = "", until: str = "", filter: str = "") -> None:
         self._start = start
@@ -16,15 +16,15 @@ class Reading:
         self._ends: dict[int, str] = {}  # batch id -> JOURNAL:OFFSET of its last entry
 
     def begin(self, link: SimpleConnector) -> None:
-        """Read on this connection; what was handed out and not acknowledged comes again."""
+        """Start reading on this connection; unacknowledged batches are delivered again."""
         self._ends.clear()
         link.read_from(self._start, self._until, self._filter)
 
     def handed_out(self, message: Message) -> None:
-        """A batch came, with the id that the caller knows."""
+        """Note the end of a delivered batch, under the caller's id."""
         header = parse(message.raw_entries[-1]).header
         self._ends[message.id] = f"{header.logfileName}:{header.logfileOffset}"
 
     def acknowledged(self, batch_id: int) -> None:
-        """A later connection begins behind this batch, at the transaction that it ended in."""
+        """Make later connections begin at the transaction in which this batch ended."""
         self._start = self._ends.pop(batch_id, self._start)

@@ -1,18 +1,18 @@
-"""What an error means for the next try, and how a caller is told of the last one. Pure."""
+"""Classifies errors for the next try and builds the error that a call raises. Pure."""
 
 from __future__ import annotations
 
 from canal_ha.client.failover import FailureKind
 from canal_ha.errors import CanalError, ConnectionLost, ServerRefused
 
-_NOT_THERE = "should start first"  # the destination runs elsewhere, or not yet
+_NOT_THERE = "should start first"  # the destination runs on another node, or not yet
 _NOT_SUBSCRIBED = "should subscribe first"
-_END = "end of range"  # of a private read
-_BAD_FILTER = "table filter "  # what our nodes say of a filter that is no regular expression
+_END = "end of range"  # at the end of a private read
+_BAD_FILTER = "table filter "  # our nodes' text for an invalid filter
 
 
 def kind_of(error: CanalError, *, subscribed: bool) -> FailureKind:
-    """subscribed: the connection begins with a SUBSCRIPTION. A refusal has no code of its own: its text tells."""
+    """Classify an error. Refusals differ only in their text. subscribed: the connection begins with a SUBSCRIPTION."""
     if isinstance(error, ConnectionLost):
         return FailureKind.LOST
     text = str(error) if isinstance(error, ServerRefused) else ""
@@ -24,7 +24,12 @@ def kind_of(error: CanalError, *, subscribed: bool) -> FailureKind:
 
 
 def as_canal_says(what: str, tries: int, error: CanalError) -> CanalError:
-    """The error a call raises: the last one itself, or, after several tries, its like with canal's text in front."""
+    """Return the error that a call raises: the last one, with canal's text in front after several tries.
+
+    what: name of the call.
+    tries: number of tries.
+    error: the last error.
+    """
     if tries < 2:
         return error
     text = f"failed to {what} after {tries} times retry: {error}"

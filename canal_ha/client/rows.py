@@ -1,4 +1,4 @@
-"""Entries as plain typed rows, and rows as JSON.
+"""Converts entries to typed rows, and rows to JSON.
 
     sqlType (java.sql.Types)                        Python
     BIT -7, TINYINT -6, BIGINT -5, INTEGER 4, ...   int       ENUM: 1-based index; SET: bit mask
@@ -8,7 +8,7 @@
     everything else, dates and times too            str       as canal wrote it; JSON as its text
     NULL of any type                                None
 
-A value that does not look like its type is kept as text: nothing is lost, nothing is guessed.
+A value that does not fit its type stays text, so nothing is lost or guessed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPES = ("", *(EventType(number).name for number in range(1, len(EventType) + 1
 
 
 class Event:
-    """What the rows of one entry have in common; the attributes of Row say what they are."""
+    """The values that the rows of one entry share; see the attributes of Row."""
 
     __slots__ = ("gtid", "journal", "offset", "schema", "server_id", "sql", "table", "ts", "type")
 
@@ -59,8 +59,9 @@ class Event:
 class Row:
     """One changed row, or one statement.
 
-    before, after: column name -> value, in table order, None where the change has no such side; columns left out of the
-    binlog are left out here; row: index within its event.
+    before, after: column name -> value, in table order; None if the change has no such side. Columns that the binlog
+        omits are missing.
+    row: index within its event.
     """
 
     __slots__ = ("_event", "after", "before", "row")
@@ -73,47 +74,47 @@ class Row:
 
     @property
     def schema(self) -> str:
-        """Of the table; of a statement, where it ran."""
+        """The table's schema; for a statement, the schema in which it ran."""
         return self._event.schema
 
     @property
     def table(self) -> str:
-        """Its name, "" for a statement without one."""
+        """The table's name; "" for a statement without a table."""
         return self._event.table
 
     @property
     def type(self) -> str:
-        """INSERT, UPDATE, DELETE, or a statement's: CREATE, ALTER, QUERY, ..."""
+        """INSERT, UPDATE, DELETE, or for a statement CREATE, ALTER, QUERY, ..."""
         return self._event.type
 
     @property
     def journal(self) -> str:
-        """Binlog file."""
+        """The binlog file."""
         return self._event.journal
 
     @property
     def offset(self) -> int:
-        """Where the event begins in it, bytes."""
+        """The offset of the event in the journal, bytes."""
         return self._event.offset
 
     @property
     def ts(self) -> int:
-        """Time of the event, ms of the source."""
+        """Time of the event on the source, ms since 1970."""
         return self._event.ts
 
     @property
     def gtid(self) -> str:
-        """Set including this transaction, "" outside GTID mode."""
+        """GTID set up to and including this transaction; "" without GTIDs."""
         return self._event.gtid
 
     @property
     def sql(self) -> str:
-        """A statement's text."""
+        """The statement's text."""
         return self._event.sql
 
     @property
     def position(self) -> LogPosition:
-        """Where the event is, with its time and source."""
+        """The position of the event, with its time and source."""
         event = self._event
         return LogPosition(event.journal, event.offset, event.ts, event.server_id, event.gtid)
 
@@ -124,15 +125,15 @@ class Row:
             getattr(self, name) == getattr(other, name) for name in _JSON_FIELDS
         )
 
-    __hash__ = None  # type: ignore[assignment]  # values are dictionaries
+    __hash__ = None  # type: ignore[assignment]  # its values are dictionaries
 
     def __repr__(self) -> str:
         return f"Row({', '.join(f'{name}={getattr(self, name)!r}' for name in _JSON_FIELDS)})"
 
     def to_json(self) -> str:
-        """One JSON object without the position, which its other fields tell.
+        """Return the row as one JSON object.
 
-        Loses nothing: a Decimal becomes its text, bytes become {"$bytes": "<base64>"}; no other value is an object.
+        No value is lost: a Decimal becomes a string, bytes become {"$bytes": "<base64>"}; no other value is an object.
         """
         fields = {name: getattr(self, name) for name in _JSON_FIELDS}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=_to_json)
@@ -142,9 +143,9 @@ _JSON_FIELDS = ("schema", "table", "type", "before", "after", "journal", "offset
 
 
 def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
-    """The rows and statements of a message, or of entries, in order; begins and ends of transactions have none.
+    """Yield the rows and statements of a message or of entries, in order. Transaction begins and ends have no rows.
 
-    Raises RemoteProtocolError for bytes that are no entry.
+    Raises RemoteProtocolError for invalid entries.
     """
     images: dict[tuple[str, str, str], Images] = {}
     walk = _frames(entries) if isinstance(entries, Message) else _one_by_one(entries)
@@ -164,7 +165,7 @@ def rows_of(entries: Message | Iterable[Entry | bytes]) -> Iterator[Row]:
             for index, (before, after) in enumerate(entry_rows(entry, known, converted)):
                 yield Row(event, index, before, after)  # type: ignore[arg-type]  # `converted` makes Values
     except Broken as error:
-        raise RemoteProtocolError(f"an entry that cannot be read: {error}") from error
+        raise RemoteProtocolError(f"invalid entry: {error}") from error
 
 
 def _frames(message: Message) -> Iterator[Entries]:
@@ -181,22 +182,22 @@ def _one_by_one(given: Iterable[Entry | bytes]) -> Iterator[Entries]:
 
 
 def row_change(entry: Entry) -> RowChange:
-    """What a ROWDATA entry stores. Raises RemoteProtocolError."""
+    """Parse the content of a ROWDATA entry. Raises RemoteProtocolError."""
     try:
         return RowChange.FromString(entry.storeValue)
     except DecodeError as error:
-        raise RemoteProtocolError(f"a row change that cannot be read: {error}") from error
+        raise RemoteProtocolError(f"invalid row change: {error}") from error
 
 
 def value_of(column: Column) -> Value:
-    """A column's typed value; see the module."""
+    """Return a column's typed value; see the module."""
     if column.isNull or not column.HasField("value"):
         return None
     return converted(column.value, column.sqlType, column.mysqlType)
 
 
 def converted(text: str, sql_type: int, mysql_type: str) -> Value:
-    """What a text means."""
+    """Convert a value's text to its Python type."""
     try:
         if sql_type in _INTEGERS:
             return int(text)
@@ -206,7 +207,7 @@ def converted(text: str, sql_type: int, mysql_type: str) -> Value:
             return int(text) if mysql_type.lower().startswith("bigint") else Decimal(text)
         if sql_type in BINARY_TYPES:
             data = text.encode("latin-1")
-            # MariaDB's JSON columns come as binary too when canal takes their type from the statement: they are text
+            # canal sends MariaDB's JSON as binary if it takes the type from the statement; it is text
             return data.decode() if mysql_type.lower() == "json" else data
     except (ValueError, InvalidOperation):
         pass

@@ -1,13 +1,13 @@
-"""Which process of a client id is active: one process's half of the race (docs/protocol.md#client-running; pure).
+"""Decides whether this process is the active one of its client id (docs/protocol.md#client-running). Pure.
 
     IDLE ── Join ──► OFFLINE ── SessionUp ──► LOOKING ──► STANDBY     another session holds the node
-                                                 ├──────► WAITING     it vanished: a delay first
+                                                 ├──────► WAITING     it disappeared: a delay first
                                                  │            └─► CLAIMING ──► ACTIVE ──► RELEASING
-                                                 └── nobody's, ours already, or left by us ──┘
+                                                 └── free, ours already, or left by us ──────┘
 
 The node is `{d}/{c}/running`. A process holds it if its session is the node's ephemeralOwner; the address in the node
-decides nothing. The lease ends before the session can, so that a process stops in time (zookeeper/lease.py). When
-something is unclear the machine looks at the node again.
+does not matter. The lease ends before the session can, so that a process stops in time (zookeeper/lease.py). In unclear
+situations the machine reads the node again.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from canal_ha.zookeeper.race_events import (
 )
 from canal_ha.zookeeper.tree import RunningData
 
-TAKEOVER_DELAY_S = 1.0  # after a node vanished: its process may come back (canal: 5 s)
-HOLD_BACK_S = 5.0  # after an operator took the turn away: canal's delay
-LOOK_AGAIN_S = 0.5  # after a look that got no answer
-DELETED_S = 0.5  # after somebody deleted our node: a deleteall or a server's unsubscribe ends first
+TAKEOVER_DELAY_S = 1.0  # after the node disappeared, because its process may come back (canal: 5 s)
+HOLD_BACK_S = 5.0  # after an operator set active to false; canal's delay
+LOOK_AGAIN_S = 0.5  # after a read without a reply
+DELETED_S = 0.5  # after our node was deleted, so that a deleteall or an unsubscribe can finish
 
 
 class SeatState(Enum):
-    """Where this process stands."""
+    """The state of this process in the race."""
 
     IDLE = auto()
     OFFLINE = auto()
@@ -67,13 +67,13 @@ class SeatState(Enum):
 
 
 class Seat:
-    """One process's place in the race.
+    """The state machine of one process in the race.
 
-    client_id: what the node says beside the address.
-    address: what the node says until there is a connection: this host's IP, without a port.
-    past_sessions: ids of ended sessions of this process. All its connectors share them, and a node of one of them is
-    replaced.
-    takeover_delay_s: how long to wait after a node vanished.
+    client_id: written to the node with the address.
+    address: written to the node before there is a connection: this host's IP, without a port.
+    past_sessions: ids of this process's ended sessions, shared by all its connectors. A node of such a session is
+        replaced.
+    takeover_delay_s: how long to wait after the node disappeared.
     """
 
     def __init__(
@@ -91,42 +91,42 @@ class Seat:
         self._past_sessions = past_sessions
         self._takeover_delay_s = takeover_delay_s
         self._ticket = 0
-        self._look_ticket = 0  # of an active process: its newest look
+        self._look_ticket = 0  # the newest read of an active process
         self._session_id = 0
         self._lease = Lease()
         self._connected = False
         self._leaving = False
-        self._orderly = True  # how the last holder went; at first sight nobody crashed
+        self._orderly = True  # whether the last holder released the node; True before the first read
         self._hold_until = 0.0
         self._wait_until: float | None = None
         self._version = 0
         self._probe_at = 0.0
-        self._look_at: float | None = None  # of an active process: when to look again
+        self._look_at: float | None = None  # when an active process reads the node again
         self._since = 0  # ticket of the claim that made this process active
 
     def active(self, now: float) -> bool:
-        """Return whether this process may act as the active one at this moment. Any thread may ask."""
+        """Return whether this process may act as the active one now. Callable from any thread."""
         return self.state is SeatState.ACTIVE and self._lease.holds(now)
 
     @property
     def lease_until(self) -> float:
-        """When an active process ceases to be one unless ZooKeeper answers before; 0.0 without a lease."""
+        """When this process stops being active unless ZooKeeper answers before; 0.0 without a lease."""
         return self._lease.over_at() or 0.0
 
     @property
     def wakes_at(self) -> float | None:
-        """When Tick is due; None when only facts can change anything."""
+        """When RaceTick is due; None if only other events change the state."""
         if self.state is SeatState.ACTIVE:
             due = (self.lease_until, self._probe_at, self._look_at) if self._connected else (self.lease_until,)
             return min(moment for moment in due if moment is not None)
         return self._wait_until
 
     def step(self, event: Input, now: float) -> list[Command]:
-        """Feed one fact; return what to do, in order. now: seconds, monotonic."""
+        """Handle one event; return the commands, in order. now: seconds, monotonic."""
         handler = TABLE.get((self.state, type(event)))
         return [] if handler is None else handler(self, event, now)
 
-    # ---- wishes
+    # ---- requests of the connector
 
     def _join(self, event: Join, now: float) -> list[Command]:
         self._leaving = False
@@ -138,7 +138,7 @@ class Seat:
         if self.state is SeatState.ACTIVE:
             return [Deactivate(Reason.STOPPED), *self._release()]
         if self.state in (SeatState.LOOKING, SeatState.CLAIMING, SeatState.RELEASING):
-            return []  # it may be ours: what comes next ends in Left
+            return []  # the node may be ours; the next answer leads to Left
         return self._left()
 
     def _left(self) -> list[Command]:
@@ -182,9 +182,9 @@ class Seat:
 
     def _go_offline(self) -> list[Command]:
         if self.state in (SeatState.IDLE, SeatState.ACTIVE):
-            return []  # an active one goes on within its lease
+            return []  # an active process stays active within its lease
         if self._leaving:
-            return self._left()  # the node goes with the session
+            return self._left()  # the node is deleted with the session
         self.state = SeatState.OFFLINE
         self._ticket += 1
         self._wait_until = None
@@ -210,7 +210,7 @@ class Seat:
 
     def _node_event(self, event: NodeEvent, now: float) -> list[Command]:
         if not event.deleted:
-            self._orderly = True  # changed before it went, if it is gone: that is how a process lets go
+            self._orderly = True  # a process that releases the node changes it before deleting it
         return self._look()
 
     def _our_node_event(self, event: NodeEvent, now: float) -> list[Command]:
@@ -289,7 +289,7 @@ class Seat:
         return self._probe(now)
 
     def _lose(self, reason: Reason) -> list[Command]:
-        """Not active any more, but the place was ours: back to it without delay, if it is still free."""
+        """Stop being active, and claim the node again without a delay if it is free."""
         self.state = SeatState.OFFLINE
         self._orderly = True
         return [Deactivate(reason), *self._look()]
@@ -395,4 +395,4 @@ TABLE: dict[tuple[SeatState, type], Callable[..., list[Command]]] = {
     (SeatState.ACTIVE, RaceTick): Seat._tick_active,
     (SeatState.RELEASING, Released): Seat._released,
 }
-"""(state, input) -> what to do. Any other pair changes nothing."""
+"""(state, input) -> handler. Any other pair changes nothing."""

@@ -1,7 +1,7 @@
-"""What a client process's race hears and answers, beside what race_events.py has for both races (pure).
+"""The inputs and commands of a client process's race; race_events.py has those of both races. Pure.
 
-Inputs are facts from ZooKeeper, answers to earlier commands, and wishes of the connector. coordination.py executes the
-commands; `operations` says what each of them writes.
+Inputs are events from ZooKeeper, answers to earlier commands, and requests of the connector. coordination.py executes
+the commands; `operations` returns the transaction of each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSeen:
-    """The answer to Look. seen: the node; None when it does not exist."""
+    """The answer to Look. seen: the node; None if it does not exist."""
 
     ticket: int
     seen: RunningNode | None
@@ -48,7 +48,7 @@ class ConsumerSeen:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Claim, Rewrite or Probe was done: the node is ours.
+    """Claim, Rewrite or Probe succeeded: the node is ours.
 
     version: the version of its data now.
     sent_at: when the command was sent.
@@ -61,14 +61,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Claim, Rewrite or Probe was refused because the tree has changed since the look. Nothing was done."""
+    """Claim, Rewrite or Probe was refused because the node changed after it was read. Nothing was written."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """Look, Claim, Rewrite or Probe got no answer. A write may have been done."""
+    """Look, Claim, Rewrite or Probe got no answer. A write may have succeeded."""
 
     ticket: int
 
@@ -82,7 +82,7 @@ class NodeConnected:
 
 @dataclass(frozen=True, slots=True)
 class RaceTick:
-    """Time went on. It is due at `wakes_at` and harmless at any other time."""
+    """Time passed; due at `wakes_at`, harmless at other times."""
 
 
 Input = (
@@ -104,10 +104,10 @@ Input = (
 
 @dataclass(frozen=True, slots=True)
 class ClaimConsumer:
-    """Make the node ours with this data, in one transaction; without `held` and `leftover`, create it.
+    """Claim the node with this data in one transaction; without `held` and `leftover`, create it.
 
-    data: what the node shall say.
-    held: version of a node that is ours already and stays.
+    data: the node's new data.
+    held: version of a node that is already ours.
     leftover: version of a node of an earlier session of this process; replace it.
     """
 
@@ -136,7 +136,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseConsumer:
-    """Set the node to inactive, which tells the others that the end is orderly, and delete it, in one transaction."""
+    """Set the node to inactive, which shows the others an orderly end, and delete it, in one transaction."""
 
     ticket: int
     data: RunningData

@@ -205,5 +205,5 @@ def test_errors_say_where() -> None:
     wrong = rows(10, "INSERT", [(None, {"id": "abc", "name": None})])
     with pytest.raises(SinkRefused, match=r"int\(11\) do not fit into int32: 'abc' in s\.t\.id"):
         list(table_batches(frames([wrong])))
-    with pytest.raises(RemoteProtocolError, match="cannot be read"):
+    with pytest.raises(RemoteProtocolError, match="invalid entry"):
         list(table_batches(frames([wrong])[:-3]))

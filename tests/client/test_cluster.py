@@ -170,7 +170,7 @@ def test_out_of_order() -> None:
         client = connector(server)
         with pytest.raises(LocalProtocolError, match="should connect first"):
             client.subscribe("")
-        with client, pytest.raises(LocalProtocolError, match="never handed out"):
+        with client, pytest.raises(LocalProtocolError, match="never delivered"):
             client.ack(7)
 
 

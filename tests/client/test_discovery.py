@@ -28,7 +28,7 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 @pytest.mark.parametrize("text", ["", "host", ":1", "host:", "host:x", "host:0", "host:65536", "host:\u0661"])
 def test_what_is_no_address(text: str) -> None:
     """Is refused, not guessed at."""
-    with pytest.raises(ValueError, match="no host:port"):
+    with pytest.raises(ValueError, match="not host:port"):
         split_address(text)
 
 
