@@ -1,9 +1,10 @@
-"""Spark as a consumer of canal: a streaming source, and ready pipelines into Parquet, Delta, MySQL and the terminal.
+"""Spark as a consumer of canal: a streaming source, and pipelines into Parquet, Delta, MySQL and the terminal.
 
-In: entries through the client room. Out: DataFrames of changes, tables kept equal to their source. The driver's tailer
-owns the spool (segments of raw entries, durable before they are acknowledged); Spark owns the offsets, which are
-segment numbers and positions, never batch ids; executors decode. Raises OptionInvalid, SpoolUnusable, SpoolFenced,
-DataLoss, SchemaChanged and SinkRefused. Nothing here is imported by the rest, and importing this loads no pyspark.
+In: entries through the client room. Out: DataFrames of changes, and tables that follow their source. The driver's
+    tailer owns the spool (segments of raw entries, durable before they are acknowledged); Spark owns the offsets, which
+    are segment numbers and positions, never batch ids; executors decode. Raises OptionInvalid, SpoolUnusable,
+    SpoolFenced, DataLoss, SchemaChanged and SinkRefused. No other room imports this one, and importing this module
+    loads no pyspark.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("canal")` known to a session. Installed packages are found by Spark itself, checkouts are not."""
+    """Register `format("canal")` in a session. Spark finds installed packages itself, but not checkouts."""
     from canal_ha.spark.source import CanalSource
 
     spark.dataSource.register(CanalSource)

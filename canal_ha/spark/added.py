@@ -1,7 +1,7 @@
-"""Columns that an ALTER TABLE adds, and what rows that are there already have in them. Pure.
+"""Finds the columns that an ALTER TABLE adds, and their values in existing rows. Pure.
 
-MySQL logs no change of those rows, so a copy has to know: the constant DEFAULT, or the type's own default where the
-column is NOT NULL. What is computed (an expression, CURRENT_TIMESTAMP) cannot be told here and stays NULL.
+MySQL does not log a change of existing rows, so a copy must derive the value: the constant DEFAULT, or the type's own
+default if the column is NOT NULL. Computed defaults (an expression, CURRENT_TIMESTAMP) are unknown here and stay NULL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SQL_TYPE_BLOB = 2004
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A column that was added. default: canal's text of what older rows have in it, None for NULL."""
+    """An added column. default: canal's text of its value in older rows; None for NULL."""
 
     name: str
     column: ColumnType
@@ -39,7 +39,7 @@ class Added:
 
 
 def added_columns(sql: str) -> tuple[Added, ...]:
-    """Empty for every other statement, and for one that cannot be read."""
+    """Return the added columns; empty for other statements and for invalid ones."""
     try:
         statement = read(sql)
         if not isinstance(statement, AlterTable):
@@ -59,7 +59,7 @@ def added_columns(sql: str) -> tuple[Added, ...]:
 
 
 def _default(tokens: Sequence[Token], name: str, column: ColumnType, *, nullable: bool) -> str | None:
-    """What stands behind DEFAULT in the column's definition."""
+    """Return the value of an added column in existing rows."""
     definition = _definition(tokens, name)
     for at, token in enumerate(definition):
         if token.word == "DEFAULT":
@@ -71,7 +71,7 @@ def _default(tokens: Sequence[Token], name: str, column: ColumnType, *, nullable
 
 
 def _definition(tokens: Sequence[Token], name: str) -> Sequence[Token]:
-    """From behind the name up to the comma, or bracket, that ends it."""
+    """Return the tokens of a column's definition, from its name to the next comma or bracket."""
     for at, token in enumerate(tokens[:-1]):
         before = tokens[at - 1].word if at else ""
         named = token.kind in (TokenKind.WORD, TokenKind.QUOTED) and token.value.lower() == name.lower()

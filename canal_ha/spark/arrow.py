@@ -1,4 +1,4 @@
-"""A segment's entries as Arrow batches of one of the source's shapes: what executors run."""
+"""Turns a segment's entries into Arrow batches of a given shape. Runs on executors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,13 @@ from canal_ha.spark.options import Evolution, Shape
 
 @dataclass(frozen=True, slots=True)
 class SegmentReading:
-    """How segments are read. schema: Arrow's form of the query's; table: for Shape.TABLE; name: of the segment, for
-    messages; statements: latest DDL by table, as of the micro-batch.
+    """How segments are read.
+
+    shape: shape of the rows.
+    schema: the query's schema in Arrow's form.
+    table: schema.table, for Shape.TABLE.
+    evolution: what to do with a column that the schema lacks.
+    time_zone: time zone of the server process.
     """
 
     shape: Shape
@@ -37,9 +42,15 @@ class SegmentReading:
 def entries_to_arrow(
     frames: bytes, destination: str, seq: int, name: str, reading: SegmentReading, statement: str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one segment. seq: its number; name: for messages; statement: latest DDL of `reading.table`.
+    """Yield the rows of one segment.
 
-    Raises SpoolUnusable, SchemaChanged, SinkRefused (a value that does not fit the schema's type).
+    frames: the segment's entries.
+    destination: name of the destination.
+    seq: number of the segment.
+    name: name of the segment, for messages.
+    reading: how to read it.
+    statement: latest DDL statement of `reading.table`, for messages.
+    Raises SpoolUnusable, SchemaChanged, and SinkRefused for a value that does not fit the schema's type.
     """
     try:
         if reading.shape is Shape.TABLE:
@@ -51,7 +62,7 @@ def entries_to_arrow(
             yield from _envelope(frames, destination, seq, reading.schema)
             return
     except RemoteProtocolError as error:
-        raise SpoolUnusable(f"{name} holds no entries: {error}") from error
+        raise SpoolUnusable(f"{name} holds invalid entries: {error}") from error
     columns: list[list[Any]] = [[] for _ in reading.schema]
     add = _ADDERS[reading.shape]
     for change in changes_of(frames, name):
@@ -117,7 +128,7 @@ _ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int], None]] = {
 }
 
 
-# ---- by the kernel
+# ---- shapes that the kernel builds
 
 
 def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -130,18 +141,18 @@ def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> I
             raise RemoteProtocolError(str(error)) from error
         count = work.marks.count
         if count:
-            told = EntryColumns(work.marks, spares)
+            columns = EntryColumns(work.marks, spares)
             names = strings(work.names)
             arrays = {
-                "op": told.ops,
-                "ts": told.times,
+                "op": columns.ops,
+                "ts": columns.times,
                 "destination": repeated(destination, count),
-                "schema": told.schemas,
-                "table": told.tables,
+                "schema": columns.schemas,
+                "table": columns.tables,
                 "key": maps_of(work.keys, names, schema.field("key").type),
                 "before": maps_of(work.befores, names, schema.field("before").type),
                 "after": maps_of(work.afters, names, schema.field("after").type),
-                "position": told.positions(schema.field("position").type, seq),
+                "position": columns.positions(schema.field("position").type, seq),
                 "ddl": wrapped(work.statements, pa.string()),
             }
             yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
@@ -151,7 +162,7 @@ def _envelope(frames: bytes, destination: str, seq: int, schema: pa.Schema) -> I
 
 
 class _Table:
-    """One table's rows in the query's schema."""
+    """Selects one table's rows, in the query's schema."""
 
     def __init__(self, reading: SegmentReading, statement: str) -> None:
         self._reading = reading
@@ -168,7 +179,7 @@ class _Table:
                 if column.name.lower() not in self._known:
                     because = f": {self._statement}" if self._statement else ""
                     raise SchemaChanged(
-                        f"canal: {reading.table} has a column {column.name!r} that this query does not know{because}"
+                        f"canal: {reading.table} has a column {column.name!r} that this query's schema lacks{because}"
                     )
         return reading.schema
 

@@ -1,7 +1,7 @@
-"""What the server's cursor says about a spool: whether this spool holds everything up to there. Pure.
+"""Compares the server's cursor with a spool: does the spool hold everything before the cursor? Pure.
 
-Each acknowledgement carries a mark: spool, writer and number of the newest segment, which the server keeps with the
-cursor. A cursor without a mark was moved by somebody else; only its position can be compared then.
+Each acknowledgement carries a mark with spool, writer and number of the newest segment. The server stores the mark with
+the cursor. A cursor without a mark was moved by another client; then only positions can be compared.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _MARK = re.compile(r"spool ([0-9A-Za-z_-]{1,64}) writer ([0-9]{1,8}-[0-9a-f]{1,1
 
 
 class CursorVerdict(Enum):
-    """What can be said of a cursor."""
+    """The result of a comparison."""
 
     FOLLOWS = "everything before the cursor is in the spool"
-    UNKNOWN = "nothing can be said"
-    LOST = "the cursor is behind the spool's end"
+    UNKNOWN = "the cursor and the spool cannot be compared"
+    LOST = "the cursor is after the spool's end"
     FOREIGN = "another spool or client moved the cursor"
 
 
 def mark(manifest: Manifest) -> str:
-    """What goes with an acknowledgement of entries that are durable."""
+    """Return the mark of an acknowledgement of durable entries."""
     seq = manifest.next_seq - 1
     return f"spool {manifest.spool} writer {manifest.lineage.writer_of(seq) or 'none'} segment {seq}"
 
 
 def judge(cursor: LogPosition | None, manifest: Manifest) -> CursorVerdict:
-    """Compare before anything is taken.
+    """Compare the cursor with the spool, before any batch is fetched.
 
-    cursor: as the server tells it with its mark, None from a server that does not
-    manifest: of the spool, as it is now
+    cursor: the server's cursor with its mark; None from a server that does not send it.
+    manifest: the spool's current manifest.
     """
     if cursor is None:
         return CursorVerdict.UNKNOWN
@@ -51,7 +51,7 @@ def judge(cursor: LogPosition | None, manifest: Manifest) -> CursorVerdict:
 
 
 def _by_position(cursor: LogPosition, last: LogPosition) -> CursorVerdict:
-    """Positions of one server compare; those of several, or of another server after a switch, say nothing."""
+    """Compare positions of one server; those of several servers, or of another one after a switch, are UNKNOWN."""
     base, number = split_journal(cursor.journal)
     known, reached = split_journal(last.journal)
     if cursor.part or base != known:
@@ -61,5 +61,5 @@ def _by_position(cursor: LogPosition, last: LogPosition) -> CursorVerdict:
     if (number, cursor.offset) <= (reached, last.offset):
         return CursorVerdict.FOLLOWS
     if cursor.server_id is None and 0 < cursor.timestamp_ms < last.timestamp_ms:
-        return CursorVerdict.UNKNOWN  # behind by place and before by time: a place in another binlog
+        return CursorVerdict.UNKNOWN  # later by position but earlier by time: a position in another binlog
     return CursorVerdict.LOST

@@ -1,5 +1,6 @@
-"""Debezium's envelope as JSON, with its connector's default value types except decimals, which are texts
-(`decimal.handling.mode=string`). Pure.
+"""Writes Debezium's envelope as JSON. Pure.
+
+Value types are Debezium's defaults, except that decimals are strings (`decimal.handling.mode=string`).
 
     date                    days since 1970            io.debezium.time.Date
     datetime(0..3), (4..6)  ms, µs since 1970          io.debezium.time.Timestamp, MicroTimestamp
@@ -8,7 +9,7 @@
     bit(1), bit(n), binary  boolean, base64, base64
     zero dates              null
 
-A statement has no key and the value of Debezium's schema change topic: source, databaseName, ddl.
+A statement has no key; its value is that of Debezium's schema change topic: source, databaseName, ddl.
 Source: Debezium documentation, connector for MySQL, "Data type mappings".
 """
 
@@ -31,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def texts(change: EntryRows, destination: str) -> tuple[list[str | None], list[str]]:
-    """Keys and values of an entry's rows."""
+    """Return the keys and values of an entry's rows."""
     source = _source(change, destination)
     ts_ms = change.header.executeTime
     if change.op == DDL:
@@ -74,7 +75,7 @@ def _images(layout: RowLayout, rows: Sequence[Texts]) -> list[dict[str, Any]]:
 
 
 def value(text: str | None, column: ColumnType) -> Any:
-    """One value as Debezium writes it."""
+    """Return one value as Debezium writes it."""
     if text is None:
         return None
     name = column.name
@@ -89,7 +90,7 @@ def value(text: str | None, column: ColumnType) -> Any:
     if name in _TEMPORAL:
         try:
             return _TEMPORAL[name](text)
-        except ValueError:  # a zero date, or one with zeros in it
+        except ValueError:  # a date with a zero year, month or day
             return None
     found = plain(text, column)
     return b64encode(found).decode() if isinstance(found, bytes) else found

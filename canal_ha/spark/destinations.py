@@ -1,4 +1,4 @@
-"""Which destinations an option means: names as they are, globs by what ZooKeeper knows."""
+"""Resolves the option `destination`: names as given, globs against ZooKeeper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from canal_ha.zookeeper.tree import DESTINATIONS
 
 
 def resolve(options: SourceOptions) -> tuple[str, ...]:
-    """Names, sorted. Raises OptionInvalid when a glob means nothing, ZooKeeperUnavailable."""
+    """Return the sorted names. Raises OptionInvalid for a glob without a match, and ZooKeeperUnavailable."""
     names = {name for name in options.destinations if not _is_glob(name)}
     globs = [name for name in options.destinations if _is_glob(name)]
     if globs:
@@ -20,8 +20,8 @@ def resolve(options: SourceOptions) -> tuple[str, ...]:
         found = {name for name in known for glob in globs if fnmatchcase(name, glob)}
         if not found | names:
             raise OptionInvalid(
-                f"canal: option destination = {','.join(globs)!r} fits no destination that ZooKeeper knows:"
-                f" {', '.join(sorted(known)) or 'there is none'}"
+                f"canal: option destination = {','.join(globs)!r} matches no destination in ZooKeeper:"
+                f" {', '.join(sorted(known)) or 'there are none'}"
             )
         names |= found
     return tuple(sorted(names))

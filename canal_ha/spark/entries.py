@@ -1,6 +1,6 @@
-"""Entries as protobuf's objects: for the shapes `debezium` and `changes`, and to learn a table's columns.
+"""Reads entries as protobuf objects, for the shapes `debezium` and `changes` and for a table's columns.
 
-The kernel's reader makes the other shapes, see canal_ha.spark.arrow.
+The kernel builds the other shapes; see canal_ha.spark.arrow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Texts = list[str | None]
 class RowLayout:
     """The columns of an entry's rows, in table order.
 
-    columns: name, mysqlType, sqlType; keys: indexes of the primary key's; partial: columns were left out of the binlog.
+    columns: name, mysqlType, sqlType of each column.
+    keys: indexes of the primary key's columns.
+    partial: the binlog omits some columns.
     """
 
     columns: tuple[tuple[str, str, int], ...]
@@ -38,11 +40,11 @@ class RowLayout:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Columns by name."""
+        """The names of the columns."""
         return tuple(name for name, _, _ in self.columns)
 
     def to_json(self) -> str:
-        """As one text, which every row of the entry shares; Spark can read it too."""
+        """Return the layout as a JSON text that Spark can parse; all rows of the entry share it."""
         body = {
             "names": self.names,
             "types": [text for _, text, _ in self.columns],
@@ -54,7 +56,7 @@ class RowLayout:
 
     @classmethod
     def from_json(cls, text: str) -> RowLayout:
-        """What `to_json` wrote."""
+        """Parse the text of `to_json`."""
         body = json.loads(text)
         columns = tuple(zip(body["names"], body["types"], body["codes"], strict=True))
         return cls(columns, tuple(body["keys"]), body["partial"])
@@ -64,8 +66,13 @@ class RowLayout:
 class EntryRows:
     """One entry: rows of one table, or one statement.
 
-    entry: number within the segment; sub: among entries that share an offset; before, after: rows as canal's texts,
-    empty where the operation has no such image; each side has its own layout, because images may be partial.
+    entry: number within the segment.
+    sub: number among the entries that share an offset.
+    header: the entry's header.
+    op: insert, update, delete or ddl.
+    before_layout, after_layout: one layout for each side, because images may be partial.
+    before, after: rows as canal's texts; empty if the operation has no such image.
+    ddl: the statement's text; None for rows.
     """
 
     entry: int
@@ -80,12 +87,12 @@ class EntryRows:
 
     @property
     def layout(self) -> RowLayout:
-        """Of the image that says what the row is, or was."""
+        """The layout of the current image, or of the old image for a deleted row."""
         return self.before_layout if self.op == DELETE else self.after_layout
 
     @property
     def count(self) -> int:
-        """Rows; a statement is one."""
+        """The number of rows; a statement counts as one."""
         return 1 if self.op == DDL else max(len(self.before), len(self.after))
 
 
@@ -93,11 +100,11 @@ _NO_LAYOUT = RowLayout((), (), partial=False)
 
 
 def changes_of(frames: bytes, name: str) -> Iterator[EntryRows]:
-    """The rows and statements of a segment, in order. name: for the message. Raises SpoolUnusable."""
+    """Yield the rows and statements of a segment, in order. name: its name, for messages. Raises SpoolUnusable."""
     try:
         entries = Messages.FromString(frames).messages
     except DecodeError as error:
-        raise SpoolUnusable(f"{name} holds no entries: {error}") from error
+        raise SpoolUnusable(f"{name} holds invalid entries: {error}") from error
     place: tuple[str, int] = ("", -1)
     sub = 0
     for number, raw in enumerate(entries):

@@ -1,7 +1,7 @@
-"""Our errors in Spark's Python processes: their sentence alone, without the calls that led there.
+"""Shows our errors in Spark's Python processes without a traceback.
 
-Spark puts a traceback into the message of every exception; who mistyped an option, or lost a spool, needs neither
-ours nor the causes below it. Anything that is not ours keeps its traceback.
+Spark adds a traceback to the message of every exception. For our errors the text is enough, so the traceback is
+removed. Other errors keep theirs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ R = TypeVar("R")
 
 
 def plain_errors(method: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a method that Spark calls; the process ends with the error, so that nobody else misses a traceback."""
+    """Wrap a method that Spark calls. The process ends with the error, so no other traceback is lost."""
 
     @wraps(method)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(*args, **kwargs)
         except CanalError as error:
-            if "pyspark.worker_util" in sys.modules:  # loaded in Spark's processes only
+            if "pyspark.worker_util" in sys.modules:  # only Spark's own processes load this module
                 sys.tracebacklimit = 0
             raise error from None
 

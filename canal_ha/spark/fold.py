@@ -1,8 +1,8 @@
-"""Fold: the changes of one micro-batch become, per table, what a copy has to be told. Pure.
+"""Folds the changes of one micro-batch into the changes of each table's copy. Pure.
 
-Only the last change of each key counts. A change of key is a deletion of the old one and a row of the new one;
-TRUNCATE, DROP and RENAME empty a table first, and so does CREATE: whatever a copy has under that name is of another
-table. Rows of one batch may have different columns: a column that a row's table did not have yet is NULL.
+Only the last change of each key counts. A change of the key is a deletion of the old key and a row of the new one.
+TRUNCATE, DROP, RENAME and CREATE first empty a table: the rows that a copy has under that name belong to another table.
+Rows of one batch may have different columns; a column that a row's table did not have yet is NULL.
 """
 
 from __future__ import annotations
@@ -37,7 +37,17 @@ V = TypeVar("V")
 
 
 class ChangeRow(NamedTuple):
-    """One row of Shape.CHANGES. where: journal and offset, for messages; seq: number of its segment."""
+    """One row of Shape.CHANGES.
+
+    op: insert, update, delete or ddl.
+    schema, table: names of the row's table.
+    layout: the columns, as RowLayout.to_json; None for a statement.
+    before, after: values as canal's texts; None if the change has no such side.
+    ddl: the statement's text; None for a row.
+    where: journal and offset, for messages.
+    destination: name of the destination.
+    seq: number of the segment.
+    """
 
     op: str
     schema: str
@@ -53,12 +63,16 @@ class ChangeRow(NamedTuple):
 
 @dataclass(slots=True)
 class TableChanges:
-    """What happened to one table.
+    """The folded changes of one table.
 
-    emptied: everything before these changes is gone; rows: by key, None for a key that is gone; columns: name -> type,
-    in table order, of the newest rows; keys: names of the key's columns; added: columns that statements added, with
-    what rows that are not among `rows` have in them; retyped: columns that statements declared anew; dropped: columns
-    that statements removed, in lower case.
+    schema, table: its names.
+    emptied: remove all rows of the copy first.
+    rows: by key; None for a deleted row.
+    columns: name -> type of the newest rows, in table order.
+    keys: names of the key's columns.
+    added: columns that statements added, with their values in rows that are not among `rows`.
+    retyped: columns that statements declared again.
+    dropped: columns that statements removed, in lower case.
     """
 
     schema: str
@@ -77,7 +91,7 @@ class TableChanges:
         return f"{self.schema}.{self.table}"
 
     def alter(self, sql: str, statement: AlterTable) -> None:
-        """A statement about this table; earlier rows of the batch get what MySQL gave them."""
+        """Apply a statement about this table; earlier rows of the batch get the values that MySQL gave them."""
         for change in statement.changes:
             if isinstance(change, DropColumn):
                 self._drop(change.name.lower())
@@ -91,7 +105,7 @@ class TableChanges:
                     row.setdefault(added.name, added.default)
 
     def empty(self) -> None:
-        """Nothing before this counts."""
+        """Drop all earlier changes and mark the table as emptied."""
         self.emptied = True
         self.rows.clear()
         self.added.clear()
@@ -100,7 +114,7 @@ class TableChanges:
 
     @property
     def alters(self) -> bool:
-        """Whether there is something to do without any row."""
+        """Whether statements changed the table, even without rows."""
         return bool(self.added or self.retyped or self.dropped)
 
     def _drop(self, name: str) -> None:
@@ -112,12 +126,12 @@ class TableChanges:
 
     @property
     def kept(self) -> list[Row]:
-        """Rows that exist at the end, in the order of their keys' first change."""
+        """The rows that exist at the end, in the order of their keys' first change."""
         return [row for row in self.rows.values() if row is not None]
 
     @property
     def gone(self) -> list[Key]:
-        """Keys that do not exist at the end."""
+        """The keys that do not exist at the end."""
         return [key for key, row in self.rows.items() if row is None]
 
 
@@ -128,14 +142,16 @@ def _forget(columns: dict[str, V], lower: str) -> None:
 
 @lru_cache(maxsize=4096)
 def layout_of(text: str) -> RowLayout:
-    """A layout that many rows share."""
+    """Parse a layout; many rows share it."""
     return RowLayout.from_json(text)
 
 
 def fold(changes: Iterable[ChangeRow], keys: Mapping[str, Sequence[str]]) -> dict[str, TableChanges]:
-    """changes: in position order; keys: key columns of tables that have no primary key, or another one.
+    """Fold changes by table.
 
-    Raises SinkRefused for a table without key, and for rows of which the binlog holds a part only.
+    changes: in position order.
+    keys: key columns of tables without a primary key, or to use instead of it.
+    Raises SinkRefused for a table without key, and for rows with columns missing from the binlog.
     """
     tables: dict[str, TableChanges] = {}
     for change in changes:
@@ -189,7 +205,7 @@ def _statement(tables: dict[str, TableChanges], change: ChangeRow) -> None:
 
 
 def _unreadable(tables: dict[str, TableChanges], change: ChangeRow) -> None:
-    """What canal's own patterns make of a statement that the grammar does not know."""
+    """Apply a statement that the grammar does not know, classified by canal's own patterns."""
     for result in classify(change.ddl or "", change.schema):
         if result.event_type in (EventType.TRUNCATE, EventType.ERASE) and result.table:
             _table(tables, result.schema or change.schema, result.table).empty()
@@ -217,7 +233,7 @@ def _columns(layout: str) -> dict[str, ColumnType]:
 @lru_cache(maxsize=4096)
 def _places(layout: RowLayout, keys: tuple[str, ...], name: str) -> tuple[int, ...]:
     if not keys:
-        raise SinkRefused(f"canal: {name} has no primary key: name its columns under [keys] in the pipeline's file")
+        raise SinkRefused(f"canal: {name} has no primary key: list its key columns under [keys] in the pipeline's file")
     missing = [key for key in keys if key not in layout.names]
     if missing:
         raise SinkRefused(f"canal: {name} has no column {missing[0]}, which the pipeline's file names as its key")

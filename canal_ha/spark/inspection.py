@@ -1,4 +1,4 @@
-"""What can be told about a pipeline without running it: its parts, and how far it is. No Spark is started."""
+"""Inspects the parts and the progress of a pipeline without starting Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROBE = "canal-ha-check"
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """One part of a pipeline. problem: "" when it is as it should be."""
+    """The state of one part of a pipeline. problem: "" if it works."""
 
     part: str
     says: str
@@ -36,7 +36,7 @@ class PartReport:
 
 
 def check(pipeline: Pipeline) -> Iterator[PartReport]:
-    """Look at every part: who serves, the spool, the checkpoint, the sinks."""
+    """Check the servers, the spool, the checkpoint and the sinks."""
     from canal_ha.spark.pipeline import sinks_of
 
     options = pipeline.options
@@ -71,8 +71,9 @@ def check(pipeline: Pipeline) -> Iterator[PartReport]:
 
 
 def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[PartReport]:
-    """Whether another spool acknowledges with the client id. Only ZooKeeper tells that to somebody who does not
-    subscribe.
+    """Check whether another spool acknowledges with the client id.
+
+    Without a subscription, only ZooKeeper shows that.
     """
     for name in names:
         what = f"{options.client_id} of {name}"
@@ -80,9 +81,9 @@ def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Part
             with BlockingZnodes(options.zk_servers) as znodes:
                 cursor = CursorNodes(znodes).read(name, options.client_id)
             storage = open_storage(options.spool_dir, name, str(options.client_id))
-            manifest = newest_manifest(storage) or Manifest(spool="(a new one)")  # read last: it has what is marked
+            manifest = newest_manifest(storage) or Manifest(spool="(a new one)")  # read last: has the mark
         except CanalError as error:
-            yield PartReport("client id", f"{what}: its cursor cannot be read: {error}")
+            yield PartReport("client id", f"{what}: cannot read its cursor: {error}")
             continue
         if cursor is not None and judge(cursor, manifest) is CursorVerdict.FOREIGN:
             yield PartReport("client id", what, str(refusals.taken(name, options, storage.uri, manifest, cursor)))
@@ -91,7 +92,7 @@ def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Part
 
 
 def _reachable(pipeline: Pipeline) -> PartReport:
-    """Whether any of the addresses that a client starts from accepts connections."""
+    """Check whether any of the configured addresses accepts connections."""
     options = pipeline.options
     given = options.zk_servers.partition("/")[0].split(",") if options.zk_servers else list(options.servers)
     part = "ZooKeeper" if options.zk_servers else "servers"
@@ -102,13 +103,18 @@ def _reachable(pipeline: Pipeline) -> PartReport:
             return PartReport(part, address)
         except (OSError, ValueError) as error:
             problems.append(f"{address}: {error}")
-    return PartReport(part, ",".join(given), "nobody answers: " + "; ".join(problems))
+    return PartReport(part, ",".join(given), "no address answers: " + "; ".join(problems))
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationState:
-    """One destination of a pipeline. batch: last micro-batch committed, -1 before the first; waiting: segments;
-    lag_s: age of the newest committed change, -1 when unknown; problem: why a restart would fail.
+    """The progress of one destination of a pipeline.
+
+    destination: name of the destination.
+    batch: last committed micro-batch; -1 before the first.
+    manifest: of the spool; None without a spool.
+    committed: end of the last commit; None before the first.
+    problem: why a restart would fail; "" if it would not.
     """
 
     destination: str
@@ -119,7 +125,7 @@ class DestinationState:
 
     @property
     def waiting(self) -> int:
-        """Segments spooled and not committed."""
+        """The number of segments that are spooled and not committed."""
         if self.manifest is None:
             return 0
         after = self.manifest.oldest - 1
@@ -129,19 +135,19 @@ class DestinationState:
 
     @property
     def lag_s(self) -> float:
-        """Seconds since the newest committed change was made at the source."""
+        """Age of the newest committed change, s; -1 if unknown."""
         return time.time() - self.committed.last.timestamp_ms / 1000 if self.committed else -1.0
 
     @property
     def says(self) -> str:
-        """In a few words."""
+        """A short description."""
         if self.committed is None:
             return "nothing committed yet"
         return f"batch {self.batch} ended at {self.committed.last}, {self.waiting} segments wait"
 
 
 def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[DestinationState]:
-    """How far each destination is. Raises what a spool or a checkpoint that cannot be read raises."""
+    """Return the progress of each destination. Raises CanalError for an unreadable spool or checkpoint."""
     options = pipeline.options
     batch, committed = last_commit(pipeline.checkpoint)
     states = []
@@ -150,7 +156,7 @@ def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[Des
         offset = committed.get(name)
         problem = ""
         if manifest is None and offset is not None:
-            problem = f"the spool of {name} is gone"
+            problem = f"the spool of {name} is missing"
         elif manifest is not None:
             try:
                 o.resume_after(name, offset, manifest, fail_on_data_loss=True)
@@ -162,10 +168,10 @@ def status(pipeline: Pipeline, names: tuple[str, ...] | None = None) -> list[Des
 
 
 def last_commit(checkpoint: str) -> tuple[int, o.Offsets]:
-    """The last committed micro-batch of a checkpoint and where it ended; -1 and nothing before the first."""
+    """Return the last committed micro-batch of a checkpoint and its end; -1 and no offsets before the first."""
     commits = [int(name) for name in open_storage(checkpoint, "commits").names() if name.isdigit()]
     if not commits:
         return -1, {}
     batch = max(commits)
     text = open_storage(checkpoint, "offsets").read(str(batch)).decode()
-    return batch, o.from_json(json.loads(text.splitlines()[2]))  # version, metadata, then one line per source
+    return batch, o.from_json(json.loads(text.splitlines()[2]))  # lines: version, metadata, one per source

@@ -1,15 +1,15 @@
-"""Intake: batches in, pieces for the spool out, and which batches are acknowledged after each. Pure.
+"""Intake: turns batches into segments for the spool and decides which batches may be acknowledged. Pure.
 
-A piece ends where a transaction ends. Only a transaction that outgrows a segment is cut, and never between entries that
-share an offset (a compressed payload): such a piece may be acknowledged, so that the server's ring has room for the
+A segment ends at the end of a transaction. Only a transaction larger than a segment is split, and never between entries
+that share an offset (a compressed payload). Such a part may be acknowledged, so that the server's ring has room for the
 rest, but no micro-batch ends with it.
 
 After a (re)connect the server delivers again what it does not know to be acknowledged. Entries are dropped until the
-first one that is new. What was delivered before lies between the cursor and the last durable position, has the last
-one's server id, and is no newer than every durable entry: any other entry is new. After a switch to a standby, or a
-reset of the binary logs, positions begin anew, and an entry before the cursor shows that. Where the cursor is known to
-be of another server than the last durable position, nothing is dropped: a doubled row is better than a lost one. The
-newest time counts, not the last one's: a long transaction is logged with old times.
+first new one. A known entry lies between the cursor and the last durable position, has the server id of that position,
+and is not newer than every durable entry. Any other entry is new. After a switch to a standby, or a reset of the binary
+logs, positions start again; an entry before the cursor shows that. If the cursor belongs to another server than the
+last durable position, nothing is dropped: a duplicate row is better than a lost one. The newest time counts instead of
+the last one, because a long transaction is logged with old times.
 """
 
 from __future__ import annotations
@@ -32,10 +32,16 @@ _ALONE = DDL_TYPES | {EventType.XACOMMIT, EventType.XAROLLBACK}
 
 @dataclass(slots=True)
 class SegmentDraft:
-    """What becomes one segment.
+    """A segment that is being collected.
 
-    stretches: where its frames are, neighbours in one: bytes, start, stop; rows: by `schema.table`, a statement is one;
-    first: how many entries of the connection came before it.
+    stretches: bytes, start and stop of its frames; adjacent frames are joined.
+    size_bytes: bytes of its frames.
+    rows: number of rows by `schema.table`; a statement counts as one.
+    ddl: latest statement by `schema.table`.
+    last: position of the last entry.
+    newest_ms: newest time of any entry so far, ms since 1970.
+    first: number of entries of the connection before it.
+    closed: it ends at the end of a transaction.
     """
 
     stretches: list[tuple[bytes, int, int]] = field(default_factory=list)
@@ -49,7 +55,7 @@ class SegmentDraft:
 
     @property
     def frames(self) -> bytes:
-        """Field 2 of Messages, once for each entry; copied."""
+        """A copy of the frames: field 2 of Messages, once for each entry."""
         return b"".join([memoryview(data)[start:stop] for data, start, stop in self.stretches])
 
     def put(self, data: bytes, start: int, stop: int) -> None:
@@ -63,7 +69,7 @@ class SegmentDraft:
         self.stretches.append((data, start, stop))
 
     def join(self, later: SegmentDraft) -> None:
-        """Append another piece."""
+        """Append another draft."""
         if not self.stretches:
             self.first = later.first
         for data, start, stop in later.stretches:
@@ -76,8 +82,11 @@ class SegmentDraft:
 
 
 class Intake:
-    """last, newest_ms: of the spool's manifest; segment_bytes: when a transaction is cut. `connected`
-    comes before the first `add`.
+    """The intake of one spool; call `connected` before the first `add`.
+
+    last: last position in the spool; None for an empty spool.
+    newest_ms: newest time of any entry in the spool, ms since 1970.
+    segment_bytes: a larger transaction is split.
     """
 
     def __init__(self, last: LogPosition | None, newest_ms: int, segment_bytes: int) -> None:
@@ -87,18 +96,18 @@ class Intake:
         self.connected(None)
 
     def connected(self, cursor: LogPosition | None) -> None:
-        """A new connection: what is held comes again, and what is durable may, from the cursor on.
+        """Start with a new connection: entries that are not durable are delivered again, and durable ones may be.
 
-        cursor: as the server told it, None from one that does not
+        cursor: the server's cursor; None from a server that does not send it.
         """
         self._server = (
             cursor.server if cursor is not None and not cursor.part else ""
-        )  # a part's entries do not tell it
+        )  # entries of one of several sources do not name their server
         self._from = self._first_again(cursor)
         self._trimming = self._may_come_again()
-        self._whole = SegmentDraft()  # up to the last end of a transaction
-        self._open = SegmentDraft()  # behind it, up to the last change of offset
-        self._run = SegmentDraft()  # entries of the present offset
+        self._whole = SegmentDraft()  # entries up to the last end of a transaction
+        self._open = SegmentDraft()  # entries after that, up to the last change of offset
+        self._run = SegmentDraft()  # entries of the current offset
         self._batches: deque[tuple[int, int]] = deque()
         self._count = 0
         self._in_transaction = False
@@ -111,37 +120,37 @@ class Intake:
 
     @property
     def held_bytes(self) -> int:
-        """What arrived and is not durable."""
+        """Bytes that arrived and are not durable."""
         return self._whole.size_bytes + self._open.size_bytes + self._run.size_bytes
 
     @property
     def unfinished(self) -> LogPosition | None:
-        """The last entry of a transaction whose end is awaited; None without one."""
+        """Position of the last entry of an unfinished transaction; None without one."""
         return self._run.last or self._open.last
 
     def add(self, batch_id: int, entries: Entries) -> None:
-        """A batch as it came, from its first entry. Raises RemoteProtocolError for what is no entry."""
+        """Add a batch, from its first entry. Raises RemoteProtocolError for an invalid entry."""
         try:
             start = entries.pos
             while entries.next():
                 self._count += 1
-                if entries.kind in _KEPT:  # heartbeats are nowhere in the binlog
+                if entries.kind in _KEPT:  # heartbeats are not in the binlog
                     self._entry(entries, start)
                 start = entries.pos
         except Broken as error:
-            raise RemoteProtocolError(f"an entry that cannot be read: {error}") from error
+            raise RemoteProtocolError(f"invalid entry: {error}") from error
         self._batches.append((batch_id, self._count))
 
     def quiet(self) -> None:
-        """Nothing came for a while. Where the server sends no ends of transactions at all, this is one."""
+        """Handle a pause. It ends a transaction if the server never sends transaction ends."""
         if not self._ends_seen and not self._in_transaction:
             self._close()
 
     def overdue(self) -> None:
-        """Nothing came for long. What is there goes to the spool, so that its batches can be acknowledged.
+        """Handle a long pause: pass the entries on to the spool, so that their batches can be acknowledged.
 
-        Behind a begin the rest of the transaction is still awaited. Without one the server may leave out most begins
-        and ends (canal.instance.filter.transaction.entry), so this counts as an end.
+        After a transaction begin, the rest is still awaited. Without one, the server may omit most begins and ends
+        (canal.instance.filter.transaction.entry), so the pause counts as an end.
         """
         if self._in_transaction:
             self._spilling = True
@@ -149,7 +158,7 @@ class Intake:
             self._close()
 
     def take(self) -> SegmentDraft | None:
-        """What is to be made durable now."""
+        """Return the next draft to make durable; None if there is none."""
         if self._whole.stretches:
             piece, self._whole = self._whole, SegmentDraft()
             piece.closed = True
@@ -162,13 +171,13 @@ class Intake:
         return None
 
     def made_durable(self, piece: SegmentDraft) -> None:
-        """A piece that `take` gave is in the spool."""
+        """Note that a draft from `take` is in the spool."""
         assert piece.last is not None
         self._durable = piece.last
         self._newest_ms = piece.newest_ms
 
     def acknowledged(self) -> list[int]:
-        """Batches of which every entry is durable, or dropped because it was; each is told once, oldest first."""
+        """Return the batches whose entries are all durable or dropped; each batch once, oldest first."""
         done = []
         while self._batches and self._batches[0][1] <= self._durable_count:
             done.append(self._batches.popleft()[0])
@@ -176,7 +185,7 @@ class Intake:
 
     @property
     def _durable_count(self) -> int:
-        """How many entries of this connection came before the first that is held."""
+        """The number of entries of this connection before the first that is not durable."""
         firsts = [piece.first for piece in (self._whole, self._open, self._run) if piece.stretches]
         return min(firsts, default=self._count)
 
@@ -200,19 +209,19 @@ class Intake:
         self._follow_transaction(entry, rows)
 
     def _first_again(self, cursor: LogPosition | None) -> Order | None:
-        """Before this place of the last durable position's binlog nothing comes again; None when that is not known."""
+        """Return the position from which durable entries may be delivered again; None if unknown."""
         last = self._durable
         if last is None or cursor is None:
             return None
         return min((each.order for each in cursor.parts if base(each) == base(last)), default=None)
 
     def _may_come_again(self) -> bool:
-        """Whether anything durable can lie behind the cursor."""
+        """Return whether durable entries may be delivered again."""
         last = self._durable
         if last is None:
             return False
         if last.server and self._server and last.server != self._server:
-            return False  # their positions do not compare
+            return False  # positions of two servers cannot be compared
         return self._from is None or self._from <= last.order
 
     def _is_new(self, position: LogPosition) -> bool:
@@ -221,7 +230,7 @@ class Intake:
         if position.server_id != last.server_id or base(position) != base(last):
             return True
         if self._from is not None and position.order < self._from:
-            return True  # of another binlog: this one is read from the cursor on
+            return True  # of another binlog, because the server reads this one from the cursor on
         return position.order > last.order or position.timestamp_ms > self._newest_ms
 
     def _keep(self, entry: Entries, start: int, rows: int, position: LogPosition) -> None:
@@ -252,7 +261,7 @@ class Intake:
             self._in_transaction, self._ends_seen = False, True
             self._close()
         elif not self._in_transaction and not rows and (entry.is_ddl or entry.event_type in _ALONE):
-            self._close()  # a row's own statement is QUERY as well, but no DDL
+            self._close()  # the statement of a row change is QUERY too, but not DDL
 
     def _close(self) -> None:
         for piece in (self._open, self._run):
@@ -262,5 +271,5 @@ class Intake:
 
 
 def base(position: LogPosition) -> str:
-    """The journal's name without its number."""
+    """Return the journal's name without its number."""
     return split_journal(position.journal)[0]

@@ -1,8 +1,8 @@
-"""Lineage: who wrote which segments of a spool, so that a segment is known by more than its number. Pure.
+"""Lineage: which writer wrote which segments of a spool. Number and writer together identify a segment. Pure.
 
-A spool that is restored from a copy issues numbers again that targets, checkpoints and the server's cursor have seen.
-The writer of a segment has a random part, so that number and writer together are issued once. What somebody says of
-"everything up to segment 20 of writer W" is compared with what this spool knows of W.
+A spool restored from a copy issues numbers again that targets, checkpoints and the server's cursor already know. A
+writer's name has a random part, so number and writer together are unique. A claim such as "everything up to segment 20
+of writer W" is compared with what this spool knows of W.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RANDOM_BITS = 32
 
 @dataclass(frozen=True, slots=True, order=True)
 class Epoch:
-    """One writer's term. writer: random, so that two that claim the same number at once still have an order."""
+    """The term of one writer. writer: random, so that two writers that claim the same number still have an order."""
 
     number: int
     writer: str
@@ -26,29 +26,29 @@ class Epoch:
 
     @classmethod
     def parse(cls, text: str) -> Epoch:
-        """What `str` makes. Raises ValueError."""
+        """Parse the text of `str`. Raises ValueError."""
         number, dash, writer = text.partition("-")
         if not (dash and number.isdigit() and writer):
-            raise ValueError(f"{text[:80]!r} is no writer of a spool")
+            raise ValueError(f"{text[:80]!r} is not a writer of a spool")
         return cls(int(number), writer)
 
     @property
     def code(self) -> int:
-        """As one whole number below 2**63, for targets that keep nothing else."""
+        """The epoch as a whole number below 2**63, for targets that store only numbers."""
         return self.number << _RANDOM_BITS | int(self.writer, 16)
 
     @classmethod
     def of_code(cls, code: int) -> Epoch:
-        """The epoch that has this code."""
+        """Return the epoch with this code."""
         return cls(code >> _RANDOM_BITS, f"{code & ((1 << _RANDOM_BITS) - 1):08x}")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedProgress:
-    """What a target, a checkpoint or a cursor's mark says that it has: everything up to this segment.
+    """The claim of a target, a checkpoint or a cursor's mark to have everything up to a segment.
 
-    seq: the segment's number, -1 for nothing
-    writer: who wrote it; None where a version spoke that told numbers only
+    seq: number of the segment; -1 for none.
+    writer: its writer; None in a claim of a version that stored only numbers.
     """
 
     seq: int
@@ -57,11 +57,11 @@ class ReportedProgress:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """One writer that wrote something.
+    """A writer and its segments.
 
-    epoch: which one
-    first: number of its first segment; its last one is before the next writer's first
-    follows: the server confirmed, or the operator accepted, that nothing is missing before that
+    epoch: the writer's term.
+    first: number of its first segment; its last one is before the next writer's first.
+    follows: the server confirmed, or the operator accepted, that nothing is missing before its first segment.
     """
 
     epoch: Epoch
@@ -73,9 +73,9 @@ class Writer:
 class Lineage:
     """The writers of one spool, in the order of their segments.
 
-    writers: the latest ones
-    since: segments from here on were written by versions that tell writers; None: nobody knows
-    forgotten: number of the newest epoch that is not among `writers` any more, 0 for none
+    writers: the latest writers.
+    since: first segment that was written by a version that stores writers; None: unknown.
+    forgotten: number of the newest epoch that is no longer in `writers`; 0 for none.
     """
 
     writers: tuple[Writer, ...] = ()
@@ -83,11 +83,11 @@ class Lineage:
     forgotten: int = 0
 
     def writer_of(self, seq: int) -> Epoch | None:
-        """Who wrote this segment; None when that is not known."""
+        """Return the writer of a segment; None if unknown."""
         return next((writer.epoch for writer in reversed(self.writers) if writer.first <= seq), None)
 
     def with_segment(self, seq: int, epoch: Epoch, *, follows: bool) -> Lineage:
-        """After one more segment."""
+        """Return the lineage with one more segment."""
         if self.writers and self.writers[-1].epoch == epoch:
             return self
         writers = (*self.writers, Writer(epoch, seq, follows))
@@ -96,12 +96,12 @@ class Lineage:
         return replace(self, writers=writers[len(gone) :], forgotten=forgotten)
 
     def covered(self, claim: ReportedProgress, next_seq: int) -> tuple[int, bool]:
-        """Up to which segment of this spool a claim reaches, and whether it reaches no further than the spool.
+        """Return the last segment of this spool that a claim covers, and whether the claim ends within the spool.
 
-        claim: what somebody says
-        next_seq: number of the segment to come
+        (-1, False) for a writer that this spool never had: the two histories cannot be compared.
 
-        (-1, False) for a writer that this spool never had: where the two histories part cannot be told.
+        claim: progress that a target, checkpoint or cursor reports.
+        next_seq: number of the next segment.
         """
         if claim.writer is None:
             bound = next_seq if self.since is None else self.since
@@ -116,7 +116,7 @@ class Lineage:
         return -1, False
 
     def follow(self, seqs: Sequence[int]) -> bool:
-        """Whether the writers of all these segments began where nothing was missing."""
+        """Return whether nothing was missing before the first segment of any of these segments' writers."""
         known = {writer.epoch: writer.follows for writer in self.writers}
         epochs = {self.writer_of(seq) for seq in seqs}
         return all(epoch is not None and known[epoch] for epoch in epochs)

@@ -1,14 +1,15 @@
-"""Manifest: which segments of a spool count, and how far it was read. Pure.
+"""Manifest: the valid segments of a spool, and how far they were read. Pure.
 
-A spool belongs to one (destination, client id). Each writer has an epoch and writes manifests of that epoch only; the
-newest epoch's manifest is the truth. Its text is JSON with a fixed order of keys; segments are arrays, because there
-are thousands of them:
+A spool belongs to one (destination, client id). Each writer has an epoch and writes manifests of that epoch only. The
+manifest of the newest epoch is valid. It is JSON with a fixed order of keys; segments are arrays, because there are
+thousands of them:
 
-    {"v":1,"spool":"5f1c...","segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid],
+    {"v":1,"spool":"5f1c...","segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid]
+    ,
      ...],"reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."},"writers":[[epoch,first seq,follows],...],
      "since":0,"forgotten":0,"problem":"","server":"8f0e..."}
 
-Versions that know nothing of writers, or of the server, read the rest, and write manifests without them.
+Older versions ignore writers and server, and write manifests without them.
 """
 
 from __future__ import annotations
@@ -24,15 +25,21 @@ from canal_ha.model.position import LogPosition
 from canal_ha.spark.lineage import Epoch, Lineage, Writer
 
 VERSION = 1
-DDL_KEPT = 1000  # tables whose latest statement is remembered
+DDL_KEPT = 1000  # tables whose latest statement is kept
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
     """One segment file.
 
-    seq: 0, 1, ... without gaps over all epochs; size_bytes: of the file; raw_bytes: of its entries; closed: it ends
-    where a transaction ends; last: position of its last entry.
+    seq: 0, 1, ... without gaps over all epochs.
+    name: name of the file.
+    size_bytes: size of the file.
+    raw_bytes: size of its entries.
+    rows: number of its rows.
+    closed: it ends at the end of a transaction.
+    written_ms: ms since 1970.
+    last: position of its last entry.
     """
 
     seq: int
@@ -47,10 +54,17 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """segments: by seq, without gaps; next_seq: of the segment to come; reads: last segments of the micro-batches that
-    are known to be done, ascending; newest_ms: newest time of any entry of the present source; ddl: latest statement by
-    table; lineage: who wrote the segments; problem: why the last writer refused to go on, "" when it did not; server:
-    whose binlog the last position is a place in (LogPosition.server), "" when that is not known.
+    """The content of a manifest file.
+
+    spool: identity of the spool.
+    segments: by seq, without gaps.
+    next_seq: number of the next segment.
+    reads: last segments of the finished micro-batches, ascending.
+    newest_ms: newest time of any entry of the current source, ms since 1970.
+    ddl: latest statement by table.
+    lineage: writers of the segments.
+    problem: why the last writer refused to continue; "" if it did not.
+    server: the server of the last position (LogPosition.server); "" if unknown.
     """
 
     spool: str
@@ -65,44 +79,44 @@ class Manifest:
 
     @property
     def oldest(self) -> int:
-        """Number of the oldest segment that is still there, or of the next one."""
+        """Number of the oldest existing segment, or of the next one."""
         return self.segments[0].seq if self.segments else self.next_seq
 
     @property
     def last(self) -> LogPosition | None:
-        """Position of the newest entry; None only before the first: the last segment is never removed."""
+        """Position of the newest entry; None only before the first, because the last segment is never removed."""
         return replace(self.segments[-1].last, server=self.server) if self.segments else None
 
     @property
     def done(self) -> int:
-        """Last segment known to be read; -1 when none is."""
+        """Last segment that was read; -1 for none."""
         return self.reads[-1] if self.reads else -1
 
     def between(self, after: int, last: int) -> tuple[SegmentInfo, ...]:
-        """Segments after..last, `after` exclusive."""
+        """Return the segments after `after`, up to `last`."""
         base = self.oldest
         return self.segments[max(after + 1 - base, 0) : max(last + 1 - base, 0)]
 
     @property
     def unread_bytes(self) -> int:
-        """What waits to be read."""
+        """Bytes of the segments that wait to be read."""
         return sum(segment.size_bytes for segment in self.between(self.done, self.next_seq))
 
     @property
     def readable(self) -> bool:
-        """Whether a whole transaction waits to be read."""
+        """Whether a complete transaction waits to be read."""
         return any(segment.closed for segment in self.between(self.done, self.next_seq))
 
     def with_segment(
         self, segment: SegmentInfo, newest_ms: int, ddl: dict[str, str], epoch: Epoch, *, follows: bool
     ) -> Manifest:
-        """Append.
+        """Return the manifest with one more segment.
 
-        segment: the next one
-        newest_ms: newest time of any entry by now
-        ddl: statements of this segment by table
-        epoch: who wrote it
-        follows: whether nothing is missing before what this writer wrote
+        segment: the next segment.
+        newest_ms: newest time of any entry so far, ms since 1970.
+        ddl: this segment's statements by table.
+        epoch: the writer.
+        follows: nothing is missing before this writer's first segment.
         """
         known = {name: sql for name, sql in self.ddl.items() if name not in ddl} | ddl
         for name in list(known)[: max(len(known) - DDL_KEPT, 0)]:
@@ -118,15 +132,17 @@ class Manifest:
         )
 
     def with_read(self, seq: int) -> Manifest:
-        """A micro-batch that ended with this segment is done."""
+        """Return the manifest after a micro-batch that ended with this segment."""
         if seq <= self.done:
             return self
         return replace(self, reads=(*self.reads, seq))
 
     def pruned(self, retain_batches: int) -> tuple[Manifest, tuple[SegmentInfo, ...]]:
-        """Without the segments that only older micro-batches than the last `retain_batches` need, and those segments.
+        """Return the manifest without the segments that only older micro-batches need, and those segments.
 
-        The newest segment stays in any case: its position is where redelivered entries are told from new ones.
+        The newest segment always stays: its position separates redelivered entries from new ones.
+
+        retain_batches: number of the latest micro-batches to keep.
         """
         if len(self.reads) <= retain_batches:
             return self, ()
@@ -136,7 +152,7 @@ class Manifest:
         return replace(self, reads=reads, segments=self.segments[len(gone) :]), gone
 
     def from_first_of(self, names: Iterable[str]) -> Manifest:
-        """Without the oldest segments, as far as they are not among these files; the newest stays in any case."""
+        """Return the manifest without the oldest segments that are not among these files; the newest always stays."""
         there = set(names)
         missing = 0
         while missing < len(self.segments) - 1 and self.segments[missing].name not in there:
@@ -144,7 +160,7 @@ class Manifest:
         return replace(self, segments=self.segments[missing:])
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Return the manifest as JSON."""
         body = {
             "v": VERSION,
             "spool": self.spool,
@@ -163,7 +179,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Manifest:
-        """name: for the message. Raises SpoolUnusable."""
+        """Parse a manifest. name: its name, for messages. Raises SpoolUnusable."""
         try:
             body = json.loads(data)
             if body["v"] != VERSION:
@@ -181,11 +197,11 @@ class Manifest:
                 server=str(body.get("server", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise SpoolUnusable(f"{name} is no manifest of a spool: {error}") from error
+            raise SpoolUnusable(f"{name} is not the manifest of a spool: {error}") from error
 
 
 def _lineage(body: Mapping[str, Any], segments: Iterable[SegmentInfo]) -> Lineage:
-    """The writers; where another version left them out, those whose segments are still there."""
+    """Read the writers; if another version omitted them, derive them from the names of the segments."""
     if "writers" in body:
         writers = tuple(
             Writer(Epoch.parse(epoch), _int(first), bool(follows)) for epoch, first, follows in body["writers"]
@@ -228,7 +244,7 @@ def _from_list(item: Sequence[object]) -> SegmentInfo:
 
 def _int(value: object) -> int:
     if not isinstance(value, int):
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return value
 
 
@@ -240,32 +256,32 @@ _MANIFEST = re.compile(r"manifest-(\d{8})-([0-9a-f]+)\.json")
 
 
 def claim_name(epoch: Epoch) -> str:
-    """The file that says that a writer began."""
+    """Return the name of the file with which a writer claims an epoch."""
     return f"epoch-{epoch}"
 
 
 def manifest_name(epoch: Epoch) -> str:
-    """The manifest of an epoch."""
+    """Return the name of an epoch's manifest."""
     return f"manifest-{epoch}.json"
 
 
 def segment_name(epoch: Epoch, seq: int) -> str:
-    """A segment: its writer is part of the name, so that no two writers ever write one file."""
+    """Return the name of a segment. It contains the writer, so that no two writers ever write the same file."""
     return f"segment-{seq:012d}-{epoch}.zst"
 
 
 def claims(names: Iterable[str]) -> list[Epoch]:
-    """The epochs that were begun, ascending."""
+    """Return the claimed epochs, ascending."""
     return _epochs(_CLAIM, names)
 
 
 def manifests(names: Iterable[str]) -> list[Epoch]:
-    """The epochs that have a manifest, ascending."""
+    """Return the epochs with a manifest, ascending."""
     return _epochs(_MANIFEST, names)
 
 
 def of_segments(names: Iterable[str]) -> list[Epoch]:
-    """The epochs of whoever wrote these segments, ascending."""
+    """Return the epochs of these segments' writers, ascending."""
     return _epochs(_SEGMENT, names)
 
 

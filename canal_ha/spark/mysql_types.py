@@ -1,4 +1,4 @@
-"""What a column's mysqlType text means in Spark: its Arrow type (canal_ha.client.arrow_types) by Spark's name.
+"""Maps a column's mysqlType to a Spark type: the name of its Arrow type (canal_ha.client.arrow_types).
 
 byte, short, int, long, decimal, float, double, boolean, date, string, binary
 datetime     timestamp_ntz
@@ -15,7 +15,7 @@ __all__ = ["ColumnType", "column_type", "plain", "spark_name", "to_arrow"]
 
 
 def spark_name(kind: pa.DataType) -> str:
-    """The Spark DDL name of an Arrow type that column_type gives."""
+    """Return the Spark DDL name of an Arrow type from column_type."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     return _SPARK_NAMES[kind]

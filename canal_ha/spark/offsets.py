@@ -1,11 +1,11 @@
-"""Spark's offsets: per destination the last segment that is read, and where that is in the binlog. Pure.
+"""Spark's offsets: for each destination the last read segment and its binlog position. Pure.
 
     {"v":1,"destinations":{"example":{"seq":41,"spool":"5f1c...","server":1,"journal":"mysql-bin.000007",
      "offset":9911,"sub":0,"time":1795244373969,"gtid":"...","writer":"00000003-9c01d2ab"}}}
 
-`seq`, `spool` and `writer` address (offsets of earlier versions have no writer); the rest is for people, for lag and
-for checks. Spark compares offsets as texts: keys have one order, destinations are sorted, there are no floats. A
-destination that is absent was not read at all.
+`seq`, `spool` and `writer` identify the segment (offsets of earlier versions have no writer). The rest is for
+operators, lag and checks. Spark compares offsets as texts, so keys have a fixed order, destinations are sorted, and
+there are no floats. A missing destination was not read at all.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from canal_ha.spark.manifest import Manifest, SegmentInfo
 
 VERSION = 1
 BEFORE_ALL = -1
-TASK_BYTES = 4 << 20  # raw entries that are worth a task: what it costs beside them is some 20,000 small rows
+TASK_BYTES = 4 << 20  # raw entries worth a task; a task's overhead equals about 20,000 small rows
 TASK_BYTES_MOST = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far one destination is read.
+    """The progress of one destination.
 
-    seq: last segment read
-    spool: identity of the spool it counts in
-    last: position of the segment's last entry
-    writer: of that segment, None where an earlier version wrote the offset
+    seq: last segment read.
+    spool: identity of its spool.
+    last: position of the segment's last entry.
+    writer: the segment's writer; None in an offset of an earlier version.
     """
 
     seq: int
@@ -42,25 +42,25 @@ class Offset:
 
     @property
     def claim(self) -> ReportedProgress:
-        """As the spool's lineage reads it."""
+        """The claim that the spool's lineage checks."""
         return ReportedProgress(self.seq, self.writer)
 
     def is_place_of(self, other: Offset) -> bool:
-        """Whether both are one segment, as far as both tell."""
-        told = self.writer is not None and other.writer is not None
-        return (self.seq, self.spool) == (other.seq, other.spool) and not (told and self.writer != other.writer)
+        """Return whether both name the same segment. A missing writer matches any writer."""
+        both = self.writer is not None and other.writer is not None
+        return (self.seq, self.spool) == (other.seq, other.spool) and not (both and self.writer != other.writer)
 
 
 Offsets = dict[str, Offset]
 
 
 def to_json(offsets: Mapping[str, Offset]) -> dict[str, Any]:
-    """What Spark keeps in its checkpoint."""
+    """Return the form that Spark stores in its checkpoint."""
     return {"v": VERSION, "destinations": {name: _to_dict(offsets[name]) for name in sorted(offsets)}}
 
 
 def from_json(body: Mapping[str, Any]) -> Offsets:
-    """Raises DataLoss for a checkpoint that is not ours: nothing can be told from it."""
+    """Parse the form of `to_json`. Raises DataLoss for a checkpoint that this source did not write."""
     try:
         if body["v"] != VERSION:
             raise DataLoss(f"canal: the checkpoint has offsets of version {body['v']}, this is version {VERSION}")
@@ -98,15 +98,18 @@ def _from_dict(body: Mapping[str, Any]) -> Offset:
 
 
 def of(manifest: Manifest, segment: SegmentInfo) -> Offset:
-    """Having read up to and including this segment."""
+    """Return the offset after this segment is read."""
     return Offset(segment.seq, manifest.spool, segment.last, manifest.lineage.writer_of(segment.seq))
 
 
 def resume_after(destination: str, offset: Offset | None, manifest: Manifest, *, fail_on_data_loss: bool) -> int:
-    """The last segment that does not have to be read: the one before the oldest that is there, for a new query.
+    """Return the last segment that need not be read; for a new query the one before the oldest.
 
-    Raises DataLoss when the spool is not the one that was read, or does not hold what comes next; told to go on in
-    spite of it, the answer is the last one that both know, else the oldest that can still be read.
+    destination: name of the destination.
+    offset: its offset in the checkpoint; None for a new query.
+    manifest: of its spool.
+    fail_on_data_loss: False returns the last segment that checkpoint and spool share, or the one before the oldest.
+    Raises DataLoss if the spool is another one or lacks the next segment.
     """
     oldest = manifest.oldest - 1
     if offset is None:
@@ -115,7 +118,7 @@ def resume_after(destination: str, offset: Offset | None, manifest: Manifest, *,
     if problem is None:
         return offset.seq
     if fail_on_data_loss:
-        raise DataLoss(f"canal: {problem}; set failOnDataLoss=false to go on with what is there")
+        raise DataLoss(f"canal: {problem}; set failOnDataLoss=false to continue with the remaining segments")
     if offset.spool != manifest.spool:
         return oldest
     return max(oldest, manifest.lineage.covered(offset.claim, manifest.next_seq)[0])
@@ -126,22 +129,22 @@ def _problem(destination: str, offset: Offset, manifest: Manifest) -> str | None
         return f"the checkpoint was written with another spool of {destination} ({offset.spool}, now {manifest.spool})"
     if offset.seq < manifest.oldest - 1:
         return (
-            f"the checkpoint of {destination} stands at {offset.last}, segment {offset.seq}, but the spool begins with"
+            f"the checkpoint of {destination} is at {offset.last}, segment {offset.seq}, but the spool begins with"
             f" segment {manifest.oldest} (retainBatches)"
         )
     shared, known = manifest.lineage.covered(offset.claim, manifest.next_seq)
     if not known:
-        kept = f"it shares segments up to {shared}" if shared >= 0 else "nobody knows the writer of that segment"
+        kept = f"it shares segments up to {shared}" if shared >= 0 else "the writer of that segment is unknown"
         return (
-            f"the checkpoint of {destination} stands at segment {offset.seq}, {offset.last}, which the spool lost,"
-            f" as one does that was restored from an older copy: its last is {manifest.next_seq - 1}, {kept}"
+            f"the checkpoint of {destination} is at segment {offset.seq}, {offset.last}, which the spool lacks;"
+            f" it was probably restored from an older copy: its last segment is {manifest.next_seq - 1}, {kept}"
         )
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a micro-batch may hold. 0: no limit."""
+    """The limits of a micro-batch. 0: no limit."""
 
     rows: int = 0
     size_bytes: int = 0
@@ -155,10 +158,14 @@ def admit(
     *,
     fail_on_data_loss: bool = True,
 ) -> Offsets:
-    """Where the next micro-batch ends: whole transactions, fairly over the destinations, at least one if there is any.
+    """Return the end of the next micro-batch: complete transactions, fairly over the destinations, at least one.
 
-    targets: last segment to admit by destination, None without such a bound; a destination that is missing in it is
-    not admitted. Destinations of `start` without a manifest stay where they are. Raises DataLoss.
+    start: where the micro-batch begins. Destinations without a manifest stay there.
+    manifests: the spools of the destinations.
+    limit: limits of the micro-batch.
+    targets: last segment to admit by destination; a destination that is missing in it is not admitted. None: no bound.
+    fail_on_data_loss: see resume_after.
+    Raises DataLoss.
     """
     ends = dict(start)
     waiting: dict[str, list[tuple[SegmentInfo, ...]]] = {}
@@ -187,7 +194,7 @@ def admit(
 
 
 def transactions(segments: tuple[SegmentInfo, ...]) -> list[tuple[SegmentInfo, ...]]:
-    """Runs of segments that end with a transaction's end; what is unfinished is left out."""
+    """Group segments by transaction; omit an unfinished one at the end."""
     groups: list[tuple[SegmentInfo, ...]] = []
     begun = 0
     for index, segment in enumerate(segments):
@@ -204,7 +211,13 @@ def plan(
     *,
     fail_on_data_loss: bool,
 ) -> dict[str, tuple[SegmentInfo, ...]]:
-    """The segments of a micro-batch by destination. Raises DataLoss when one of them is gone."""
+    """Return the segments of a micro-batch by destination.
+
+    start, end: bounds of the micro-batch.
+    manifests: the spools of the destinations.
+    fail_on_data_loss: see resume_after.
+    Raises DataLoss if a segment is missing.
+    """
     planned: dict[str, tuple[SegmentInfo, ...]] = {}
     for name in sorted(end):
         began = start.get(name)
@@ -215,7 +228,7 @@ def plan(
             if fail_on_data_loss:
                 raise DataLoss(f"canal: the checkpoint names destination {name}, which this query does not read")
             continue
-        # a micro-batch that was planned before is read again with the same bounds
+        # Spark reads an unfinished micro-batch again with the same bounds
         after = resume_after(name, began, manifest, fail_on_data_loss=fail_on_data_loss)
         last = end[name].seq
         if resume_after(name, end[name], manifest, fail_on_data_loss=fail_on_data_loss) != last:
@@ -225,7 +238,10 @@ def plan(
 
 
 def tasks(files: tuple[SegmentInfo, ...], processors: int) -> list[tuple[SegmentInfo, ...]]:
-    """Neighbouring segments in groups of about one size, as many as keep these processors busy to the end."""
+    """Split consecutive segments into groups of similar size that keep all processors busy.
+
+    processors: their number.
+    """
     size = sum(file.raw_bytes for file in files)
     rounds = -(-size // (processors * TASK_BYTES_MOST))
     count = max(min(processors * rounds, size // TASK_BYTES), 1)

@@ -1,15 +1,15 @@
-"""The source's options, read from what Spark hands over: texts, in any case. Every complaint is one sentence. Pure.
+"""The source's options, parsed from Spark's texts; names in any case. Each error is one sentence. Pure.
 
-zkServers | servers     host:port,...            who knows the nodes, or the nodes themselves
-destination             name,name or a glob      globs ask ZooKeeper
-clientId                1001                     one driver at a time works for it
-filter                  schema\\.table,...        regular expressions, as canal's clients give them
-user, password | passwordFile                    of canal's port
-spoolDir                /path or s3://...        seen by the driver and every executor
-maxRowsPerTrigger, maxBytesPerTrigger            of a micro-batch; bytes are those of raw entries
+zkServers | servers     host:port,...            ZooKeeper, or the nodes themselves
+destination             name,name or a glob      globs need ZooKeeper
+clientId                1001                     used by one driver at a time
+filter                  schema\\.table,...        regular expressions, as in canal's clients
+user, password | passwordFile                    account on canal's port
+spoolDir                /path or s3://...        shared by the driver and all executors
+maxRowsPerTrigger, maxBytesPerTrigger            limits of a micro-batch; bytes of raw entries
 format                  envelope | table | debezium | changes
 table, tableSchema      schema.name, Spark DDL   for format=table; tableSchema is optional
-schemaEvolution         null | fail              what to do with a column the query does not know
+schemaEvolution         null | fail              what to do with a column that the query lacks
 failOnDataLoss          true
 spoolMaxBytes, retainBatches, fetchSize, segmentBytes, availableNowQuietMs, timeZone, sessionTimeoutMs
 """
@@ -30,7 +30,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Shape(StrEnum):
-    """What rows look like. CHANGES is what the pipelines read: images as arrays beside their columns' types."""
+    """The shape of rows. Pipelines read CHANGES: images as arrays, with the types of their columns."""
 
     ENVELOPE = "envelope"
     TABLE = "table"
@@ -39,7 +39,7 @@ class Shape(StrEnum):
 
 
 class Evolution(StrEnum):
-    """What happens to a column that the query's schema lacks: left out, or the query fails with the statement."""
+    """What to do with a column that the query's schema lacks: omit it, or fail with the DDL statement."""
 
     NULL = "null"
     FAIL = "fail"
@@ -47,7 +47,7 @@ class Evolution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options as values. max_rows, max_bytes: 0 is no limit; table: "" unless the shape is TABLE."""
+    """The parsed options. max_rows, max_bytes: 0 for no limit; table: "" unless the shape is TABLE."""
 
     zk_servers: str
     servers: tuple[str, ...]
@@ -74,7 +74,7 @@ class SourceOptions:
 
     @property
     def globs(self) -> bool:
-        """Whether ZooKeeper has to say which destinations are meant."""
+        """Whether a destination is a glob, which needs ZooKeeper."""
         return any(character in name for name in self.destinations for character in GLOB_CHARACTERS)
 
 
@@ -104,21 +104,21 @@ _NAMES = (
     "sessionTimeoutMs",
 )
 _KNOWN = {name.lower(): name for name in _NAMES}
-_SPARKS_OWN = frozenset({"path"})  # what Spark itself may add
+_SPARKS_OWN = frozenset({"path"})  # Spark may add these
 
 
 def parse(given: Mapping[str, str]) -> SourceOptions:
-    """given: names in any case. Raises OptionInvalid: one sentence that names the option."""
+    """Parse the options. given: names in any case. Raises OptionInvalid with the name of the option."""
     values = {name.lower(): str(value).strip() for name, value in given.items()}
     for name in values.keys() - _KNOWN.keys() - _SPARKS_OWN:
         raise OptionInvalid(f"canal: option {name!r} is unknown; the options are {', '.join(_NAMES)}")
     read = _OptionReader(values)
     zk_servers, servers = read.text("zkServers"), read.list("servers")
     if bool(zk_servers) == bool(servers):
-        raise OptionInvalid("canal: give one of the options zkServers (host:port of ZooKeeper) and servers (of nodes)")
+        raise OptionInvalid("canal: set one of the options zkServers (host:port of ZooKeeper) and servers (of nodes)")
     destinations = read.list("destination")
     if not destinations:
-        raise OptionInvalid("canal: option destination is missing: a name, several with commas, or a glob")
+        raise OptionInvalid("canal: option destination is missing: set a name, a list of names, or a glob")
     shape = read.one_of("format", Shape, Shape.ENVELOPE)
     table = read.text("table")
     if shape is Shape.TABLE and table.count(".") != 1:
@@ -127,7 +127,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         raise OptionInvalid(f"canal: options table and tableSchema belong to format=table, not to format={shape}")
     spool_dir = read.text("spoolDir")
     if not spool_dir:
-        raise OptionInvalid("canal: option spoolDir is missing: a directory that driver and executors share")
+        raise OptionInvalid("canal: option spoolDir is missing: set a directory that driver and executors share")
     time_zone = read.text("timeZone") or "UTC"
     try:
         ZoneInfo(time_zone)
@@ -199,7 +199,7 @@ class _OptionReader:
     def secret(self) -> str:
         password, file = self.text("password"), self.text("passwordFile")
         if password and file:
-            raise OptionInvalid("canal: give one of the options password and passwordFile")
+            raise OptionInvalid("canal: set only one of the options password and passwordFile")
         if not file:
             return password
         try:

@@ -31,8 +31,9 @@ from canal_ha.spark.storage import open_storage
 POLL_S = 1
 _JAVA = "spark.driver.extraJavaOptions"
 _STACK = "-Xss16m"
-"""A query that is stopped within a sink searches the error's text with a pattern that recurs for every character
-(Spark 4.3, StreamExecution.PROXY_ERROR): 4 MB are too little for the usual text, and the log gets 1,024 lines of it.
+"""Stack size of the JVM's threads. When a query stops inside a sink, Spark 4.3 (StreamExecution.PROXY_ERROR) searches
+the error's text with a pattern that recurs for every character. 4 MB are too little for the usual text; the log then
+gets 1,024 lines of stack trace.
 """
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -42,14 +43,11 @@ _SETTINGS = {
 
 
 class PipelineFailed(CanalError):
-    """The query ended with an error; the text is its reason."""
+    """The query ended with an error, whose reason is the text."""
 
 
 def sinks_of(pipeline: Pipeline) -> list[TableTarget]:
-    """Return the sinks of a pipeline, in the file's order. Each type's library is loaded when a sink needs it.
-
-    Raises OptionInvalid for a type that does not exist.
-    """
+    """Create the sinks of a pipeline, in the file's order. A sink's library is imported only if it is used."""
     made: list[TableTarget] = []
     for kind, given in pipeline.sinks:
         match kind:
@@ -91,7 +89,13 @@ def _password(pipeline: Pipeline, given: object) -> str:
 def start(
     spark: SparkSession, pipeline: Pipeline, *, once: bool = False, source: type[CanalSource] = CanalSource
 ) -> StreamingQuery:
-    """Start the query. once: end when everything written by now is read; source: one that watches steps, in tests."""
+    """Start the query.
+
+    spark: the session.
+    pipeline: what to run.
+    once: stop when every change written before the start is read.
+    source: the data source; tests pass one that observes steps.
+    """
     spark.dataSource.register(source)
     steps = source.steps
     sinks = sinks_of(pipeline)
@@ -103,7 +107,7 @@ def start(
     def spooled(destination: str) -> Manifest:
         manifest = newest_manifest(open_storage(options.spool_dir, destination, str(options.client_id)))
         if manifest is None:
-            raise SpoolUnusable(f"the spool of {destination} is gone: {options.spool_dir}")
+            raise SpoolUnusable(f"the spool of {destination} is missing in {options.spool_dir}")
         return manifest
 
     def write(frame: DataFrame, batch_id: int) -> None:
@@ -135,7 +139,7 @@ def start(
 
 
 def chosen(pipeline: Pipeline) -> Column:
-    """The pipeline's tables, and statements that name several, of which the entry tells one."""
+    """Return the condition for rows of the pipeline's tables, and for statements that may name several tables."""
     name = f.concat_ws(".", "schema", "table")
     patterns = [name.rlike(_regex(pattern)) for pattern in pipeline.tables]
     several = f.coalesce(f.col("ddl").rlike(r"(?is)^\s*(drop|rename|truncate)\b.*,"), f.lit(False))
@@ -157,7 +161,15 @@ def run(
     source: type[CanalSource] = CanalSource,
     display: Display | None = None,
 ) -> Summary:
-    """Run until the query ends, or SIGTERM or Ctrl-C ends it. Raises PipelineFailed."""
+    """Run the query until it ends, or until SIGTERM or Ctrl-C.
+
+    spark: the session.
+    pipeline: what to run.
+    once: stop when every change written before the start is in the sinks.
+    source: the data source; tests pass one that observes steps.
+    display: shows the progress; None: on standard error.
+    Raises PipelineFailed.
+    """
     shown = display or Display(pipeline.name)
     query = start(spark, pipeline, once=once, source=source)
     with shown, _stopping(query):
@@ -168,13 +180,13 @@ def run(
         except StreamingQueryException as error:
             raise PipelineFailed(f"{pipeline.name}: {reason(error)}") from error
         finally:
-            with contextlib.suppress(Exception):  # the JVM may be gone by now
+            with contextlib.suppress(Exception):  # the JVM may have ended
                 query.stop()
     return shown.summary
 
 
 def reason(error: Exception) -> str:
-    """Our sentence out of Spark's many lines; the first line when there is none."""
+    """Return our error text from Spark's message, or the first line if there is none."""
     lines = [line.strip() for line in str(error).splitlines()]
     for line in lines:
         found = line.find("canal_ha.errors.")
@@ -185,7 +197,7 @@ def reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _stopping(query: StreamingQuery) -> Iterator[None]:
-    """SIGTERM and SIGINT end the query in order."""
+    """Stop the query on SIGTERM and SIGINT within the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -202,7 +214,7 @@ def _stopping(query: StreamingQuery) -> Iterator[None]:
 
 
 def session(pipeline: Pipeline) -> SparkSession:
-    """A session as the file asks for it; the one of spark-submit where there is one."""
+    """Return spark-submit's session, or else a new one with the file's settings."""
     builder = SparkSession.builder.appName(f"canal-ha {pipeline.name}")
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -1,7 +1,7 @@
-"""A pipeline's file: TOML in conf/pipeline/. Every complaint names file and key. Pure but for reading files.
+"""Reads a pipeline's TOML file (conf/pipeline/). Each error names file and key. Pure except for reading files.
 
 name = "shop"                                  checkpoint = "/var/lib/canal-ha/checkpoints/shop"
-tables = ["shop.*"]                            trigger = "5 seconds"       # or "available-now"; default: at once
+tables = ["shop.*"]                            trigger = "5 seconds"       # or "available-now"; default: no pause
 [source]       the source's options            [spark]  master and Spark's own settings
 [keys]         "shop.log" = ["id"]             [[sink]] type = "parquet" | "delta" | "mysql" | "console"
 """
@@ -20,10 +20,10 @@ from canal_ha.errors import OptionInvalid
 from canal_ha.spark.options import SourceOptions, parse
 
 _TRIGGER = re.compile(r"(\s*\d+\s+(milli|micro)?(second|minute|hour|day)s?)+\s*")
-DEFAULT_MAX_ROWS = 100_000  # of a micro-batch: it is folded in the driver's memory
+DEFAULT_MAX_ROWS = 100_000  # rows of a micro-batch, which is folded in the driver's memory
 AVAILABLE_NOW = "available-now"
 _NOT_FOR_PIPELINES = ("format", "table", "tableSchema")
-_SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> keys it must have, keys it may have
+_SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> required keys, optional keys
     "parquet": (frozenset({"path"}), frozenset()),
     "delta": (frozenset({"path"}), frozenset({"storage"})),
     "mysql": (frozenset({"address", "user"}), frozenset({"password", "passwordFile", "database", "stateDatabase"})),
@@ -33,7 +33,7 @@ _SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> keys 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline as its file says. source: options as texts; sinks: type and the rest; spark: settings."""
+    """A pipeline as described by its file. source: options as texts; sinks: type and other keys; spark: settings."""
 
     file: str
     name: str
@@ -48,11 +48,11 @@ class Pipeline:
     spark: Mapping[str, str]
 
     def with_sink(self, kind: str, given: Mapping[str, Any]) -> Pipeline:
-        """The same with one sink only."""
+        """Return this pipeline with one sink only."""
         return replace(self, sinks=((kind, given),))
 
     def takes(self, schema: str, table: str) -> bool:
-        """Whether a table is among those chosen."""
+        """Return whether the pipeline includes this table."""
         return any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables)
 
 
@@ -63,19 +63,19 @@ def load(path: str | Path) -> Pipeline:
     except OSError as error:
         raise OptionInvalid(f"{path} cannot be read: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
-        raise OptionInvalid(f"{path} is no TOML: {error}") from error
+        raise OptionInvalid(f"{path} is not valid TOML: {error}") from error
     return pipeline(body, str(path))
 
 
 def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
-    """The file's content, or what a program would have written there. Raises OptionInvalid."""
+    """Build a pipeline from the parsed content of a file. file: its name, for messages. Raises OptionInvalid."""
     read = _TomlReader(body, file)
     read.only("name", "checkpoint", "tables", "trigger", "source", "sink", "spark", "keys")
     source = {key: _text(value) for key, value in read.table("source").items()}
     lower = {key.lower() for key in source}
     for name in _NOT_FOR_PIPELINES:
         if name.lower() in lower:
-            raise OptionInvalid(f"{file}: [source] {name}: a pipeline chooses that by itself")
+            raise OptionInvalid(f"{file}: [source] {name}: a pipeline sets this option itself; remove it")
     if not lower & {"maxrowspertrigger", "maxbytespertrigger"}:
         source["maxRowsPerTrigger"] = str(DEFAULT_MAX_ROWS)
     source["format"] = "changes"
@@ -101,13 +101,13 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
 
 def _trigger(text: str, file: str) -> str:
     if text and text != AVAILABLE_NOW and not _TRIGGER.fullmatch(text):
-        raise OptionInvalid(f"{file}: trigger = {text!r}: expected a time as '10 seconds', or '{AVAILABLE_NOW}'")
+        raise OptionInvalid(f"{file}: trigger = {text!r}: expected an interval as '10 seconds', or '{AVAILABLE_NOW}'")
     return text
 
 
 def _sinks(given: Any, file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     if not isinstance(given, list) or not given:
-        raise OptionInvalid(f"{file}: [[sink]] is missing: where should changes go?")
+        raise OptionInvalid(f"{file}: [[sink]] is missing: add at least one sink")
     sinks = []
     for number, sink in enumerate(given, 1):
         kind = sink.get("type")
@@ -155,7 +155,7 @@ class _TomlReader:
 
     def only(self, *names: str) -> None:
         for name in sorted(self._body.keys() - set(names)):
-            raise OptionInvalid(f"{self._file}: {name} is unknown; there are {', '.join(names)}")
+            raise OptionInvalid(f"{self._file}: {name} is unknown; the keys are {', '.join(names)}")
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._body.get(name, default)

@@ -1,4 +1,4 @@
-"""Progress of a query: live in a terminal, one line a batch elsewhere, a summary at the end."""
+"""Progress of a query: a live table in a terminal, else one line a batch; a summary at the end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from rich.table import Table
 
 @dataclass(slots=True)
 class DestinationProgress:
-    """One destination. batches, rows: so far; waiting: segments spooled and not read; lag_s: age of the newest change
-    that was read, when it was read; -1 before the first.
+    """The progress of one destination.
+
+    batches: number of batches so far.
+    waiting: segments that are spooled and not read.
+    lag_s: age of the newest change when it was read, s; -1 before the first.
+    position: journal:offset of the newest change.
     """
 
     batches: int = 0
@@ -30,7 +34,7 @@ class DestinationProgress:
 
 @dataclass(slots=True)
 class Summary:
-    """Everything so far."""
+    """The totals of the query so far."""
 
     batches: int = 0
     rows: int = 0
@@ -39,11 +43,11 @@ class Summary:
 
     @property
     def rows_per_s(self) -> float:
-        """While batches were worked on."""
+        """Rows a second, counting only the time in batches."""
         return self.rows / self.busy_s if self.busy_s else 0.0
 
     def add(self, progress: Mapping[str, Any], now_ms: float) -> str | None:
-        """Take one of Spark's progress reports; a line for the log when it is about a batch that had rows."""
+        """Add one of Spark's progress reports; return a log line if its batch had rows."""
         source = progress["sources"][0]
         ends = offsets(source.get("endOffset"))
         latest = offsets(source.get("latestOffset"))
@@ -86,7 +90,7 @@ def _rate(rows_per_s: float) -> str:
 
 
 def offsets(given: Any) -> dict[str, Any]:
-    """The destinations of an offset as Spark reports it, in one version as text; none before the first."""
+    """Return the destinations in an offset of Spark's report, which may be JSON text; empty before the first."""
     if isinstance(given, str):
         given = json.loads(given)
     if not isinstance(given, dict):
@@ -96,7 +100,7 @@ def offsets(given: Any) -> dict[str, Any]:
 
 
 class Display:
-    """Shows a query; use as a context manager. output: where to, stderr unless told otherwise."""
+    """Shows the progress of a query; use it as a context manager. output: default is stderr."""
 
     def __init__(self, name: str, output: TextIO | None = None) -> None:
         self.summary = Summary()
@@ -118,7 +122,7 @@ class Display:
         self._console.print(f"{self._name}: {self.summary}", markup=False, soft_wrap=True)
 
     def update(self, query: StreamingQuery) -> None:
-        """Take what the query did since the last call."""
+        """Show the query's progress since the last call."""
         for progress in query.recentProgress:
             report = progress if isinstance(progress, dict) else progress.jsonValue
             if report["batchId"] <= self._shown or not report.get("numInputRows"):

@@ -1,4 +1,4 @@
-"""What a user reads when the server's cursor and the spool do not fit together. Pure."""
+"""Builds the errors for a server's cursor that does not fit the spool. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
 
-_UNKNOWN = "JOURNAL:OFFSET"  # for a person to fill in
+_UNKNOWN = "JOURNAL:OFFSET"  # the user fills this in
 
 
 def lost(destination: str, options: SourceOptions, uri: str, manifest: Manifest, cursor: LogPosition) -> DataLoss:
-    """Describe entries that were acknowledged and that the spool does not have.
+    """Build the error for acknowledged entries that are missing in the spool.
 
-    destination: where the cursor belongs
-    options: of the query
-    uri: of the spool
-    manifest: of the spool, as it is now
-    cursor: as the server tells it
+    destination: name of the destination.
+    options: the query's.
+    uri: the spool's.
+    manifest: the spool's current manifest.
+    cursor: the server's cursor.
     """
     who = (
-        "this spool itself had acknowledged them, so it was restored from an older copy"
+        "this spool acknowledged them itself, so it was restored from an older copy"
         if cursor.mark
         else "another client or an operator moved the cursor there"
     )
@@ -35,33 +35,33 @@ def lost(destination: str, options: SourceOptions, uri: str, manifest: Manifest,
     )
     return DataLoss(
         f"canal: changes are missing in the spool {uri}: {f'it ends at {last}' if last else 'it is empty'}, but the"
-        f" server's cursor for client {options.client_id} of {destination} is at {cursor}, and {who}.{again} To give"
-        " them up: set failOnDataLoss=false, or begin anew with another spoolDir and checkpoint"
+        f" server's cursor for client {options.client_id} of {destination} is at {cursor}, because {who}.{again} To"
+        " give them up: set failOnDataLoss=false, or start with a new spoolDir and checkpoint"
     )
 
 
 def taken(destination: str, options: SourceOptions, uri: str, manifest: Manifest, cursor: LogPosition) -> ClientIdTaken:
-    """Describe a client id with which another spool acknowledges.
+    """Build the error for a client id that another spool uses.
 
-    destination: where the cursor belongs
-    options: of the query
-    uri: of the spool
-    manifest: of the spool, as it is now
-    cursor: as the server tells it
+    destination: name of the destination.
+    options: the query's.
+    uri: the spool's.
+    manifest: the spool's current manifest.
+    cursor: the server's cursor.
     """
     return ClientIdTaken(
         f"canal: client id {options.client_id} of {destination} is in use by another spool: the cursor at {cursor} was"
         f" acknowledged by {cursor.mark!r}, and this query has spool {manifest.spool} at {uri}. Each would miss what"
-        " the other one reads. Give this query a clientId, spoolDir and checkpoint of its own. If the other spool is"
-        f" gone for good, this lets this spool go on from there: {_steps(destination, options, cursor.parts)}"
+        " the other one reads. Give this query its own clientId, spoolDir and checkpoint. If the other spool is"
+        f" no longer used, continue with this spool from there: {_steps(destination, options, cursor.parts)}"
     )
 
 
 def _ends(manifest: Manifest, last: LogPosition, cursor: LogPosition) -> Sequence[LogPosition]:
-    """Where to read again: the end of the spool, of several sources one place for each.
+    """Return the positions to read again from: the end of the spool, one position for each source.
 
-    A segment ends with an entry of one source. Up to there the spool has everything of that source, perhaps more. A
-    place without a journal stands for a source that no segment tells of.
+    A segment ends with an entry of one source. Up to that entry the spool has all changes of that source. A position
+    without a journal belongs to a source of which no segment has the end.
     """
     if not cursor.part:
         return (last,)
@@ -80,7 +80,7 @@ def _ends(manifest: Manifest, last: LogPosition, cursor: LogPosition) -> Sequenc
 
 
 def _steps(destination: str, options: SourceOptions, places: Sequence[LogPosition]) -> str:
-    """What a person does so that the server delivers from there, with commands that work as printed."""
+    """Describe how to make the server deliver from these positions, with complete commands."""
     run = " and ".join(f"`{_set(destination, options, place)}`" for place in places)
     if options.zk_servers:
         steps = f"1. Stop the query. 2. Run: {run} 3. Start the query."
@@ -91,7 +91,7 @@ def _steps(destination: str, options: SourceOptions, places: Sequence[LogPositio
         )
     missing = " and ".join(f"source {place.part}" for place in places if not place.journal)
     if missing:
-        steps += f" The spool does not tell where {missing} stood: take a place from before the copy was made."
+        steps += f" The spool has no position of {missing}: use one from before the copy was made."
     kept = " and ".join(
         f"{place.journal} (source {place.part})" if place.part else place.journal for place in places if place.journal
     )

@@ -1,4 +1,4 @@
-"""Segment file: entries as they came over the wire, compressed, with a small index, all of it checksummed. Pure.
+"""Reads and writes segment files: compressed entries as received, with a small index and a checksum. Pure.
 
 magic  "CHSEG1\\n"
 u32    length of the index, u32 length of the body, u32 CRC-32 of index and body (big-endian)
@@ -21,12 +21,12 @@ from canal_ha.errors import SpoolUnusable
 
 MAGIC = b"CHSEG1\n"
 _HEAD = struct.Struct(">III")
-LEVEL = 1  # of zstd: row images of one table resemble each other so much that more buys little
+LEVEL = 1  # zstd level; row images of one table are so similar that a higher level gains little
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a segment holds. rows: by `schema.table`; statements count under the table they name; frames: raw."""
+    """The content of a segment. rows: by `schema.table`; a statement counts as one; frames: raw entries."""
 
     destination: str
     rows: Mapping[str, int]
@@ -34,7 +34,7 @@ class Contents:
 
 
 def encode(contents: Contents) -> bytes:
-    """The whole file."""
+    """Build the file."""
     index = json.dumps(
         {"destination": contents.destination, "rows": dict(contents.rows), "raw": len(contents.frames)},
         separators=(",", ":"),
@@ -46,16 +46,16 @@ def encode(contents: Contents) -> bytes:
 
 
 def decode(data: bytes, name: str) -> Contents:
-    """name: for the message. Raises SpoolUnusable when a bit of it is not as it was written."""
+    """Parse a file. name: its name, for messages. Raises SpoolUnusable if the file is damaged."""
     start = len(MAGIC) + _HEAD.size
     if data[: len(MAGIC)] != MAGIC or len(data) < start:
-        raise SpoolUnusable(f"{name} is no segment of a spool")
+        raise SpoolUnusable(f"{name} is not a segment of a spool")
     index_size, body_size, checksum = _HEAD.unpack_from(data, len(MAGIC))
     if len(data) != start + index_size + body_size:
-        raise SpoolUnusable(f"{name} has {len(data)} bytes, {start + index_size + body_size} were written")
+        raise SpoolUnusable(f"{name} has {len(data)} bytes instead of {start + index_size + body_size}")
     view = memoryview(data)
     if zlib.crc32(view[start:]) != checksum:
-        raise SpoolUnusable(f"{name} is damaged: its checksum does not fit")
+        raise SpoolUnusable(f"{name} is damaged: its checksum does not match")
     index = json.loads(bytes(view[start : start + index_size]))
     frames = zstandard.ZstdDecompressor().decompress(view[start + index_size :], max_output_size=index["raw"])
     return Contents(index["destination"], index["rows"], frames)

@@ -1,12 +1,12 @@
-"""What the source's rows look like: one schema per shape, as Spark DDL (the process that asks has no JVM). Pure.
+"""The schemas of the source's shapes, as Spark DDL, because the calling process has no JVM. Pure.
 
     envelope  op ts destination schema table key before after position ddl     maps of texts, as canal writes values
     table     the table's columns, typed, then _op _ts _position _ddl
     debezium  destination schema table key value position                      JSON texts, Debezium's envelope
-    changes   op ts destination schema table layout before after position ddl  arrays beside a JSON of their columns
+    changes   op ts destination schema table layout before after position ddl  arrays, with a JSON of their columns
 
-`position` orders all changes of a destination, over changes of the source too: (seq, entry, row). Its other fields are
-the place in the binlog, comparable within one server id only.
+`position` orders all changes of a destination, across changes of the source too, by (seq, entry, row). Its other fields
+are the position in the binlog, comparable only within one server id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _META_TAKEN = re.compile(r"(?:^|,)\s*`?(_op|_ts|_position|_ddl)`?[\s:]", re.IGNO
 
 
 def table_of_ddl(ddl: str) -> str:
-    """TABLE with columns as the option tableSchema declares them. Raises OptionInvalid."""
+    """Return the schema of TABLE with the columns in the option tableSchema. Raises OptionInvalid."""
     taken = _META_TAKEN.search(ddl)
     if taken:
         raise OptionInvalid(f"canal: option tableSchema may not have a column {taken[1]}: the source adds it")
@@ -48,14 +48,14 @@ def table_of_ddl(ddl: str) -> str:
 
 
 def table_of_columns(columns: Iterable[tuple[str, str, int]]) -> str:
-    """TABLE with columns as an entry has them: name, mysqlType, sqlType."""
+    """Return the schema of TABLE with an entry's columns. columns: name, mysqlType, sqlType."""
     return ", ".join(
         [*(f"{quoted(name)} {spark_name(column_type(text, code).arrow)}" for name, text, code in columns), _meta()]
     )
 
 
 def quoted(name: str) -> str:
-    """A name in Spark's back-quotes."""
+    """Return a name in Spark's back-quotes."""
     return f"`{name.replace('`', '``')}`"
 
 

@@ -1,4 +1,4 @@
-"""CanalSource: `spark.readStream.format("canal")`. Importing it loads no reactor, no ZooKeeper client, no Arrow."""
+"""CanalSource: `spark.readStream.format("canal")`. Importing it loads no reactor, ZooKeeper client or Arrow."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class CanalSource(DataSource):
-    """Changes of one or several destinations; options.py lists the options, shapes.py the columns."""
+    """A data source of the changes of destinations; options.py lists the options, shapes.py the columns."""
 
     steps: Steps = staticmethod(unobserved)
 
     @classmethod
     def name(cls) -> str:
-        """What follows `format`."""
+        """Return the name for `format`."""
         return "canal"
 
     @plain_errors
     def schema(self) -> str:
-        """By shape; a table's columns are declared, or those of its newest rows in the spool."""
+        """Return the shape's schema. A table's columns are declared, or taken from its newest rows in the spool."""
         options = self._options()
         if options.shape is not Shape.TABLE:
             from canal_ha.spark.shapes import FIXED
@@ -39,7 +39,7 @@ class CanalSource(DataSource):
 
     @plain_errors
     def streamReader(self, schema: StructType) -> CanalStreamReader:
-        """The reader of one query; Spark makes several and uses each for a part."""
+        """Return a reader of one query; Spark creates several and uses each for a part of the work."""
         from canal_ha.spark.stream import CanalStreamReader
 
         return CanalStreamReader(self._options(), schema, type(self).steps)

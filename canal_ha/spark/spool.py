@@ -1,12 +1,12 @@
 """Spool: the segments of one (destination, client id), one writer at a time, fenced by epochs.
 
-A writer claims an epoch (a file), only then reads the manifest of the newest epoch before it, and writes its own. After
-every manifest it looks for claims of later epochs, and only then says that the segment is durable. So if an older
-writer saw no later claim, what it wrote was there before the later one read; if it saw one, nothing is acknowledged
-and the server delivers it again, to the later one. This needs only that a listing shows what was written before it,
-as local file systems and today's object stores do. No two writers ever write one file.
+A writer claims an epoch (a file), then reads the manifest of the newest earlier epoch, and writes its own manifest.
+After each manifest it checks for claims of later epochs, and only then reports the segment as durable. If an older
+writer saw no later claim, the later writer read its segment. If it saw one, nothing is acknowledged, and the server
+delivers the entries again to the later writer. This only requires that a listing shows all earlier writes, as local
+file systems and today's object stores guarantee. No two writers ever write the same file.
 
-One thread owns a writer; `manifest` may be read from any.
+One thread owns a writer; any thread may read `manifest`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import NoRoom, Storage
 
-READ_ATTEMPTS = 5  # a manifest can be replaced by a later epoch's while it is looked for
+READ_ATTEMPTS = 5  # a later epoch can replace a manifest during the read
 
 
 def newest_manifest(storage: Storage) -> Manifest | None:
-    """The newest epoch's manifest; None when the spool was never written. Raises SpoolUnusable."""
+    """Return the newest epoch's manifest; None for a spool that was never written. Raises SpoolUnusable."""
     for _ in range(READ_ATTEMPTS):
         epochs = manifests.manifests(storage.names())
         if not epochs:
@@ -36,18 +36,27 @@ def newest_manifest(storage: Storage) -> Manifest | None:
         name = manifests.manifest_name(epochs[-1])
         try:
             return Manifest.from_bytes(storage.read(name), f"{storage.uri}/{name}")
-        except FileNotFoundError:  # its successor is there by now
+        except FileNotFoundError:  # a later manifest replaced it
             continue
     raise SpoolUnusable(f"{storage.uri} changes faster than it can be read")
 
 
 class SpoolWriter:
-    """The present writer. steps: told what is about to happen, by name. follows: whether nothing is missing between the
-    segments that were there and those that this writer appends, as far as the server told.
+    """The current writer of a spool.
+
+    follows: nothing is missing between the existing segments and those that this writer appends, as far as the server
+        reported.
     """
 
     def __init__(self, storage: Storage, destination: str, retain_batches: int, steps: Steps) -> None:
-        """Claim the next epoch. Raises SpoolUnusable, also for a spool that is read-only, and NoRoom (try again)."""
+        """Claim the next epoch.
+
+        storage: of the spool.
+        destination: name of the destination.
+        retain_batches: number of micro-batches to keep.
+        steps: called with the name of each step before it happens.
+        Raises SpoolUnusable, also for a read-only spool, and NoRoom (try again).
+        """
         self._storage = storage
         self._destination = destination
         self._retain_batches = retain_batches
@@ -75,8 +84,14 @@ class SpoolWriter:
         newest_ms: int,
         ddl: dict[str, str],
     ) -> None:
-        """Make a segment durable; when this returns its entries may be acknowledged.
+        """Make a segment durable; after the return its entries may be acknowledged.
 
+        frames: the entries.
+        rows: number of rows by `schema.table`.
+        last: position of the last entry.
+        closed: the segment ends at the end of a transaction.
+        newest_ms: newest time of any entry so far, ms since 1970.
+        ddl: latest statement by `schema.table`.
         Raises SpoolFenced (do not acknowledge), NoRoom (try again) and SpoolUnusable.
         """
         seq = self.manifest.next_seq
@@ -98,7 +113,7 @@ class SpoolWriter:
         self._publish(self.manifest.with_segment(info, newest_ms, ddl, self.epoch, follows=self.follows))
 
     def read_up_to(self, seq: int) -> None:
-        """A micro-batch that ended with this segment is done; removes what only older micro-batches need."""
+        """Note that a micro-batch that ended with this segment is done; remove segments of older micro-batches."""
         if seq <= self.manifest.done or seq >= self.manifest.next_seq:
             return
         kept, gone = self.manifest.with_read(seq).pruned(self._retain_batches)
@@ -109,17 +124,17 @@ class SpoolWriter:
             if not names:
                 raise
             self.check()
-            self._storage.delete(names)  # makes room for the manifest; until then it lists what is gone
+            self._storage.delete(names)  # makes room; the old manifest lists missing segments until then
             self._publish(kept)
         self._storage.delete(names)
 
     def tell(self, problem: str) -> None:
-        """Keep why this writer does not go on, for whoever looks at the spool; "" when it does."""
+        """Store why this writer stopped, for inspection of the spool; "" if it continues."""
         if problem != self.manifest.problem:
             self._publish(replace(self.manifest, problem=problem))
 
     def check(self) -> None:
-        """Raises SpoolFenced when another writer claimed a later epoch."""
+        """Check for later epochs. Raises SpoolFenced if another writer claimed one."""
         latest = manifests.claims(self._storage.names())[-1:]
         if latest and latest[0] > self.epoch:
             raise SpoolFenced(
@@ -128,19 +143,19 @@ class SpoolWriter:
             )
 
     def _publish(self, manifest: Manifest) -> None:
-        """The manifest becomes visible to this process only when it counts."""
+        """Write the manifest. It becomes visible to this process only if it is valid."""
         self._storage.write(manifests.manifest_name(self.epoch), manifest.to_bytes())
         self.check()
         self.manifest = manifest
 
     def _sweep(self) -> None:
-        """Remove what earlier writers left: their claims and manifests, and segments that no manifest lists."""
+        """Remove claims and manifests of earlier writers, and segments that no manifest lists."""
         listed = {segment.name for segment in self.manifest.segments}
         keep = {manifests.claim_name(self.epoch), manifests.manifest_name(self.epoch), *listed}
         own = str(self.epoch)
         older = [name for name in self._storage.names() if name not in keep and own not in name]
-        torn = [name for name, meant in self._storage.unfinished().items() if self._is_older(meant)]
-        self._storage.delete([*torn, *(name for name in older if self._is_older(name))])
+        unfinished = [name for name, target in self._storage.unfinished().items() if self._is_older(target)]
+        self._storage.delete([*unfinished, *(name for name in older if self._is_older(name))])
 
     def _is_older(self, name: str) -> bool:
         epochs = manifests.claims([name]) + manifests.manifests([name]) + manifests.of_segments([name])

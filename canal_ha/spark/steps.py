@@ -1,7 +1,7 @@
-"""Steps: a pipeline says what it is about to do, by name, so that a test can end the process exactly there.
+"""Steps: a pipeline announces each step by name, so that a test can end the process exactly there.
 
-segment  manifest  ack  offset        of the source: before each becomes durable or is told
-sink  commit                          of a pipeline: in the middle of the sinks; when all of them are done
+segment  manifest  ack  offset        of the source: before each becomes durable or is sent
+sink  commit                          of a pipeline: after each sink; after all of them
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ Steps = Callable[[str], None]
 
 
 def unobserved(step: str) -> None:
-    """Nobody wants to know."""
+    """Ignore the step."""

@@ -1,7 +1,7 @@
-"""Where a spool's files are: a local directory, or any file system of pyarrow (S3, GCS, HDFS).
+"""The storage of a spool's files: a local directory, or any file system of pyarrow (S3, GCS, HDFS).
 
-Durable means fsync of file and directory on local file systems, and a successful close on the others, whose objects
-appear whole or not at all. Raises SpoolUnusable, except for a full disk, which is NoRoom: waiting helps there.
+Durable means an fsync of file and directory on local file systems. On the others it means a successful close; their
+objects appear complete or not at all. Raises SpoolUnusable, and NoRoom for a full disk, where waiting helps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.fs as arrow_fs
 from canal_ha.errors import SpoolUnusable
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-_HIDDEN = "."  # files under way
+_HIDDEN = "."  # prefix of unfinished files
 
 
 class NoRoom(SpoolUnusable):
@@ -28,28 +28,28 @@ class NoRoom(SpoolUnusable):
 
 
 class Storage(Protocol):
-    """One directory of files that are written once, as a whole."""
+    """One directory of files that are written as a whole."""
 
     uri: str
 
     def write(self, name: str, data: bytes) -> None:
-        """Make a file durable under this name, replacing one that is there: the old or the new content, never less."""
+        """Write a durable file atomically, replacing an existing one."""
 
     def read(self, name: str) -> bytes:
-        """The whole file. Raises FileNotFoundError."""
+        """Return a file's content. Raises FileNotFoundError."""
 
     def names(self) -> list[str]:
-        """What is there now; nothing when the directory does not exist."""
+        """Return the names of the files; empty if the directory does not exist."""
 
     def unfinished(self) -> dict[str, str]:
-        """Files that are being written, or were when their writer died: name -> what it was to become."""
+        """Return unfinished files of running or dead writers: name -> final name."""
 
     def delete(self, names: Iterable[str]) -> None:
-        """Remove files; those that are gone already do not matter."""
+        """Remove files; missing files are ignored."""
 
 
 def open_storage(root: str, *parts: str) -> Storage:
-    """root: a path, or a URI that pyarrow understands. parts: directories below it."""
+    """Open a storage. root: a path, or a URI for pyarrow; parts: directories below it. Raises SpoolUnusable."""
     scheme = urlsplit(root).scheme if "://" in root else ""
     if scheme in ("", "file"):
         path = urlsplit(root).path if scheme else root
@@ -62,14 +62,14 @@ def open_storage(root: str, *parts: str) -> Storage:
 
 
 class LocalStorage:
-    """A local directory, made when something is first written."""
+    """A local directory, created at the first write."""
 
     def __init__(self, path: Path) -> None:
         self.uri = path.as_uri()
         self._path = path
 
     def write(self, name: str, data: bytes) -> None:
-        """fsync the file, rename it, fsync the directory."""
+        """Write and fsync a hidden file, rename it, and fsync the directory."""
         under_way = self._path / f"{_HIDDEN}{name}.{os.getpid()}"
         try:
             self._path.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class LocalStorage:
             raise kind(f"the spool cannot write {self._path / name}: {error.strerror}") from error
 
     def read(self, name: str) -> bytes:
-        """The whole file."""
+        """Return a file's content."""
         try:
             return (self._path / name).read_bytes()
         except FileNotFoundError:
@@ -101,11 +101,11 @@ class LocalStorage:
             raise SpoolUnusable(f"the spool cannot read {self._path / name}: {error.strerror}") from error
 
     def names(self) -> list[str]:
-        """What is there now."""
+        """Return the names of the finished files."""
         return [name for name in self._all() if not name.startswith(_HIDDEN)]
 
     def unfinished(self) -> dict[str, str]:
-        """Hidden files; their names end with the writer's process id."""
+        """Return the hidden files; their names end with the writer's process id."""
         return {name: name[1:].rpartition(".")[0] for name in self._all() if name.startswith(_HIDDEN)}
 
     def _all(self) -> list[str]:
@@ -126,7 +126,7 @@ class LocalStorage:
 
 
 class ArrowStorage:
-    """A directory of a pyarrow file system. uri: as executors open it again."""
+    """A directory of a pyarrow file system. uri: executors open it again by this URI."""
 
     def __init__(self, filesystem: arrow_fs.FileSystem, path: str, uri: str) -> None:
         self.uri = uri
@@ -134,7 +134,7 @@ class ArrowStorage:
         self._path = path
 
     def write(self, name: str, data: bytes) -> None:
-        """Put the object; it is durable when close() succeeds."""
+        """Write the object; it is durable after a successful close."""
         try:
             self._filesystem.create_dir(self._path, recursive=True)
             with self._filesystem.open_output_stream(f"{self._path}/{name}") as stream:
@@ -144,7 +144,7 @@ class ArrowStorage:
             raise kind(f"the spool cannot write {self._path}/{name}: {error}") from error
 
     def read(self, name: str) -> bytes:
-        """The whole object."""
+        """Return an object's content."""
         try:
             with self._filesystem.open_input_stream(f"{self._path}/{name}") as stream:
                 data: bytes = stream.read()
@@ -155,7 +155,7 @@ class ArrowStorage:
             raise SpoolUnusable(f"the spool cannot read {self._path}/{name}: {error}") from error
 
     def names(self) -> list[str]:
-        """What is there now."""
+        """Return the names of the objects."""
         selector = arrow_fs.FileSelector(self._path, allow_not_found=True)
         try:
             return [info.base_name for info in self._filesystem.get_file_info(selector)]
@@ -163,7 +163,7 @@ class ArrowStorage:
             raise SpoolUnusable(f"the spool cannot list {self._path}: {error}") from error
 
     def unfinished(self) -> dict[str, str]:
-        """None: objects appear whole."""
+        """Return nothing: objects appear complete."""
         return {}
 
     def delete(self, names: Iterable[str]) -> None:

@@ -1,8 +1,10 @@
-"""The stream reader. Spark makes it several times: one lives in the driver's source process and answers for offsets,
-others are pickled and read on executors, so that nothing is opened before it is used.
+"""The stream reader of the source.
 
-When Spark asks for the offset after `start`, everything up to `start` is committed: the only sign of it for the last
-micro-batch (commit() comes one late, and not at all at the end). Retention follows both.
+Spark creates it several times: one copy in the driver's source process manages offsets, others are pickled and read on
+executors. So nothing is opened before it is used.
+
+When Spark asks for the offset after `start`, everything up to `start` is committed. This is the only sign for the last
+micro-batch, because commit() comes one batch late and never for the last. Retention follows both.
 """
 
 from __future__ import annotations
@@ -44,17 +46,21 @@ if TYPE_CHECKING:
 
     from canal_ha.spark.tailer import Connector, Tailer
 
-IDLE_WAIT_S = 0.2  # before Spark hears that there is nothing; it asks again at once
+IDLE_WAIT_S = 0.2  # wait before reporting no data; Spark asks again at once
 CALL_TIMEOUT_S = 10.0
-STANDSTILL_S = 120.0  # of a destination that is to be caught up with
+STANDSTILL_S = 120.0  # longest time without progress while catching up with a destination
 
 _stopping = threading.Lock()
 
 
 @dataclass(frozen=True)
 class CanalPartition(InputPartition):
-    """What one task reads. uri: of the storage; files: number and name of each segment; statement: latest DDL of the
-    table that is read.
+    """The work of one task.
+
+    destination: name of the destination.
+    uri: of the storage.
+    files: number and name of each segment.
+    statement: latest DDL statement of the table that is read.
     """
 
     destination: str
@@ -64,7 +70,7 @@ class CanalPartition(InputPartition):
 
 
 class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the module. steps: told what is about to happen."""
+    """The stream reader of one query. steps: called with the name of each step before it happens."""
 
     def __init__(self, options: SourceOptions, schema: StructType, steps: Steps) -> None:
         self._options = options
@@ -81,11 +87,11 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- offsets, in the driver
 
     def initialOffset(self) -> dict[str, Any]:
-        """Nothing read yet; opens nothing."""
+        """Return the offset before the first entry; opens nothing."""
         return o.to_json({})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """For show: both limits count, whichever Spark hands back."""
+        """Return one limit, only for display: both limits are applied, whichever one Spark passes back."""
         if self._options.max_rows:
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes:
@@ -94,7 +100,10 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends: at the end of a transaction. Waits a little when there is nothing new."""
+        """Return the end of the next micro-batch, at the end of a transaction.
+
+        Waits briefly if there is nothing new.
+        """
         tailers = self._open()
         begun = o.from_json(start)
         for name, offset in begun.items():
@@ -114,14 +123,14 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plain_errors
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What is durable by now; the difference to a micro-batch's end is what waits."""
+        """Return the end of the durable segments; Spark compares it with a micro-batch's end."""
         return o.to_json({name: o.of(m, m.segments[-1]) for name, m in self._manifests().items() if m.segments})
 
     @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """Spool what the source has written by now, and read no further than that.
+        """Spool the changes that the source has written so far, and read no further than that.
 
-        Raises SourceUnavailable when a destination stands still before that.
+        Raises SourceUnavailable if a destination makes no progress before that.
         """
         asked_ms = time.time_ns() // 1_000_000
         for name, tailer in self._open().items():
@@ -133,14 +142,14 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 elif now - moved_at > STANDSTILL_S:
                     why = f"does it run, and is client {self._options.client_id} active elsewhere?"
                     raise SourceUnavailable(
-                        f"canal: nothing came from destination {name} for {STANDSTILL_S:.0f} s: {tailer.trouble or why}"
+                        f"canal: destination {name} delivered nothing for {STANDSTILL_S:.0f} s: {tailer.trouble or why}"
                     )
                 time.sleep(0.05)
         self._targets = {name: manifest.next_seq - 1 for name, manifest in self._manifests().items()}
 
     @plain_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Segments, shared out to tasks. Raises DataLoss."""
+        """Split the segments into tasks. Raises DataLoss."""
         manifests = self._known_manifests(o.from_json(end))
         planned = o.plan(
             o.from_json(start), o.from_json(end), manifests, fail_on_data_loss=self._options.fail_on_data_loss
@@ -156,15 +165,15 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partitions
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A micro-batch is done; older ones stay replayable for as long as retainBatches says."""
+        """Note that a micro-batch is done. retainBatches older ones can still be replayed."""
         for name, offset in o.from_json(end).items():
             self._done(name, offset)
 
     def stop(self) -> None:
-        """Let go of the client's place, and wait for that."""
+        """Stop all tailers and wait until they released the client id."""
         if self._pid != os.getpid():
             return
-        with _stopping:  # whoever comes second waits until it is done
+        with _stopping:  # a second caller waits until the first is done
             tailers, self._tailers = self._tailers, {}
             stoppers = [threading.Thread(target=tailer.stop) for tailer in tailers.values()]
             for stopper in stoppers:
@@ -175,7 +184,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- rows, on executors
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode segments; depends on nothing but the partition."""
+        """Decode the segments of a partition; needs no other state."""
         from canal_ha.spark.arrow import SegmentReading, entries_to_arrow
 
         assert isinstance(partition, CanalPartition)
@@ -189,7 +198,9 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 contents = segments.decode(storage.read(name), file)
             except FileNotFoundError as error:
-                raise DataLoss(f"canal: segment {file} is gone; is spoolDir the same directory everywhere?") from error
+                raise DataLoss(
+                    f"canal: segment {file} is missing: check that spoolDir is the same directory on all machines"
+                ) from error
             if options.shape is Shape.TABLE and options.table not in contents.rows:
                 continue
             yield from entries_to_arrow(contents.frames, partition.destination, seq, file, reading, statement)
@@ -206,7 +217,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, self._terminated)
         if not self._tailers:
-            from canal_ha.spark.destinations import resolve  # imports that executors need not pay for
+            from canal_ha.spark.destinations import resolve  # imports that executors do not need
             from canal_ha.spark.tailer import Tailer
 
             for name in resolve(self._options):
@@ -228,7 +239,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.password,
             filter=options.filter,
             call_timeout_s=CALL_TIMEOUT_S,
-            rollback_on_disconnect=True,  # what a fenced driver had in flight is for the newer one, connected by then
+            rollback_on_disconnect=True,  # a fenced driver's batches in flight go to the newer driver
             zk_session_timeout_ms=options.session_timeout_ms,
             judge=judge,
         )
@@ -236,7 +247,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _terminated(self, number: int, frame: FrameType | None) -> None:
         """Spark ends its source process with SIGTERM, without stop().
 
-        The main thread, which this interrupts, may hold a lock that a tailer needs to end; so another one ends it.
+        The interrupted main thread may hold a lock that a tailer needs to stop, so another thread stops it.
         """
         self._ended = True
         threading.Thread(target=self._end, name="ending").start()

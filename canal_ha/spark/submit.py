@@ -1,4 +1,4 @@
-"""For spark-submit: `spark-submit <site-packages>/canal_ha/spark/submit.py FILE [--once]`."""
+"""Entry point for spark-submit: `spark-submit <site-packages>/canal_ha/spark/submit.py FILE [--once]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from canal_ha.spark import pipeline, pipeline_file
 
 
 def main(arguments: list[str]) -> int:
-    """Run the pipeline of a file in the session that spark-submit configured."""
+    """Run a file's pipeline in spark-submit's session; return the exit code."""
     files = [argument for argument in arguments if argument != "--once"]
     if len(files) != 1:
         sys.stderr.write("usage: spark-submit submit.py FILE [--once]\n")

@@ -1,4 +1,4 @@
-"""The columns of one table for format=table: as declared, else as the newest rows in the spool have them."""
+"""Finds the columns of a table for format=table: as declared, or from its newest rows in the spool."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.spool import newest_manifest
 from canal_ha.spark.storage import open_storage
 
-LOOK_BACK = 200  # segments; a table that is quieter than that has to be declared
+LOOK_BACK = 200  # segments; a table without rows in them must be declared
 
 
 def table_schema(options: SourceOptions) -> str:
-    """Spark DDL. Raises OptionInvalid when the table is not declared and the spool has no row of it."""
+    """Return Spark DDL. Raises OptionInvalid if the table is not declared and the spool has no row of it."""
     if options.table_schema:
         return shapes.table_of_ddl(options.table_schema)
     for destination in resolve(options):
@@ -22,8 +22,8 @@ def table_schema(options: SourceOptions) -> str:
         if columns:
             return shapes.table_of_columns(columns)
     raise OptionInvalid(
-        f"canal: option tableSchema is missing (Spark DDL, as `id BIGINT, name STRING`): the spool holds no row of"
-        f" {options.table} to tell its columns from"
+        f"canal: option tableSchema is missing (Spark DDL, e.g. `id BIGINT, name STRING`), and the spool has no row of"
+        f" {options.table} that shows its columns"
     )
 
 

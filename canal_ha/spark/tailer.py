@@ -1,13 +1,13 @@
-"""Tailer: a thread in the driver that moves batches from a cluster connector into the spool, and only then acks them.
+"""Tailer: a driver thread that moves batches from a cluster connector into the spool and then acknowledges them.
 
-It owns connector, intake and spool writer. The reader's thread sees the manifest, an error, and whether all is quiet,
-under `_changed`. A full disk is waited for, while segments that are no longer needed go; a full budget stops the
-fetching, so that the server's ring fills and the source is read no further. While segments wait for Spark, what comes
-is held for a tenth of the time that they have waited: long micro-batches make no more files than short ones. Any other
-failure ends the tailer, and the query with it.
+It owns connector, intake and spool writer. The reader's thread sees the manifest, errors and the state of silence,
+under `_changed`. On a full disk the tailer waits while segments that are no longer needed are removed. At the spool's
+size limit it stops fetching, so that the server's ring fills and the source is read no further. While segments wait for
+Spark, entries are held for a tenth of that waiting time, so that long micro-batches make no more files than short ones.
+Any other failure ends the tailer and the query.
 
-At every connection, before anything is taken, the server tells where its cursor is and which segment acknowledged up to
-there. A spool that lacks something of that, or is not the one that acknowledged, ends the query.
+On every connection, before a fetch, the server reports its cursor and the segment that was acknowledged there. If the
+spool lacks a part of that, or another spool acknowledged it, the query ends.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ from canal_ha.spark.spool import SpoolWriter, newest_manifest
 from canal_ha.spark.steps import Steps
 from canal_ha.spark.storage import NoRoom, Storage
 
-FETCH_WAIT_MS = 100  # how long the server may collect; bounds the latency of a single row
-UNFINISHED_S = 1.0  # silence after which rows without an end of transaction count as whole, where no ends are sent
-OVERDUE_S = 5.0  # silence inside a transaction after which what came of it is spooled and acknowledged
+FETCH_WAIT_MS = 100  # longest wait of a GET; limits the latency of a single row
+UNFINISHED_S = 1.0  # silence that ends a transaction, if the server sends no transaction ends
+OVERDUE_S = 5.0  # silence after which the received part of a transaction is spooled and acknowledged
 NO_ROOM_RETRY_S = 1.0
 FULL_LOOK_S = 0.1
 HELD_MOST_S = 5.0
-HELD_MOST_BYTES = 256 << 10  # far less than the server's ring: it must not fill because of this
+HELD_MOST_BYTES = 256 << 10  # far less than the server's ring, so that holding does not fill it
 STOP_S = 5.0
 ASK_MS = 10_000
-_NO_ANSWER = ("NOT supported", "open streams")  # canal; a node that has no room for one more read
+_NO_ANSWER = ("NOT supported", "open streams")  # replies of canal, and of a node without room for another stream
 
 log = logs.get(__name__)
 
 
 class Connector(Protocol):
-    """What the tailer needs of a ClusterConnector. connection: changes when batches in flight come again; node: where
-    it leads.
+    """The part of ClusterConnector that the tailer uses.
+
+    connection: a new number means that batches in flight are delivered again.
+    node: address of the connected node.
     """
 
     @property
@@ -80,13 +82,13 @@ class Tailer:
         steps: Steps,
         dial: Callable[[Callable[[LogPosition | None], None]], Connector],
     ) -> None:
-        """Nothing is opened yet.
+        """Create a tailer; nothing is opened yet.
 
-        options: the query's
-        destination: which one
-        storage: of its spool
-        steps: told what is about to happen
-        dial: makes the connector, with what it is given as ClusterConnector's judge
+        options: the query's.
+        destination: name of the destination.
+        storage: of its spool.
+        steps: called with the name of each step before it happens.
+        dial: creates the connector with the given judge; see ClusterConnector.
         """
         self.destination = destination
         self._options = options
@@ -100,23 +102,23 @@ class Tailer:
         self._connector: Connector | None = None
         self._writer: SpoolWriter | None = None
         self._intake: Intake | None = None
-        self._cursor: LogPosition | None = None  # as the server told it at the newest connection
+        self._cursor: LogPosition | None = None  # the server's cursor on the newest connection
         self._read_up_to = -1
-        self._silent_since: float | None = None  # when the server last had something, or this connection first answered
+        self._silent_since: float | None = None  # time of the last batch, or of the connection's first reply
         self._answered_at = 0.0
         self._full = False
         self._trouble = ""
-        self._large: int | None = None  # first segment of the latest transaction that outgrew the budget
+        self._large: int | None = None  # first segment of the latest transaction larger than the limit
         self._holding = False
         self._urgent = False
         self._thread = threading.Thread(target=self._run, name=f"tailer-{destination}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let go of the client's place, and wait for that."""
+        """Stop the thread and wait until it released the client id."""
         self._stopped.set()
         connector = self._connector
         if connector is not None:
@@ -126,26 +128,30 @@ class Tailer:
 
     @property
     def manifest(self) -> Manifest | None:
-        """What is durable; None while nothing is known. Raises what ended the tailer."""
+        """The manifest of the durable segments; None if there is none. Raises the error that ended the tailer."""
         with self._changed:
             if self._error is not None:
                 raise self._error
             return self._manifest
 
     def done_up_to(self, seq: int) -> None:
-        """Micro-batches up to the one that ended with this segment are done."""
+        """Note that micro-batches up to the one that ended with this segment are done."""
         with self._changed:
             self._read_up_to = max(self._read_up_to, seq)
 
     def wait_beyond(self, seq: int, timeout_s: float) -> None:
-        """Until there is a segment after this one, or an error, or time is up."""
+        """Wait for a segment after this one or an error, or until the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._has(seq + 1), timeout_s)
 
     def caught_up(self, since_ms: int, quiet_ms: int) -> bool:
-        """Whether everything written to the source before `since_ms` (wall clock) is in the spool, as far as one can
-        tell: something younger is, or the budget is used up, or the server had nothing for `quiet_ms` and reaches its
-        source. From the first call on nothing is held.
+        """Return whether all changes written to the source before `since_ms` are probably in the spool.
+
+        That is so if the spool has a newer change or is full, or if the server was silent for `quiet_ms` and reaches
+        its source. After the first call no entries are held.
+
+        since_ms: wall clock, ms since 1970.
+        quiet_ms: silence that counts as the end, ms.
         """
         with self._changed:
             self._urgent = True
@@ -164,8 +170,10 @@ class Tailer:
         return not problem
 
     def _source_problem(self) -> str:
-        """Why silence means nothing, "" when it does: a server whose source is away is silent too. On the caller's
-        thread: a private read begins with a question to the source. canal knows none, and answers nothing better.
+        """Return why silence proves nothing; "" if it does. A server without its source is silent too.
+
+        Runs on the caller's thread. It starts a private read, for which a node connects to the source; canal refuses
+        private reads, so its silence is trusted.
         """
         options = self._options
         node = self._connector.node if self._connector is not None else None
@@ -191,7 +199,7 @@ class Tailer:
 
     @property
     def trouble(self) -> str:
-        """What is waited for, "" when nothing is."""
+        """What the tailer is waiting for; "" for nothing."""
         with self._changed:
             return self._trouble
 
@@ -210,7 +218,7 @@ class Tailer:
             error = None if self._stopped.is_set() else stopped
         except CanalError as failed:
             error = failed
-        except Exception as failed:  # unknown: the query must not go on as if all were well
+        except Exception as failed:  # unknown error: the query must not continue
             error = SpoolUnusable(f"canal: the tailer of {self.destination} failed: {failed!r}")
             error.__cause__ = failed
         finally:
@@ -220,7 +228,7 @@ class Tailer:
             self._changed.notify_all()
 
     def _follow(self, connector: Connector) -> None:
-        if not self._until_in_time(connector.connect):
+        if not self._connect_with_retries(connector.connect):
             return
         connection = 0
         silent_since = held_since = time.monotonic()
@@ -233,7 +241,7 @@ class Tailer:
             except WaitedTooLong:
                 continue
             writer, intake = self._writer, self._intake
-            assert writer is not None  # since the judge heard of this connection
+            assert writer is not None  # the judge ran on this connection
             assert intake is not None
             anew = connector.connection != connection
             if anew:
@@ -245,7 +253,7 @@ class Tailer:
                 silent_since = time.monotonic()
                 intake.add(message.id, message.walk())
             elif intake.unfinished:
-                self._miss_the_end(intake, time.monotonic() - silent_since)
+                self._await_end(intake, time.monotonic() - silent_since)
             if intake.held_bytes >= HELD_MOST_BYTES or time.monotonic() - held_since >= self._hold_s(writer.manifest):
                 while (piece := intake.take()) is not None:
                     self._append(writer, piece)
@@ -258,8 +266,8 @@ class Tailer:
                 if message or anew:
                     self._silent_since = self._answered_at
 
-    def _miss_the_end(self, intake: Intake, silent_s: float) -> None:
-        """Nothing came for so long while the end of a transaction is awaited."""
+    def _await_end(self, intake: Intake, silent_s: float) -> None:
+        """Handle silence while the end of a transaction is awaited. silent_s: its length, s."""
         if silent_s > UNFINISHED_S:
             intake.quiet()
         if silent_s > OVERDUE_S:
@@ -273,7 +281,7 @@ class Tailer:
         with self._changed:
             self._trouble = trouble
 
-    def _until_in_time(self, connect: Callable[[], None]) -> bool:
+    def _connect_with_retries(self, connect: Callable[[], None]) -> bool:
         while not self._stopped.is_set():
             try:
                 connect()
@@ -284,9 +292,10 @@ class Tailer:
         return False
 
     def _judge(self, cursor: LogPosition | None) -> None:
-        """It is our turn, and nothing was taken yet. cursor: None from a server that does not tell.
+        """Check the server's cursor against the spool, before anything is fetched.
 
-        Raises DataLoss, ClientIdTaken.
+        cursor: None from a server that does not send it.
+        Raises DataLoss and ClientIdTaken.
         """
         if self._writer is None:
             self._writer = self._claim()
@@ -326,20 +335,21 @@ class Tailer:
             return writer
 
     def _over_budget(self, writer: SpoolWriter) -> bool:
-        """Whether to fetch nothing until Spark has read something. A transaction that outgrows the budget alone is
-        fetched to its end, because Spark reads no part of one.
+        """Return whether to stop fetching until Spark has read something.
+
+        A single transaction larger than the limit is fetched to its end, because Spark never reads a part of one.
         """
         self._prune(writer)
         manifest = writer.manifest
         over = manifest.unread_bytes >= self._options.spool_max_bytes
         full = over and manifest.readable
         if over and not full:
-            self._tell_of_large(manifest)
+            self._report_large(manifest)
         with self._changed:
             self._full = full
         return full
 
-    def _tell_of_large(self, manifest: Manifest) -> None:
+    def _report_large(self, manifest: Manifest) -> None:
         first = manifest.between(manifest.done, manifest.next_seq)[0]
         if self._large != first.seq:
             self._large = first.seq
@@ -347,7 +357,7 @@ class Tailer:
         with self._changed:
             self._trouble = (
                 f"the transaction at {first.last} has {manifest.unread_bytes} bytes in the spool so far, more"
-                f" than spoolMaxBytes ({self._options.spool_max_bytes}): it is fetched to its end all the same"
+                f" than spoolMaxBytes ({self._options.spool_max_bytes}): it is fetched to its end anyway"
             )
 
     def _append(self, writer: SpoolWriter, piece: SegmentDraft) -> None:
@@ -373,7 +383,7 @@ class Tailer:
         return 0.0 if self._urgent else hold_s(manifest, time.time_ns() // 1_000_000)
 
     def _prune(self, writer: SpoolWriter) -> None:
-        """Tell the writer what is read, so that older segments go. What a full disk prevents is done later."""
+        """Report read segments to the writer, which removes older ones. On a full disk this is repeated later."""
         with self._changed:
             done = self._read_up_to
         with suppress(NoRoom):
@@ -382,7 +392,7 @@ class Tailer:
             self._manifest = writer.manifest
 
     def _wait_for_room(self, full: NoRoom) -> None:
-        """Raises ConnectorStopped when the query ends meanwhile."""
+        """Wait before the next try. Raises ConnectorStopped if the query ends meanwhile."""
         log.warning("spark.no_room", destination=self.destination, error=str(full))
         with self._changed:
             self._trouble = str(full)
@@ -397,7 +407,7 @@ class Tailer:
 
 
 def hold_s(manifest: Manifest, now_ms: int) -> float:
-    """How long entries may be held, seconds: not at all while Spark waits for them."""
+    """Return how long entries may be held, s; 0 while Spark waits for them. now_ms: ms since 1970."""
     waiting = manifest.between(manifest.done, manifest.next_seq)
     waited_s = (now_ms - waiting[0].written_ms) / 1000 if waiting else 0.0
     return min(max(waited_s / 10, 0.0), HELD_MOST_S)

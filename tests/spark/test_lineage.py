@@ -157,5 +157,5 @@ def test_a_writer_is_one_whole_number(number: int, writer: int) -> None:
 def test_a_lineage_that_is_none_is_refused(bad: object) -> None:
     """As every damaged manifest."""
     body = json.loads(Manifest("a").to_bytes()) | {"writers": bad}
-    with pytest.raises(SpoolUnusable, match="no manifest"):
+    with pytest.raises(SpoolUnusable, match="not the manifest"):
         Manifest.from_bytes(json.dumps(body).encode(), "m")

@@ -99,7 +99,7 @@ def test_another_spool_and_a_lost_tail_are_losses() -> None:
     spool, other = manifest(True), manifest(True, spool="b")
     with pytest.raises(DataLoss, match="another spool"):
         o.admit({"d": at(other, 0)}, {"d": spool}, o.Limit())
-    with pytest.raises(DataLoss, match="the spool lost"):
+    with pytest.raises(DataLoss, match="the spool lacks"):
         o.admit({"d": at(spool, 3)}, {"d": spool}, o.Limit())
 
 
@@ -142,14 +142,14 @@ def test_a_segment_that_was_written_again_under_its_number_is_a_loss() -> None:
     """A checkpoint that outlived its spool names segments that others have now; told to go on, none is skipped."""
     lost = o.Offset(4, "a", LogPosition("bin.000001", 40, 1000, 1), Epoch(1, "0000000a"))
     spool = restored(3, 8)
-    with pytest.raises(DataLoss, match=r"the spool lost.*shares segments up to 2"):
+    with pytest.raises(DataLoss, match=r"the spool lacks.*shares segments up to 2"):
         o.admit({"d": lost}, {"d": spool}, o.Limit())
     end = o.admit({"d": lost}, {"d": spool}, o.Limit(), fail_on_data_loss=False)
     assert end["d"].writer == Epoch(2, "0000000b")
     planned = o.plan({"d": lost}, end, {"d": spool}, fail_on_data_loss=False)
     assert [segment.seq for segment in planned["d"]] == [3, 4, 5, 6, 7]
     unknown = replace(lost, writer=Epoch(2, "0000000c"))
-    with pytest.raises(DataLoss, match="nobody knows the writer"):
+    with pytest.raises(DataLoss, match="writer of that segment is unknown"):
         o.admit({"d": unknown}, {"d": spool}, o.Limit())
 
 

@@ -61,14 +61,14 @@ def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
         ({"sink": [{"type": "console", "path": "/x"}]}, "path is unknown"),
         ({"tables": []}, "tables"),
         ({"chekpoint": "/x"}, "chekpoint is unknown"),
-        ({"source": {**GOOD, "format": "table"}}, "a pipeline chooses that"),
+        ({"source": {**GOOD, "format": "table"}}, "a pipeline sets this option itself"),
         ({"source": {"servers": "a:1"}}, "destination is missing"),
         ({"keys": {"s.t": "id"}}, "keys.s.t"),
         ({"sink": [{"type": "delta", "path": 5}]}, "path = 5: expected a text"),
         ({"sink": [{"type": "delta", "path": "/x", "storage": {"a": 1}}]}, "expected a table of texts"),
         ({"sink": [{"type": "console", "rows": "x"}]}, "rows = 'x': expected a whole number"),
         ({"sink": [{"type": "mysql", "address": "db", "user": "u"}]}, "address = 'db': expected host:port"),
-        ({"trigger": "5s"}, "trigger = '5s': expected a time"),
+        ({"trigger": "5s"}, "trigger = '5s': expected an interval"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(change: dict[str, Any], says: str) -> None:

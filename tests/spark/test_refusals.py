@@ -68,7 +68,7 @@ def test_the_command_line_takes_the_commands_of_a_taken_client_id(
         assert (each["destination"], each["client_id"]) == ("ex ample", 7)
         assert each["zk"] == source.get("zkServers")
         assert (each["conf"] is None) is ("zkServers" in source)
-    assert "gone for good, this lets this spool go on from there: 1. Stop the query." in text
+    assert "no longer used, continue with this spool from there: 1. Stop the query." in text
 
 
 def test_the_steps_say_what_has_to_stop() -> None:
@@ -97,7 +97,7 @@ def test_a_spool_of_several_sources_begins_again_where_it_knows_each_of_them() -
     assert "as long as the sources keep mysql-bin.000002 (source 1) and binlog.000006 (source 2)" in str(known)
     partly = refusals.lost("example", options(**ZOOKEEPER), "/spool", spool(*ends[1:]), TWO)
     assert [each["to"] for each in commands(str(partly))] == ["1/JOURNAL:OFFSET", "2/binlog.000006:50"]
-    assert "The spool does not tell where source 1 stood: take a place from before the copy was made" in str(partly)
+    assert "The spool has no position of source 1: use one from before the copy was made" in str(partly)
 
 
 def test_an_empty_spool_is_called_empty() -> None:

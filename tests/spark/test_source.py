@@ -239,7 +239,7 @@ def test_the_clients_place_is_free_at_once(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "canal: give one of the options zkServers"),
+        ({}, "canal: set one of the options zkServers"),
         ({"servers": "x:1", "spoolDir": "/x"}, "canal: option destination is missing"),
         ({"servers": "x:1", "destination": "d", "spolDir": "/x"}, "canal: option 'spoldir' is unknown"),
         ({"servers": "x:1", "destination": "d", "spoolDir": "/x", "format": "xml"}, "canal: option format = 'xml'"),

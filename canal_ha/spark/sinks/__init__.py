@@ -1,6 +1,6 @@
-"""Where pipelines write. Each sink applies each change at most once, by its segment, in whatever way its target can.
+"""The targets of pipelines. Each sink applies each change at most once, identified by its segment.
 
-In: a Batch. Out: tables, files, lines. State is the target's own: Delta's application transactions, a row in MySQL, a
-directory's name. Raises SinkRefused for changes that a target cannot hold; other failures end the query, which starts
-again from its checkpoint.
+In: a MicroBatch. Out: tables, files, lines. The target stores the state: Delta's application transactions, a row in
+MySQL, the name of a directory. Raises SinkRefused for changes that a target cannot hold. Other failures end the query,
+which restarts from its checkpoint.
 """

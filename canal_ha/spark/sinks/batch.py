@@ -1,7 +1,7 @@
-"""Batch: one micro-batch as sinks see it, folded only if one of them asks. Sink: what a target has to offer.
+"""MicroBatch: one micro-batch for the sinks, folded on demand. TableTarget: the interface of a sink.
 
-What a target has is told by segments of a spool, number and writer, not by the numbers of micro-batches: a checkpoint
-that is restored to an older one cuts the same changes into other batches, under numbers that the target has seen. A
+A target's progress is stored as number and writer of a segment, not as the number of a micro-batch. A checkpoint that
+is restored to an older one splits the same changes into other batches, under numbers that the target already has. A
 spool that is restored issues numbers again, but under another writer.
 """
 
@@ -22,9 +22,15 @@ from canal_ha.spark.manifest import Manifest
 
 
 class MicroBatch:
-    """frame: rows of Shape.CHANGES, cached; batch_id: Spark's; run: identity of the query's checkpoint; takes: whether
-    a table, by schema and name, is among those chosen: a statement may name others too; manifest: of a destination's
-    spool, as it is now; fail_on_data_loss: the query's.
+    """One micro-batch.
+
+    frame: cached rows of Shape.CHANGES.
+    batch_id: Spark's number of the batch.
+    run: identity of the query's checkpoint.
+    keys: key columns of tables without a primary key.
+    takes: returns whether the pipeline includes a table (schema, name); a statement may name other tables too.
+    manifest: returns the current manifest of a destination's spool.
+    fail_on_data_loss: the query's option.
     """
 
     def __init__(
@@ -48,12 +54,12 @@ class MicroBatch:
 
     @cached_property
     def tables(self) -> dict[str, TableChanges]:
-        """What happened to each table. Raises SinkRefused."""
+        """The folded changes by table. Raises SinkRefused."""
         return self._fold(self.changes)
 
     @cached_property
     def ends(self) -> dict[str, ReportedProgress]:
-        """By spool, what a target has when it has this batch: up to the last segment that something is in."""
+        """A target's progress after this batch, by spool."""
         ends = {}
         for destination, manifest in self._manifests.items():
             seq = max(change.seq for change in self.changes if change.destination == destination)
@@ -61,7 +67,7 @@ class MicroBatch:
         return ends
 
     def ends_after(self, done: Mapping[str, ReportedProgress]) -> dict[str, ReportedProgress]:
-        """By spool, what a target has when it had this before: no less than that. Raises DataLoss."""
+        """Return a target's progress after this batch, by spool; never less than `done`. Raises DataLoss."""
         bounds = self._bounds(done)
         return {
             manifest.spool: done[manifest.spool]
@@ -71,14 +77,14 @@ class MicroBatch:
         }
 
     def after(self, done: Mapping[str, ReportedProgress]) -> dict[str, TableChanges]:
-        """What happened to each table behind the segments that a target has, by spool. Raises SinkRefused, DataLoss."""
+        """Fold the changes after a target's progress, which is given by spool. Raises SinkRefused and DataLoss."""
         bounds = self._bounds(done)
         changes = [change for change in self.changes if change.seq > bounds.get(change.destination, -1)]
         return self.tables if len(changes) == len(self.changes) else self._fold(changes)
 
     @cached_property
     def changes(self) -> list[ChangeRow]:
-        """All rows, in position order within a destination."""
+        """All rows, in order of position within a destination."""
         table: pa.Table = self.frame.toArrow()
         position = table["position"].combine_chunks()
         order = [table["destination"], *(position.field(name) for name in ("seq", "entry", "row"))]
@@ -94,14 +100,15 @@ class MicroBatch:
 
     @cached_property
     def _manifests(self) -> dict[str, Manifest]:
-        """The spool of each destination that has changes here."""
+        """The manifest of each destination with changes in this batch."""
         return {name: self._manifest(name) for name in sorted({change.destination for change in self.changes})}
 
     def _bounds(self, done: Mapping[str, ReportedProgress]) -> dict[str, int]:
-        """By destination, the last segment of the spool that a target has.
+        """Return the last segment that a target has, by destination.
 
-        A target that has more than the spool outlived a spool that was restored. Segments of later writers are new to
-        it, and repeat what it has if they begin where the spool ended. Raises DataLoss where nobody knows that.
+        A target is ahead of the spool if the spool was restored from an older copy. Segments of later writers are then
+        new to the target, and repeat its last changes if those writers began where the spool ended. Raises DataLoss if
+        that is unknown.
         """
         bounds = {}
         for name, manifest in self._manifests.items():
@@ -116,7 +123,8 @@ class MicroBatch:
                 raise DataLoss(
                     f"canal: a target of {name} has changes up to segment {claim.seq} of writer {claim.writer}, which"
                     f" the spool {manifest.spool} lacks: it was restored from an older copy, and the server did not"
-                    " tell whether its cursor is behind that. Load the copy again, or set failOnDataLoss=false to go on"
+                    " report whether its cursor is after that. Load the copy again, or set failOnDataLoss=false to"
+                    " continue"
                 )
         return bounds
 
@@ -126,10 +134,10 @@ class MicroBatch:
 
 
 class TableTarget(Protocol):
-    """One target."""
+    """The interface of a sink."""
 
     def check(self) -> str:
-        """Whether it can be written; says in a few words what it is. Raises SinkRefused or what its client raises."""
+        """Check that the target is writable; return a short description. Raises SinkRefused or its client's errors."""
 
     def apply(self, batch: MicroBatch) -> None:
-        """Write a batch, or the part of it that the target has not."""
+        """Write the part of a batch that the target does not have yet."""

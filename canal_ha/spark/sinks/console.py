@@ -1,4 +1,4 @@
-"""Console: the first rows of each batch, one line each, as canal-ha client prints them in its short form."""
+"""Console: prints the first rows of each batch, one line each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ ROWS = 20
 
 
 class Console:
-    """rows: how many lines per batch."""
+    """A sink that prints rows. rows: largest number of lines a batch."""
 
     def __init__(self, rows: int = ROWS) -> None:
         self._rows = rows
 
     def check(self) -> str:
-        """There is always one."""
+        """Return a description; the console is always writable."""
         return f"console, {self._rows} rows a batch"
 
     def apply(self, batch: MicroBatch) -> None:
-        """Print; a batch that is repeated after a crash is printed again."""
+        """Print a batch; a batch that Spark repeats after a crash is printed again."""
         changes = batch.changes
         lines = [line(change) for change in changes[: self._rows]]
         if len(changes) > self._rows:
@@ -31,7 +31,7 @@ class Console:
 
 
 def line(change: ChangeRow) -> str:
-    """One change."""
+    """Format one change."""
     if change.layout is None:
         return f"ddl     {change.ddl}"
     names = layout_of(change.layout).names

@@ -1,10 +1,10 @@
-"""A column's declaration, rebuilt from the text that the source gives for its type. Pure.
+"""Rebuilds a column's declaration from the source's text of its type. Pure.
 
-The text is a value, never SQL: it is taken apart into a name out of a fixed list, whole numbers and labels, and only
-these go into a statement. Labels go as hexadecimal literals, which mean the same in every sql_mode.
+The text is parsed as a value and never used as SQL. It yields a name from a fixed list, whole numbers and labels; only
+these go into a statement. Labels become hexadecimal literals, which mean the same in every sql_mode.
 
-Text columns get a binary collation. The source's own collation is unknown here, and a coarser one in the copy would
-take keys for equal that the source tells apart.
+Text columns get a binary collation. The source's collation is unknown here, and with a coarser one the copy would
+treat different keys of the source as equal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from canal_ha.errors import SinkRefused
 
 _LABELLED = frozenset({"enum", "set"})
-_NATIONAL = {  # they imply a character set and take no other one
+_NATIONAL = {  # they imply a character set and accept no other
     "nchar": "char",
     "national char": "char",
     "national character": "char",
@@ -46,12 +46,12 @@ _UNICODE = ("n", "_utf8", "_utf8mb3", "_utf8mb4")
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A type taken apart.
+    """A parsed type.
 
-    name: out of a fixed list, lower-case
-    numbers: length, precision and scale, as written
-    labels: of ENUM and SET
-    unsigned, zerofill: its attributes
+    name: from a fixed list, in lower case.
+    numbers: length, or precision and scale, as written.
+    labels: of ENUM and SET.
+    unsigned, zerofill: attributes.
     """
 
     name: str
@@ -61,9 +61,9 @@ class Declaration:
     zerofill: bool = False
 
     def sql(self, collation: str) -> str:
-        """Write it as MySQL and MariaDB read it, in every sql_mode and every character set of the table.
+        """Format the type for MySQL and MariaDB, for every sql_mode and every character set of the table.
 
-        collation: of text, ENUM and SET; one of utf8mb4
+        collation: of texts, ENUM and SET; a collation of utf8mb4.
         """
         is_text = self.name in _TEXTS or bool(self.labels)
         arguments = ",".join(map(str, self.numbers)) or ",".join(map(_literal, self.labels))
@@ -79,12 +79,11 @@ class Declaration:
 
 
 def declaration(text: str, table: str, column: str) -> Declaration:
-    """Take a type apart.
+    """Parse a type.
 
-    text: canal's mysqlType; labels have their quotes doubled and nothing else escaped
-    table, column: whose type it is, for the message
-
-    Raises SinkRefused for a text that is no type known here.
+    text: canal's mysqlType; quotes in labels are doubled, nothing else is escaped.
+    table, column: names of the column, for messages.
+    Raises SinkRefused for an unknown type.
     """
     found = _TYPE.fullmatch(text)
     name = " ".join(found[1].lower().split()) if found else ""
@@ -102,14 +101,14 @@ def declaration(text: str, table: str, column: str) -> Declaration:
     if found is None or not known:
         raise SinkRefused(
             f"canal: column {column!r} of {table} has the type {text[:200]!r}, which this sink cannot declare;"
-            " add the column to the copy by hand, or leave the table out of the pipeline's tables"
+            " add the column to the copy by hand, or remove the table from the pipeline's tables"
         )
     attributes = found[3].lower()
     return Declaration(_NATIONAL.get(name, name), numbers, labels, "unsigned" in attributes, "zerofill" in attributes)
 
 
 def _labels(text: str) -> tuple[str, ...]:
-    """All of a bracket, () when there is something else in it."""
+    """Parse the labels in the brackets; () if anything else is in there."""
     labels = []
     at = 0
     while match := _LABEL.match(text, at):

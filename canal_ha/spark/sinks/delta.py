@@ -1,8 +1,9 @@
 """Delta through delta-rs: one Delta table per source table, at `<path>/<schema>/<table>`, with the names escaped.
 
-A batch is one commit: merged by key, with what it ends with as application transactions: the application is checkpoint
-and spool, the version the last segment; a second one has that segment's writer. What is repeated is left out, also
-where a restored checkpoint cuts it into other batches; a new checkpoint counts anew. No JVM part is needed.
+A batch is one commit that merges rows by key. The commit stores the batch's end in application transactions: the
+application is checkpoint and spool, the version is the last segment; a second transaction has that segment's writer.
+Changes that are repeated are skipped, even if a restored checkpoint splits them into other batches. A new checkpoint
+starts again. No JVM part is needed.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ from canal_ha.spark.sinks.paths import former, segment
 
 _GONE = "_canal_gone"
 _WRITER = "/writer"
-_UNTOLD = 0  # no epoch's code
+_UNTOLD = 0  # not the code of any epoch
 
 
 class Delta:
-    """path: directory or URI below which the tables are; time_zone: of timestamp texts; storage_options: delta-rs's."""
+    """A sink for Delta tables.
+
+    path: directory or URI of the tables.
+    time_zone: time zone of the timestamp texts.
+    storage_options: delta-rs's.
+    """
 
     def __init__(self, path: str, time_zone: str, storage_options: dict[str, str] | None = None) -> None:
         self._path = path.rstrip("/")
@@ -35,7 +41,7 @@ class Delta:
         self._storage_options = storage_options
 
     def check(self) -> str:
-        """Open what could be there."""
+        """Check that the location can be opened; return a description. Raises SinkRefused."""
         try:
             DeltaTable.is_deltatable(f"{self._path}/canal/check", self._storage_options)
         except (DeltaError, OSError, ValueError) as error:
@@ -43,7 +49,7 @@ class Delta:
         return f"delta at {self._path}"
 
     def apply(self, batch: MicroBatch) -> None:
-        """One commit per table."""
+        """Write a batch with one commit for each table. Raises SinkRefused."""
         for changes in batch.tables.values():
             self._apply(changes, batch)
 
@@ -73,7 +79,7 @@ class Delta:
             raise SinkRefused(f"delta: {uri}, batch {batch.batch_id}: {error}") from error
 
     def _existing(self, uri: str, changes: TableChanges) -> str:
-        """Where the table is: versions before this one escaped nothing in its names."""
+        """Return the table's location. Earlier versions did not escape its names."""
         is_uri = "://" in self._path
         schema, table = former(changes.schema, uri=is_uri), former(changes.table, uri=is_uri)
         if schema is None or table is None:
@@ -110,9 +116,10 @@ class Delta:
         )
 
     def _merge(self, table: DeltaTable, changes: TableChanges, schema: pa.Schema, commit: CommitProperties) -> None:
-        """Columns are added first, in a commit of their own that is not repeated; older rows get their defaults.
+        """Merge rows by key.
 
-        A column that was dropped stays, without values: should it come back, none of them may.
+        Columns are added first, in a separate commit that is not repeated; older rows get their defaults. A dropped
+        column stays without values, so that they do not reappear if the column is added again.
         """
         missing = [added for name, added in changes.added.items() if schema.get_field_index(name) < 0]
         if missing:
@@ -147,7 +154,7 @@ class Delta:
         merge.execute()
 
     def _arrow(self, changes: TableChanges, schema: pa.Schema, *, gone: bool = False) -> pa.Table:
-        """Rows that exist, behind them the keys that do not; a column has the target's type where it is there."""
+        """Return the existing rows, then the deleted keys. Known columns have the target's type."""
         kept = changes.kept
         lost = [dict(zip(changes.keys, key, strict=True)) for key in changes.gone] if gone else []
         arrays, fields = [], []
@@ -164,12 +171,12 @@ class Delta:
 
 
 def application(batch: MicroBatch, spool: str) -> str:
-    """Under which name a table remembers the last segment it has."""
+    """Return the application name under which a table stores its progress."""
     return f"{batch.run}/{spool}"
 
 
 def _claim(table: DeltaTable, name: str) -> ReportedProgress | None:
-    """What a table remembers; earlier versions wrote no writer."""
+    """Read a table's progress; earlier versions stored no writer."""
     seq = table.transaction_version(name)
     if seq is None:
         return None
@@ -178,7 +185,7 @@ def _claim(table: DeltaTable, name: str) -> ReportedProgress | None:
 
 
 def plain_arrow(kind: pa.DataType) -> pa.DataType:
-    """delta-rs may tell a column as view or large type; the plain one is what we build."""
+    """Return the plain variant of a view or large type, which delta-rs may report."""
     if str(kind) in ("string_view", "large_string"):
         return pa.string()
     if str(kind) in ("binary_view", "large_binary"):
@@ -187,7 +194,7 @@ def plain_arrow(kind: pa.DataType) -> pa.DataType:
 
 
 def literal(added: Added, kind: pa.DataType, time_zone: str) -> str:
-    """A column's default as an expression."""
+    """Return a column's default as an SQL expression."""
     [found] = to_arrow([added.default], added.column, plain_arrow(kind), time_zone).to_pylist()
     if found is None:
         return "NULL"
@@ -215,5 +222,5 @@ _SQL_TYPES = {
 
 
 def quoted(name: str) -> str:
-    """A name in the merge's expressions."""
+    """Return a quoted name for the merge's expressions."""
     return f"`{name.replace('`', '``')}`"

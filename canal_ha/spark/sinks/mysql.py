@@ -1,11 +1,11 @@
-"""MySQL or MariaDB: all tables of a batch, its id and its end in one transaction: it is there once or not at all.
+"""MySQL or MariaDB: applies a batch with all its tables, its id and its end in one transaction.
 
-Changed keys are deleted and, where a row exists, inserted again: unlike an upsert this cannot trip over a second unique
-key whose values changed places within the batch. Tables and columns that are missing are added first, as the source
-declares them, and columns that a statement declared anew are changed; that commits on its own, and repeating it does
-no harm. The copy compares texts byte by byte, so it keeps all keys apart that the source keeps apart. A value that the
-copy cannot hold as it is ends the query: none is cut or bent. Nothing that the source says becomes SQL: declarations
-are rebuilt, names are quoted, and databases of the server's own are refused.
+Changed keys are deleted, and existing rows are inserted again. Unlike an upsert, this works if the values of a second
+unique key swapped places within the batch. Missing tables and columns are added first, as declared at the source, and
+columns with a new declaration are changed. These statements commit separately and can be repeated. The copy compares
+texts byte by byte, so keys that differ at the source differ in the copy. A value that the copy cannot hold ends the
+query; no value is truncated or changed. No text of the source becomes SQL: declarations are rebuilt, names are quoted,
+and databases of the server itself are refused.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ T = TypeVar("T")
 STATE_TABLE = "canal_ha_batches"
 TARGETS_TABLE = "canal_ha_targets"
 CHUNK = 500  # rows per statement
-_COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")  # the last one ignores trailing blanks
-_NAME_BYTES = 64 * 3  # of a database or table
+_COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")  # the last one ignores trailing spaces
+_NAME_BYTES = 64 * 3  # of a name of a database or table
 _SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 _LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 _STRICT = f"{_LENIENT},STRICT_ALL_TABLES"
@@ -37,8 +37,12 @@ _SESSION = f"SET SESSION time_zone = '+00:00', foreign_key_checks = 0, sql_mode 
 
 
 class MySQL:
-    """address: host:port; database: where tables go, `{schema}` stands for the source's; the ids of batches are kept in
-    `state_database`.
+    """A sink for MySQL and MariaDB.
+
+    address: host:port.
+    user, password: account.
+    database: database of the copies; `{schema}` is replaced by the source's schema.
+    state_database: database of the sink's state.
     """
 
     def __init__(self, address: str, user: str, password: str, database: str, state_database: str) -> None:
@@ -46,18 +50,18 @@ class MySQL:
         self._host, self._port = host, int(port)
         self._user, self._password = user, password
         self._database, self._state_database = database, state_database
-        self._collation = ""  # not asked for yet
-        self._ignores_case: bool | None = None  # not asked for yet
+        self._collation = ""  # not read yet
+        self._ignores_case: bool | None = None  # not read yet
 
     def check(self) -> str:
-        """Connect, and make the table of batch ids."""
+        """Connect and create the state tables; return a description. Raises SinkRefused."""
         with self._connect() as connection:
             self._prepare_state(connection)
             version = connection.get_server_info()  # type: ignore[no-untyped-call]  # PyMySQL leaves it untyped
             return f"{version} at {self._host}:{self._port}"
 
     def apply(self, batch: MicroBatch) -> None:
-        """Write what the target has not."""
+        """Write the part of a batch that the target does not have yet. Raises SinkRefused."""
         try:
             with self._connect() as connection, connection.cursor() as cursor:
                 self._prepare_state(connection)
@@ -67,7 +71,7 @@ class MySQL:
             raise SinkRefused(f"mysql at {self._host}:{self._port}, batch {batch.batch_id}: {error}") from error
 
     def _applied(self, connection: pymysql.Connection[Any], cursor: Any, batch: MicroBatch) -> bool:
-        """Try once. False when another driver wrote between the look and the transaction."""
+        """Try to write once; return False if another driver wrote between the read and the transaction."""
         done = self._done(cursor, batch)
         tables = batch.after(done)
         for changes in tables.values():
@@ -117,7 +121,7 @@ class MySQL:
                 (),
             )
             cursor.execute(f"SHOW COLUMNS FROM {self._state()} LIKE 'writer'", ())
-            if not cursor.fetchall():  # an earlier version made the table
+            if not cursor.fetchall():  # an earlier version created the table
                 with _unless_there():
                     cursor.execute(f"ALTER TABLE {self._state()} ADD COLUMN writer VARCHAR(64)", ())
             cursor.execute(
@@ -129,7 +133,7 @@ class MySQL:
             )
 
     def _done(self, cursor: Any, batch: MicroBatch, locking: str = "") -> dict[str, ReportedProgress]:
-        """The last segment that is here, by spool. locking: the rows stay locked until the transaction ends."""
+        """Read the target's progress, by spool. locking: lock the rows until the transaction ends."""
         cursor.execute(f"SELECT spool, segment, writer FROM {self._state()} WHERE run = %s {locking}", (batch.run,))
         return {
             spool: ReportedProgress(segment, Epoch.parse(writer) if writer else None)
@@ -138,7 +142,7 @@ class MySQL:
         }
 
     def _claim(self, cursor: Any, batch: MicroBatch, done: Mapping[str, ReportedProgress]) -> None:
-        """A batch of another driver that has no row yet either ends in an error here, for one of the two."""
+        """Store the batch's end. If two drivers insert the first row at once, one of them gets an error."""
         for spool, end in batch.ends_after(done).items():
             writer = str(end.writer) if end.writer else None
             if spool not in done:
@@ -157,7 +161,7 @@ class MySQL:
         return self._database.replace("{schema}", changes.schema), changes.table
 
     def _check_target(self, changes: TableChanges) -> None:
-        """Raises SinkRefused for a table of the server's own, or of ours."""
+        """Check a table's target. Raises SinkRefused for a database of the server itself and for our state."""
         database, table = self._target(changes)
         ours = database.lower() == self._state_database.lower()
         if database.lower() in _SYSTEM:
@@ -170,20 +174,19 @@ class MySQL:
             return
         raise SinkRefused(
             f"mysql at {self._host}:{self._port}: {changes.name} of the source would go into the database {database!r},"
-            f" {why}; name the tables to copy under `tables`, or choose another database, as 'copy_{{schema}}'"
+            f" {why}; list the tables to copy under `tables`, or choose another database, such as 'copy_{{schema}}'"
         )
 
     def _new_targets(
         self, cursor: Any, batch: MicroBatch, tables: Iterable[TableChanges]
     ) -> dict[tuple[str, str], TableChanges]:
-        """The tables whose first rows this batch brings, by database and table as the server tells them apart.
+        """Return the tables whose first rows are in this batch, by database and table as the server distinguishes them.
 
-        cursor: of the server
-        batch: whose run it is
-        tables: what happened to each table in it
-
-        Raises SinkRefused when two tables of the source would share one target: rows of one would replace, and
-        statements about one would empty, those of the other.
+        cursor: a cursor on the server.
+        batch: the batch.
+        tables: its folded changes.
+        Raises SinkRefused if two tables of the source would share a target: rows of one would replace, and statements
+        about one would empty, those of the other.
         """
         found: dict[tuple[str, str], TableChanges] = {}
         for changes in tables:
@@ -202,14 +205,14 @@ class MySQL:
                 new[target] = changes
             elif row is not None and row[0].decode() != changes.name:
                 gone = (
-                    f". If {row[0].decode()} is no more, delete its row for run {batch.run!r} from"
-                    f" {self._state_database}.{TARGETS_TABLE}, and start the query again"
+                    f". If {row[0].decode()} no longer exists, delete its row for run {batch.run!r} from"
+                    f" {self._state_database}.{TARGETS_TABLE}, and restart the query"
                 )
                 raise self._shared(target, row[0].decode(), changes.name, gone)
         return new
 
     def _told_apart(self, cursor: Any, database: str, table: str) -> tuple[str, str]:
-        """A target's names, in lower case where the server takes `T` and `t` for one; the server is asked once."""
+        """Return a target's names, in lower case if the server ignores case; reads the setting once."""
         if self._ignores_case is None:
             cursor.execute("SELECT @@lower_case_table_names")
             self._ignores_case = int(cursor.fetchone()[0]) != 0
@@ -218,14 +221,14 @@ class MySQL:
     def _shared(self, target: tuple[str, str], one: str, other: str, more: str) -> SinkRefused:
         first, second = sorted((one, other))
         if first.lower() == second.lower():
-            advice = "this server ignores the case of names; rename one of the two, or leave it out under `tables`"
+            advice = "this server ignores the case of names; rename one of the two, or exclude it under `tables`"
         else:
             advice = (
-                "leave one of the two out under `tables`, or give each schema a database of its own:"
+                "exclude one of the two under `tables`, or give each schema its own database:"
                 " database = 'copy_{schema}'"
             )
         return SinkRefused(
-            f"mysql at {self._host}:{self._port}: {first} and {second} of the source would both go into the one table"
+            f"mysql at {self._host}:{self._port}: {first} and {second} of the source would both go into the table"
             f" {'.'.join(target)}; {advice}{more}"
         )
 
@@ -257,7 +260,7 @@ class MySQL:
                 cursor.execute(f"{alter} MODIFY COLUMN {quoted(name)} {declared(changes, name, column, collation)}")
 
     def _binary_collation(self, cursor: Any) -> str:
-        """The collation of the server that tells most texts apart; the server is asked once."""
+        """Return the server's strictest binary collation; reads the list once."""
         if not self._collation:
             cursor.execute(
                 "SELECT collation_name FROM information_schema.collations WHERE collation_name IN %s", (_COLLATIONS,)
@@ -278,10 +281,10 @@ class MySQL:
         target = f"{bound(database)}.{bound(table)}"
         known = self._known_columns(cursor, database, table)
         if not known:
-            return  # nothing was ever copied, and there is nothing to copy
+            return  # nothing was copied before, and there is nothing to copy
         if changes.emptied:
             cursor.execute(f"DELETE FROM {target}", ())
-        for name in changes.dropped & known:  # should it come back, none of its values may
+        for name in changes.dropped & known:  # if the column is added again, its old values must not reappear
             cursor.execute(f"UPDATE {target} SET {bound(name)} = NULL", ())
         for name, added in changes.added.items():
             if added.default is not None:
@@ -301,7 +304,7 @@ class MySQL:
         self._insert(cursor, target, changes.columns, plain_rows)
         if not odd:
             return
-        # the label of what was no label when it was written: strict servers take it from nobody
+        # value 0 marks an invalid label at the source; strict mode rejects it
         cursor.execute("SET SESSION sql_mode = %s", (_LENIENT,))
         for row in odd:
             self._insert(cursor, target, changes.columns, [row])
@@ -323,7 +326,7 @@ class MySQL:
 
 @contextmanager
 def _unless_there() -> Iterator[None]:
-    """Another driver may have added the column in between."""
+    """Ignore the error that another driver added the column first."""
     try:
         yield
     except pymysql.MySQLError as error:
@@ -332,33 +335,33 @@ def _unless_there() -> Iterator[None]:
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """In portions of CHUNK."""
+    """Split items into chunks of CHUNK."""
     return (items[at : at + CHUNK] for at in range(0, len(items), CHUNK))
 
 
 def quoted(name: str) -> str:
-    """An identifier."""
+    """Return a quoted identifier."""
     return f"`{name.replace('`', '``')}`"
 
 
 def bound(name: str) -> str:
-    """An identifier in a statement with values: PyMySQL puts those in at each percent sign."""
+    """Return a quoted identifier for a statement with values, where PyMySQL interprets percent signs."""
     return quoted(name).replace("%", "%%")
 
 
 def declared(changes: TableChanges, name: str, column: ColumnType, collation: str) -> str:
-    """Declare a column as the source does; generated columns become plain ones, timestamps may be NULL.
+    """Declare a column as the source does, but generated columns become plain ones and timestamps may be NULL.
 
-    changes: of the column's table
-    name, column: the column
-    collation: of texts, ENUM and SET
+    changes: the column's table.
+    name, column: the column.
+    collation: of texts, ENUM and SET.
     """
     sql = declaration(column.text, changes.name, name).sql(collation)
     return f"{sql} NULL" if column.name == "timestamp" else sql
 
 
 def value(text: str | None, column: ColumnType) -> str | bytes | int | None:
-    """What PyMySQL sends. Enum and set go as numbers: their labels may look like some."""
+    """Convert a value for PyMySQL. Enum and set become numbers, because labels may look like numbers."""
     if text is None:
         return None
     if column.name in ("enum", "set", "integer", "bit"):

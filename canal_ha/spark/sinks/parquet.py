@@ -1,8 +1,8 @@
-"""Parquet: the log of all changes, one directory per micro-batch: `<path>/run=<checkpoint>/batch_id=<n>/`.
+"""Parquet: a log of all changes, one directory per micro-batch: `<path>/run=<checkpoint>/batch_id=<n>/`.
 
-A batch that is repeated after a crash replaces its directory; `_SUCCESS` in it says that it is whole. Directories of
-batches beyond the first one that a driver writes are from before its checkpoint was restored to an older one: what is
-in them comes again, so they go. Rows have the envelope's columns, and their columns' types beside them in `layout`.
+A batch that Spark repeats after a crash replaces its directory; `_SUCCESS` marks it as complete. Directories of batches
+after the first one that a driver writes are older than a restored checkpoint: their changes are delivered again, so
+they are removed. Rows have the envelope's columns, and `layout` with the types of their columns.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LAYOUT = "names ARRAY<STRING>, types ARRAY<STRING>, codes ARRAY<INT>, keys ARRA
 
 
 class Parquet:
-    """path: a directory that driver and executors see."""
+    """A sink for Parquet files. path: a directory that driver and executors share."""
 
     def __init__(self, path: str) -> None:
         self._path = path.rstrip("/")
         self._begun = False
 
     def check(self) -> str:
-        """Try to write there."""
+        """Write a test file; return a description. Raises SinkRefused."""
         try:
             storage = open_storage(self._path)
             storage.write("canal-ha-check", b"")
@@ -38,7 +38,7 @@ class Parquet:
         return f"parquet at {self._path}"
 
     def apply(self, batch: MicroBatch) -> None:
-        """Write the batch's directory anew."""
+        """Write the batch's directory, replacing an existing one."""
         run = f"{self._path}/run={batch.run}"
         if not self._begun:
             forget_after(batch.frame.sparkSession, run, batch.batch_id)
@@ -47,9 +47,9 @@ class Parquet:
 
 
 def forget_after(spark: SparkSession, run: str, batch_id: int) -> None:
-    """Remove the directories of later batches, through Hadoop's file system, which Spark writes with."""
+    """Remove the directories of later batches with Hadoop's file system, which Spark uses for writing."""
     context = spark.sparkContext
-    jvm: Any = context._jvm  # PySpark has no interface of its own to its file systems
+    jvm: Any = context._jvm  # PySpark has no public interface to file systems
     place = jvm.org.apache.hadoop.fs.Path(run)
     files = place.getFileSystem(context._jsc.hadoopConfiguration())
     if not files.exists(place):
@@ -61,7 +61,7 @@ def forget_after(spark: SparkSession, run: str, batch_id: int) -> None:
 
 
 def envelope(changes: DataFrame) -> DataFrame:
-    """Shape.CHANGES as the envelope."""
+    """Convert Shape.CHANGES to the envelope."""
     layout = f.from_json("layout", _LAYOUT)
     names = layout["names"]
     image = f.coalesce("after", "before")

@@ -1,7 +1,7 @@
-"""Names of a source's schemas and tables as parts of paths. Pure.
+"""Turns names of schemas and tables into parts of paths. Pure.
 
-MySQL and MariaDB allow `../../payroll/salaries` as a table's name. The escape is a tilde with two digits, not a percent
-sign: delta-rs decodes `%2F` in what it is given, and would make a separator of it again.
+MySQL and MariaDB allow `../../payroll/salaries` as a table's name. The escape is a tilde with two digits instead of a
+percent sign, because delta-rs decodes `%2F` to a separator.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _ESCAPED = re.compile(r"([A-Za-z0-9_$-]|~[0-9A-Fa-f]{2}|~-)*")
 
 
 def segment(name: str) -> str:
-    """One segment of a path, another one for every name. ASCII letters, digits, `_`, `$` and `-` stay as they are.
+    """Return a unique path segment for a name. ASCII letters, digits, `_`, `$` and `-` are not escaped.
 
-    A name that gets too long ends in the digest of all of it.
+    A segment that would be too long ends with a digest of the name.
     """
     escaped = _UNSAFE.sub(lambda found: b"~%02X" % found[0][0], name.encode("utf-8", "surrogatepass")).decode()
     if 0 < len(escaped) <= LONGEST:
@@ -29,10 +29,12 @@ def segment(name: str) -> str:
 
 
 def former(name: str, *, uri: bool) -> str | None:
-    """The segment that versions before this one used for a name: the name itself. None where that was no segment of its
-    own, or may be another name's today: delta-rs decodes `%2F`, and `a~2Eb` is where table `a.b` is.
+    """Return the segment that earlier versions used for a name, which is the name itself.
 
-    uri: the path is a URI, where `?` and `#` end it
+    None if that was not a valid segment, or may now belong to another name: delta-rs decodes `%2F`, and `a~2Eb` is the
+    segment of table `a.b`.
+
+    uri: the path is a URI, which `?` and `#` would end.
     """
     own = _PLAIN.fullmatch(name) and name not in (".", "..") and unquote(name) == name
     cut = uri and ("?" in name or "#" in name)

@@ -1,7 +1,7 @@
-"""Found by Spark among the installed top-level modules named pyspark_*, and registered without a call."""
+"""Spark finds installed top-level modules named pyspark_* and registers their sources by itself."""
 
 from canal_ha.spark.source import CanalSource
 
 
 class DefaultSource(CanalSource):
-    """`format("canal")`, under the name that Spark looks for."""
+    """`format("canal")`, under the name that Spark expects."""
