@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the documentation into docs/_build. Every warning is an error: a broken link, a page that no menu shows.
+# Builds the documentation into docs/_build. Every warning is an error, such as a broken link or a page outside the menus.
 #
 #   bash deploy/docs.sh
 #
@@ -12,6 +12,6 @@ if [[ ! -x $sphinx_build ]]; then
     printf 'docs: %s is missing; next: bash deploy/install.sh docs\n' "$sphinx_build" >&2
     exit 1
 fi
-# -E: read every page again, because the generated ones change with the code
+# -E: read every page again, because generated pages change with the code
 "$sphinx_build" -E -W --keep-going -n -q -b html docs docs/_build/html
 printf 'docs: open docs/_build/html/index.html\n'

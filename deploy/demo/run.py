@@ -1,4 +1,4 @@
-"""Start a database and a cluster, or one node; write; show what arrives; judge. Exit code 1 when anything is wrong."""
+"""Start a database and a cluster or one node, write, and check the arriving rows. Exit code 1 on any fault."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lab import MariaDB, MySQL, SqlServer, StartFailed, ZooKeeper
 
 
 def play_cluster(server: SqlServer, *, with_spark: bool) -> bool:
-    """Start ZooKeeper and the database at the same time, then run the cluster."""
+    """Start ZooKeeper and the database at once, then run the cluster."""
     zookeeper = ZooKeeper()
     zookeeper.launch()
     with zookeeper, server:
         introduce(server)
         say(f"ZooKeeper on {zookeeper.address}")
         if with_spark:
-            from deploy.demo import spark  # only now: it needs what `install.sh spark` brings
+            from deploy.demo import spark  # imported here because it needs the packages of `install.sh spark`
 
             return spark.run(server, zookeeper)
         return cluster.run(server, zookeeper)
@@ -32,18 +32,18 @@ def play_standalone(server: SqlServer, rows: int) -> bool:
 
 
 def introduce(server: SqlServer) -> None:
-    """Print which database it is."""
-    headline("the parts, all in temporary directories on free ports")
+    """Print the database's name, version and address."""
+    headline("the parts, in temporary directories and on free ports")
     say(f"{type(server).__name__} {server.version} on {server.address}")
 
 
 def main() -> int:
-    """Read the command line and run."""
+    """Read the command line and run the demonstration."""
     parser = argparse.ArgumentParser(prog="deploy/demo.sh", description=__doc__)
-    parser.add_argument("--mysql", action="store_true", help="MySQL 9 instead of MariaDB")
-    parser.add_argument("--standalone", action="store_true", help="one node without ZooKeeper instead of a cluster")
-    parser.add_argument("--spark", action="store_true", help="the cluster with a Spark job that writes a Delta table")
-    parser.add_argument("--rows", type=int, default=20_000, help="with --standalone: rows inserted in the counted part")
+    parser.add_argument("--mysql", action="store_true", help="use MySQL 9 instead of MariaDB")
+    parser.add_argument("--standalone", action="store_true", help="run one node without ZooKeeper instead of a cluster")
+    parser.add_argument("--spark", action="store_true", help="add a Spark job that writes a Delta table")
+    parser.add_argument("--rows", type=int, default=20_000, help="with --standalone: number of rows to insert")
     arguments = parser.parse_args()
     server = MySQL() if arguments.mysql else MariaDB()
     try:
@@ -55,7 +55,7 @@ def main() -> int:
         print(f"\ndemo: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ndemo: interrupted; everything started is ended", file=sys.stderr)
+        print("\ndemo: interrupted; all started processes ended", file=sys.stderr)
         return 1
     return 0 if good else 1
 

@@ -1,4 +1,4 @@
-"""How the demonstration talks."""
+"""The output of the demonstration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _bold(text: str) -> str:
 
 
 def headline(text: str) -> None:
-    """Print what happens next."""
+    """Print a headline."""
     print(f"\n{_bold(f'=== {text}')}", flush=True)
 
 
@@ -27,12 +27,12 @@ def statement(line: str) -> None:
 
 
 def command(line: Sequence[str], program: str) -> bool:
-    """Run a command whose output is to be seen, and return whether it ended well. program: where line[0] is."""
+    """Run a command with visible output; return whether it succeeded. program: path of line[0]."""
     print(_bold(f"$ {' '.join(line)}"), flush=True)
     return subprocess.run([program, *line[1:]], check=False).returncode == 0
 
 
 def figure(name: str, value: str | int, remark: str = "") -> None:
-    """Print a line of the verdict."""
+    """Print a line of the result."""
     text = f"{value:,}" if isinstance(value, int) else value
     print(f"{name:<34}{text:>10}{f'   {remark}' if remark else ''}", flush=True)

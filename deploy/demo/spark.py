@@ -1,5 +1,6 @@
-"""The cluster with a Spark job that copies the table into Delta: the running node is killed under writes, the copy goes
-on, and ends equal to the database's table.
+"""The cluster with a Spark job that copies the table into Delta.
+
+The running node is killed under writes. The copy continues and ends equal to the database's table.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lab import SqlServer, StartFailed, ZooKeeper
 from lab.node import PROGRAM
 from lab.process import spawn, temporary_directory
 
-PATIENCE_S = 300.0  # a JVM and half a dozen Pythons start first: half a minute, or minutes where others compute too
+PATIENCE_S = 300.0  # a JVM and six Python processes start first: half a minute, or minutes on a busy machine
 
 FILE = """\
 name = "demo"
@@ -44,7 +45,7 @@ master = "local[1]"
 
 
 class Job:
-    """`canal-ha pipeline run FILE`, whose lines are seen."""
+    """A `canal-ha pipeline run FILE` whose output is captured."""
 
     def __init__(self, hosts: str) -> None:
         directory = temporary_directory("spark")
@@ -58,7 +59,7 @@ class Job:
             self.process = spawn(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
     def table(self) -> dict[str, tuple[object, ...]]:
-        """The copy: key -> the compared columns; empty before the first batch."""
+        """Return the copy: key -> the compared columns; empty before the first batch."""
         if not DeltaTable.is_deltatable(str(self._lake)):
             return {}
         # not to_pyarrow_table(): its threads call back into Python and can abort the process at its exit
@@ -67,7 +68,7 @@ class Job:
         return {str(row["id"]): tuple(_compared(row)) for row in rows}
 
     def wait_for(self, expected: dict[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
-        """The copy, when it is as expected or time is up."""
+        """Wait until the copy is as expected, or the timeout; return the copy."""
         deadline = time.monotonic() + PATIENCE_S
         while (found := self.table()) != expected and time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -76,14 +77,14 @@ class Job:
         return found
 
     def lines(self, last: int) -> str:
-        """What it printed about its batches, `last` lines of it (negative: from the end, all kinds)."""
+        """Return the first `last` lines about batches; if negative, the last lines of any kind."""
         lines = self._log.read_text(errors="replace").splitlines()
         if last < 0:
             return "\n".join(lines[last:])
         return "\n".join([line for line in lines if line.startswith("demo: ")][-last:])
 
     def end(self) -> bool:
-        """SIGTERM; whether it ended in good order."""
+        """Stop it with SIGTERM; return whether it ended in an orderly way."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return bool(self.process.wait(60) == 0)
@@ -104,7 +105,7 @@ def _compared(row: dict[str, object]) -> Iterator[object]:
 
 
 def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
-    """Run the demonstration; return whether the copy ended equal."""
+    """Run the demonstration; return whether the copy equals the table."""
     with ExitStack() as stack:
         play = Demonstration(server, zookeeper, stack)
         first = play.start_nodes()
@@ -122,10 +123,10 @@ def run(server: SqlServer, zookeeper: ZooKeeper) -> bool:
             show.headline(f"kill -9 {first.pid}      ({name(first)} crashes under writes)")
             first.kill()
             taker = play.pair.running(PATIENCE_S)
-            show.say(f"{name(taker)} runs the destination; the job finds it through ZooKeeper and goes on.")
+            show.say(f"{name(taker)} runs the destination; the job finds it through ZooKeeper and continues.")
             time.sleep(4)
         expected = writer.table()
-        show.headline("no more writes: the Delta table, compared to the database's")
+        show.headline("writes stopped: the Delta table compared with the database's table")
         found = job.wait_for(expected)
         orderly = job.end()
         show.say(job.lines(8))

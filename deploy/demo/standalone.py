@@ -1,4 +1,4 @@
-"""One node without ZooKeeper: cursors in files, clients that know its address."""
+"""One node without ZooKeeper: cursors in files, clients with a fixed address."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DESTINATION = "example"
 
 
 def wait_for_dumps(server: SqlServer, count: int, node: Node) -> None:
-    """Wait until the node reads the binlog once for each of so many clients."""
+    """Wait until the node reads the binlog once for each of this many clients."""
     deadline = time.monotonic() + 30
     statement = "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
     while server.query(statement)[0]["n"] < count:
         if time.monotonic() > deadline or not node.alive():
-            raise StartFailed(f"the node does not follow the database\n{node.log_tail()}")
+            raise StartFailed(f"the node does not read from the database\n{node.log_tail()}")
         time.sleep(0.05)
 
 
@@ -54,7 +54,7 @@ def run(server: SqlServer, rows: int) -> bool:
             show.say(f"written in {written - began:.1f} s; the last row arrived {finished - written:+.1f} s after that")
             show.headline("the node's own view")
             good = show.command(["canal-ha", "status", "--url", f"http://127.0.0.1:{node.admin_port}"], PROGRAM)
-            audit.join(20)  # until the client has heard nothing for a while: duplicates would show up
+            audit.join(20)  # until the client was idle for a while, so that duplicates would arrive
             counting.wait()
             good = judge(writer, audit) and good
         node.stop()
@@ -66,7 +66,7 @@ def run(server: SqlServer, rows: int) -> bool:
 
 
 def judge(writer: Writer, audit: Audit) -> bool:
-    """Print the figures and whether they are as they must be."""
+    """Print the figures; return whether they are correct."""
     findings = compare(writer.committed, writer.starts, audit.arrivals)
     same = audit.table == writer.table()
     show.headline("verdict")

@@ -1,4 +1,4 @@
-"""What arrived, compared with what was written: nothing lost, nothing twice but what a crash may bring again."""
+"""Compares arrived rows with written rows: none lost, none repeated except after a crash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deploy.demo.workload import Change
 
 @dataclass(slots=True)
 class Redelivery:
-    """Rows that came again after a take-over, in one piece. whole: they began where a transaction begins."""
+    """Consecutive rows that were delivered again after a take-over. whole: they began at a transaction's begin."""
 
     rows: int = 0
     whole: bool = True
@@ -19,9 +19,11 @@ class Redelivery:
 
 @dataclass(slots=True)
 class Findings:
-    """Counts of rows. redeliveries: one per take-over, in their order; duplicated: every other row that came again.
+    """The result in rows.
 
-    unknown: rows that nobody committed.
+    redeliveries: one for each take-over, in their order.
+    duplicated: other rows that were delivered twice.
+    unknown: rows that were never committed.
     """
 
     written: int
@@ -33,16 +35,16 @@ class Findings:
     redeliveries: list[Redelivery] = field(default_factory=list)
 
     def faults(self) -> list[str]:
-        """Return what is wrong: nothing if all arrived in order, and again only as a take-over may bring it."""
+        """Return the faults: none if all rows arrived in order and were repeated only after a take-over."""
         found = []
         if self.lost:
             found.append("rows are lost")
         if self.duplicated:
-            found.append("rows came twice")
+            found.append("rows were delivered twice")
         if self.unknown:
-            found.append("rows came that nobody committed")
+            found.append("rows arrived that were never committed")
         if self.out_of_order:
-            found.append("rows came out of order")
+            found.append("rows arrived out of order")
         if not all(redelivery.whole for redelivery in self.redeliveries):
             found.append("a redelivery began within a transaction")
         return found
@@ -54,10 +56,13 @@ def compare(
     arrivals: Sequence[Arrival],
     take_overs: Sequence[float] = (),
 ) -> Findings:
-    """Follow what arrived through what was written.
+    """Compare the arrived rows with the written ones.
 
-    written: in binlog order; starts: its indexes at which transactions begin; take_overs: when a node was killed or
-    told to end, ascending. After each of them the client may be taken back once, and must then go on from there.
+    After each take-over the client may go back once, and must then continue from there.
+
+    written: in binlog order.
+    starts: indexes in `written` at which transactions begin.
+    take_overs: times at which a node was killed or stopped, ascending.
     """
     index_of = {change: index for index, change in enumerate(written)}
     findings = Findings(len(written), len(arrivals), redeliveries=[Redelivery() for _ in take_overs])
@@ -78,7 +83,7 @@ def compare(
             expected += 1
         elif arrival.change in seen:
             findings.duplicated += 1
-        elif index > expected:  # what is missing is lost, or comes later and is out of order then
+        elif index > expected:  # missing rows are lost, or arrive later out of order
             expected = index + 1
         else:
             findings.out_of_order += 1

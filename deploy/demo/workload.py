@@ -1,4 +1,4 @@
-"""What is written to the database, and what has to arrive because of it."""
+"""Writes to the database and records the rows that must arrive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATE TABLE {SCHEMA}.{TABLE} (
   version INT NOT NULL) DEFAULT CHARSET=utf8mb4"""
 
 COMPARED = ("id", "customer", "amount", "paid", "placed", "version")
-"""Columns by which the table rebuilt from what arrived is compared with the database's."""
+"""The columns in which the table rebuilt from arrived rows is compared with the database's."""
 
 
 def comparable(column: str, value: object) -> object:
@@ -32,7 +32,7 @@ def comparable(column: str, value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One changed row, unlike every other one. version: of the row after the change, before it for DELETE."""
+    """One changed row; each is unique. version: of the row after the change, or before a DELETE."""
 
     kind: str
     key: int
@@ -40,7 +40,7 @@ class Change:
 
 
 class Writer:
-    """Changes the table and keeps what was committed, in the order of the binlog; from one thread at a time.
+    """Changes the table and records committed changes in binlog order. Use it from one thread at a time.
 
     committed: all changes; starts: the indexes in it at which transactions begin.
     """
@@ -55,12 +55,12 @@ class Writer:
         self._keys = itertools.count(1000)
 
     def create(self) -> None:
-        """Make schema and table."""
+        """Create schema and table."""
         self._run(f"CREATE DATABASE {SCHEMA}")
         self._run(CREATE)
 
     def story(self) -> Iterator[None]:
-        """Make changes of every kind, one transaction at a time; what they do is shown."""
+        """Make changes of every kind, one transaction at a time, and show the statements."""
         insert = f"INSERT INTO {SCHEMA}.{TABLE} VALUES "
         self._transaction(
             insert + "(1, 'Ada', 12.50, 1, 'new', '2024-02-29 10:00:00', 0.1, x'00ff', 1),"
@@ -91,13 +91,13 @@ class Writer:
         yield
 
     def bulk(self, rows: int, per_transaction: int = 100) -> None:
-        """Insert so many rows; in each transaction change a fifth and delete a tenth of what was inserted."""
+        """Insert this many rows; each transaction also changes a fifth and deletes a tenth of its rows."""
         while rows > 0:
             self.mixed(self._connection, min(rows, per_transaction))
             rows -= per_transaction
 
     def mixed(self, connection: pymysql.Connection[Any], rows: int) -> None:
-        """Insert so many rows over this connection, change a fifth of them, delete a tenth: one transaction."""
+        """Insert this many rows over this connection, change a fifth and delete a tenth, in one transaction."""
         batch = list(itertools.islice(self._keys, rows))
         changed, gone = batch[: len(batch) // 5], batch[-(len(batch) // 10) :] if len(batch) >= 10 else []
         with connection.cursor() as cursor:
@@ -117,7 +117,7 @@ class Writer:
             self._commit()
 
     def table(self) -> dict[str, tuple[object, ...]]:
-        """Return the table as the database has it now: key -> the compared columns."""
+        """Return the database's current table: key -> the compared columns."""
         columns = ", ".join(f"CAST({column} AS CHAR)" for column in COMPARED)
         with self._connection.cursor() as cursor:
             cursor.execute(f"SELECT {columns} FROM {SCHEMA}.{TABLE}")
@@ -149,9 +149,9 @@ class Writer:
 
 
 class SteadyWrites:
-    """Small transactions, one after the other, from a thread and over a connection of their own, while it is entered.
+    """Writes small transactions from its own thread and connection, within a `with` block.
 
-    pause_s: between two transactions. Leaving waits for the last one and raises what went wrong in the thread.
+    pause_s: pause between two transactions, s. Leaving the block waits for the last one and raises the thread's error.
     """
 
     def __init__(self, writer: Writer, connection: pymysql.Connection[Any], *, rows: int, pause_s: float) -> None:
@@ -177,5 +177,5 @@ class SteadyWrites:
         try:
             while not self._ending.wait(self._pause_s):
                 self._writer.mixed(self._connection, self._rows)
-        except Exception as failure:  # handed to the thread that leaves the block
+        except Exception as failure:  # raised again when the block ends
             self._failure = failure

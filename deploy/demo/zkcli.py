@@ -1,4 +1,4 @@
-"""Znodes as ZooKeeper's own command line shows them."""
+"""Shows znodes with ZooKeeper's own command line."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from collections.abc import Sequence
 from deploy.demo.show import say
 from lab import StartFailed
 
-_PROGRAM = "/usr/share/zookeeper/bin/zkCli.sh"  # where Debian's package puts it
-_SEPARATOR = "version"  # a command whose answer is one line that cannot be in another's
+_PROGRAM = "/usr/share/zookeeper/bin/zkCli.sh"  # path in Debian's package
+_SEPARATOR = "version"  # a command with a unique one-line answer
 _ANSWER = "ZooKeeper CLI version:"
-_CHATTER = ("WATCHER::", "WatchedEvent ", "SLF4J: ")  # about its own connection and logger, at any time
+_CHATTER = (
+    "WATCHER::",
+    "WatchedEvent ",
+    "SLF4J: ",
+)  # its own log lines
 _SMALL_JVM = "-Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def zkcli(hosts: str, *commands: str) -> None:
-    """Print what zkCli answers to these commands. `... | grep WORD` keeps the lines with the word."""
+    """Print zkCli's answers to these commands. `... | grep WORD` keeps the lines with the word."""
     asked = [command.partition(" | grep ")[0] for command in commands]
     for command, answer in zip(commands, _answers(hosts, asked), strict=True):
         word = command.partition(" | grep ")[2]
