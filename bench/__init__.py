@@ -1,1 +1,1 @@
-"""How fast it is, beside others, on this machine: the same rows, interleaved rounds, medians."""
+"""Benchmarks against other programs on this machine: the same rows, interleaved rounds, medians."""

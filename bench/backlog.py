@@ -1,5 +1,6 @@
-"""Seconds until a pipeline has copied a backlog of single-row transactions into Delta: `canal-ha pipeline run`, again
-and again, on MariaDB and on MySQL.
+"""Measures how long `canal-ha pipeline run` takes to copy a backlog of single-row transactions into Delta.
+
+The runs are repeated on MariaDB and on MySQL.
 
 Each run has a new node, spool, checkpoint and lake. The clock starts with the command and stops when the lake holds
 every row. The pipeline is then stopped with SIGTERM, and the ids in the lake are compared with those written. The node
@@ -27,7 +28,7 @@ from lab.node import PROGRAM
 from lab.process import spawn, temporary_directory
 
 DESTINATION = "bench"
-QUICK = ("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=OFF")  # to write; the binlog is the same
+QUICK = ("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=OFF")  # faster writes; the binlog is the same
 SERVERS: dict[str, Callable[[], SqlServer]] = {
     "mariadb": lambda: MariaDB(extra=QUICK),
     "mysql": lambda: MySQL(extra=QUICK),
@@ -53,7 +54,7 @@ master = "local[2]"
 
 
 def run(server: SqlServer, written: workloads.Written, timeout_s: float) -> float:
-    """One run; return seconds. Raises SystemExit when it is not complete in time or not equal."""
+    """Run once; return seconds. Raises SystemExit if the copy is late or differs."""
     directory = temporary_directory("bench-backlog")
     table = f"{workloads.SCHEMA}.{written.table}"
     settings = {
@@ -92,7 +93,7 @@ def run(server: SqlServer, written: workloads.Written, timeout_s: float) -> floa
 
 
 def ids_of(lake: Path) -> list[int]:
-    """The ids in a Delta table, none before there is one."""
+    """Return the ids in a Delta table; empty if it does not exist."""
     try:
         table = DeltaTable(str(lake))
     except TableNotFoundError:
@@ -104,12 +105,12 @@ def ids_of(lake: Path) -> list[int]:
 
 
 def main() -> int:
-    """Run them all; print seconds as they come, and medians."""
+    """Run all; print the seconds of each run, and medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=int, nargs="?", default=60_000)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--databases", default=",".join(SERVERS), help="default: %(default)s")
-    parser.add_argument("--timeout", type=float, default=180.0, help="seconds for one run; default: %(default)s")
+    parser.add_argument("--timeout", type=float, default=180.0, help="longest run in seconds; default: %(default)s")
     arguments = parser.parse_args()
     for name in arguments.databases.split(","):
         with SERVERS[name]() as server:

@@ -1,4 +1,4 @@
-"""The goals, as ratios of medians taken in one run; and what was measured of them."""
+"""The goals as ratios of medians within one run, and their measured values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from bench.measure import Sample, Samples
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """ours, peer: readers. wanted: workload -> ratio. at_most: smaller is better. what: of a sample is compared."""
+    """A goal.
+
+    ours, peer: readers. wanted: workload -> ratio. at_most: smaller is better. what: compared value of a sample.
+    """
 
     title: str
     ours: str
@@ -24,7 +27,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A goal on one workload and database. ratio: None where it was not measured."""
+    """The result of a goal on one workload and database. ratio: None if not measured."""
 
     title: str
     workload: str
@@ -49,7 +52,7 @@ def _memory(sample: Sample) -> float:
 
 
 def _cpu(sample: Sample) -> float:
-    """For so many rows."""
+    """Return the sample's value for this many rows."""
     return sample.cpu_s / sample.rows
 
 
@@ -75,7 +78,7 @@ SPARK_AT_LEAST = 1.0
 
 
 def reached(samples: Samples, latencies: list[Latency], spark: float | None, databases: list[str]) -> list[Reached]:
-    """Every goal, in the order of the table."""
+    """Return the results of all goals, in the order of the table."""
     rows: list[Reached] = []
     for goal in GOALS:
         for workload, wanted in goal.wanted.items():
@@ -94,7 +97,7 @@ def reached(samples: Samples, latencies: list[Latency], spark: float | None, dat
 
 
 def ratio(samples: Samples, goal: Goal, workload: str, database: str) -> float | None:
-    """Ours by the peer's; None unless both were measured."""
+    """Return our value divided by the peer's; None unless both were measured."""
     ours = samples.median(database, workload, goal.ours, goal.what)
     peer = samples.median(database, workload, goal.peer, goal.what)
     return ours / peer if ours is not None and peer else None

@@ -1,4 +1,4 @@
-"""How many of canal's recorded entries we make, file by file: `bash bench/golden.sh`."""
+"""Counts how many of canal's recorded entries we reproduce, by file: `bash bench/golden.sh`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lab.variants import VARIANTS, score
 
 
 def main() -> int:
-    """Print the table; 1 when something differs."""
-    os.environ["TZ"] = "UTC"  # of the recordings
+    """Print the table; return 1 if an entry differs."""
+    os.environ["TZ"] = "UTC"  # time zone of the recordings
     time.tzset()
     print(f"kernel: {kernel.BUILD}\n{'file and setting':28} {'equal':>6} / {'total':<6} {'made':>6}   deliberate")
     failed = False
@@ -23,7 +23,7 @@ def main() -> int:
         print(f"{variant.name:28} {counts}   {100 * found.equal / found.total:6.2f} %")
         if found.first:
             print(f"    first difference: {found.first[:400]}")
-    print("deliberate: entries that we make differently on purpose (docs/compatibility.md), compared as they should be")
+    print("deliberate: entries that differ on purpose (docs/compatibility.md), compared with their intended form")
     return int(failed)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Entries equal / total for every binlog file that was recorded together with canal's entries (tests/golden/binlog).
+# Prints equal and total entries of each binlog file that was recorded with canal's entries (tests/golden/binlog).
 #
 #   bash bench/golden.sh
 set -euo pipefail

@@ -1,7 +1,7 @@
-"""Rows per second of the kernel alone, in memory and on one core: the interpreted and the compiled build.
+"""Measures rows per second of the kernel alone, in memory and on one core, interpreted and compiled.
 
-The workloads are made here, as dumps with checksums; each round is a fresh process that decodes one dump, rounds are
-interleaved, every figure is a median. Nothing of it depends on a database or a network.
+The script generates the workloads as dumps with checksums. Each round is a new process that decodes one dump. Rounds
+are interleaved, and figures are medians. No database or network is involved.
 
 A  transactions of 1,000 rows (id int, k int, c char(120), pad char(60)), 42 rows an event
 B  transactions of one such row
@@ -31,8 +31,8 @@ from canal_ha.model.table import Column
 from lab.column_kinds import json_bytes, random_decimal
 from lab.dump import AnyTable, ColumnType, Dump, decoder, packed, table_map
 
-CHUNK = 262_144  # bytes handed in at a time, as the source does
-SHARE = 100  # the interpreted build gets that many rows less
+CHUNK = 262_144  # bytes a call, as in the source
+SHARE = 100  # the interpreted build gets this many times fewer rows
 
 Table = tuple[tuple[ColumnType, str], ...]
 SBTEST: Table = (
@@ -77,7 +77,7 @@ IN_TRANSACTION = {"A": 1000, "B": 1, "C": 1000, "D": 1000, "E": 1000}
 
 
 def datetime2(chance: random.Random) -> bytes:
-    """Any second of November 2026."""
+    """Return a random second of November 2026."""
     day = (2026 * 13 + 11) << 5 | chance.randrange(1, 31)
     time = chance.randrange(24) << 12 | chance.randrange(60) << 6 | chance.randrange(60)
     return (1 << 39 | day << 17 | time).to_bytes(5, "big")
@@ -99,7 +99,7 @@ def sbtest_row(chance: random.Random) -> bytes:
 
 
 def mixed_row(chance: random.Random, width: int, changed: bool) -> bytes:
-    """changed: two images, which differ in the first column."""
+    """Build a row of MIXED columns. changed: two images that differ in the first column."""
     nulls = sum(1 << index for index in range(1, width) if chance.random() < 0.2)
     bitmap = nulls.to_bytes((width + 7) // 8, "little")
     values = [CELLS[index % len(CELLS)](chance) for index in range(width) if not nulls >> index & 1]
@@ -129,7 +129,7 @@ def row_maker(name: str) -> Callable[[random.Random], bytes]:
 
 
 def workload(name: str, rows: int) -> bytes:
-    """A dump of so many rows; a few thousand different ones, repeated."""
+    """Build a dump of this many rows, which repeats a few thousand different ones."""
     chance = random.Random(name)
     make = row_maker(name)
     pool = [make(chance) for _ in range(min(rows, 2000 if name in "AB" else 200))]
@@ -153,7 +153,7 @@ def workload(name: str, rows: int) -> bytes:
 
 
 def measure(name: str, file: str) -> tuple[int, float]:
-    """Decode a dump; (rows, seconds of processor time)."""
+    """Decode a dump; return rows and seconds of processor time."""
     with open(file, "rb") as opened:
         data = opened.read()
     parts = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
@@ -164,7 +164,7 @@ def measure(name: str, file: str) -> tuple[int, float]:
         for output in work.feed(part):
             if isinstance(output, Segment):
                 rows += output.row_ends[-1]
-                output.recycle()  # as a ring does when it is acknowledged
+                output.recycle()  # as a ring does after an acknowledgement
     return rows, time.process_time() - began
 
 
@@ -181,7 +181,7 @@ def rounds(name: str, build: str, file: str) -> float:
 
 
 def compare(name: str, rows: int, times: int) -> float:
-    """Measure both builds in turns and print a line; the compiled build's rate by the interpreted one's."""
+    """Measure both builds in turns and print a line; return the compiled rate divided by the interpreted one."""
     rates: dict[str, list[float]] = {"off": [], "require": []}
     with tempfile.TemporaryDirectory() as directory:
         files: dict[str, str] = {}
@@ -204,8 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="A to E; default all of them")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of rows")
-    parser.add_argument("--at-least", type=float, default=0.0, help="fail when compiled is not that many times faster")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of rows")
+    parser.add_argument(
+        "--at-least", type=float, default=0.0, help="fail if the compiled build is not this many times faster"
+    )
     parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.measure:

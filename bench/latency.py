@@ -19,14 +19,15 @@ from lab.ports import LOOPBACK
 from lab.process import StartFailed, spawn
 
 PACE = 1000  # transactions a second
-WARM_UP = 1000  # of them, not judged
+WARM_UP = 1000  # transactions that are not counted
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """From sending a COMMIT to the client that has parsed its row. late: transactions the writer began late.
+    """Latency from sending a COMMIT to the client that has parsed its row.
 
-    answered_p50_ms: from the COMMIT's answer, which may come after the row.
+    late: number of transactions that the writer began late.
+    answered_p50_ms: measured from the COMMIT's answer, which may come after the row.
     """
 
     database: str
@@ -38,7 +39,7 @@ class Latency:
 
 
 def latency(suite: Suite, rows: int) -> list[Latency]:
-    """Single-row transactions at an even pace: through a node, and through go-mysql's syncer, to a client."""
+    """Measure single-row transactions at an even pace, through a node and through go-mysql's syncer."""
     began = time.monotonic()
     found: list[Latency] = []
     suite.server.execute(
@@ -49,7 +50,7 @@ def latency(suite: Suite, rows: int) -> list[Latency]:
         "canal-ha": _node,
         **({"go-mysql": _go} if "go" in suite.peers else {}),
     }
-    rounds = suite.rounds // 2 + 1  # each has thousands of transactions
+    rounds = suite.rounds // 2 + 1  # each round has thousands of transactions
     for _ in range(rounds):
         for name, take in arrangements.items():
             suite.server.execute(f"TRUNCATE TABLE {SCHEMA}.{TABLE}", "FLUSH BINARY LOGS")
@@ -82,7 +83,7 @@ def _paced(suite: Suite, reader: str, kind: str, address: str, rows: int) -> Lat
     with tempfile.TemporaryDirectory() as directory:
         files = [f"{directory}/{name}" for name in ("arrived", "committed")]
         arrivals = measure.start_reader(measure.python("bench.readers.arrivals", kind, address, rows, files[0]))
-        time.sleep(1)  # the client is there before the first row, which need not be so: its place is fixed
+        time.sleep(1)  # connects the client before the first row; not required, because its position is fixed
         writer = measure.run_reader(measure.python("bench.paced", suite.server.port, PACE, rows, files[1]))
         measure.finish(arrivals)
         arrived, committed = (_array(Path(file)) for file in files)

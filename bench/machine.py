@@ -1,4 +1,4 @@
-"""What figures were taken on: the machine and the versions of everything that took part."""
+"""Describes the machine and the versions of all parts of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab import SqlServer
 
 
 def machine() -> dict[str, str]:
-    """Cores, model, memory, kernel, distribution."""
+    """Return cores, model, memory, kernel and distribution."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cores": str(os.cpu_count()),
@@ -26,7 +26,7 @@ def machine() -> dict[str, str]:
 
 
 def versions(servers: Sequence[SqlServer], peers: frozenset[str]) -> dict[str, str]:
-    """By name. peers: those that took part."""
+    """Return versions by name. peers: peers in the run."""
     found: dict[str, str] = {
         "canal-ha": f"{VERSION}, kernel {kernel.BUILD}",
         "Python": platform.python_version(),
@@ -49,7 +49,7 @@ def _said(command: Sequence[str]) -> str:
 
 
 def _field(file: str, name: str, mark: str) -> str:
-    """A line `name mark value` of a file of the system."""
+    """Return the value of a line `name mark value` in a system file."""
     for line in Path(file).read_text().splitlines():
         key, _, value = line.partition(mark)
         if key.strip() == name:

@@ -1,4 +1,4 @@
-"""Readers as fresh processes, in turns: samples and their medians. What a process costs, as Linux counts it."""
+"""Runs readers as new processes in turns, and takes samples and medians, with Linux's figures of each process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ Answer = TypeVar("Answer")
 
 
 class ReaderFailed(Exception):
-    """A reader ended without a figure; the message has its last words."""
+    """A reader ended without a figure; the message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One reading. seconds: from connecting to the last row; cpu_s, memory_bytes: of the reader, or of the server that
-    stood between it and the database where there is one; 0 where nobody looked.
+    """One measurement.
+
+    seconds: from connecting to the last row.
+    cpu_s, memory_bytes: of the server between reader and database if there is one, else of the reader; 0: not measured.
     """
 
     database: str
@@ -45,13 +47,13 @@ class Sample:
 
 @dataclass(slots=True)
 class Samples:
-    """Everything measured. failed: reader -> why it has no figures."""
+    """All samples of a run. failed: reader -> why it has no figures."""
 
     taken: list[Sample] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
     def of(self, database: str, workload: str, reader: str) -> list[Sample]:
-        """In the order they were taken."""
+        """The samples in their order."""
         return [
             sample
             for sample in self.taken
@@ -79,9 +81,9 @@ def in_turns(
     *,
     before: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take a sample of each reader, `rounds` times. A reader that fails is left out from then on, with its reason.
+    """Take a sample of each reader, `rounds` times. A failed reader is skipped from then on.
 
-    before: called ahead of each.
+    before: called before each sample.
     """
     began = time.monotonic()
     left = dict(readers)
@@ -98,12 +100,12 @@ def in_turns(
 
 
 def run_reader(command: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, float]:
-    """Run a reader that prints one JSON object as its last line; return that. Raises ReaderFailed."""
+    """Run a reader; return the JSON object in its last line. Raises ReaderFailed."""
     return finish(start_reader(command, environment))
 
 
 def run_readers(commands: Iterable[Sequence[str]]) -> list[dict[str, float]]:
-    """Several at once. Raises ReaderFailed when one does; the others are ended then."""
+    """Run several readers at once. If one fails, end the others and raise ReaderFailed."""
     readers = [start_reader(command) for command in commands]
     try:
         return [finish(reader) for reader in readers]
@@ -113,7 +115,7 @@ def run_readers(commands: Iterable[Sequence[str]]) -> list[dict[str, float]]:
 
 
 def start_reader(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """The same, not waited for."""
+    """Start a reader without waiting for its end."""
     return spawn(
         command,
         env={**os.environ, **(environment or {})},
@@ -124,13 +126,13 @@ def start_reader(command: Sequence[str], environment: Mapping[str, str] | None =
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, float]:
-    """Wait for a reader; its last line. Raises ReaderFailed."""
+    """Wait for a reader and return its last line. Raises ReaderFailed."""
     try:
         out, errors = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         process.kill()
         process.communicate()
-        raise ReaderFailed(f"no end within {TIMEOUT_S} s: {process.args!r}") from error
+        raise ReaderFailed(f"{process.args!r} did not end within {TIMEOUT_S} s") from error
     lines = out.strip().splitlines()
     if process.returncode or not lines:
         raise ReaderFailed(f"{process.args!r} ended with code {process.returncode}\n{errors[-2000:]}")
@@ -139,9 +141,9 @@ def finish(process: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def through(server: Process, run: Callable[[], Answer]) -> tuple[Answer, float, int]:
-    """What `run` returns, and what the server used for it: processor time, and the most it ever had in memory.
+    """Run a reader; return its result with the server's processor time and peak memory.
 
-    ReaderFailed gets the server's last words.
+    ReaderFailed contains the end of the server's log.
     """
     before = cpu_seconds(server.pid)
     try:
@@ -152,24 +154,24 @@ def through(server: Process, run: Callable[[], Answer]) -> tuple[Answer, float, 
 
 
 def python(module: str, *arguments: object) -> list[str]:
-    """The command of a reader of ours."""
+    """Return the command of one of our readers."""
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time a process has used, without children."""
+    """Return the processor time of a process without its children."""
     with open(f"/proc/{pid}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_memory_bytes(pid: int) -> int:
-    """The most a process has had in memory."""
+    """Return the peak memory of a process."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value below which that share lies. values: at least one."""
+    """Return the percentile. values: at least one."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -1,6 +1,6 @@
-"""Commits single-row transactions at an even pace; notes when each COMMIT was sent, and when it was answered.
+"""Commits single-row transactions at an even pace and records when each COMMIT was sent and answered.
 
-Monotonic nanoseconds by id, in two arrays in a file, as bench.readers.arrivals has them.
+The file holds two arrays of monotonic nanoseconds by id, like bench.readers.arrivals.
 
 python -m bench.paced PORT A_SECOND ROWS FILE
 """
@@ -19,11 +19,11 @@ from lab.mysql import ADMIN
 from lab.ports import LOOPBACK
 
 TABLE = "paced"
-LATE_S = 0.001  # a transaction this far behind its time is one that the machine could not keep up with
+LATE_S = 0.001  # delay after which a transaction counts as late
 
 
 def main() -> None:
-    """Read the command line, write, print how many transactions began late."""
+    """Read the command line, write, and print the number of late transactions."""
     port, rate, rows, file = (sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     sent, answered = (array("q", bytes(8 * (rows + 1))) for _ in range(2))
     late = 0

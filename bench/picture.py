@@ -1,4 +1,4 @@
-"""The scaling as a picture: rows a second together, over 1 to 8 destinations and over 1 to 8 client ids, as SVG."""
+"""Draws the scaling as SVG: total rows a second over 1 to 8 destinations and over 1 to 8 client ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = (1, 2, 5)
 
 
 def svg(scalings: Sequence[Scaling]) -> str:
-    """Points are medians of the rounds; the memory of the node stands at each."""
+    """Draw the picture. Points are medians of the rounds, labelled with the node's memory."""
     found = {
         (kind, database): [
             (count, rate, memory) for count in COUNTS for rate, memory in _point(scalings, kind, database, count)
@@ -47,7 +47,7 @@ def svg(scalings: Sequence[Scaling]) -> str:
 
 
 def _point(scalings: Sequence[Scaling], kind: str, database: str, count: int) -> list[tuple[float, float]]:
-    """Rows a second and bytes of memory; nothing where nothing was measured."""
+    """Return rows a second and bytes of memory; empty if not measured."""
     found = [one for one in scalings if (one.kind, one.database, one.count) == (kind, database, count)]
     if not found:
         return []
@@ -56,7 +56,7 @@ def _point(scalings: Sequence[Scaling], kind: str, database: str, count: int) ->
 
 
 def _step(top: float) -> float:
-    """A round distance between lines, about five of them."""
+    """Return a round distance for about five lines."""
     size = 10.0 ** (len(str(int(top))) - 2)
     return next((size * step for step in (*STEPS, 10, 20) if top / (size * step) <= 6), size * 50)
 

@@ -1,8 +1,10 @@
-"""Rows per second of the kernel's reader alone, in memory and on one core: entries to Arrow record batches, and to
-Python rows of which every value is looked at; interpreted, compiled, and beside protobuf's own objects.
+"""Measures rows per second of the kernel's reader alone, in memory and on one core.
 
-The workloads are those of bench.kernel, decoded. Each round is a fresh process, rounds are interleaved, every figure is
-a median. Nothing of it depends on a database or a network.
+It reads entries to Arrow record batches, and to Python rows of which every value is used: interpreted, compiled, and
+with protobuf's own objects.
+
+The workloads are those of bench.kernel, decoded. Each round is a new process. Rounds are interleaved, and figures are
+medians. No database or network is involved.
 
     python -m bench.reader [A ...]
 """
@@ -28,13 +30,13 @@ from canal_ha.wire.messages import Fetched
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, RowChange
 from lab.dump import AnyTable, decoder
 
-SHARE = 20  # the slower readers get that many rows less
+SHARE = 20  # the slower readers get this many times fewer rows
 PAGES = Pages.kept(None, "UTC")
-BATCH = 4 << 20  # bytes of entries that come at once, about
+BATCH = 4 << 20  # approximate bytes of entries in a batch
 
 
 def batches(name: str, rows: int) -> list[bytes]:
-    """Frames of so many rows, cut as GETs would."""
+    """Return frames of this many rows, in batches like those of GETs."""
     work = decoder(AnyTable(*kernel.columns(kernel.TABLES[name])))
     found = [b""]
     for output in work.feed(kernel.workload(name, rows)):
@@ -46,12 +48,12 @@ def batches(name: str, rows: int) -> list[bytes]:
 
 
 def arrow(frames: bytes) -> int:
-    """Make record batches as a connector does; return how many rows they have."""
+    """Build record batches like a connector; return the number of rows."""
     return sum(batch.rows.num_rows for batch in arrow_message(Message(Fetched(1, frames)), "UTC", PAGES).batches)
 
 
 def rows(frames: bytes) -> int:
-    """Look at every value of every row."""
+    """Use every value of every row."""
     count = nulls = 0
     for row in rows_of(Message(Fetched(1, frames))):
         for side in (row.before, row.after):
@@ -62,7 +64,7 @@ def rows(frames: bytes) -> int:
 
 
 def protobuf(frames: bytes) -> int:
-    """The same from protobuf's objects."""
+    """Use every value of every row, read with protobuf's objects."""
     count = nulls = 0
     for entry in Message(Fetched(1, frames)).entries:
         if entry.entryType != ROWDATA:
@@ -85,7 +87,7 @@ READERS: dict[str, tuple[str, Callable[[bytes], int]]] = {  # kernel's build, re
 
 
 def measure(reader: str, file: str) -> float:
-    """Rows per second of processor time."""
+    """Return rows per second of processor time."""
     with open(file, "rb") as opened:
         data = opened.read()
     read = READERS[reader][1]
@@ -95,7 +97,7 @@ def measure(reader: str, file: str) -> float:
         size = int.from_bytes(data[at : at + 8], "little")
         parts.append(data[at + 8 : at + 8 + size])
         at += 8 + size
-    read(parts[0])  # loads what is loaded at the first time
+    read(parts[0])  # excludes work of the first call
     began = time.process_time()
     count = sum(map(read, parts))
     return count / (time.process_time() - began)
@@ -128,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="A to E; default all of them")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=0.4, help="of the number of rows")
+    parser.add_argument("--scale", type=float, default=0.4, help="factor for the number of rows")
     parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.measure:

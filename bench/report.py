@@ -1,4 +1,4 @@
-"""The run as Markdown: goals with what was measured, medians, latency, scaling, machine."""
+"""Formats a run as Markdown: goals with measured values, medians, latency, scaling, machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READERS = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Everything one run found. missing: peer -> why it is not there. rows: of workload A."""
+    """The results of a run. missing: peer -> why it is not installed. rows: of workload A."""
 
     date: str
     rows: int
@@ -56,7 +56,7 @@ class Run:
 
 
 def goals_table(goals: Sequence[Reached]) -> str:
-    """One row for a goal and workload, databases beside each other."""
+    """Return one row for a goal and workload, with one column for each database."""
     rows = []
     seen: dict[tuple[str, str], list[Reached]] = {}
     for goal in goals:
@@ -69,7 +69,7 @@ def goals_table(goals: Sequence[Reached]) -> str:
 
 
 def medians_table(run: Run, database: str) -> str:
-    """Rows a second by reader and workload, with the spread of the rounds."""
+    """Return rows a second by reader and workload, with the range of the rounds."""
     rows = []
     for reader, name in READERS.items():
         cells = []
@@ -84,7 +84,7 @@ def medians_table(run: Run, database: str) -> str:
 
 
 def nanoseconds_table(run: Run) -> str:
-    """Wall time by row of each stage, which includes those before it; and processor time of the node."""
+    """Return the wall time a row up to each stage, and the processor time of the node."""
     rows = []
     for database in run.databases:
         for reader, name in READERS.items():
@@ -104,7 +104,7 @@ def nanoseconds_table(run: Run) -> str:
 
 
 def costs_table(run: Run) -> str:
-    """Processor time and memory of the server between the database and a counting client."""
+    """Return processor time and memory of the server between the database and a counting client."""
     rows = []
     for database in run.databases:
         for workload in ("A", "B"):
@@ -119,7 +119,7 @@ def costs_table(run: Run) -> str:
 
 
 def latency_table(run: Run) -> str:
-    """Medians of the rounds."""
+    """Return the latency, as medians of the rounds."""
     rows = []
     for database in run.databases:
         for reader in ("canal-ha", "go-mysql"):
@@ -132,7 +132,7 @@ def latency_table(run: Run) -> str:
 
 
 def scaling_table(run: Run) -> str:
-    """Medians of the rounds."""
+    """Return the scaling, as medians of the rounds."""
     rows = []
     for database in run.databases:
         for kind in ("destinations", "client ids"):
@@ -155,7 +155,7 @@ def scaling_table(run: Run) -> str:
 
 
 def markdown(run: Run, picture: str) -> str:
-    """The whole report. picture: the file name of the scaling's."""
+    """Return the report. picture: file name of the scaling's picture."""
     about = [
         f"Taken on {run.date}: {run.machine['cores']} cores of {run.machine['processor']}, {run.machine['memory']},"
         f" {run.machine['system']}; everything on this one machine, over loopback.",
@@ -199,7 +199,7 @@ def _number(ratio: float | None) -> str:
 
 
 def _short(rate: float) -> str:
-    """1.25 M, 310 k, 950."""
+    """Format a rate, e.g. 1.25 M, 310 k or 950."""
     for unit, size in ((" M", 1e6), (" k", 1e3)):
         if rate >= size:
             return f"{rate / size:.3g}{unit}"
@@ -207,7 +207,7 @@ def _short(rate: float) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """As Markdown, columns aligned so that a terminal shows it as well."""
+    """Format a Markdown table with columns that are also aligned in a terminal."""
     lines = [head, *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(head))]
     text = [

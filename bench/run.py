@@ -1,7 +1,7 @@
-"""Everything, beside the peers, on real databases: `bash bench/run.sh`.
+"""Runs all benchmarks with the peers on real databases: `bash bench/run.sh`.
 
-Prints the goals with what was measured and writes report.json, report.md and scaling.svg into a directory; with
---publish into the checkout as well: bench/report.json, docs/performance.md between its marks, docs/scaling.svg.
+Prints the goals with their measured values and writes report.json, report.md and scaling.svg into a directory. With
+--publish it also updates the checkout: bench/report.json, docs/performance.md between its marks, docs/scaling.svg.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from canal_ha.decode import kernel
 
 CHECKOUT = Path(__file__).parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-QUICK = 5  # that many times fewer rows
+QUICK = 5  # this many times fewer rows
 SCALING_SHARE = 0.15  # of the rows of A, for each of up to eight readers
 
 
 def main() -> int:
-    """Read the command line, measure, report. 1 when a reader of ours has no figures."""
+    """Read the command line, measure and report. Return 1 if one of our readers has no figures."""
     options = _options()
     began = time.monotonic()
 
@@ -39,7 +39,7 @@ def main() -> int:
     rows = options.rows or (2_000_000 // QUICK if options.quick else 2_000_000)
     rounds = options.rounds or (3 if options.quick else 5)
     if kernel.BUILD != "compiled":
-        say("the kernel is interpreted: these figures are not those of an installation with a compiler")
+        say("the kernel is interpreted: an installation with a compiler is faster")
     samples = measure.Samples()
     batch_sizes: dict[str, int] = {}
     latencies: list[Latency] = []
@@ -87,19 +87,19 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", default=",".join(peers.NAMES), help="default: %(default)s")
     parser.add_argument("--missing", action="append", default=[], metavar="PEER=WHY", help=argparse.SUPPRESS)
-    parser.add_argument("--rows", type=int, help="of workload A; default 2,000,000")
+    parser.add_argument("--rows", type=int, help="rows of workload A; default 2,000,000")
     parser.add_argument("--rounds", type=int, help="default 5")
-    parser.add_argument("--quick", action="store_true", help="400,000 rows, 3 rounds")
+    parser.add_argument("--quick", action="store_true", help="use 400,000 rows and 3 rounds")
     parser.add_argument("--databases", default="mariadb,mysql", help="default: %(default)s")
     parser.add_argument("--workloads", default="ABCDE", help="default: %(default)s")
-    parser.add_argument("--no-spark", dest="spark", action="store_false", help="leave the pipeline on Spark out")
-    parser.add_argument("--output", default="bench/results", help="directory; default: %(default)s")
-    parser.add_argument("--publish", action="store_true", help="renew the committed report")
+    parser.add_argument("--no-spark", dest="spark", action="store_false", help="skip the pipeline on Spark")
+    parser.add_argument("--output", default="bench/results", help="output directory; default: %(default)s")
+    parser.add_argument("--publish", action="store_true", help="update the committed report")
     return parser.parse_args()
 
 
 def _spark(rows: int, rounds: int, say: measure.Say) -> float | None:
-    """The ratio of bench/spark_rates.py in the shape `table`."""
+    """Return the ratio of bench/spark_rates.py for the shape `table`."""
     command = measure.python("bench.spark_rates", rows, "--rounds", rounds, "--shapes", "table")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
@@ -126,7 +126,7 @@ def _write(run: report.Run, directory: Path, *, publish: bool) -> None:
 
 
 def renewed(page: str, text: str) -> str:
-    """A page with `text` between its marks."""
+    """Return a page with `text` between its marks."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n\n{text}\n{END}{rest.partition(END)[2]}"
 

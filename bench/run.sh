@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# canal-ha beside canal's Java server, go-mysql, mysqlbinlog and mysql-replication, on MySQL and MariaDB of this machine.
-# Installs what is missing; a peer that cannot be had is named with the reason, and the rest runs.
+# Compares canal-ha with canal's Java server, go-mysql, mysqlbinlog and mysql-replication, on MySQL and MariaDB.
+# Installs missing packages. A peer that cannot be installed is reported with the reason, and the rest runs.
 #
 #   bash bench/run.sh                    everything: about 20 minutes on two cores, after installing
 #   bash bench/run.sh --quick            fewer rows and rounds: about 6 minutes

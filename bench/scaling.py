@@ -1,4 +1,4 @@
-"""How a node scales: 1 to 8 destinations, and 1 to 8 client ids of one, read at once by clients that count."""
+"""Measures how a node scales: counting clients read 1 to 8 destinations, or 1 to 8 client ids of one, at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ COUNTS = (1, 2, 4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """So many destinations, or client ids of one, read at once through one node. seconds: until the last was done."""
+    """A measurement of destinations or client ids that are read at once through one node.
+
+    seconds: until the last ended.
+    """
 
     database: str
     kind: str
@@ -28,7 +31,7 @@ class Scaling:
 
 
 def scale(suite: Suite, written: Written, rows: int) -> list[Scaling]:
-    """1 to 8 destinations, 1 to 8 client ids, each reading so many rows."""
+    """Measure 1 to 8 destinations and 1 to 8 client ids, each with this many rows."""
     began = time.monotonic()
     found: list[Scaling] = []
     takes: list[tuple[str, list[str], list[int]]] = []
@@ -48,7 +51,7 @@ def scale(suite: Suite, written: Written, rows: int) -> list[Scaling]:
 def _together(suite: Suite, kind: str, written: Written, names: list[str], ids: list[int], rows: int) -> Scaling:
     instance = settings(suite.server, written)
     with Node(dict.fromkeys(names, instance)) as node:
-        start = time.monotonic() + 0.5 + 0.5 * len(ids)  # by then all of Python is there
+        start = time.monotonic() + 0.5 + 0.5 * len(ids)  # all processes have started by then
         commands = [
             measure.python(COUNT, node.address, name, client_id, rows, BATCH_SIZES[0], start)
             for name, client_id in zip(names, ids, strict=True)

@@ -1,7 +1,7 @@
-"""The small version that fails when speed is lost: ratios within one run, with wide margins. `deploy/test.sh speed`.
+"""The small benchmark of `deploy/test.sh speed`: fails if ratios within one run are too low, with wide margins.
 
-The compiled kernel beside the interpreted one, in memory; the node with the interpreted kernel, and ingest with the
-kernel that is there, beside mysql-replication on the same rows.
+It compares the compiled kernel with the interpreted one, in memory. It also compares a node with the interpreted
+kernel, and ingest with the installed kernel, with mysql-replication on the same rows.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from bench.suite import COUNT, Suite
 ROWS = 50_000
 ROUNDS = 3
 BATCH_SIZE = 10_000
-COMPILED_AT_LEAST = 8  # times the interpreted kernel; it is twenty to a hundred
+COMPILED_AT_LEAST = 8  # times the interpreted kernel; typical values are 20 to 100
 NODE_AT_LEAST = 1.0  # times mysql-replication, with the interpreted kernel
-INGEST_AT_LEAST = 3.0  # times mysql-replication, most of it connecting: there are few rows
+INGEST_AT_LEAST = 3.0  # times mysql-replication; with few rows, most of the time is for connecting
 
 
 def main() -> int:
-    """1 when a ratio is too small or could not be measured."""
+    """Return 1 if a ratio is too small or was not measured."""
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -35,7 +35,7 @@ def main() -> int:
         for reader, wanted in (("count", NODE_AT_LEAST), ("ingest", INGEST_AT_LEAST)):
             ratio = _rate(samples, reader) / peer if peer else 0.0
             good &= ratio >= wanted
-            print(f"{database}: {reader} beside mysql-replication: {ratio:.2f}, wanted {wanted:g}", flush=True)
+            print(f"{database}: {reader} to mysql-replication: {ratio:.2f}, required {wanted:g}", flush=True)
     return 0 if good else 1
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Rows per second from a node through Spark into committed Parquet, beside Spark's own JSON source on the same rows.
+# Measures rows per second from a node through Spark to committed Parquet, and Spark's own JSON source with the same rows.
 #
 #   bash bench/spark.sh [ROWS] [--rounds N]
 set -euo pipefail

@@ -1,12 +1,12 @@
-"""Rows per second from a node's port to committed Parquet, `local[2]`, in the shapes `table` and `envelope`.
+"""Measures rows per second from a node's port to committed Parquet, `local[2]`, in the shapes `table` and `envelope`.
 
-Beside each Spark's own JSON file source, schema given, reads the same rows from local disk into the same Parquet.
+For comparison Spark's own JSON file source, with a given schema, reads the same rows from local disk into Parquet.
 
-Workload A; rounds are interleaved, a first round of each warms the session up and does not count, figures are medians.
-The clock runs from the load of a source to Spark's report of the micro-batch that completes the rows, for both, with
-the same trigger. Ours includes the node that decodes the binlog, the network, the spool, and the start of the Python
-process that Spark gives each query's source; it takes a micro-batch whenever rows are there. Theirs finds its files
-complete, cut so that both processors have work to the end, and reads them in one micro-batch.
+Workload A. Rounds are interleaved; the first round of each warms up and does not count; figures are medians. For both,
+the clock runs from the load of a source to Spark's report of the micro-batch that completes the rows, with the same
+trigger. Our time includes the node that decodes the binlog, the network, the spool, and the start of the Python process
+of each query's source; a micro-batch starts as soon as there are rows. The JSON source finds complete files, split so
+that both processors are busy to the end, and reads them in one micro-batch.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SHAPES = {
     "envelope": {"format": "envelope"},
 }  # fmt: skip
 TIMEOUT_S = 600
-LOOK_S = 0.1  # between two looks at a query's reports, each of which costs a millisecond
-SPLIT_BYTES = 64 << 20  # of JSON, what a task reads
+LOOK_S = 0.1  # between two reads of a query's reports, each of which costs a millisecond
+SPLIT_BYTES = 64 << 20  # bytes of JSON in a task
 
 
 def ours(spark: SparkSession, settings: dict[str, str], shape: str, rows: int, directory: Path) -> float:
-    """Follow a fresh node until all rows are in Parquet; return seconds."""
+    """Read from a new node until all rows are in Parquet; return seconds."""
     with Node({DESTINATION: settings}) as node:
         reader = spark.readStream.format("canal").option("servers", node.address).option("destination", DESTINATION)
         reader = reader.option("spoolDir", str(directory / "spool")).option("maxRowsPerTrigger", str(rows))
@@ -70,12 +70,12 @@ def _seconds(load: Callable[[], Any], rows: int, directory: Path) -> float:
 
 
 def main() -> int:
-    """Run the rounds; print medians and ratios."""
+    """Run the rounds, and print medians and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=int, nargs="?", default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shapes", default=",".join(SHAPES), help="default: %(default)s")
-    parser.add_argument("--at-least", type=float, default=0.0, help="fail when a ratio is below this")
+    parser.add_argument("--at-least", type=float, default=0.0, help="fail if a ratio is below this value")
     arguments = parser.parse_args()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -1,4 +1,4 @@
-"""What is measured on one database: which readers take turns on which workload."""
+"""The measurements on one database: the readers of each workload."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from lab.process import StartFailed
 
 DESTINATION, CLIENT_ID = "bench", 1001
 COUNT, ARROW, ROWS = (f"bench.readers.{name}" for name in ("count", "arrow", "rows"))
-BATCH_SIZES = (1000, 10_000)  # kilobytes; the better one is taken
+BATCH_SIZES = (1000, 10_000)  # kilobytes; the faster one is used
 SLOW = {"mysql-replication": {"A": 0.05, "B": 0.05}, "rows": {"A": 0.25, "B": 0.5}}
-"""The share of a workload's rows that slow readers are given; a rate needs no more."""
+"""The share of a workload's rows for slow readers; it is enough for a rate."""
 
 
 @dataclass(slots=True)
 class Suite:
-    """One database under measurement. peers: those that are installed."""
+    """The measurements on one database. peers: the installed ones."""
 
     server: SqlServer
     peers: frozenset[str]
@@ -44,7 +44,7 @@ class Suite:
     # ---- a workload
 
     def run(self, written: Written) -> None:
-        """Ingest; and for A and B everything that has a client."""
+        """Measure ingest, and for A and B all readers with a client."""
         place = (self.server.port, written.journal, written.offset, written.rows)
         takes = {
             "ingest": self.ingest(written),
@@ -73,8 +73,9 @@ class Suite:
         measure.in_turns(takes, self.rounds, self.samples, self.say, before=self._silence)
 
     def _silence(self) -> None:
-        """End what dumps to nobody. A server notices late that a reader has gone, and MariaDB lets who comes next with
-        the same server id wait for that.
+        """End dumps whose reader has gone.
+
+        A server notices that late, and MariaDB lets the next replica with the same server id wait for it.
         """
         for _ in range(100):
             threads = self.server.query("SHOW PROCESSLIST")
@@ -82,7 +83,7 @@ class Suite:
             if not dumps:
                 return
             for thread in dumps:
-                with suppress(pymysql.MySQLError):  # it has gone by itself
+                with suppress(pymysql.MySQLError):  # the dump ended by itself
                     self.server.execute(f"KILL {thread}")
             time.sleep(0.05)
 
@@ -90,10 +91,10 @@ class Suite:
         return max(int(written.rows * SLOW[reader][written.workload]), 1)
 
     def _best(self, name: str, written: Written, take: Callable[[int, int], Sample]) -> int:
-        """The batch size with which a quarter of the rows are read fastest."""
+        """Return the batch size that reads a quarter of the rows fastest."""
         try:
             rates = {size: take(size, max(written.rows // 4, 1)).rate for size in BATCH_SIZES}
-        except (measure.ReaderFailed, StartFailed):  # told where it is measured
+        except (measure.ReaderFailed, StartFailed):  # reported by the measurement
             return BATCH_SIZES[0]
         best = max(rates, key=lambda size: rates[size])
         self.batch_sizes[f"{self.database} {written.workload} {name}"] = best
@@ -102,13 +103,13 @@ class Suite:
     # ---- readers
 
     def ingest(self, written: Written) -> measure.Take:
-        """MySQL to store, in one process."""
+        """Return the reader from MySQL to the store, in one process."""
         place = (self.server.port, written.journal, written.offset)
         command = measure.python("bench.readers.ingest", *place, written.rows, written.filter)
         return self._reader("ingest", written, command)
 
     def mysql_replication(self, written: Written, rows: int) -> measure.Take:
-        """mysql-replication, on the first of the rows."""
+        """Return mysql-replication on the first part of the rows."""
         return self._reader("mysql-replication", written, peers.mysql_replication(self.server, written, rows))
 
     def _reader(self, name: str, written: Written, command: list[str]) -> measure.Take:
@@ -143,7 +144,7 @@ class Suite:
     def through_node(
         self, module: str, written: Written, rows: int, batch_size: int, environment: Mapping[str, str] | None = None
     ) -> Sample:
-        """A fresh node and a client of it. What the sample says of cost is the node's."""
+        """Return a reader with a new node and a client; the sample's costs are the node's."""
         with Node({DESTINATION: settings(self.server, written)}, environment=environment) as node:
             command = measure.python(module, node.address, DESTINATION, CLIENT_ID, rows, batch_size)
             found, used, memory = measure.through(node, lambda: measure.run_reader(command))
@@ -151,7 +152,7 @@ class Suite:
         return Sample(self.database, written.workload, name, rows, found["seconds"], used, memory)
 
     def _java(self, written: Written, rows: int, batch_size: int) -> Sample:
-        """The same with canal's server and its client."""
+        """Return a reader with canal's server and its client."""
         with peers.JavaServer(self.server, written) as canal:
             command = peers.java_count(canal.port, rows, batch_size)
             found, used, memory = measure.through(canal, lambda: measure.run_reader(command))
@@ -159,7 +160,7 @@ class Suite:
 
 
 def settings(server: SqlServer, written: Written) -> dict[str, str]:
-    """The instance.properties of a destination that begins where a workload does and reads its table."""
+    """Return the instance.properties of a destination that starts at a workload and reads its table."""
     return follow(
         server,
         {

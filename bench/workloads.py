@@ -1,4 +1,4 @@
-"""The workloads, written to a real server. Each has journals of its own, so that a reader finds nothing else there.
+"""Writes the workloads to a real server. Each has its own journals, so that a reader finds nothing else there.
 
 A  INSERTs of 1,000 rows a transaction: (id int primary key, k int, c char(120), pad char(60)) in utf8mb4, as sysbench's
 B  the same rows, one a transaction
@@ -6,7 +6,7 @@ C  INSERTs of rows of 200 columns of mixed types, a fifth of them NULL, 1,000 a 
 D  UPDATEs of one column in rows of 100 such columns, 1,000 a transaction
 E  INSERTs of a blob of 1 KB of any bytes and a JSON document, 1,000 a transaction
 
-Full row images and metadata, CRC32 checksums. The server itself multiplies a thousand rows that were sent to it once.
+Full row images and metadata, CRC32 checksums. The server itself multiplies a thousand rows that are sent once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from lab import MariaDB, MySQL, SqlServer
 
 SCHEMA = "bench"
-POOL = 1000  # rows that differ, and rows of a transaction
+POOL = 1000  # different rows, and rows of a transaction
 
 SBTEST = (
     "id INT NOT NULL PRIMARY KEY",
@@ -47,7 +47,7 @@ MIXED: tuple[tuple[str, Cell], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """share: rows, as a share of those of A. wide: columns of mixed types, 0 for other tables."""
+    """A workload. share: rows relative to A. wide: columns of mixed types, 0 for other tables."""
 
     name: str
     title: str
@@ -62,14 +62,14 @@ WORKLOADS = {
         Workload("B", "single-row transactions", 0.15),
         Workload("C", "200 columns of mixed types", 0.05, wide=200),
         Workload("D", "updates of one column of 100", 0.05, wide=100),
-        Workload("E", "1 KB blobs and JSON", 0.25),  # fewer would be over before a connection is paid for
+        Workload("E", "1 KB blobs and JSON", 0.25),  # with fewer, connecting would dominate
     )
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A workload in the binlog of a server. journal, offset: where it begins; journals: all that hold it."""
+    """A workload in a server's binlog. journal, offset: where it begins; journals: all its journals."""
 
     workload: str
     table: str
@@ -81,13 +81,13 @@ class Written:
 
     @property
     def filter(self) -> str:
-        """canal's regular expression for its table."""
+        """canal's regular expression of its table."""
         return rf"{SCHEMA}\\.{self.table}"
 
 
 def server(database: str) -> SqlServer:
-    """A server to measure on, not started. database: mariadb or mysql."""
-    quick = [  # to write; nobody reads the tables
+    """Return a server to measure on, not started. database: mariadb or mysql."""
+    quick = [  # faster writes; the tables are not read
         "--innodb-buffer-pool-size=512M",
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-doublewrite=OFF",
@@ -95,14 +95,15 @@ def server(database: str) -> SqlServer:
     ]
     if database == "mysql":
         return MySQL(extra=[*quick, "--innodb-redo-log-capacity=1G"])
-    # the statements would tell every row twice
+    # with statements, the binlog would contain each change twice
     return MariaDB(extra=[*quick, "--innodb-log-file-size=512M", "--binlog-annotate-row-events=OFF"])
 
 
 def write(server: SqlServer, name: str, rows: int) -> Written:
-    """Make the table, begin a new journal, write so many rows, end the journal. rows: whole transactions are written.
+    """Create the table, start a new journal, write the rows, and end the journal.
 
-    Raises what PyMySQL raises.
+    rows: number of rows; rounded to complete transactions.
+    Raises PyMySQL's errors.
     """
     workload = WORKLOADS[name]
     table = table_of(name)
@@ -129,12 +130,12 @@ def write(server: SqlServer, name: str, rows: int) -> Written:
 
 
 def table_of(name: str) -> str:
-    """The table of a workload in SCHEMA."""
+    """Return the name of a workload's table in SCHEMA."""
     return f"t{name.lower()}"
 
 
 def forget(server: SqlServer) -> None:
-    """Drop everything that was written, and its journals."""
+    """Drop the written tables and their journals."""
     newest = server.journals()[-1]
     server.execute(f"DROP DATABASE IF EXISTS {SCHEMA}", f"PURGE BINARY LOGS TO '{newest}'")
 
@@ -179,7 +180,7 @@ def _columns(workload: Workload) -> Sequence[str]:
 
 
 def _row_maker(workload: Workload) -> Callable[[random.Random], Sequence[object]]:
-    """Of every column but the first."""
+    """Return the declaration of each column except the first."""
     if workload.wide:
         cells = [MIXED[index % len(MIXED)][1] for index in range(workload.wide)]
         return lambda draw: [
@@ -195,5 +196,5 @@ def _document(draw: random.Random) -> str:
 
 
 def _digits(draw: random.Random, groups: int) -> str:
-    """Groups of eleven digits with dashes between them, as sysbench's."""
+    """Return groups of eleven digits with dashes between them, like sysbench."""
     return "-".join(f"{draw.randrange(10**11):011d}" for _ in range(groups))

@@ -1,7 +1,7 @@
-"""What canal-ha is compared with: canal's Java server, go-mysql, mariadb-binlog, mysql-replication.
+"""The peers of the benchmarks: canal's Java server, go-mysql, mariadb-binlog, mysql-replication.
 
-`install.sh` beside this puts each where these functions find it. They return command lines; whoever runs one that is
-not installed gets FileNotFoundError.
+`install.sh` in this directory installs them where these functions find them. The functions return command lines;
+running one that is not installed raises FileNotFoundError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def installed() -> Path:
-    """Where install.sh puts what it makes."""
+    """Return the directory of install.sh's results."""
     return cache_directory() / "bench"
 
 
@@ -38,7 +38,7 @@ def _java(*options: str) -> list[str]:
 
 
 class JavaServer(Process):
-    """canal's server with a destination `bench` that begins where a workload does."""
+    """Return the command of canal's server, with a destination `bench` that starts at a workload."""
 
     start_timeout_s = 120.0
 
@@ -55,21 +55,21 @@ class JavaServer(Process):
 
 
 def java_count(port: int, rows: int, batch_size: int) -> list[str]:
-    """canal's client of that server. batch_size: kilobytes."""
+    """Return the command of canal's client. batch_size: kilobytes."""
     return [*_java("-Xmx1g"), "Count", str(port), "bench", str(rows), str(batch_size)]
 
 
 def go(mode: str, server: SqlServer, written: Written, last: int) -> list[str]:
-    """go-mysql's syncer. mode: count, and `last` is the number of rows; or relay, and it is the port to listen on."""
+    """Return the command of go-mysql's syncer. mode: count (`last` is a number of rows) or relay (`last` is a port)."""
     program = installed() / "bench-go"
     if not program.exists():
-        raise FileNotFoundError(f"there is no {program}; run: bash bench/peers/install.sh go")
+        raise FileNotFoundError(f"{program} does not exist; run: bash bench/peers/install.sh go")
     position = [written.journal, str(written.offset)]
     return [str(program), mode, server.flavor, str(server.port), ADMIN, ADMIN, *position, str(last)]
 
 
 def mysqlbinlog(server: SqlServer, written: Written, directory: Path) -> list[str]:
-    """The database's own program, which copies a workload's journals into a directory and ends."""
+    """Return the command of the database's program that copies a workload's journals into a directory."""
     if isinstance(server, MySQL):
         *loader, daemon = server.binary()
         program = [*loader, str(Path(daemon).parent.parent / "bin" / "mysqlbinlog"), "--no-defaults"]
@@ -90,5 +90,5 @@ def mysqlbinlog(server: SqlServer, written: Written, directory: Path) -> list[st
 
 
 def mysql_replication(server: SqlServer, written: Written, rows: int) -> list[str]:
-    """mysql-replication, in the virtual environment as it is canal-ha's driver."""
+    """Return the command of mysql-replication, which is in the virtual environment as canal-ha's driver."""
     return measure.python("bench.peers.mysql_replication", server.port, written.journal, written.offset, rows)

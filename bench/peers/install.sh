@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs one peer of the benchmarks, where this machine lacks it. The last line on standard error says why it could not.
+# Installs one peer of the benchmarks if it is missing. On failure the last line on standard error is the reason.
 #
 #   bash bench/peers/install.sh java               canal.server and canal.client 1.1.7 from Maven Central, compiled with ours
 #   bash bench/peers/install.sh go                 go-mysql 1.12.0 from the Go proxy, with Debian's Go or a newer one
 #   bash bench/peers/install.sh mysqlbinlog        mariadb-binlog from Debian
-#   bash bench/peers/install.sh mysql-replication  nothing: it is in the virtual environment
+#   bash bench/peers/install.sh mysql-replication  nothing: the virtual environment contains it
 #
-# CANAL_HA_CACHE   what is kept between runs (default: ~/.cache/canal-ha)
+# CANAL_HA_CACHE   directory of the cache (default: ~/.cache/canal-ha)
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,7 +30,7 @@ as_root() {
     fi
 }
 
-# packages NAME...: Debian packages, programs only; no service is set up.
+# packages NAME...: Debian packages with programs, without services.
 packages() {
     {
         as_root apt-get -q update -o Acquire::Retries=3 &&
@@ -39,14 +39,14 @@ packages() {
     } >>"$log" 2>&1 || fail "apt-get could not install: $*"
 }
 
-# fingerprint FILE...: changes when one of them does.
+# fingerprint FILE...: changes when one of the files changes.
 fingerprint() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
 
 # --- canal ------------------------------------------------------------------------------------------------------------
 
 install_java() {
     local directory=$target/java wanted
-    bash "$here/../../deploy/install.sh" java >>"$log" 2>&1 || fail "there is no JDK, or no Maven"
+    bash "$here/../../deploy/install.sh" java >>"$log" 2>&1 || fail "JDK or Maven is missing"
     wanted=$(fingerprint "$here"/java/*)
     [[ $(cat "$directory/installed" 2>/dev/null) != "$wanted" ]] || return 0
     rm -rf "$directory"
@@ -54,7 +54,7 @@ install_java() {
     mvn -q -B -f "$here/java/pom.xml" -Dmaven.repo.local="$cache/maven" dependency:copy-dependencies \
         -DoutputDirectory="$directory/lib" >>"$log" 2>&1 || fail "Maven could not fetch canal's server"
     javac -cp "$directory/lib/*" -d "$directory/classes" "$here"/java/*.java >>"$log" 2>&1 ||
-        fail "the programs around canal do not compile"
+        fail "the benchmark's Java programs do not compile"
     printf '%s\n' "$wanted" >"$directory/installed"
 }
 
@@ -63,7 +63,7 @@ install_java() {
 go_needed=1.22 # bench/peers/go/go.mod
 go_newer=1.24.0
 
-# new_enough GO: whether that program can compile the syncer.
+# new_enough GO: whether this Go can compile the syncer.
 new_enough() {
     local version
     version=$(cd / && GOTOOLCHAIN=local "$1" version 2>/dev/null) || return 1
@@ -71,7 +71,7 @@ new_enough() {
     [[ $(printf '%s\n' "$go_needed" "${version%% *}" | sort -V | head -n 1) == "$go_needed" ]]
 }
 
-# newer_go GO: fetches a Go that is new enough as the module it is published as, and sets `go` to it.
+# newer_go GO: fetches a newer Go from its module and sets `go` to it.
 newer_go() {
     local machine module
     case $(uname -m) in
@@ -80,11 +80,11 @@ newer_go() {
     *) fail "no Go is published for $(uname -m)" ;;
     esac
     module=golang.org/toolchain@v0.0.1-go$go_newer.linux-$machine
-    # an old Go runs in no module here, a new one would switch to what go.mod names
+    # an old Go cannot run in this module, and a new one would switch to the version in go.mod
     (cd / && GOTOOLCHAIN=local GOFLAGS=-modcacherw "$1" mod download "$module") >>"$log" 2>&1 ||
         fail "the Go proxy has no $module, and this Go is older than $go_needed"
     go=$(cd / && "$1" env GOMODCACHE)/$module
-    chmod +x "$go"/bin/* "$go"/pkg/tool/*/* # archives of modules keep no permissions
+    chmod +x "$go"/bin/* "$go"/pkg/tool/*/* # module archives store no permissions
     go=$go/bin/go
 }
 
@@ -107,5 +107,5 @@ java) install_java ;;
 go) install_go ;;
 mysqlbinlog) command -v mariadb-binlog >/dev/null || packages mariadb-client ;;
 mysql-replication) ;;
-*) fail "java, go, mysqlbinlog or mysql-replication, not: ${1:-}" ;;
+*) fail "expected java, go, mysqlbinlog or mysql-replication, not: ${1:-}" ;;
 esac

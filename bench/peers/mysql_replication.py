@@ -1,4 +1,4 @@
-"""mysql-replication iterates the rows of the binlog, as its users do, and counts them.
+"""Counts the binlog's rows with mysql-replication, as its users iterate them.
 
 python -m bench.peers.mysql_replication PORT JOURNAL OFFSET ROWS
 """
@@ -17,7 +17,7 @@ from lab.ports import LOOPBACK
 
 
 def count(port: int, journal: str, offset: int, rows: int) -> float:
-    """Read from a position until so many rows were seen; return the seconds from connecting to the last of them."""
+    """Read this many rows from a position; return the seconds from connecting to the last row."""
     began = time.perf_counter()
     stream = BinLogStreamReader(
         connection_settings={"host": LOOPBACK, "port": port, "user": ADMIN, "passwd": ADMIN, "ssl_disabled": True},

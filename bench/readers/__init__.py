@@ -1,1 +1,1 @@
-"""Programs that read a workload through canal-ha, one process each. They print one JSON object: rows, seconds, ..."""
+"""Programs that read a workload through canal-ha, one process each. Each prints a JSON object: rows, seconds, ..."""

@@ -1,4 +1,4 @@
-"""Notes when each row of bench/paced.py arrives: monotonic nanoseconds by id, as an array in a file.
+"""Records when each row of bench/paced.py arrives: monotonic nanoseconds by id, as an array in a file.
 
 python -m bench.readers.arrivals canal HOST:PORT ROWS FILE  a client of the destination `bench`, entries parsed
 python -m bench.readers.arrivals lines HOST:PORT ROWS FILE  a TCP connection on which each line is a row as JSON
@@ -21,7 +21,7 @@ WAIT_MS = 1000
 
 
 def canal(address: str) -> Iterator[int]:
-    """Ids in the order of arrival."""
+    """Yield ids in the order of arrival."""
     host, _, port = address.rpartition(":")
     with SimpleConnector(host, int(port), "bench", lazy_acks=True) as client:
         client.subscribe()
@@ -40,7 +40,7 @@ def lines(address: str) -> Iterator[int]:
 
 
 def _connected(address: str) -> socket.socket:
-    """A connection, once somebody listens; one that only looks would be taken for the client."""
+    """Connect as soon as the port listens. A connection that only tests the port would count as the client."""
     host, _, port = address.rpartition(":")
     until = time.monotonic() + 10
     while True:
@@ -53,7 +53,7 @@ def _connected(address: str) -> socket.socket:
 
 
 def main() -> None:
-    """Read the command line; end with the last row."""
+    """Read the command line, and record until the last row."""
     kind, address, rows, file = sys.argv[1:]
     arrived = array("q", bytes(8 * (int(rows) + 1)))
     for number in lines(address) if kind == "lines" else canal(address):

@@ -1,4 +1,4 @@
-"""A client that makes Arrow record batches of entries and acknowledges. Arguments: bench.readers.session."""
+"""A client that turns entries into Arrow record batches and acknowledges. Arguments: bench.readers.session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from canal_ha.client.connector import SimpleConnector
 
 
 def take(client: SimpleConnector, batch_size: int) -> tuple[int, int]:
-    """Make the record batches of a batch."""
+    """Build the record batches of a batch."""
     message = client.get_arrow(batch_size, session.WAIT_MS)
     return message.id, sum(batch.rows.num_rows for batch in message.batches)
 

@@ -1,4 +1,4 @@
-"""A client that counts the rows of entries and acknowledges; it looks at no column.
+"""A client that counts the rows of entries and acknowledges; it reads no column.
 
 Arguments: bench.readers.session.
 """
@@ -11,7 +11,7 @@ from canal_ha.decode.kernel import codes
 
 
 def take(client: SimpleConnector, batch_size: int) -> tuple[int, int]:
-    """Count what the headers and row changes of a batch announce."""
+    """Count the rows in a batch by its headers and row changes."""
     message = client.get_without_ack(batch_size, session.WAIT_MS)
     entry = message.walk()
     rows = 0

@@ -1,4 +1,4 @@
-"""What a database can send: a dump is received as canal-ha receives it, and thrown away.
+"""Measures a database's sending rate: receives a dump like canal-ha and discards it.
 
 python -m bench.readers.discard PORT JOURNAL OFFSET ROWS
 """
@@ -18,16 +18,16 @@ from lab.mysql import CANAL
 from lab.ports import LOOPBACK
 
 SERVER_ID = 4005
-_EOF = b"\x05\x00\x00"  # length of the packet that ends a dump which does not wait
+_EOF = b"\x05\x00\x00"  # length of the packet at the end of a non-blocking dump
 _EOF_BYTES = 9
 
 
 class _Ended(Exception):
-    """The server said that this is all."""
+    """The server reported the end of the binlog."""
 
 
 def discard(port: int, journal: str, offset: int) -> float:
-    """Seconds from connecting until the end of the binlog."""
+    """Return the seconds from connecting to the end of the binlog."""
     config = InstanceConfig(
         destination="bench", master=SourceConfig(host=LOOPBACK, port=port), username=CANAL, password=CANAL
     )
@@ -55,11 +55,11 @@ def discard(port: int, journal: str, offset: int) -> float:
         run(request, session, config, config.master, eat)
     except _Ended:
         return time.perf_counter() - began
-    raise SystemExit("the dump ended without saying so")
+    raise SystemExit("the connection ended before the end of the dump")
 
 
 def main() -> None:
-    """Read the command line, print the figures."""
+    """Read the command line, and print the figures."""
     port, journal, offset, rows = sys.argv[1:]
     print(json.dumps({"rows": int(rows), "seconds": discard(int(port), journal, int(offset))}))
 

@@ -1,6 +1,6 @@
-"""Ingest: a source's dump through kernel and sink into a ring, in one process, no client.
+"""Measures ingest: a source's dump through kernel and sink into a ring, in one process without a client.
 
-What is put is acknowledged, a batch of BATCH_BYTES at a time.
+Stored entries are acknowledged in batches of BATCH_BYTES.
 
 python -m bench.readers.ingest PORT JOURNAL OFFSET ROWS FILTER
 """
@@ -27,12 +27,12 @@ from canal_ha.store.ring import Ring
 from lab.mysql import CANAL
 from lab.ports import LOOPBACK
 
-BATCH_BYTES = 1 << 20  # about what a client asks for at a time
-EVERYTHING = 1 << 20  # what a GET asks for: all that is there
+BATCH_BYTES = 1 << 20  # about the size of a client's batch
+EVERYTHING = 1 << 20  # size of a GET that takes all entries
 
 
 def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
-    """Seconds from connecting until so many rows were put into the ring."""
+    """Return the seconds from connecting until this many rows are in the ring."""
     config = InstanceConfig(
         destination="bench", master=SourceConfig(host=LOOPBACK, port=port), username=CANAL, password=CANAL
     )

@@ -1,4 +1,4 @@
-"""A client that turns entries into Python rows, looks at every value of every column, and acknowledges.
+"""A client that turns entries into Python rows, uses every value, and acknowledges.
 
 Arguments: bench.readers.session.
 """
@@ -11,7 +11,7 @@ from canal_ha.client.rows import rows_of
 
 
 def take(client: SimpleConnector, batch_size: int) -> tuple[int, int]:
-    """Look for NULLs in a batch."""
+    """Count NULLs in a batch, which uses every value."""
     message = client.get_without_ack(batch_size, session.WAIT_MS)
     rows = nulls = 0
     for row in rows_of(message):

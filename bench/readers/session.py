@@ -1,8 +1,8 @@
-"""What readers through a node share: connect, work off batches until there were rows enough, acknowledge, tell.
+"""The shared part of readers through a node: connect, process and acknowledge batches, print the result.
 
 python -m bench.readers.NAME HOST:PORT DESTINATION CLIENT_ID ROWS BATCH_SIZE [START]
 
-START: time.monotonic() of the beginning, for readers that begin together. `ended` in the answer is on that clock.
+START: time.monotonic() at which to begin, for readers that begin together. `ended` in the result uses that clock.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 from canal_ha.client.connector import SimpleConnector
 
-WAIT_MS = 20  # a GET that waits returns when the batch is full or this is over
+WAIT_MS = 20  # timeout of a GET
 
 Take = Callable[[SimpleConnector, int], tuple[int, int]]
-"""Get a batch of a size and work it off -> its id, its rows"""
+"""Gets and processes a batch of a size; returns its id and number of rows."""
 
 
 def main(take: Take) -> None:
-    """Read as the command line says; print rows, seconds and the client's processor time."""
+    """Read the workload in the command line; print rows, seconds and the client's processor time."""
     address, destination, client_id, rows, batch_size, *start = sys.argv[1:]
     time.sleep(max(0.0, float(start[0]) - time.monotonic()) if start else 0.0)
     host, _, port = address.rpartition(":")
