@@ -1,8 +1,8 @@
-"""Real parts for tests, demonstrations and benchmarks: databases, ZooKeeper and nodes on free loopback ports.
+"""Real servers for tests, demonstrations and benchmarks: databases, ZooKeeper and nodes on free loopback ports.
 
-In: what `deploy/install.sh` has put on this machine. Out: running servers in temporary directories, which end with
-this process whatever ends it. Whoever starts a server owns it. What cannot be started raises `StartFailed`, which
-says what is missing and how to get it; nothing is skipped.
+In: the packages of `deploy/install.sh`. Out: running servers in temporary directories, which end with this process in
+any case. The caller that starts a server owns it. A server that cannot start raises `StartFailed`, which names the
+missing part and how to install it; nothing is skipped.
 """
 
 from lab.mysql import MariaDB, MySQL, MySQL56, SqlServer

@@ -1,4 +1,4 @@
-"""Column types of every kind: how MySQL and MariaDB store a value of it, and what canal shows of it."""
+"""All kinds of column types: how MySQL and MariaDB store a value, and how canal shows it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Kind:
-    """A column type: its place in a table map, its text, how a value is stored and shown."""
+    """A column type: its table-map entry, its text, and how a value is stored and shown."""
 
     column: ColumnType
     mysql_type: str
@@ -41,14 +41,14 @@ def _latin1(raw: bytes) -> str:
 
 
 def squeezed(raw: bytes) -> bytes:
-    """A value of a COMPRESSED column: long ones are, short ones are not."""
+    """Store a value of a COMPRESSED column; only long values are compressed."""
     if len(raw) < 20:
         return b"\0" + raw if raw else b""
     return b"\x81" + bytes([len(raw)]) + zlib.compress(raw)
 
 
 def decimal_bytes(value: int) -> bytes:
-    """DECIMAL(14,4) of value / 10000: one digit, nine digits, four digits; the sign in the top bit."""
+    """Store value / 10000 as DECIMAL(14,4): one, nine and four digits, with the sign in the top bit."""
     whole, fraction = divmod(abs(value), 10**4)
     high, low = divmod(whole, 10**9)
     raw = high.to_bytes(1, "big") + low.to_bytes(4, "big") + fraction.to_bytes(2, "big")
@@ -58,17 +58,17 @@ def decimal_bytes(value: int) -> bytes:
 
 
 def decimal_text(value: int) -> str:
-    """A fraction that is zero leaves one digit (docs/protocol.md#decimals)."""
+    """Show a decimal; a zero fraction has one digit (docs/protocol.md#decimals)."""
     whole, fraction = divmod(abs(value), 10**4)
     return f"{'-' if value < 0 else ''}{whole}." + (f"{fraction:04}" if fraction else "0")
 
 
 QUARTERS = st.integers(-(2**20), 2**20).map(lambda number: number / 4)
-"""Numbers that Java and Python write alike, and FLOAT holds exactly."""
+"""Numbers that Java and Python format equally, and that FLOAT holds exactly."""
 
 
 def _fraction(micros: int, digits: int) -> bytes:
-    """Two digits a byte, as many digits as are kept."""
+    """Store a fraction with two digits a byte, for the kept digits only."""
     kept: int = micros // 10 ** (6 - digits) * 10 ** (digits % 2)
     return kept.to_bytes((digits + 1) // 2, "big")
 
@@ -131,7 +131,7 @@ JSON_VALUES = st.recursive(
 
 
 def json_text(value: Any) -> str:
-    """Keys as MySQL orders them: by length, then by bytes."""
+    """Format JSON with keys in MySQL's order: by length, then by bytes."""
     return json.dumps(_ordered(value), separators=(", ", ": "))
 
 
@@ -144,13 +144,13 @@ def _ordered(value: Any) -> Any:
 
 
 def json_bytes(value: Any) -> bytes:
-    """MySQL's binary form."""
+    """Store JSON in MySQL's binary form."""
     kind, raw = _json(value)
     return bytes([kind]) + raw
 
 
 def _json(value: Any) -> tuple[int, bytes]:
-    """Type and content; containers are small ones (offsets of two bytes)."""
+    """Return type and content; containers use the small form with two-byte offsets."""
     if value is None or isinstance(value, bool):
         return 4, bytes([(0, 2, 1)[0 if value is None else 1 + value]])
     if isinstance(value, int):
@@ -168,7 +168,7 @@ def _json(value: Any) -> tuple[int, bytes]:
         head += struct.pack("<HH", at + len(tail), len(key))
         tail += key
     for kind, raw in items:
-        if kind == 4:  # literals stand in the entry itself
+        if kind == 4:  # literals are in the entry itself
             head += bytes([kind]) + raw + b"\0"
         else:
             head += bytes([kind]) + struct.pack("<H", at + len(tail))
@@ -278,7 +278,7 @@ KINDS = [
     Kind(
         ColumnType(types.LONGLONG), "bigint unsigned", -5, -5, st.integers(0, 2**63 - 1), lambda v: struct.pack("<Q", v)
     ),
-    # ---- numbers that are not whole
+    # ---- fractional numbers
     Kind(
         ColumnType(types.NEWDECIMAL, b"\x0e\x04"),
         "decimal(14,4)",
@@ -346,7 +346,7 @@ KINDS = [
     ),
     # ---- JSON of MySQL
     Kind(ColumnType(types.JSON, b"\4"), "json", 12, 1111, JSON_VALUES, lambda v: _blob(4)(json_bytes(v)), json_text),
-    # ---- times, as since 5.6 and as before
+    # ---- times, in the forms since 5.6 and before
     *(
         Kind(
             ColumnType(types.DATETIME2, bytes([f])), f"datetime({f})", 93, 93, st.datetimes(), _datetime2(f), _moment(f)
@@ -392,7 +392,7 @@ KINDS = [
 
 
 def random_decimal(chance: random.Random, precision: int, decimals: int) -> bytes:
-    """Draw a packed DECIMAL of these digits, many of them zero."""
+    """Return a random packed DECIMAL with these digits, many of them zero."""
     groups: list[int] = []
     whole = precision - decimals
     for digits in (whole % 9, *[9] * (whole // 9), *[9] * (decimals // 9), decimals % 9):

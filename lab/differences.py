@@ -1,6 +1,6 @@
-"""Where our entries deliberately are not canal's: only where canal garbles or loses data.
+"""The deliberate differences from canal's entries: only where canal garbles or loses data.
 
-The list for people, with reasons and tests, is in docs/compatibility.md.
+docs/compatibility.md lists them with reasons and tests.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ BLOB, CLOB = 2004, 2005
 
 
 def deliberate(recorded: bytes) -> bytes:
-    """The entry we make where canal made `recorded`: the same bytes, but for MariaDB's JSON.
+    """Return our entry for canal's `recorded`: the same bytes, except for MariaDB's JSON.
 
-    With its table history on, canal takes MariaDB's JSON, a LONGTEXT, for binary: sqlType BLOB and one character per
-    byte, so that clients print garbled text. Here it is text, as it is in canal without the table history.
+    With its table history on, canal treats MariaDB's JSON, a LONGTEXT, as binary: sqlType BLOB and one character per
+    byte, so that clients print garbled text. Our entry has text, like canal without the table history.
     """
     if b"R\x04json" not in recorded:
         return recorded

@@ -1,4 +1,4 @@
-"""A dump made by hand: events with headers and checksums, packets around them, and a decoder that reads them."""
+"""Builds dumps by hand: events with headers and checksums, packets around them, and a decoder for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = 1_700_000_000
 
 
 def packed(value: int) -> bytes:
-    """MySQL's length-encoded integer."""
+    """Return MySQL's length-encoded integer."""
     if value < 251:
         return bytes([value])
     if value < 1 << 16:
@@ -35,7 +35,7 @@ def packed(value: int) -> bytes:
 
 @dataclass
 class Dump:
-    """Events one after another. position: where the next one starts; checksum: whether they end in a CRC32."""
+    """A sequence of events. position: offset of the next event; checksum: events end with a CRC32."""
 
     position: int = 4
     checksum: bool = True
@@ -44,7 +44,7 @@ class Dump:
     data: bytearray = field(default_factory=bytearray)
 
     def event(self, kind: int, body: bytes, *, artificial: bool = False, flags: int = 0) -> bytes:
-        """One event. artificial: it says nothing of its position and takes no room in the journal."""
+        """Build an event. artificial: it has no position and is not in the journal."""
         size = 19 + len(body) + 4 * self.checksum
         end = 0 if artificial else self.position + size
         if not artificial:
@@ -53,12 +53,12 @@ class Dump:
         return raw + struct.pack("<I", zlib.crc32(raw)) if self.checksum else raw
 
     def add(self, kind: int, body: bytes, *, artificial: bool = False) -> Dump:
-        """Append an event as packets."""
+        """Append an event in packets."""
         self.data += packets(self.event(kind, body, artificial=artificial))
         return self
 
     def format(self, version: bytes = b"9.7.4") -> Dump:
-        """FORMAT_DESCRIPTION; its checksum is there even when the others have none."""
+        """Append FORMAT_DESCRIPTION, which always has a checksum."""
         body = struct.pack("<H", 4) + version.ljust(50, b"\0") + bytes(4) + b"\x13" + bytes(40)
         body += bytes([self.checksum])
         raw = self.event(15, body if self.checksum else body + bytes(4))
@@ -84,19 +84,19 @@ class Dump:
         return self.add(19, table_map(table_id, schema, name, columns or INTS))
 
     def rows(self, kind: int, images: bytes, table_id: int = 1, width: int = 1) -> Dump:
-        """Rows with full images. kind: 30 insert, 31 update, 32 delete."""
+        """Append rows with full images. kind: 30 insert, 31 update, 32 delete."""
         bitmap = b"\xff" * ((width + 7) // 8) * (2 if kind == 31 else 1)
         head = struct.pack("<Q", table_id)[:6] + b"\1\0\2\0" + packed(width)
         return self.add(kind, head + bitmap + images)
 
     def insert(self, *numbers: int, table_id: int = 1) -> Dump:
-        """Rows of one INT column."""
+        """Append inserted rows with one INT column."""
         return self.rows(30, b"".join(b"\0" + struct.pack("<i", number) for number in numbers), table_id)
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A column as a table map has it. meta: its bytes there."""
+    """A column in a table map. meta: its metadata bytes."""
 
     code: int
     meta: bytes = b""
@@ -106,7 +106,7 @@ INTS = (ColumnType(types.LONG),)
 
 
 def table_map(table_id: int, schema: str, name: str, columns: Sequence[ColumnType], optional: bytes = b"") -> bytes:
-    """The body of a TABLE_MAP event; every column may be NULL."""
+    """Build the body of a TABLE_MAP event; every column is nullable."""
     metas = b"".join(column.meta for column in columns)
     return (
         struct.pack("<Q", table_id)[:6]
@@ -127,7 +127,7 @@ def table_map(table_id: int, schema: str, name: str, columns: Sequence[ColumnTyp
 
 
 def packets(event: bytes) -> bytes:
-    """An event as the server sends it: a zero byte before it, in packets of at most 0xffffff bytes."""
+    """Return an event as a server sends it: after a zero byte, in packets of at most 0xffffff bytes."""
     payload = b"\0" + event
     out = bytearray()
     sequence = 0
@@ -141,7 +141,7 @@ def packets(event: bytes) -> bytes:
 
 
 class AnyTable:
-    """A history that knows every table: columns c0, c1, … with the type texts given, else none."""
+    """A history that knows every table: the given columns, or else c0, c1, … without type texts."""
 
     def __init__(self, *columns: Column) -> None:
         self.columns = columns
@@ -167,7 +167,7 @@ def decoder(
     segment_bytes: int = 262144,
     gtid_set: str | None = None,
 ) -> Decoder:
-    """A decoder of JOURNAL."""
+    """Return a decoder of JOURNAL."""
     return Decoder(
         source=SOURCE,
         journal=JOURNAL,

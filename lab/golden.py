@@ -1,4 +1,4 @@
-"""Replaying recorded binlog files and comparing with the entries that canal made of them (tests/golden/binlog)."""
+"""Replays recorded binlog files, to compare with the entries that canal made from them (tests/golden/binlog)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARIADB_GTIDS = "0-17-1"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One entry as canal served it."""
+    """One entry of canal."""
 
     case: str
     offset: int
@@ -32,30 +32,30 @@ class Recorded:
 
 
 def binlog(tag: str) -> bytes:
-    """A binlog file, magic included."""
+    """Return a binlog file, including its magic."""
     return gzip.decompress((DIRECTORY / f"{tag}.binlog.gz").read_bytes())
 
 
 def expected(name: str) -> list[Recorded]:
-    """What we are to make of a file: what canal made of it, but for the deliberate differences."""
+    """Return our expected entries of a file: canal's, with the deliberate differences."""
     return [replace(one, entry=deliberate(one.entry)) for one in entries(name)]
 
 
 def entries(name: str) -> list[Recorded]:
-    """name: a tag, or tag.variant."""
+    """Return canal's entries. name: a tag, or tag.variant."""
     lines = gzip.decompress((DIRECTORY / f"{name}.entries.jsonl.gz").read_bytes()).splitlines()
     rows = [json.loads(line) for line in lines]
     return [Recorded(row["case"], row["offset"], bytes.fromhex(row["entry_hex"])) for row in rows]
 
 
 def definitions(tag: str) -> dict[str, str]:
-    """case/table -> SHOW CREATE TABLE as of the end of the case."""
+    """Return case/table -> SHOW CREATE TABLE at the end of the case."""
     texts: dict[str, str] = json.loads(gzip.decompress((DIRECTORY / f"{tag}.show_create.json.gz").read_bytes()))
     return texts
 
 
 class _Definitions:
-    """SHOW CREATE TABLE as of the end of the case that is being replayed."""
+    """Returns SHOW CREATE TABLE at the end of the replayed case."""
 
     def __init__(self, tag: str) -> None:
         self._texts = definitions(tag)
@@ -75,7 +75,7 @@ def replay(
     tables: tuple[str, str] = ALL_TABLES,
     gtid_set: str | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-    """(offset, entry) of everything we make of a recorded file."""
+    """Yield (offset, entry) for our entries of a recorded file."""
     for segment in segments(tag, options, tables, gtid_set):
         yield from zip(segment.offsets, segment.entries(), strict=True)
 
@@ -86,7 +86,7 @@ def segments(
     tables: tuple[str, str] = ALL_TABLES,
     gtid_set: str | None = None,
 ) -> Iterator[Segment]:
-    """What a decoder makes of a recorded file, fed in pieces that end where its cases end."""
+    """Yield a decoder's segments of a recorded file, which is fed case by case."""
     options = options or DecodeOptions()
     known = _Definitions(tag)
     decoder = Decoder(

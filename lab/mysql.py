@@ -24,9 +24,9 @@ from lab.process import Process, StartFailed, temporary_directory
 RowMetadata = Literal["FULL", "MINIMAL"]
 
 ADMIN = "admin"
-"""User with all privileges; its password is the same word."""
+"""User with all privileges; the password equals the name."""
 CANAL = "canal"
-"""User with the three grants canal asks for (SELECT, REPLICATION SLAVE, REPLICATION CLIENT); password as the name."""
+"""User with canal's grants (SELECT, REPLICATION SLAVE, REPLICATION CLIENT); the password equals the name."""
 
 _USERS = f"""\
 CREATE USER '{ADMIN}'@'%' IDENTIFIED BY '{ADMIN}';
@@ -37,13 +37,13 @@ GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{CANAL}'@'%';
 
 
 def cache_directory() -> Path:
-    """Return where trees and templates are kept between runs: CANAL_HA_CACHE, else ~/.cache/canal-ha."""
+    """Return the directory that keeps trees and templates between runs: CANAL_HA_CACHE, else ~/.cache/canal-ha."""
     return Path(os.environ.get("CANAL_HA_CACHE") or Path.home() / ".cache" / "canal-ha")
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, so that two test runs do not make the same template at once."""
+    """Hold a lock file, so that two test runs do not create the same template at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -51,7 +51,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _run(command: Sequence[str], what: str, stdin: IO[str] | int = subprocess.DEVNULL) -> str:
-    """Run a command to its end; return its output, raise StartFailed with it when it fails."""
+    """Run a command; return its output. Raises StartFailed with the output if it fails."""
     done = subprocess.run(
         command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -63,13 +63,15 @@ def _run(command: Sequence[str], what: str, stdin: IO[str] | int = subprocess.DE
 class SqlServer(Process):
     """One database server with binary logs in ROW format and FULL row images.
 
-    row_metadata: binlog_row_metadata. gtid: MySQL's gtid_mode and consistency, MariaDB's strict mode (MariaDB
-    writes GTIDs in any case). extra: further server options, later ones win. server_id: as seen in events.
+    row_metadata: binlog_row_metadata.
+    gtid: MySQL's gtid_mode and consistency, MariaDB's strict mode (MariaDB always writes GTIDs).
+    extra: further server options, which override earlier ones.
+    server_id: the id in events.
     """
 
     flavor: Literal["mysql", "mariadb"]
     status_statement = "SHOW MASTER STATUS"
-    """Shows where the binary log ends."""
+    """The statement that shows the end of the binary log."""
 
     def __init__(
         self,
@@ -86,25 +88,25 @@ class SqlServer(Process):
         self.server_id = server_id
         self.data = self.directory / "data"
 
-    # what differs between the two
+    # differences between the flavors
 
     def binary(self) -> list[str]:
-        """Return the command of the server program, without options; raises StartFailed when it is not installed."""
+        """Return the command of the server program, without options; raises StartFailed if it is not installed."""
         raise NotImplementedError
 
     def base_options(self) -> list[str]:
-        """Return options that every call of the program needs."""
+        """Return the options that every call of the program needs."""
         raise NotImplementedError
 
     def initialize(self, data: Path, users: Path) -> None:
-        """Fill an empty data directory and run the statements of the file `users` in it."""
+        """Initialize an empty data directory and run the statements in the file `users`."""
         raise NotImplementedError
 
     def own_options(self) -> list[str]:
-        """Return the options that the other flavor does not know."""
+        """Return the options of this flavor only."""
         raise NotImplementedError
 
-    # what is the same
+    # shared by the flavors
 
     @property
     def version(self) -> str:
@@ -114,7 +116,7 @@ class SqlServer(Process):
         return found.group(1) if found else text.strip()
 
     def template(self) -> Path:
-        """Return an initialized data directory of this version, making it if it is not in the cache."""
+        """Return an initialized data directory of this version; create it if it is not in the cache."""
         template = cache_directory() / f"template-{self.flavor}-{self.version}-1"
         with _locked(template.with_suffix(".lock")):
             if not template.exists():
@@ -124,7 +126,7 @@ class SqlServer(Process):
                 users.write_text(_USERS)
                 users.chmod(0o644)
                 self.initialize(made, users)
-                (made / "auto.cnf").unlink(missing_ok=True)  # every copy finds its own server_uuid
+                (made / "auto.cnf").unlink(missing_ok=True)  # every copy creates its own server_uuid
                 made.rename(template)
         return template
 
@@ -171,7 +173,7 @@ class SqlServer(Process):
         return True
 
     def connect(self, **options: Any) -> "pymysql.Connection[Any]":
-        """Connect as the user with all privileges, with autocommit; options are PyMySQL's and win."""
+        """Connect as the user with all privileges, with autocommit; options are PyMySQL's and override ours."""
         return pymysql.connect(
             **{
                 "host": LOOPBACK,
@@ -186,13 +188,13 @@ class SqlServer(Process):
         )
 
     def execute(self, *statements: str, **options: Any) -> None:
-        """Run statements one after the other on a connection of their own; options as for connect()."""
+        """Run statements in order on a new connection; options as in connect()."""
         with self.connect(**options) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
 
     def query(self, statement: str, *values: Any, **options: Any) -> list[dict[str, Any]]:
-        """Run one statement on a connection of its own and return its rows as dicts."""
+        """Run one statement on a new connection; return its rows as dicts."""
         with self.connect(cursorclass=DictCursor, **options) as connection, connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
@@ -203,7 +205,7 @@ class SqlServer(Process):
         return str(row["File"]), int(row["Position"])
 
     def journals(self) -> list[str]:
-        """Return the names of the journals that exist, oldest first."""
+        """Return the names of the existing journals, oldest first."""
         return [str(row["Log_name"]) for row in self.query("SHOW BINARY LOGS")]
 
     def gtid_set(self) -> str:
@@ -226,10 +228,10 @@ class MySQL(SqlServer):
         libraries = tree / "usr" / "lib" / f"{machine}-linux-gnu"
         program = tree / "usr" / "sbin" / "mysqld"
         if not program.exists():
-            raise StartFailed(f"there is no MySQL at {program}; run: bash deploy/install.sh mysql")
+            raise StartFailed(f"MySQL is not installed at {program}; run: bash deploy/install.sh mysql")
         loaders = sorted(libraries.glob("ld-linux-*.so.*"))
         if not loaders:
-            raise StartFailed(f"there is no loader in {libraries}; remove {tree} and run: bash deploy/install.sh mysql")
+            raise StartFailed(f"no loader in {libraries}; remove {tree} and run: bash deploy/install.sh mysql")
         return [str(loaders[0]), "--library-path", f"{libraries}:{libraries}/mysql/private", str(program)]
 
     def base_options(self) -> list[str]:
@@ -267,7 +269,7 @@ class MySQL(SqlServer):
 
 
 class MySQL56(SqlServer):
-    """MySQL 5.6, the oldest whose formats are read; it has neither row metadata nor JSON. For the long suites."""
+    """MySQL 5.6, the oldest supported version, without row metadata and JSON. For the long suites."""
 
     flavor: Literal["mysql", "mariadb"] = "mysql"
 
@@ -277,7 +279,7 @@ class MySQL56(SqlServer):
     def binary(self) -> list[str]:
         program = self._tree() / "bin" / "mysqld"
         if not program.exists():
-            raise StartFailed(f"there is no MySQL 5.6 at {program}; run: bash deploy/install.sh mysql56")
+            raise StartFailed(f"MySQL 5.6 is not installed at {program}; run: bash deploy/install.sh mysql56")
         return [str(program)]
 
     def base_options(self) -> list[str]:
@@ -301,14 +303,14 @@ class MySQL56(SqlServer):
 
 
 class MariaDB(SqlServer):
-    """MariaDB as Debian installs it; Debian's own service is left alone."""
+    """MariaDB from Debian's package; Debian's own service is not touched."""
 
     flavor: Literal["mysql", "mariadb"] = "mariadb"
 
     def binary(self) -> list[str]:
         program = shutil.which("mariadbd", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
         if program is None:
-            raise StartFailed("there is no mariadbd; run: bash deploy/install.sh")
+            raise StartFailed("mariadbd is not installed; run: bash deploy/install.sh")
         return [program]
 
     def base_options(self) -> list[str]:
@@ -325,7 +327,7 @@ class MariaDB(SqlServer):
                 *self.base_options(),
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
-                "--force",  # go on where the host name cannot be looked up
+                "--force",  # continue if the host name cannot be resolved
                 f"--extra-file={users}",
                 f"--datadir={data}",
             ],

@@ -1,4 +1,4 @@
-"""A canal-ha node as its users start it: `canal-ha server --conf DIR`, with a configuration directory of its own."""
+"""A canal-ha node, started like a user does: `canal-ha server --conf DIR`, with its own configuration directory."""
 
 import json
 import subprocess
@@ -13,11 +13,11 @@ from lab.ports import LOOPBACK, free_port, listens
 from lab.process import Process, StartFailed, spawn
 
 PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
-"""The command as pip installed it beside this Python."""
+"""The command that pip installed beside this Python."""
 
 
 def follow(server: SqlServer, properties: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the instance.properties of a destination that follows this server; `properties` win."""
+    """Return the instance.properties of a destination that reads from this server; `properties` override it."""
     return {
         "canal.instance.master.address": server.address,
         "canal.instance.dbUsername": CANAL,
@@ -34,9 +34,12 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
 class Node(Process):
     """One node with its own conf/ and logs/ in a temporary directory, on free ports.
 
-    destinations: name -> instance.properties, see follow(). properties: more of canal.properties.
-    hosts of a ZooKeeper or Ensemble as zk_servers make it a member of a cluster. start() waits until the node listens
-    and runs the destinations of wait_for; by default all of them on a node without ZooKeeper, none in a cluster.
+    start() waits until the node listens and runs the destinations in wait_for; the default is all destinations without
+    ZooKeeper, and none in a cluster.
+
+    destinations: name -> instance.properties; see follow().
+    properties: additional lines of canal.properties.
+    zk_servers: hosts of a ZooKeeper or Ensemble; makes the node a member of a cluster.
     """
 
     def __init__(
@@ -80,13 +83,13 @@ class Node(Process):
         return listens(self.port) and (not self._wait_for or self._wait_for <= self.running())
 
     def status(self) -> dict[str, Any]:
-        """Return what /api/v1/status says; raises OSError while the node does not answer."""
+        """Return the status document. Raises OSError while the node does not answer."""
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin_port}/api/v1/status", timeout=10) as answer:
             status: dict[str, Any] = json.load(answer)
         return status
 
     def running(self) -> frozenset[str]:
-        """Return the destinations that run on this node; none while it does not answer."""
+        """Return the destinations that run on this node; empty while it does not answer."""
         try:
             return frozenset(destination["destination"] for destination in self.status()["destinations"])
         except OSError:
@@ -99,9 +102,9 @@ class Node(Process):
 
 
 class Client:
-    """One `canal-ha client` process on a pipe; as a context manager it is ended on leaving.
+    """A `canal-ha client` process on a pipe; as a context manager it ends with the block.
 
-    arguments: further options of the command, as --filter or --batch-size.
+    arguments: further options of the command, such as --filter or --batch-size.
     """
 
     def __init__(
@@ -136,7 +139,7 @@ class Client:
             yield json.loads(line)
 
     def wait(self, timeout_s: float = 60.0) -> None:
-        """Wait for the client to end by itself; raises StartFailed when it reports a failure."""
+        """Wait for the client to end by itself. Raises StartFailed if it fails."""
         code = self.process.wait(timeout_s)
         if code:
             raise StartFailed(f"canal-ha client ended with code {code}")

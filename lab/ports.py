@@ -6,8 +6,8 @@ import socket
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range from which Linux takes the ports of outgoing connections, so that a server that is down for a
-# moment finds its port still free when it is started again.
+# The ports are below Linux's range for outgoing connections, so that a server that is down for a moment finds its port
+# still free when it starts again.
 _FIRST, _LAST = 12000, 32000
 _SHARES = 8  # processes of pytest-xdist that run side by side
 
@@ -15,8 +15,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port nobody listens on, never the same one twice in this process."""
-    share = range(_FIRST + _share(), _LAST, _SHARES)
+    """Return a free port, never the same one twice in this process."""
     for _ in range(1000):
         port = random.choice(share)
         if port in _given:
@@ -38,7 +37,7 @@ def _share() -> int:
 
 
 def listens(port: int) -> bool:
-    """Tell whether somebody accepts connections on this port."""
+    """Return whether a process accepts connections on this port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((LOOPBACK, port)) == 0

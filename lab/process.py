@@ -1,4 +1,4 @@
-"""A server process that ends with its starter. Starts children from one thread that lives as long as the process."""
+"""A server process that ends with its starter. One thread that lives as long as the process starts all children."""
 
 import atexit
 import contextlib
@@ -15,17 +15,17 @@ from typing import Any, Self
 
 from lab.ports import LOOPBACK
 
-# Linux sends the parent-death signal when the *thread* that started the child ends, so all children are started
-# from a thread that ends only with the interpreter.
+# Linux sends the parent-death signal when the *thread* that started the child ends. So one thread that ends only with
+# the interpreter starts all children.
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
 
 
 class StartFailed(Exception):
-    """A real part did not come up; the message holds the reason and the end of its log."""
+    """A server did not start; the message has the reason and the end of its log."""
 
 
 def temporary_directory(name: str) -> Path:
-    """Make a directory that is removed when this process ends."""
+    """Create a directory that is removed at the end of this process."""
     path = Path(tempfile.mkdtemp(prefix=f"canal-ha-{name}-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
@@ -39,11 +39,11 @@ def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
 
 
 class Process:
-    """One child process with a port, a directory and a log; keeps port and directory over restarts.
+    """One child process with a port, a directory and a log; keeps port and directory across restarts.
 
-    start() returns when the server answers, and raises StartFailed. stop() asks it to end and waits; kill() is
-    SIGKILL; pause() and resume() are SIGSTOP and SIGCONT. Every method may be called in any state and from any
-    thread, but not from two at once. Use it as a context manager to start and stop.
+    start() returns when the server answers, and raises StartFailed. stop() asks it to end and waits; kill() sends
+    SIGKILL; pause() and resume() send SIGSTOP and SIGCONT. Every method may be called in any state and from any
+    thread, but not from two threads at once. As a context manager it starts and stops the server.
     """
 
     start_timeout_s = 60.0
@@ -55,7 +55,7 @@ class Process:
         self.directory = directory or temporary_directory(name)
         self.log = self.directory / f"{name}.log"
         self.start_seconds = 0.0
-        """How long the last start took."""
+        """Duration of the last start, s."""
         self._child: subprocess.Popen[Any] | None = None
 
     def command(self) -> Sequence[str]:
@@ -63,14 +63,14 @@ class Process:
         raise NotImplementedError
 
     def environment(self) -> Mapping[str, str]:
-        """Return variables to add to the environment."""
+        """Return additional environment variables."""
         return {}
 
     def prepare(self) -> None:
-        """Make what the server needs before its first start."""
+        """Create the files that the server needs before its first start."""
 
     def ready(self) -> bool:
-        """Tell whether the server answers; called many times a second while it starts."""
+        """Return whether the server answers; called many times a second during the start."""
         raise NotImplementedError
 
     @property
@@ -79,19 +79,19 @@ class Process:
         return f"{LOOPBACK}:{self.port}"
 
     def alive(self) -> bool:
-        """Tell whether the process exists (a paused one does)."""
+        """Return whether the process exists; a paused one does."""
         return self._child is not None and self._child.poll() is None
 
     @property
     def pid(self) -> int:
-        """Return the process id; raises StartFailed when it does not run."""
+        """Return the process id; raises StartFailed if it does not run."""
         if self._child is None or self._child.poll() is not None:
             raise StartFailed(f"{self.name} does not run")
         return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code of a process that has ended by itself or was stopped, else None."""
+        """Return the exit code of an ended process, else None."""
         return None if self._child is None else self._child.poll()
 
     def launch(self) -> None:
@@ -106,12 +106,12 @@ class Process:
                 env={**os.environ, **self.environment()},
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # its own session: Ctrl-C at the terminal reaches the starter alone, which then ends the child
+                # its own session: Ctrl-C reaches only the starter, which then ends the child
                 start_new_session=True,
             )
 
     def wait_ready(self) -> None:
-        """Wait until the server answers; raises StartFailed when it ends or takes too long."""
+        """Wait until the server answers; raises StartFailed if it ends or takes too long."""
         began = time.monotonic()
         while not self.ready():
             if not self.alive():
@@ -131,7 +131,7 @@ class Process:
         return self
 
     def stop(self) -> None:
-        """End in an orderly way; SIGKILL after stop_timeout_s."""
+        """Stop in an orderly way; send SIGKILL after stop_timeout_s."""
         if self._child is None or not self.alive():
             return
         self.resume()
@@ -141,7 +141,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """End at once, as a crash would."""
+        """Kill at once, like a crash."""
         if self._child is not None and self.alive():
             self._child.kill()
             self._child.wait()
@@ -152,11 +152,11 @@ class Process:
         return self.start()
 
     def pause(self) -> None:
-        """Stop the process where it stands (SIGSTOP): sockets stay open and nothing answers."""
+        """Pause the process (SIGSTOP): sockets stay open and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         if self.alive():
             os.kill(self.pid, signal.SIGCONT)
 
@@ -170,5 +170,5 @@ class Process:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        self.kill()  # nobody needs what an orderly end would write
+        self.kill()  # the results of an orderly end are not needed
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,12 +1,12 @@
-"""TCP links that can be cut, healed and slowed down. They forward in a thread of their own, an asyncio loop.
+"""TCP links that can be cut, healed and slowed down. Their own thread forwards data in an asyncio loop.
 
 with Network() as network:
     link = network.link(zookeeper.port)
     client = KazooClient(f"127.0.0.1:{link.port}")
-    link.cut()       # as when packets vanish: nothing arrives any more, and no side hears that the other closed
-    link.heal()      # what was under way arrives
-    link.reset()     # as when a firewall forgets connections: both sides see them closed; new ones are forwarded
-    link.refuse()    # nobody accepts connections any more, until heal()
+    link.cut()       # like lost packets: nothing arrives, and neither side sees the other close
+    link.heal()      # held data arrives
+    link.reset()     # like a firewall that drops connections: both sides see them closed; new ones are forwarded
+    link.refuse()    # refuses connections until heal()
     link.delay(0.05, jitter_s=0.02)
 """
 
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 class Link:
-    """One port that leads to another one. Methods may be called from any thread and have happened on return.
+    """A port that forwards to another one. Methods are callable from any thread and take effect before they return.
 
-    A connection to a target on which nobody listens is accepted and closed at once. patience_s: first hold it for so
-    long, in case somebody begins to listen; for peers that take a refusal, but not a loss, as a reason to try again.
+    If no process listens on the target, a connection is accepted and closed at once. patience_s: first hold it for this
+    time, s, in case a process starts to listen; for peers that retry after a refusal but not after a loss.
     """
 
     def __init__(self, network: Network, target: int, patience_s: float, jitter: random.Random) -> None:
@@ -52,11 +52,11 @@ class Link:
         return f"{LOOPBACK}:{self.port}"
 
     def cut(self) -> None:
-        """Hold everything, also connections that begin now."""
+        """Hold all data and all new connections."""
         self._network.do(self._set(open_=False))
 
     def heal(self) -> None:
-        """Let pass what was held, and accept connections again."""
+        """Forward held data, and accept connections again."""
         self._network.do(self._set(open_=True))
 
     def reset(self) -> None:
@@ -64,7 +64,7 @@ class Link:
         self._network.do(self._end_all())
 
     def refuse(self) -> None:
-        """End all connections and accept none."""
+        """End all connections and refuse new ones."""
 
         async def work() -> None:
             await self._stop_listening()
@@ -73,7 +73,7 @@ class Link:
         self._network.do(work())
 
     def delay(self, seconds: float, *, jitter_s: float = 0.0) -> None:
-        """Hold every piece for so long, and for up to jitter_s longer, drawn from the network's seed."""
+        """Delay all data by this time plus a random time up to jitter_s, from the network's seed."""
 
         async def work() -> None:
             self._delay_s, self._jitter_s = seconds, jitter_s
@@ -82,11 +82,11 @@ class Link:
 
     @property
     def connections(self) -> int:
-        """How many connections it forwards at this moment."""
+        """The number of connections that it forwards now."""
         return len(self._forwarding)
 
     async def listen(self) -> None:
-        """Begin; on the loop."""
+        """Start listening. Runs on the loop."""
         if self._server is None:
             self._server = await asyncio.start_server(self._accepted, LOOPBACK, self.port)
 
@@ -147,7 +147,7 @@ class Link:
 
 
 class Network:
-    """Links, and the thread that serves them. seed: of the jitter of all links."""
+    """Links and the thread that serves them. seed: for the jitter of all links."""
 
     def __init__(self, seed: int = 1) -> None:
         self._random = random.Random(seed)
@@ -157,7 +157,7 @@ class Network:
         self._thread.start()
 
     def link(self, target: int, *, patience_s: float = 0.0) -> Link:
-        """Forward a new port to this one, on which nobody has to listen yet."""
+        """Forward a new port to this one; no process needs to listen on it yet."""
 
         async def make() -> Link:
             link = Link(self, target, patience_s, random.Random(self._random.random()))
@@ -169,7 +169,7 @@ class Network:
         return link
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop."""
+        """Run a coroutine on the loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10.0)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The recorded files and settings, and how much of what canal made of them we make."""
+"""The recorded files and settings, and the comparison of our entries with canal's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ WITHOUT_HISTORY = DecodeOptions(table_history=False)
 
 @dataclass(frozen=True)
 class Variant:
-    """One recorded file under one set of settings. name: of its entries; before: entries ahead of canal's start."""
+    """One recorded file with one set of settings.
+
+    name: of its entries; before: number of entries before canal's start.
+    """
 
     name: str
     options: DecodeOptions = DEFAULT
@@ -40,7 +43,7 @@ VARIANTS = (
     Variant("mysql9.filter", tables=FILTERED),
     Variant("mysql9.txoff", DecodeOptions(filter_transaction_entry=True)),
     Variant("mariadb10.11"),
-    # both GTID files begin with a statement that lay before the start position
+    # both GTID files begin with a statement before the start position
     Variant("mysql9_gtid", GTIDS, gtid_set=golden.MYSQL_GTIDS, before=1),
     Variant(
         "mysql9_gtid.gtidnotsdb",
@@ -65,12 +68,12 @@ COUNTED = (
     (Variant("mariadb10.11", GTIDS), 725),
     (Variant("mysql9", GTIDS), 741),
 )
-"""Settings of which only the number of entries is recorded, and that number."""
+"""Settings with only a recorded number of entries, and that number."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """How a replay compares. deliberate: entries that canal made differently, on purpose; first: what differs first."""
+    """The result of a comparison. deliberate: intended differences from canal; first: the first difference."""
 
     equal: int
     total: int
@@ -80,12 +83,12 @@ class Score:
 
     @property
     def perfect(self) -> bool:
-        """Nothing is missing, different or too much."""
+        """Whether no entry is missing, different or additional."""
         return self.equal == self.total == self.made
 
 
 def made(variant: Variant) -> list[tuple[int, bytes]]:
-    """(offset, entry) of everything that reaches clients, in order."""
+    """Yield (offset, entry) for all entries that reach clients, in order."""
     passed: list[Segment] = []
     sink = Sink(passed.append, variant.options)
     for segment in golden.segments(variant.tag, variant.options, variant.tables, variant.gtid_set):
@@ -94,7 +97,7 @@ def made(variant: Variant) -> list[tuple[int, bytes]]:
 
 
 def score(variant: Variant) -> Score:
-    """Replay, and compare in order: an entry counts as equal at its own place only."""
+    """Replay and compare in order: an entry counts as equal only at the same index."""
     ours = made(variant)
     recorded = golden.entries(variant.name)
     theirs = golden.expected(variant.name)

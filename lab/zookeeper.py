@@ -10,7 +10,7 @@ from typing import Self
 from lab.ports import LOOPBACK, free_port
 from lab.process import Process, StartFailed
 
-# The jar's manifest names all it needs; only the logger has to be added.
+# The jar's manifest names its dependencies except the logger.
 _JAR = Path("/usr/share/java/zookeeper.jar")
 _LOGGER = Path("/usr/share/java/slf4j-simple.jar")
 
@@ -28,10 +28,10 @@ standaloneEnabled=true
 
 
 class ZooKeeper(Process):
-    """One ZooKeeper process; a member of an ensemble when `members` names the servers.
+    """One ZooKeeper process; a member of an ensemble if `members` names the servers.
 
     Sessions between 1 s and 60 s. Writes survive kill() (written, not synced).
-    hosts: what kazoo and canal.zkServers take.
+    hosts: connection string for kazoo and canal.zkServers.
     """
 
     def __init__(self, *, my_id: int = 1, members: Sequence[str] = ()) -> None:
@@ -47,7 +47,7 @@ class ZooKeeper(Process):
     def prepare(self) -> None:
         if not _JAR.exists() or shutil.which("java") is None:
             missing = _JAR if not _JAR.exists() else "java"
-            raise StartFailed(f"there is no {missing}; run: bash deploy/install.sh")
+            raise StartFailed(f"{missing} is missing; run: bash deploy/install.sh")
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
         (data / "myid").write_text(f"{self.my_id}\n")
@@ -61,7 +61,7 @@ class ZooKeeper(Process):
             "java",
             "-Xmx128m",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # starts in half the time; these servers never get hot
+            "-XX:TieredStopAtLevel=1",  # halves the start time of these short-lived servers
             "-XX:-UsePerfData",
             "-Dzookeeper.forceSync=no",
             "-Dzookeeper.jmx.log4j.disable=true",
@@ -77,7 +77,7 @@ class ZooKeeper(Process):
         return self.mode() != ""
 
     def four_letters(self, word: str) -> str:
-        """Send one of ZooKeeper's four-letter words and return the answer, empty when nobody answers."""
+        """Send one of ZooKeeper's four-letter words; return the answer, or "" without one."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=2.0) as connection:
                 connection.sendall(word.encode())
@@ -89,7 +89,7 @@ class ZooKeeper(Process):
         return answer.decode(errors="replace")
 
     def mode(self) -> str:
-        """Return leader, follower or standalone; empty while the node serves nobody."""
+        """Return leader, follower or standalone; "" while the node serves no clients."""
         for line in self.four_letters("srvr").splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ").strip()
@@ -97,10 +97,10 @@ class ZooKeeper(Process):
 
 
 class Ensemble:
-    """Three ZooKeeper nodes with one connection string; single nodes are stopped and paused through `nodes`.
+    """Three ZooKeeper nodes with one connection string; stop and pause single nodes through `nodes`.
 
-    through: given the ids of two nodes and the port on which the second one leads the first, the port that the first
-    one is to use instead; see proxy.py.
+    through: called with the ids of two nodes and the second one's port for the first one; returns the port that the
+        first one uses instead. See proxy.py.
     """
 
     def __init__(self, through: Callable[[int, int, int], int] | None = None) -> None:
@@ -124,7 +124,7 @@ class Ensemble:
         return ",".join(node.address for node in self.nodes)
 
     def start(self) -> Self:
-        """Start all nodes that do not run, and wait until each serves."""
+        """Start all stopped nodes, and wait until each serves clients."""
         began = time.monotonic()
         for node in self.nodes:
             node.launch()
@@ -139,7 +139,7 @@ class Ensemble:
             node.stop()
 
     def leader(self, timeout_s: float = 20.0) -> ZooKeeper:
-        """Return the node that leads, waiting for an election to end."""
+        """Return the leader; wait for the end of an election."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             for node in self.nodes:
@@ -149,7 +149,7 @@ class Ensemble:
         raise StartFailed(f"no leader within {timeout_s:.0f} s\n{self.nodes[0].log_tail()}")
 
     def followers(self) -> tuple[ZooKeeper, ...]:
-        """Return the nodes that follow at this moment."""
+        """Return the current followers."""
         return tuple(node for node in self.nodes if node.alive() and node.mode() == "follower")
 
     def __enter__(self) -> Self:
