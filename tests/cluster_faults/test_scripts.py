@@ -79,7 +79,7 @@ def test_a_rolling_restart_restarts_all_and_leaves_everything_running(nodes: lis
     until(lambda: nodes[0].process() is None, what="the end of the first node")
     done = run("rolling-restart.sh", *conf)
     assert done.returncode == 1
-    assert "none is restarted" in done.stderr
+    assert "no node was restarted" in done.stderr
     assert processes(nodes) == after[1:]
 
 

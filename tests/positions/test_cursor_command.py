@@ -84,7 +84,7 @@ def test_in_files(mysql: SqlServer, database: str) -> None:
         mysql.execute(INSERT.format(database, 1))
         assert [row.after for row in rows(client, 1)] == [{"id": 1}]
         code, text = cursor_as_installed("set", *where, "--to", "earliest")
-        assert (code, "stop it first" in text) == (1, True), text
+        assert (code, "stop the node first" in text) == (1, True), text
     node.stop()
     code, text = cursor("set", *where, "--to", f"gtid:{gtids}")
     assert code == 0, text
