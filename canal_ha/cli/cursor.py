@@ -103,7 +103,7 @@ def set_cursor(to: str, **given: Any) -> None:
         if place.part and chosen.instance is not None and not chosen.instance.group:
             raise click.UsageError(f"{chosen.destination} has one source: omit {place.part}/")
         if chosen.instance is not None:
-            position = _asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.find(place))
+            position = _ask_source(switch.as_read(chosen.instance, [cursor]), lambda view: view.find(place))
             if place.part:
                 position = position.beside(parts(chosen.instance, cursor))
         elif place.journal:  # no server to ask: the node that reads from there finds the event boundary
@@ -128,7 +128,7 @@ def reset(**given: Any) -> None:
         if chosen.instance is None:
             raise click.UsageError("reset needs --conf, which names the start of a new client")
         cursor = _cursor(chosen)
-        position = _asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.start(None))
+        position = _ask_source(switch.as_read(chosen.instance, [cursor]), lambda view: view.start(None))
         _move(chosen, cursor, position)
 
 
@@ -184,7 +184,7 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
         lines.append(f"mark of its client: {cursor.mark}")
     if chosen.instance is not None:
         try:
-            lines.append(_asked(switch.as_read(chosen.instance, [cursor]), lambda view: view.reach(cursor)))
+            lines.append(_ask_source(switch.as_read(chosen.instance, [cursor]), lambda view: view.reach(cursor)))
         except CanalError as error:
             lines.append(f"the source did not answer: {error}")
     return "\n".join(lines)
@@ -219,7 +219,7 @@ def _listens(host: str, port: int) -> bool:
     return True
 
 
-def _asked(instance: InstanceConfig, question: Callable[[View | LocalView | MembersView], T]) -> T:
+def _ask_source(instance: InstanceConfig, question: Callable[[View | LocalView | MembersView], T]) -> T:
     view = view_of(instance)
     try:
         return question(view)

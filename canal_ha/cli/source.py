@@ -54,11 +54,11 @@ def switch(destination: str, to: str, source: int | None, url: str | None, conf:
     if conf:
         url = f"http://127.0.0.1:{load_usable(conf, (), os.environ).admin_http_port}"
     click.echo(
-        f"{destination}: reads from {_asked(url or DEFAULT_URL, destination, f'{source}/{to}' if source else to)}"
+        f"{destination}: reads from {_ask_node(url or DEFAULT_URL, destination, f'{source}/{to}' if source else to)}"
     )
 
 
-def _asked(url: str, destination: str, to: str) -> str:
+def _ask_node(url: str, destination: str, to: str) -> str:
     url = url if "://" in url else f"http://{url}"
     address = f"{url.rstrip('/')}/api/v1/destinations/{quote(destination, safe='')}/source"
     request = Request(address, json.dumps({"to": to}).encode(), {"content-type": "application/json"})

@@ -86,7 +86,7 @@ class Exchange:
 
     access: how to reach the destination.
     filter: every connection subscribes with it; None: no subscription.
-    connected_anew: called on the caller's thread after each new connection; earlier batches are no longer in flight.
+    on_connected: called on the caller's thread after each new connection; earlier batches are no longer in flight.
     judge: see ClusterConnector.
     greet (attribute): called first on every connection of a private read; None: nothing is called.
     """
@@ -95,7 +95,7 @@ class Exchange:
         self,
         access: Access,
         filter: str | None,
-        connected_anew: Callable[[], None],
+        on_connected: Callable[[], None],
         judge: Callable[[LogPosition | None], None] | None = None,
     ) -> None:
         """Create an exchange; see the class. Raises ValueError if there is no valid address."""
@@ -103,7 +103,7 @@ class Exchange:
         self.greet: Callable[[SimpleConnector], None] | None = None
         self.calling = threading.RLock()
         self._access = access
-        self._connected_anew = connected_anew
+        self._on_connected = on_connected
         self._judge = judge
         self._directory: Discovered | FixedList = (
             FixedList(access.nodes) if access.servers is None else Discovered(random.shuffle)
@@ -385,7 +385,7 @@ class Exchange:
             self._release(link)
             if attempt != self._failover.attempt or self._link is not link:
                 return
-            self._connected_anew()
+            self._on_connected()
             failures = self._failover.failures
             self._feed(f.Dialled(attempt))
             log.info(

@@ -11,7 +11,7 @@ See docs/protocol.md#cluster-connector.
 
 Without ZooKeeper there is no race for the client id: Open leads to DIALLING. Every connection has a number, its
     attempt; events of an earlier attempt are ignored. A node that `running` newly names is dialled at once, whatever
-    the back-off was. A connection to any other node is then closed, so that a frozen node blocks nobody.
+    the back-off was. A connection to any other node is then closed, so that a frozen node blocks no client.
 """
 
 from __future__ import annotations

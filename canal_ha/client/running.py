@@ -252,7 +252,7 @@ class Seat:
         if self._leaving:
             return self._left()
         if seen is None:
-            return self._nobody_holds(now)
+            return self._claim_free_node(now)
         if seen.owner in self._past_sessions:
             return self._claim(leftover=seen.version)
         self.state = SeatState.STANDBY
@@ -262,7 +262,7 @@ class Seat:
         self.standing_by_for = seen.address
         return [StandingBy(seen.address)]
 
-    def _nobody_holds(self, now: float) -> list[Command]:
+    def _claim_free_node(self, now: float) -> list[Command]:
         claim_at = self._hold_until if self._orderly else max(self._hold_until, now + self._takeover_delay_s)
         if claim_at <= now:
             return self._claim()
