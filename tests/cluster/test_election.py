@@ -1,0 +1,653 @@
+"""Election on its own: one node's races in virtual time, with an owner whose starts and stops end when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
+
+from canal_ha.cluster.election import Election
+from canal_ha.cluster.inputs import StopReason
+from canal_ha.cluster.members import Members
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.cluster.running import HOLD_BACK_S
+from canal_ha.errors import Fenced
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
+from tests.sim.session import Link, SimulatedSession
+from tests.sim.time import Process, World
+from tests.sim.zookeeper import Ensemble
+
+TIMEOUT_S = 3.0
+LEASE_S = TIMEOUT_S * 2 / 3
+SOON_S = 1.0  # enough for a look, a turn and a claim
+D = "example"
+
+
+class LateSession(SimulatedSession):
+    """A session whose answers to claims, probes and releases can be held back: kazoo's threads race each other.
+
+    sent: every transaction, in the order in which they were asked for.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.sent: list[Sequence[Operation]] = []
+        self.before_claim: Callable[[], object] | None = None  # called once, before a claim is sent
+        self._late: list[Deferred[None]] | None = None
+
+    async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
+        """As ClusterSession."""
+        self.sent.append(operations)
+        meddle, held = (
+            self.before_claim,
+            None if isinstance(operations[0], Create) and len(operations) == 1 else self._late,
+        )
+        if meddle is not None and is_claim(operations):
+            self.before_claim = None
+            meddle()
+        try:
+            return await super().transaction(operations)
+        finally:
+            if held is not None:
+                waiting: Deferred[None] = Deferred()
+                held.append(waiting)
+                await waiting
+
+    def hold(self) -> None:
+        """Keep the answers to what is asked from now on."""
+        self._late = []
+
+    def deliver_late(self) -> None:
+        """Let the kept answers through, and hold no more."""
+        late, self._late = self._late or [], None
+        for waiting in late:
+            waiting.callback(None)
+
+    @property
+    def claims(self) -> list[str]:
+        """Destinations that were claimed, or tried, in their order."""
+        return [
+            one.path.rpartition("/")[2] for operations in self.sent if is_claim(operations) for one in operations[1:2]
+        ]
+
+
+def is_claim(operations: Sequence[Operation]) -> bool:
+    """Whether a transaction makes `running` and moves the epoch."""
+    return len(operations) > 1 and isinstance(operations[1], SetData) and operations[1].path.count("/") == 4
+
+
+class Owner:
+    """Runs nothing. calls: what it was told, in order. starting, stopping: what ends a call; None ends it at once.
+
+    Fails the test when calls for a destination overlap, or when start and stop do not alternate.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, object]] = []
+        self.ownerships: list[Ownership] = []
+        self.starting: Deferred[None] | None = None
+        self.stopping: Deferred[None] | None = None
+        self.under_way: Deferred[None] | None = None  # what the call that has not ended waits for
+        self.broken: list[str] = []
+        self._inside: dict[str, str] = {}
+        self._last: dict[str, str] = {}
+
+    async def start(self, destination: str, ownership: Ownership) -> None:
+        """As Owner."""
+        self.calls.append(("start", ownership.epoch))
+        self.ownerships.append(ownership)
+        self._enter(destination, "start")
+        starting, self.starting = self.starting, None
+        try:
+            if starting is not None:
+                self.under_way = starting
+                await starting
+        finally:
+            self._inside.pop(destination)
+
+    async def stop(self, destination: str, reason: StopReason) -> None:
+        """As Owner."""
+        self.calls.append(("stop", reason))
+        self._enter(destination, "stop")
+        stopping, self.stopping = self.stopping, None
+        try:
+            if stopping is not None:
+                self.under_way = stopping
+                await stopping
+        finally:
+            self._inside.pop(destination)
+
+    def end(self, error: Exception | None = None) -> None:
+        """End the call that is under way, if there is one."""
+        if self.under_way is not None and not self.under_way.called:
+            if error is None:
+                self.under_way.callback(None)
+            else:
+                self.under_way.errback(error)
+
+    def _enter(self, destination: str, what: str) -> None:
+        if destination in self._inside:
+            self.broken.append(f"{what} of {destination} during its {self._inside[destination]}")
+        if self._last.get(destination, "stop") == what:
+            self.broken.append(f"{what} of {destination} twice")
+        self._inside[destination] = self._last[destination] = what
+
+    @property
+    def reasons(self) -> list[object]:
+        """Why instances were stopped."""
+        return [what for call, what in self.calls if call == "stop"]
+
+    @property
+    def starts(self) -> int:
+        """How many instances were started."""
+        return sum(call == "start" for call, _ in self.calls)
+
+
+class Log:
+    """Keeps the names of the events."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def info(self, event: str, **keys: object) -> None:
+        """As structlog's."""
+        self.events.append(event)
+
+    warning = error = info
+
+
+class Node:
+    """One process: the real election and members, on a session of its own."""
+
+    def __init__(self, world: World, ensemble: Ensemble, number: int, seed: int = 0) -> None:
+        random = Random(seed * 100 + number)
+        self.name = f"10.0.0.{number}:11111"
+        self.world = world
+        self.process = Process(world, random)
+        self.session = LateSession(ensemble, self.process, random, timeout_s=TIMEOUT_S)
+        self.owner = Owner()
+        self.log = Log()
+        self.members = Members(self.name, self.session, lambda: "", clock=self.process, log=self.log)
+        self.election = Election(
+            self.name, self.session, self.members, self.owner, clock=self.process, random=random, log=self.log
+        )
+        self.session.listen(self._heard)
+        spawn(self.session.start())
+
+    def _heard(self, event: SessionEvent) -> None:
+        if isinstance(event, SessionUp):
+            self.members.connected()
+        self.election.session_changed(event)
+
+    def remove(self, destination: str = D) -> list[bool]:
+        """Begin to remove a destination. The list gets an item when that is done."""
+        done: list[bool] = []
+
+        async def removed() -> None:
+            await self.election.remove(destination)
+            done.append(True)
+
+        spawn(removed())
+        return done
+
+    @property
+    def state(self) -> str:
+        """Where it stands in the race for the destination; "" when it takes no part."""
+        return self.election.states().get(D, ("", ""))[0]
+
+
+class Stage:
+    """An ensemble and one node; a second one comes when a test asks for it."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.world = World()
+        self.ensemble = Ensemble(self.world)
+        self.nodes: list[Node] = []
+        self._seed = seed
+        self.node = self.join()
+
+    def join(self) -> Node:
+        """One more node."""
+        self.nodes.append(Node(self.world, self.ensemble, len(self.nodes) + 1, self._seed))
+        return self.nodes[-1]
+
+    def run(self, seconds: float = SOON_S) -> None:
+        """Let time pass. Fails when an owner's calls overlapped, or when the election met something unforeseen."""
+        self.world.run(self.world.seconds() + seconds)
+        for node in self.nodes:
+            assert node.owner.broken == []
+            assert "election.failed" not in node.log.events
+
+    def until(self, condition: Callable[[], bool], step_s: float = 0.001) -> None:
+        """Let time pass in small steps until the condition holds; it must, soon."""
+        end = self.world.seconds() + 30.0
+        while not condition():
+            assert self.world.seconds() < end, "it did not happen in time"
+            self.run(step_s)
+
+    def running(self) -> Node:
+        """Add the destination to the first node and wait until it runs there."""
+        self.node.election.add(D)
+        self.until(lambda: self.node.election.runs(D))
+        return self.node
+
+    def held_by(self, destination: str = D) -> int:
+        """Id of the session that holds `running`; 0 when there is none."""
+        node = self.ensemble.tree.get(tree.running(destination))
+        return 0 if node is None else node.owner
+
+
+def spawn(work: Coroutine[Deferred[Any], Any, None]) -> None:
+    Deferred.fromCoroutine(work)
+
+
+# ---- starting
+
+
+def test_a_start_that_fails_hands_the_destination_on() -> None:
+    """The instance is stopped as failed, another node gets it, and this one holds back."""
+    stage = Stage()
+    first, second = stage.node, stage.join()
+    first.owner.starting = starting = Deferred()
+    first.election.add(D)
+    stage.until(lambda: first.owner.starts == 1)
+    second.election.add(D)
+    stage.run()
+    starting.errback(ValueError("no rights"))
+    stage.run(0.5)
+    assert first.owner.reasons == [StopReason.FAILED]
+    assert second.election.runs(D)
+    assert stage.held_by() == second.session.id
+    assert "running.instance_failed" in first.log.events
+
+
+def test_a_session_that_is_lost_while_an_instance_starts_cancels_the_start() -> None:
+    """It is stopped without a flush, and started again under a newer epoch when there is a session again."""
+    stage = Stage()
+    node = stage.node
+    node.owner.starting = Deferred()
+    node.election.add(D)
+    stage.until(lambda: node.owner.starts == 1)
+    old = node.owner.ownerships[0]
+    stage.ensemble.expire(node.session.id)
+    stage.until(lambda: node.owner.starts == 2)
+    assert node.owner.reasons == [StopReason.SESSION_LOST]
+    assert not old.lease_ok()
+    stage.run(0.1)
+    assert node.owner.ownerships[1].lease_ok()
+    assert node.owner.ownerships[1].epoch > old.epoch
+
+
+def test_an_ownership_that_has_ended_writes_and_reports_nothing() -> None:
+    """What an old instance still says does not touch the new one."""
+    stage = Stage()
+    node = stage.running()
+    old = node.owner.ownerships[0]
+    stage.ensemble.expire(node.session.id)
+    stage.until(lambda: node.owner.starts == 2)
+    stage.run(0.1)
+    sent = len(node.session.sent)
+    answers: list[object] = []
+    Deferred.fromCoroutine(old.transaction([SetData(tree.cursor(D, 1), b"")])).addBoth(answers.append)
+    old.failed("it broke late")
+    old.fenced()
+    stage.run(0.1)
+    assert [type(answer.value) for answer in answers if hasattr(answer, "value")] == [Fenced]
+    assert len(node.session.sent) == sent
+    assert node.owner.reasons == [StopReason.SESSION_LOST]
+    assert node.election.runs(D)
+
+
+# ---- stopping
+
+
+def test_a_stop_that_fails_gives_the_destination_away_all_the_same() -> None:
+    """It must not stay with a node that cannot even stop it."""
+    stage = Stage()
+    node = stage.running()
+    node.owner.stopping = stopping = Deferred()
+    done = node.remove()
+    stage.run()
+    assert not done
+    assert stage.held_by() == node.session.id
+    stopping.errback(ValueError("the disk is full"))
+    stage.run()
+    assert done
+    assert stage.held_by() == 0
+    assert "running.stop_failed" in node.log.events
+
+
+def test_a_session_that_is_lost_while_an_instance_stops_in_good_order_ends_its_rights() -> None:
+    """Until then it may write; from then on nothing is written or released, and the leave ends."""
+    stage = Stage()
+    node = stage.running()
+    node.owner.stopping = stopping = Deferred()
+    done = node.remove()
+    stage.run(0.1)
+    (ownership,) = node.owner.ownerships
+    assert ownership.lease_ok()
+    assert not node.election.runs(D)
+    stage.ensemble.expire(node.session.id)
+    stage.run(TIMEOUT_S)
+    assert not ownership.lease_ok()
+    stopping.callback(None)
+    stage.run()
+    assert done
+    assert node.owner.reasons == [StopReason.SHUTDOWN]
+    assert not any(isinstance(one, Delete) for operations in node.session.sent for one in operations)
+
+
+def test_an_instance_that_fails_twice_is_stopped_once() -> None:
+    """Also when it fails while it is being stopped."""
+    stage = Stage()
+    node = stage.running()
+    node.owner.stopping = stopping = Deferred()
+    (ownership,) = node.owner.ownerships
+    ownership.failed("the source is gone")
+    ownership.failed("the source is gone")
+    stage.run(0.1)
+    ownership.failed("and gone")
+    stopping.callback(None)
+    stage.run(0.1)
+    assert node.owner.reasons == [StopReason.FAILED]
+    assert stage.held_by() == 0
+
+
+# ---- claims
+
+
+def test_a_refused_claim_starts_nothing() -> None:
+    """Somebody was faster: this node stands by for it."""
+    stage = Stage()
+    node = stage.node
+    other = stage.ensemble.grant(60.0)
+    stage.until(lambda: node.session.connected)
+
+    def faster() -> None:
+        stage.ensemble.transaction(
+            other,
+            [
+                Create(tree.running(D), tree.RunningData("faster").to_bytes(), ephemeral=True),
+                SetData(tree.destination(D), b""),
+            ],
+        )
+
+    node.session.before_claim = faster
+    node.election.add(D)
+    stage.until(lambda: "running.claim_lost" in node.log.events)
+    stage.run()
+    assert node.owner.calls == []
+    assert node.election.states() == {D: ("STANDBY", "faster")}
+    stage.ensemble.expire(other)
+    stage.run(2.0)
+    assert node.election.runs(D)
+
+
+def test_one_claim_at_a_time() -> None:
+    """The next destination is claimed when the answer to the claim before is there."""
+    stage = Stage()
+    node, names = stage.node, [f"d{number}" for number in range(4)]
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    for name in names:
+        node.election.add(name)
+    for number in range(len(names)):
+        node.session.hold()
+        stage.run()
+        assert len(node.session.claims) == number + 1
+        node.session.deliver_late()
+    stage.run()
+    assert sorted(node.session.claims) == names == list(node.election.running)
+
+
+def test_a_claim_whose_answer_is_lost_is_found_by_a_look() -> None:
+    """The node holds `running` already, and starts the instance under another epoch."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    node.session.hold()
+    node.election.add(D)
+    stage.until(lambda: stage.held_by() != 0)
+    claimed_at = stage.ensemble.tree[tree.destination(D)].version
+    node.session.cut(Link.DOWN, 0.0)
+    stage.run(0.1)
+    assert node.state == "OFFLINE"
+    node.session.heal()
+    node.session.deliver_late()
+    stage.until(lambda: node.election.runs(D))
+    assert node.owner.calls == [("start", claimed_at + 1)]
+
+
+def test_an_answer_of_the_session_before_gives_no_lease() -> None:
+    """A probe of a session that is gone proves nothing for the next one."""
+    stage = Stage()
+    node = stage.running()
+    node.session.hold()
+    stage.run(LEASE_S / 2)
+    probe = node.session.sent[-1]
+    assert isinstance(probe[0], Check)
+    stage.ensemble.expire(node.session.id)
+    stage.until(lambda: not node.session.connected)
+    stage.until(lambda: node.session.connected)
+    node.session.deliver_late()
+    assert node.election.lease.proven_at() is None
+    assert not node.election.runs(D)
+
+
+# ---- leaving
+
+
+def test_a_candidate_that_leaves_while_it_looks_starts_nothing() -> None:
+    """The look is waited for, because the destination may be this node's."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    node.election.add(D)
+    assert node.state == "LOOKING"
+    done = node.remove()
+    assert not done
+    stage.run()
+    assert done
+    assert node.owner.calls == []
+    assert node.session.claims == []
+    assert node.election.states() == {}
+
+
+def test_a_candidate_that_leaves_while_it_claims_releases_what_it_won() -> None:
+    """The instance is not started, and `running` does not stay behind."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    node.session.hold()
+    node.election.add(D)
+    stage.until(lambda: stage.held_by() == node.session.id)
+    done = node.remove()
+    stage.run()
+    assert not done
+    node.session.deliver_late()
+    stage.run()
+    assert done
+    assert node.owner.calls == []
+    assert stage.held_by() == 0
+
+
+def test_a_destination_that_is_left_twice_and_added_between_runs_in_the_end_as_wished_last() -> None:
+    """Whoever waits for a leave is told when a later wish takes its place; nobody waits for ever."""
+    stage = Stage()
+    node = stage.running()
+    node.owner.stopping = stopping = Deferred()
+    first, second = node.remove(), node.remove()
+    stage.run(0.1)
+    assert not first
+    assert not second
+    node.election.add(D)
+    assert first
+    assert second
+    stopping.callback(None)
+    stage.until(lambda: node.election.runs(D))
+    third = node.remove()
+    stage.run()
+    assert third
+    assert node.election.states() == {}
+    assert stage.held_by() == 0
+
+
+def test_leaving_what_was_never_joined_ends_at_once() -> None:
+    """Also without a session."""
+    stage = Stage()
+    assert stage.node.remove("nobody knows it")
+    stage.node.election.hand_over("nobody knows it")
+    assert not stage.node.election.runs("nobody knows it")
+
+
+# ---- the lease
+
+
+def test_probes_keep_the_lease_of_an_idle_owner() -> None:
+    """And nothing but an answered write does."""
+    stage = Stage()
+    node = stage.running()
+    for _ in range(40):
+        stage.run(LEASE_S / 4)
+        assert node.election.runs(D)
+    node.session.cut(Link.STALE, 10 * TIMEOUT_S)
+    stage.run(LEASE_S + 0.01)
+    assert not node.election.runs(D)
+    assert node.owner.reasons == [StopReason.LEASE_OVER]
+
+
+def test_a_process_that_was_stopped_does_not_serve_before_its_timers_run() -> None:
+    """Whoever asks first is told that the lease is over, and the instance is stopped."""
+    stage = Stage()
+    node = stage.running()
+    node.process.pause()
+    stage.run(LEASE_S + 0.5)
+    node.process.resume()
+    assert not node.election.runs(D)
+    assert not node.owner.ownerships[0].lease_ok()
+    stage.run(0.1)
+    assert node.owner.reasons[0] in (StopReason.LEASE_OVER, StopReason.SESSION_LOST)
+
+
+def test_a_probe_that_is_refused_stops_the_fenced_destination_alone() -> None:
+    """One probe serves all destinations; the others go on and keep their lease."""
+    stage = Stage()
+    node = stage.node
+    for name in ("a", "b", "c"):
+        node.election.add(name)
+    stage.until(lambda: len(node.election.running) == 3)
+    epochs = {ownership.destination: ownership.epoch for ownership in node.owner.ownerships}
+    node.session.watch_delay_s = 60.0
+    stage.ensemble.transaction(0, [SetData(tree.destination("b"), b"")])
+    stage.until(lambda: bool(node.owner.reasons))
+    assert node.owner.reasons == [StopReason.FENCED]
+    assert node.election.runs("a")
+    assert node.election.runs("c")
+    stage.until(lambda: node.election.runs("b"))
+    stage.run(2 * TIMEOUT_S)
+    assert node.owner.reasons == [StopReason.FENCED]
+    assert node.owner.ownerships[-1].epoch > epochs["b"]
+
+
+def test_a_hand_over_gives_another_node_the_destination() -> None:
+    """This one stands back for a while; handing over what runs elsewhere changes nothing."""
+    stage = Stage()
+    first = stage.running()
+    second = stage.join()
+    second.election.add(D)
+    stage.run()
+    second.election.hand_over(D)
+    stage.run()
+    assert first.election.runs(D)
+    first.election.hand_over(D)
+    stage.run()
+    assert first.owner.reasons == [StopReason.HAND_OVER]
+    assert second.election.runs(D)
+    second.process.kill()
+    stage.run(TIMEOUT_S + HOLD_BACK_S + 1.0)
+    assert first.election.runs(D)
+
+
+# ---- any order
+
+STEPS = st.sampled_from(
+    [
+        "add",
+        "remove",
+        "expire",
+        "down",
+        "stale",
+        "heal",
+        "hold",
+        "deliver",
+        "slow_start",
+        "slow_stop",
+        "end",
+        "break",
+        "fail",
+        "hand_over",
+        "delete",
+        "wait",
+    ]
+)
+
+
+@settings(max_examples=60)
+@given(steps=st.lists(STEPS, max_size=14), pauses=st.randoms(use_true_random=False))
+def test_whatever_happens_calls_alternate_and_the_last_wish_is_met(steps: list[str], pauses: Random) -> None:
+    """An owner's calls never overlap; a destination that is wanted runs in the end, one that is not is free."""
+    stage = Stage()
+    node, owner = stage.node, stage.node.owner
+    wanted = False
+    for step in steps:
+        match step:
+            case "add":
+                node.election.add(D)
+                wanted = True
+            case "remove":
+                node.remove()
+                wanted = False
+            case "expire":
+                stage.ensemble.expire(node.session.id)
+            case "down" | "stale":
+                node.session.cut(Link.DOWN if step == "down" else Link.STALE, pauses.uniform(0.0, LEASE_S))
+            case "heal":
+                node.session.heal()
+            case "hold":
+                node.session.hold()
+            case "deliver":
+                node.session.deliver_late()
+            case "slow_start":
+                owner.starting = Deferred()
+            case "slow_stop":
+                owner.stopping = Deferred()
+            case "fail":
+                for ownership in owner.ownerships:
+                    ownership.failed("so it was wished")
+            case "hand_over":
+                node.election.hand_over(D)
+            case "end":
+                owner.end()
+            case "break":
+                owner.end(ValueError("so it was wished"))
+            case "delete":
+                if stage.held_by():
+                    stage.ensemble.transaction(0, [Delete(tree.running(D))])
+        stage.run(pauses.choice([0.0, 0.001, 0.004, 0.05, 0.5, 2.0]))
+    node.session.deliver_late()
+    node.session.heal()
+    owner.starting = owner.stopping = None
+    owner.end()
+    stage.run(130.0)
+    assert node.election.runs(D) is wanted
+    assert stage.held_by() == (node.session.id if wanted else 0)
+    assert owner.starts == len(owner.reasons) + wanted
