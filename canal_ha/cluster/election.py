@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from canal_ha.cluster import inputs as i
@@ -334,12 +334,11 @@ class Election:
 
     async def _run_start(self, candidate: Candidate, ownership: Ownership) -> None:
         try:
-            await self._owner.start(candidate.destination, ownership)
-        except CancelledError:
-            return  # cancelled by _stop, which continues
+            await self._owner.start(seat.destination, ownership)
         except Exception as error:
-            # Whatever failed, another node may succeed.
-            self._instance_failed(candidate, repr(error))
+            # Whatever it was, another node may fare better. After _stop has cancelled the start nobody asks any more.
+            if seat.ownership is ownership:
+                self._instance_failed(seat, repr(error))
 
     def _instance_failed(self, candidate: Candidate, reason: str) -> None:
         self._log.error("running.instance_failed", destination=candidate.destination, error=reason)
