@@ -67,6 +67,7 @@ class Candidate:
     ownership: Ownership | None = None
     durable: Snapshot | None = None  # the state known to be in ZooKeeper at the end of this node's last ownership
     left: list[Deferred[None]] = field(default_factory=list)
+    leaving: bool = False  # the node asked for its end last
 
 
 class Election:
@@ -115,25 +116,28 @@ class Election:
 
     def add(self, destination: str) -> None:
         """Take part in the race for this destination."""
-        candidate = self._candidates.get(destination)
-        if candidate is None:
-            candidate = self._candidates[destination] = Candidate(destination, Race(self._random.randint))
+        seat = self._seats.get(destination)
+        if seat is None:
+            seat = self._seats[destination] = Candidate(destination, Race(self._random.randint))
+        seat.leaving = False
         if self._session.connected:
             self._feed(candidate, SessionUp(self._session.id, self._session.timeout_s))
         self._feed(candidate, Join())
         self._tell_left(candidate)  # a pending removal need not wait any longer
 
     async def remove(self, destination: str) -> None:
-        """Stop the instance in good order, release the destination, and leave the race."""
-        candidate = self._candidates.get(destination)
-        if candidate is None:
+        """Stop the instance in good order, release the destination, and take no further part.
+
+        Without ZooKeeper this does not wait for the release, which follows when the same session is back.
+        """
+        seat = self._seats.get(destination)
+        if seat is None:
             return
         done: Deferred[None] = Deferred()
-        candidate.left.append(done)
-        self._feed(candidate, Leave())
+        seat.left.append(done)
+        seat.leaving = True
+        self._feed(seat, Leave())
         await done
-        if candidate.race.state is RaceState.IDLE:
-            self._candidates.pop(destination, None)
 
     def hand_over(self, destination: str) -> None:
         """Let another node take the destination, if it runs here; this node then stands back for a while."""
@@ -199,6 +203,8 @@ class Election:
             candidate.busy = False
         if self._claiming == candidate.destination and candidate.race.state is not RaceState.CLAIMING:
             self._claiming = None
+        if seat.leaving and seat.race.state is RaceState.IDLE and self._seats.get(seat.destination) is seat:
+            del self._seats[seat.destination]
         self._next_turn()
 
     def _execute(self, candidate: Candidate, command: i.Command) -> None:

@@ -140,6 +140,10 @@ class Race:
         self._forget_session()
         return []
 
+    def _lost_offline(self, event: SessionLost, now: float) -> list[Command]:
+        self._forget_session()
+        return self._left() if self._leaving else []
+
     def _lost_in_race(self, event: SessionLost, now: float) -> list[Command]:
         self._forget_session()
         return self._go_offline()
@@ -162,7 +166,7 @@ class Race:
     def _go_offline(self) -> list[Command]:
         self._ticket += 1
         if self._leaving:
-            return self._left()
+            return self._left_unseen()
         self.state = RaceState.OFFLINE
         return [DropTurn()]
 
@@ -175,7 +179,7 @@ class Race:
     def _start_looking(self) -> list[Command]:
         if not self._connected:
             if self._leaving:
-                return self._left()
+                return self._left_unseen()
             self.state = RaceState.OFFLINE
             return [DropTurn()]
         self.state = RaceState.LOOKING
@@ -192,7 +196,7 @@ class Race:
     def _look_failed(self, event: LookFailed, now: float) -> list[Command]:
         if event.ticket != self._ticket:
             return []
-        return self._left() if self._leaving else [self._wait(LOOK_AGAIN_S)]
+        return self._left_unseen() if self._leaving else [self._wait(LOOK_AGAIN_S)]
 
     def _waited(self, event: Elapsed, now: float) -> list[Command]:
         return self._start_looking() if event.ticket == self._ticket else []
@@ -358,6 +362,10 @@ class Race:
         self._leaving = True
         return self._left()
 
+    def _leave_offline(self, event: Leave, now: float) -> list[Command]:
+        self._leaving = True
+        return self._left_unseen()
+
     def _leave_next(self, event: Leave, now: float) -> list[Command]:
         self._leaving = True
         return []  # the destination may be ours; the transitions that follow end in Left
@@ -374,18 +382,28 @@ class Race:
         self._ticket += 1
         return [DropTurn(), Left()]
 
+    def _left_unseen(self) -> list[Command]:
+        """End the leave without an answer of ZooKeeper.
+
+        The session may hold `running` and lives on with the other destinations, so the next connection looks once more
+        and releases it. Nobody waits for that.
+        """
+        if not self._session_id:
+            return self._left()
+        self.state = RaceState.OFFLINE
+        self._ticket += 1
+        return [DropTurn(), Left()]
+
 
 _WATCHING = (RaceState.LOOKING, RaceState.STANDBY, RaceState.WAITING)
 _RACING = (*_WATCHING, RaceState.CLAIMING, RaceState.RELEASING)
 _JOINED = (RaceState.OFFLINE, *_RACING, RaceState.RUNNING, RaceState.STOPPING)
 
 TABLE: dict[tuple[RaceState, type], Callable[..., list[Command]]] = {
-    (RaceState.IDLE, Join): Race._join,
     **{(state, Join): Race._stay for state in _JOINED},
-    **{
-        (state, Leave): Race._leave
-        for state in (RaceState.IDLE, RaceState.OFFLINE, RaceState.STANDBY, RaceState.WAITING)
-    },
+    **{(state, Join): Race._join for state in (RaceState.IDLE, RaceState.OFFLINE)},
+    **{(state, Leave): Race._leave for state in (RaceState.IDLE, RaceState.STANDBY, RaceState.WAITING)},
+    (RaceState.OFFLINE, Leave): Race._leave_offline,
     **{
         (state, Leave): Race._leave_next
         for state in (RaceState.LOOKING, RaceState.CLAIMING, RaceState.STOPPING, RaceState.RELEASING)
@@ -394,7 +412,8 @@ TABLE: dict[tuple[RaceState, type], Callable[..., list[Command]]] = {
     **{(state, SessionUp): Race._session_up for state in RaceState},
     **{(state, SessionSuspended): Race._suspended for state in RaceState},
     **{(state, SessionSuspended): Race._suspended_in_race for state in _RACING},
-    **{(state, SessionLost): Race._lost for state in (RaceState.IDLE, RaceState.OFFLINE)},
+    (RaceState.IDLE, SessionLost): Race._lost,
+    (RaceState.OFFLINE, SessionLost): Race._lost_offline,
     **{(state, SessionLost): Race._lost_in_race for state in _RACING},
     (RaceState.RUNNING, SessionLost): Race._lost_ours,
     (RaceState.STOPPING, SessionLost): Race._lost_while_stopping,
