@@ -16,9 +16,9 @@ from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.members import Members
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.running import HOLD_BACK_S
-from canal_ha.errors import Fenced
+from canal_ha.errors import Fenced, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Watch, Znode
 from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
 from tests.sim.session import Link, SimulatedSession
 from tests.sim.time import Process, World
@@ -40,6 +40,7 @@ class LateSession(SimulatedSession):
         super().__init__(*args, **options)
         self.sent: list[Sequence[Operation]] = []
         self.before_claim: Callable[[], object] | None = None  # called once, before a claim is sent
+        self.deaf = False  # reads get no answer, as where the account has no rights
         self._late: list[Deferred[None]] | None = None
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
@@ -59,6 +60,12 @@ class LateSession(SimulatedSession):
                 waiting: Deferred[None] = Deferred()
                 held.append(waiting)
                 await waiting
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
+        """As ClusterSession."""
+        if self.deaf:
+            raise ZooKeeperUnavailable("no rights")
+        return await super().get(path, watch)
 
     def hold(self) -> None:
         """Keep the answers to what is asked from now on."""
@@ -489,6 +496,22 @@ def test_a_claim_whose_answer_is_lost_is_found_by_a_look() -> None:
     assert node.owner.calls == [("start", claimed_at + 1)]
 
 
+def test_a_claim_without_answer_over_a_connection_that_stays_is_made_again() -> None:
+    """The look shows that nothing was done."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+
+    def lost() -> None:
+        raise ZooKeeperUnavailable("it took too long")
+
+    node.session.before_claim = lost
+    node.election.add(D)
+    stage.until(lambda: "running.claim_unanswered" in node.log.events)
+    stage.until(lambda: node.election.runs(D))
+    assert len(node.session.claims) == 2
+
+
 def test_an_answer_of_the_session_before_gives_no_lease() -> None:
     """A probe of a session that is gone proves nothing for the next one."""
     stage = Stage()
@@ -573,7 +596,7 @@ def test_leaving_what_was_never_joined_ends_at_once() -> None:
     assert not stage.node.election.runs("nobody knows it")
 
 
-@pytest.mark.parametrize("when", ["claiming", "running", "releasing"])
+@pytest.mark.parametrize("when", ["claiming", "running", "releasing", "offline"])
 def test_a_destination_that_is_left_while_zookeeper_is_away_does_not_stay_held(when: str) -> None:
     """The session outlives the leave, as other destinations need it: what it holds is released when it is back.
 
@@ -583,7 +606,7 @@ def test_a_destination_that_is_left_while_zookeeper_is_away_does_not_stay_held(w
     node, other = stage.node, stage.join()
     stage.until(lambda: node.session.connected)
     stage.run()
-    if when == "claiming":
+    if when in ("claiming", "offline"):
         node.election.add(D)
         stage.until(lambda: stage.held_by() != 0)
         assert node.state == "CLAIMING"
@@ -594,6 +617,8 @@ def test_a_destination_that_is_left_while_zookeeper_is_away_does_not_stay_held(w
         assert node.state == "RELEASING"
     held, session_id = stage.held_by(), node.session.id
     node.session.cut(Link.DOWN, 0.0)
+    if when == "offline":
+        stage.until(lambda: node.state == "OFFLINE")
     done = node.remove()
     stage.run(0.1)
     assert done, "a node that stops must not wait for ZooKeeper"
@@ -604,6 +629,41 @@ def test_a_destination_that_is_left_while_zookeeper_is_away_does_not_stay_held(w
     assert node.session.id == session_id
     assert other.election.runs(D)
     assert node.election.states() == {}
+
+
+def test_a_destination_that_was_left_while_zookeeper_was_away_is_forgotten_with_the_session() -> None:
+    """Its node went with the session, so there is nothing to look after; added again, it is raced for again."""
+    stage = Stage()
+    node = stage.running()
+    node.session.cut(Link.DOWN, 0.0)
+    stage.run(0.1)
+    done = node.remove()
+    stage.run(0.1)
+    assert done
+    assert node.state == "OFFLINE"
+    stage.run(TIMEOUT_S)
+    assert stage.held_by() == 0
+    node.session.heal()
+    stage.until(lambda: node.session.connected)
+    assert node.election.states() == {}
+    node.election.add(D)
+    stage.until(lambda: node.election.runs(D))
+
+
+def test_a_look_that_fails_while_a_candidate_leaves_ends_the_leave() -> None:
+    """Added again over the same connection, the destination is looked at again."""
+    stage = Stage()
+    node = stage.node
+    stage.until(lambda: node.session.connected)
+    stage.run()
+    node.session.deaf = True
+    node.election.add(D)
+    done = node.remove()
+    stage.run()
+    assert done
+    node.session.deaf = False
+    node.election.add(D)
+    stage.until(lambda: node.election.runs(D))
 
 
 # ---- the lease
