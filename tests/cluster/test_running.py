@@ -210,6 +210,16 @@ def test_a_leave_without_zookeeper_ends_all_the_same() -> None:
     assert Left() in player.tell(i.InstanceStopped())
 
 
+def test_a_leave_whose_look_failed_can_be_taken_back() -> None:
+    """It ends without an answer. Who joins again over the same connection looks at once."""
+    player = joined()
+    look = player.last(Look)
+    assert isinstance(look, Look)
+    player.tell(Leave())
+    assert Left() in player.tell(i.LookFailed(look.ticket))
+    assert "Look" in kinds(player.tell(Join()))
+
+
 def test_a_leave_while_claiming_releases_what_was_won() -> None:
     """The instance is not started."""
     player = joined()
