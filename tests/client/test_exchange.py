@@ -1,0 +1,631 @@
+"""Exchange on its own: links and a coordination that do what the test says, and callers in threads of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from canal_ha.client import exchange as module
+from canal_ha.client import running_inputs as i
+from canal_ha.client.coordination import (
+    BecameActive,
+    Broke,
+    LostActivity,
+    MembersAre,
+    News,
+    NobodyRuns,
+    RunningIs,
+    StandsBy,
+)
+from canal_ha.client.exchange import Access, Exchange
+from canal_ha.errors import (
+    ConnectionLost,
+    ConnectorStopped,
+    LocalProtocolError,
+    PositionLost,
+    ServerRefused,
+    WaitedTooLong,
+)
+from canal_ha.model.position import LogPosition
+from tests.zookeeper.stage import wait_until
+
+PATIENCE_S = 3.0  # of a test that waits for a thread; nothing takes that long
+NODES = ("10.0.0.1:11111", "10.0.0.2:11111", "10.0.0.3:11111")
+
+
+class Script:
+    """What links do, and what they did.
+
+    made: every link, oldest first. fails: errors for the next connects. connecting: called in every connect.
+    """
+
+    def __init__(self) -> None:
+        self.made: list[FakeLink] = []
+        self.fails: list[BaseException | None] = []
+        self.connecting: Callable[[FakeLink], None] = lambda link: None
+        self.subscribing: Callable[[FakeLink], None] = lambda link: None
+
+    @property
+    def last(self) -> FakeLink:
+        """The newest link."""
+        return self.made[-1]
+
+    @property
+    def open(self) -> list[FakeLink]:
+        """Those that have a socket."""
+        return [link for link in self.made if link.connected]
+
+
+class FakeLink:
+    """A SimpleConnector without a socket. sent: what went over it, in order.
+
+    Like the real one it has nothing to abort or interrupt before it is connected.
+    """
+
+    def __init__(self, script: Script, host: str, port: int, **options: Any) -> None:
+        self.host, self.port, self.options = host, port, options
+        self.sent: list[str] = []
+        self.connected = False
+        self.aborted = False
+        self.ended = threading.Event()  # by abort or interrupt
+        self._script = script
+
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """As SimpleConnector."""
+        self._check()
+        return "10.9.9.9", 40000
+
+    def connect(self) -> None:
+        """As SimpleConnector."""
+        self._script.connecting(self)
+        error = self._script.fails.pop(0) if self._script.fails else None
+        if error is not None:
+            raise error
+        self.connected = True
+
+    def subscribe(self, filter: str | None = None, *, tell_cursor: bool = False) -> LogPosition | None:
+        """As SimpleConnector."""
+        self._check()
+        self._script.subscribing(self)
+        self.sent.append(f"subscribe {filter}{' and tell' if tell_cursor else ''}")
+        return LogPosition("mysql-bin.000001", 4) if tell_cursor else None
+
+    def rollback(self, batch_id: int = 0) -> None:
+        """As SimpleConnector."""
+        self._check()
+        self.sent.append("rollback")
+
+    def ask(self, text: str) -> str:
+        """Any request that is answered."""
+        self._check()
+        self.sent.append(text)
+        return f"{text} at {self.host}"
+
+    def wait(self) -> str:
+        """A request that is answered by nothing but an end from another thread."""
+        self._check()
+        self.sent.append("wait")
+        assert self.ended.wait(PATIENCE_S)
+        raise ConnectionLost("interrupted")
+
+    def disconnect(self) -> None:
+        """As SimpleConnector."""
+        self.connected = False
+
+    def interrupt(self) -> None:
+        """As SimpleConnector."""
+        if self.connected:
+            self.ended.set()
+
+    def abort(self) -> None:
+        """As SimpleConnector."""
+        if self.connected:
+            self.aborted = True
+            self.ended.set()
+
+    def _check(self) -> None:
+        if not self.connected or self.aborted:
+            raise ConnectionLost(f"connection to {self.host} lost")
+
+
+class FakeCoordination:
+    """A Coordination whose news the test tells. holds: whether the lease does."""
+
+    def __init__(self, *_: object, takes_turns: bool = True, address: str = "", **__: object) -> None:
+        self.tell: Callable[[News], None] = next(each for each in _ if callable(each))
+        self.holds = False
+        self.started = self.stopped = False
+        self.addresses: list[str] = []
+
+    def start(self) -> None:
+        """As Coordination."""
+        self.started = True
+
+    def stop(self) -> None:
+        """As Coordination."""
+        self.stopped = True
+        self.holds = False
+
+    def active(self) -> bool:
+        """As Coordination."""
+        return self.holds
+
+    def connected_to_node(self, local_address: str) -> None:
+        """As Coordination."""
+        self.addresses.append(local_address)
+
+    # ---- what happens
+
+    def win(self) -> None:
+        """It is this process's turn."""
+        self.holds = True
+        self.tell(BecameActive())
+
+    def lose(self) -> None:
+        """It is not any more."""
+        self.holds = False
+        self.tell(LostActivity(i.Reason.SESSION_LOST))
+
+
+class Caller:
+    """Something that runs in a thread of its own; the test asks for its result or its error."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._future: Future[Any] = Future()
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            self._future.set_result(work())
+        except BaseException as error:
+            self._future.set_exception(error)
+
+    def result(self) -> Any:
+        """What it returned; raises what it raised."""
+        return self._future.result(PATIENCE_S)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._future.done()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Let the other threads work until the condition holds; it must, soon."""
+    wait_until(condition, PATIENCE_S)
+
+
+class Gate:
+    """A place in a request where a caller waits until the test opens it."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Event()
+        self._opened = threading.Event()
+
+    def pass_through(self) -> None:
+        """The caller's side."""
+        self._reached.set()
+        assert self._opened.wait(PATIENCE_S)
+
+    def reached(self) -> None:
+        """Wait until the caller is there."""
+        assert self._reached.wait(PATIENCE_S)
+
+    def open(self) -> None:
+        """Let it go on."""
+        self._opened.set()
+
+
+class Stage:
+    """An exchange and the parts around it. new: how often it said that batches in flight are gone."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, **access: Any) -> None:
+        self.script = Script()
+        self.coordinations: list[FakeCoordination] = []
+        self.new = 0
+        self._judge: Callable[[LogPosition | None], None] | None = access.pop("judge", None)
+        self._filter = access.pop("filter", "shop\\..*")
+        patch.setattr(module, "SimpleConnector", self._link)
+        patch.setattr(module, "Coordination", self._coordination)
+        patch.setattr(module, "host_address", lambda: "10.9.9.9")
+        self._access: dict[str, Any] = {
+            "servers": None,
+            "nodes": NODES[:2],
+            "destination": "example",
+            "client_id": 1001,
+            "username": "",
+            "password": "",
+            "so_timeout_ms": 1000,
+            "idle_timeout_ms": 1000,
+            "retry_times": None,
+            "retry_interval_ms": 0,
+            "call_timeout_s": None,
+            "rollback_on_connect": True,
+            "rollback_on_disconnect": False,
+            "zk_session_timeout_ms": 6000,
+            "zk_auth": "",
+            "takeover_delay_s": 0.0,
+            **access,
+        }
+        self.exchange = Exchange(Access(**self._access), self._filter, self._connected_anew, self._judge)
+
+    def _link(self, host: str, port: int, *_: object, **options: Any) -> FakeLink:
+        self.script.made.append(FakeLink(self.script, host, port, **options))
+        return self.script.last
+
+    def _coordination(self, *args: Any, **options: Any) -> FakeCoordination:
+        self.coordinations.append(FakeCoordination(*args, **options))
+        return self.coordinations[-1]
+
+    def _connected_anew(self) -> None:
+        self.new += 1
+
+    @property
+    def turn(self) -> FakeCoordination:
+        """The newest coordination."""
+        return self.coordinations[-1]
+
+    def ask(self, text: str = "get") -> str:
+        """A call of this thread."""
+        return self.exchange.call(text, lambda link: link.ask(text))  # type: ignore[attr-defined]  # a FakeLink
+
+    def wait(self) -> Caller:
+        """A caller that waits for an answer which never comes; returns when it does."""
+        reached = threading.Event()
+
+        def request(link: Any) -> str:
+            reached.set()
+            answer: str = link.wait()
+            return answer
+
+        caller = Caller(lambda: self.exchange.call("get", request))
+        assert reached.wait(PATIENCE_S)
+        return caller
+
+    def gated(self, gate: Gate, *, then: Callable[[Any], Any] = lambda link: link.ask("late")) -> Caller:
+        """A caller whose first request stops at the gate before it is answered; later ones do not."""
+        first = [True]
+
+        def request(link: Any) -> Any:
+            if first.pop() if first else False:
+                link.sent.append("gated")
+                gate.pass_through()
+            return then(link)
+
+        return Caller(lambda: self.exchange.call("get", request))
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Looks at the lease without waiting."""
+    monkeypatch.setattr(module, "LEASE_LOOK_S", 0.001)
+    yield monkeypatch
+
+
+@pytest.fixture
+def alone(patch: pytest.MonkeyPatch) -> Stage:
+    """On a fixed list of two nodes, open."""
+    stage = Stage(patch)
+    stage.exchange.open()
+    return stage
+
+
+@pytest.fixture
+def elected(patch: pytest.MonkeyPatch) -> Stage:
+    """With ZooKeeper, active and connected to the node that runs the destination."""
+    stage = Stage(patch, servers="zk:2181", nodes=())
+    opening = Caller(stage.exchange.open)
+    until(lambda: stage.exchange.is_open)
+    stage.turn.tell(RunningIs(NODES[0], 1))
+    stage.turn.win()
+    opening.result()
+    return stage
+
+
+# ---- connecting
+
+
+def test_a_connection_begins_with_the_greeting_the_judge_the_filter_and_a_rollback(patch: pytest.MonkeyPatch) -> None:
+    """In this order, before anything is asked; batches in flight are forgotten once."""
+    heard: list[object] = []
+    stage = Stage(patch, judge=heard.append)
+    stage.exchange.greet = lambda link: link.sent.append("greet")  # type: ignore[attr-defined]  # a FakeLink
+    stage.exchange.open()
+    assert stage.script.last.sent == ["greet", "subscribe  and tell", "subscribe shop\\..*", "rollback"]
+    assert heard == [LogPosition("mysql-bin.000001", 4)]
+    assert (stage.new, stage.exchange.node, stage.exchange.connection) == (1, NODES[0], 1)
+    assert stage.ask() == "get at 10.0.0.1"
+    stage.exchange.open()
+    assert len(stage.script.made) == 1
+
+
+def test_without_a_filter_or_a_rollback_a_connection_begins_with_nothing(patch: pytest.MonkeyPatch) -> None:
+    """And the judge hears that no cursor is known."""
+    heard: list[object] = []
+    stage = Stage(patch, filter=None, rollback_on_connect=False, judge=heard.append)
+    stage.exchange.open()
+    assert stage.script.last.sent == []
+    assert heard == [None]
+
+
+def test_what_the_judge_raises_ends_the_call_and_the_connection(patch: pytest.MonkeyPatch) -> None:
+    """It is raised as it is, at once, and the exchange is closed after open(); nothing was subscribed or taken back."""
+
+    def judge(cursor: LogPosition | None) -> None:
+        raise PositionLost("the spool is ahead")
+
+    stage = Stage(patch, judge=judge)
+    with pytest.raises(PositionLost, match="the spool is ahead"):
+        stage.exchange.open()
+    assert not stage.exchange.is_open
+    assert stage.script.open == []
+    assert len(stage.script.made) == 1
+    assert stage.script.last.sent == ["subscribe  and tell"]
+
+
+def test_a_node_that_refuses_the_login_is_not_asked_again(patch: pytest.MonkeyPatch) -> None:
+    """Nothing but the authentication is refused on connecting."""
+    stage = Stage(patch)
+    stage.script.fails = [ServerRefused("auth failed", 400)]
+    with pytest.raises(ServerRefused, match="auth failed"):
+        stage.exchange.open()
+    assert len(stage.script.made) == 1
+    assert not stage.exchange.is_open
+
+
+def test_an_interrupt_of_the_caller_while_it_connects_leaves_nothing_open(patch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C goes through, and the next open begins anew."""
+    stage = Stage(patch)
+    stage.script.fails = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        stage.exchange.open()
+    assert not stage.exchange.is_open
+    assert stage.script.open == []
+    stage.exchange.open()
+    assert stage.ask()
+
+
+def test_a_start_that_fails_stops_its_coordination(patch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would hold the turn of an exchange that is closed."""
+    stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.0)
+    with pytest.raises(WaitedTooLong, match="no turn for client 1001: is ZooKeeper at zk:2181 there"):
+        stage.exchange.open()
+    assert stage.turn.stopped
+    assert not stage.exchange.is_open
+
+
+def test_a_call_before_open_says_so(patch: pytest.MonkeyPatch) -> None:
+    """And one after close says that it was stopped."""
+    stage = Stage(patch)
+    with pytest.raises(LocalProtocolError, match="should connect first"):
+        stage.ask()
+    stage.exchange.open()
+    stage.exchange.close()
+    with pytest.raises(ConnectorStopped):
+        stage.ask()
+
+
+# ---- a link that breaks
+
+
+def test_a_link_that_breaks_in_the_middle_of_a_request_is_replaced_and_asked_again(alone: Stage) -> None:
+    """On the next node; the broken link sends no rollback, as another client may have the batches in flight."""
+    broken = alone.script.last
+    answers = iter([ConnectionLost("reset"), None])
+
+    def request(link: Any) -> str:
+        error = next(answers)
+        if error is not None:
+            raise error
+        answer: str = link.ask("get")
+        return answer
+
+    assert alone.exchange.call("get", request) == "get at 10.0.0.2"
+    assert broken.aborted
+    assert not broken.connected
+    assert alone.script.last.sent == ["subscribe shop\\..*", "rollback", "get"]
+    assert alone.new == 2
+
+
+def test_an_interrupt_of_the_caller_in_the_middle_of_a_request_ends_the_connection(alone: Stage) -> None:
+    """Half a request may be on its way, and its answer must not be taken for the next one's."""
+    broken = alone.script.last
+
+    def request(link: Any) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alone.exchange.call("get", request)
+    assert not broken.connected
+    assert alone.ask() == "get at 10.0.0.2"
+
+
+def test_an_acknowledgement_that_cannot_be_sent_is_told_to_be_dropped(alone: Stage) -> None:
+    """False, and the next call connects again; without a connection nothing is tried."""
+    tried: list[Any] = []
+
+    def acknowledge(link: Any) -> None:
+        tried.append(link)
+        raise ConnectionLost("reset")
+
+    assert not alone.exchange.call_if_connected(acknowledge)
+    assert not alone.exchange.call_if_connected(acknowledge)
+    assert len(tried) == 1
+    alone.ask()
+    assert alone.exchange.call_if_connected(lambda link: tried.append(link))
+    assert tried[1] is alone.script.last
+
+
+def test_the_last_error_is_raised_when_retries_are_used_up_and_the_next_call_tries_again(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    """The exchange stays open then."""
+    stage = Stage(patch, retry_times=2)
+    stage.exchange.open()
+    stage.script.fails = [ConnectionLost("refused")]
+
+    def request(link: Any) -> str:
+        raise ConnectionLost("reset")
+
+    with pytest.raises(ConnectionLost, match="failed to get after 2 times retry: refused"):
+        stage.exchange.call("get", request)
+    assert stage.exchange.is_open
+    assert stage.ask()
+
+
+# ---- stopping
+
+
+def test_stop_ends_the_call_that_waits_and_leaves_an_idle_link_alone(alone: Stage) -> None:
+    """Later calls are stopped as well, acknowledgements are not, and only close and open begin anew."""
+    caller = alone.wait()
+    alone.exchange.stop()
+    with pytest.raises(ConnectorStopped, match="example: stopped"):
+        caller.result()
+    with pytest.raises(ConnectorStopped):
+        alone.ask()
+    alone.exchange.close()
+    alone.exchange.open()
+    alone.exchange.stop()
+    assert alone.script.last.connected
+    assert not alone.script.last.ended.is_set()
+    assert alone.exchange.call_if_connected(lambda link: None)
+    with pytest.raises(ConnectorStopped):
+        alone.ask()
+
+
+def test_an_answer_that_comes_after_a_stop_is_still_handed_out(alone: Stage) -> None:
+    """It was there in time: the batch is in flight and can be acknowledged."""
+    gate = Gate()
+    caller = alone.gated(gate)
+    gate.reached()
+    alone.exchange.stop()
+    gate.open()
+    assert caller.result() == "late at 10.0.0.1"
+
+
+def test_close_ends_the_call_that_waits(alone: Stage) -> None:
+    """Its link is aborted first and closed by the caller's thread; twice does no harm."""
+    link = alone.script.last
+    caller = alone.wait()
+    alone.exchange.close()
+    with pytest.raises(ConnectorStopped):
+        caller.result()
+    assert link.aborted
+    assert not link.connected
+    alone.exchange.close()
+    assert not alone.exchange.is_open
+
+
+def test_an_idle_link_is_closed_in_good_order(alone: Stage) -> None:
+    """Not aborted: the server reads the last acknowledgement."""
+    link = alone.script.last
+    alone.exchange.close()
+    assert not link.aborted
+    assert not link.connected
+
+
+def test_an_answer_that_comes_after_close_is_not_handed_out(alone: Stage) -> None:
+    """The connection that it came on is gone, and so is the batch."""
+    gate = Gate()
+    caller = alone.gated(gate, then=lambda link: "late")
+    gate.reached()
+    alone.exchange.close()
+    gate.open()
+    with pytest.raises(ConnectorStopped):
+        caller.result()
+    assert alone.script.open == []
+
+
+# ---- turns
+
+
+def test_another_process_is_active(patch: pytest.MonkeyPatch) -> None:
+    """open() returns, a call waits for the turn and says for whom when it may not wait longer."""
+    stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.2)
+    opening = Caller(stage.exchange.open)
+    until(lambda: stage.exchange.is_open)
+    stage.turn.tell(RunningIs(NODES[0], 1))
+    stage.turn.tell(StandsBy("10.7.7.7:5"))
+    opening.result()
+    assert (stage.exchange.standing_by, stage.exchange.active, stage.exchange.node) == ("10.7.7.7:5", False, None)
+    assert stage.script.made == []
+    assert not stage.exchange.call_if_connected(lambda link: None)
+    with pytest.raises(WaitedTooLong, match=r"client 1001 is active at 10\.7\.7\.7:5"):
+        stage.ask()
+    stage.turn.win()
+    assert stage.ask() == "get at 10.0.0.1"
+    assert stage.exchange.standing_by is None
+    assert stage.turn.addresses == ["10.9.9.9:40000"]
+
+
+def test_a_turn_that_is_over_closes_the_connection_before_the_news_is_taken(elected: Stage) -> None:
+    """Whoever waits on it goes on when the turn is back, on another connection."""
+    first = elected.script.last
+    gate = Gate()
+    caller = elected.gated(gate)
+    gate.reached()
+    elected.turn.lose()
+    assert first.aborted
+    gate.open()
+    assert not caller.done
+    elected.turn.win()
+    assert caller.result() == "late at 10.0.0.1"
+    assert elected.script.last is not first
+    assert elected.script.last.sent == ["subscribe shop\\..*", "rollback", "late"]
+
+
+def test_an_answer_that_comes_when_the_turn_is_over_does_not_count(elected: Stage) -> None:
+    """Even if the link did not notice its end: the batch is another client's by then."""
+    first = elected.script.last
+    gate = Gate()
+    caller = elected.gated(gate, then=lambda link: f"answer of {id(link)}")
+    gate.reached()
+    elected.turn.lose()
+    gate.open()
+    elected.turn.win()
+    assert caller.result() == f"answer of {id(elected.script.last)}"
+    assert elected.script.last is not first
+    assert not first.connected
+
+
+def test_a_destination_that_moves_in_the_middle_of_a_request_is_followed(elected: Stage) -> None:
+    """A frozen node holds nobody up; news of the same node change nothing."""
+    first = elected.script.last
+    caller = elected.wait()
+    elected.turn.tell(RunningIs(NODES[0], 1))
+    elected.turn.tell(MembersAre(NODES))
+    elected.turn.tell(NobodyRuns())
+    assert not first.aborted
+    elected.turn.tell(RunningIs(NODES[1], 2))
+    until(lambda: len(elected.script.made) > 1 and "wait" in elected.script.last.sent)
+    assert first.aborted
+    assert elected.script.last.host == "10.0.0.2"
+    elected.exchange.close()
+    with pytest.raises(ConnectorStopped):
+        caller.result()
+    assert elected.turn.stopped
+
+
+def test_a_coordination_that_broke_ends_every_call(elected: Stage) -> None:
+    """Until the next open(), which has another one."""
+    caller = elected.wait()
+    elected.turn.holds = False
+    elected.turn.tell(Broke(ValueError("unforeseen")))
+    with pytest.raises(ConnectorStopped, match="unforeseen"):
+        caller.result()
+    with pytest.raises(ConnectorStopped, match="unforeseen"):
+        elected.ask()
+    assert not elected.exchange.active
+    elected.exchange.close()
+    opening = Caller(elected.exchange.open)
+    until(lambda: len(elected.coordinations) == 2 and elected.exchange.is_open)
+    elected.turn.win()
+    opening.result()
+    assert elected.ask()
