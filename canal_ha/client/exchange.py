@@ -243,6 +243,9 @@ class Exchange:
             except CanalError as error:
                 self._failed(attempt, link, error)
                 return False
+            except BaseException as error:
+                self._failed(attempt, link, ConnectionLost(f"interrupted by {type(error).__name__}"))
+                raise
             with self._lock:
                 self._release(link)
             return True

@@ -446,6 +446,19 @@ def test_an_interrupt_of_the_caller_in_the_middle_of_a_request_ends_the_connecti
     assert alone.ask() == "get at 10.0.0.2"
 
 
+def test_an_interrupt_of_the_caller_in_the_middle_of_an_acknowledgement_ends_the_connection(alone: Stage) -> None:
+    """It may have been written in part: what follows it would be read as its rest."""
+    broken = alone.script.last
+
+    def acknowledge(link: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alone.exchange.call_if_connected(acknowledge)
+    assert not broken.connected
+    assert alone.ask() == "get at 10.0.0.2"
+
+
 def test_an_acknowledgement_that_cannot_be_sent_is_told_to_be_dropped(alone: Stage) -> None:
     """False, and the next call connects again; without a connection nothing is tried."""
     tried: list[Any] = []
