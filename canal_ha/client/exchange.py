@@ -122,6 +122,7 @@ class Exchange:
         self._link_attempt = 0
         self._busy = False  # the caller's thread uses the link and will close it if necessary
         self._stopped = False
+        self._stay = 0  # counts the times it was opened; a call belongs to one of them
         self._standing_by: str | None = None
         self._error: CanalError | None = None
         self._gave_up_after = 0
@@ -165,6 +166,8 @@ class Exchange:
             if self.is_open:
                 return
             self._stopped = False
+            self._stay += 1
+            stay = self._stay
             self._broken = None
             self._standing_by = None
             if access.servers is not None:
@@ -184,11 +187,12 @@ class Exchange:
         try:
             with self.calling:
                 self._begin_call()
-                if self._ready("connect", self._deadline(), accept_standby=True) is not None:
+                if self._ready("connect", stay, self._deadline(), standing_by_will_do=True) is not None:
                     with self._lock:
                         self._busy = False
         except BaseException:
-            self.close()
+            if stay == self._stay:  # else it was closed meanwhile, and opened by another thread
+                self.close()
             raise
 
     def close(self) -> None:
@@ -219,13 +223,13 @@ class Exchange:
     # ---- calls
 
     def call(self, what: str, request: Callable[[SimpleConnector], T]) -> T:
-        """Send a request, on new connections if necessary, until it is answered. what: its name in errors."""
-        deadline = self._deadline()
+        """Send a request on the connection there is, or the next one, until it is answered."""
+        deadline, stay = self._deadline(), self._stay
         with self.calling:
             self._begin_call()
             while True:
-                ready = self._ready(what, deadline)
-                assert ready is not None  # accept_standby is False
+                ready = self._ready(what, stay, deadline)
+                assert ready is not None  # standing by will not do
                 answer = self._try(*ready, request)
                 if answer is not None:
                     return answer[0]
@@ -271,21 +275,20 @@ class Exchange:
             self._gave_up_after = 0
 
     def _ready(
-        self, what: str, deadline: float | None, *, accept_standby: bool = False
+        self, what: str, stay: int, deadline: float | None, *, standing_by_will_do: bool = False
     ) -> tuple[int, SimpleConnector] | None:
         """Return the attempt's number and its connection, made if necessary; sets `_busy`.
 
-        what: name of the call in errors.
-        deadline: time.monotonic(), s; None: no limit.
-        accept_standby: return None if another process is active.
-        Raises ConnectorStopped, WaitedTooLong, LocalProtocolError before connect(), or the last error after all
-        retries.
+        stay: which the call belongs to; it ends with it, even if another one has begun.
+
+        Raises ConnectorStopped, WaitedTooLong, LocalProtocolError before connect(), or the last error when retries are
+        used up.
         """
         while True:
             with self._changed:
                 while True:
                     self._feed(f.Tick())
-                    self._raise_if_call_must_end(what)
+                    self._raise_what_ends_a_call(what, stay)
                     if self._failover.state is f.ConnectorState.DIALLING:
                         break
                     if self._failover.state is f.ConnectorState.ONLINE and self._link is not None and self.active:
@@ -300,10 +303,10 @@ class Exchange:
                 self._link, self._link_attempt, self._busy = link, attempt, True
             self._dial(attempt, link, node.address)
 
-    def _raise_if_call_must_end(self, what: str) -> None:
+    def _raise_what_ends_a_call(self, what: str, stay: int) -> None:
         if self._broken is not None:
             raise ConnectorStopped(f"{self._access.destination}: {self._broken!r}") from self._broken
-        if self._stopped:
+        if self._stopped or stay != self._stay:
             raise ConnectorStopped(f"{self._access.destination}: stopped")
         if self._failover.state is f.ConnectorState.CLOSED:
             raise LocalProtocolError("should connect first")

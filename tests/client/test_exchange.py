@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -302,10 +303,10 @@ class Stage:
 
 
 @pytest.fixture
-def patch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Looks at the lease without waiting."""
     monkeypatch.setattr(module, "LEASE_LOOK_S", 0.001)
-    yield monkeypatch
+    return monkeypatch
 
 
 @pytest.fixture
@@ -554,6 +555,56 @@ def test_an_answer_that_comes_after_close_is_not_handed_out(alone: Stage) -> Non
     with pytest.raises(ConnectorStopped):
         caller.result()
     assert alone.script.open == []
+
+
+@pytest.mark.parametrize("waits", ["for its answer", "for another call"])
+def test_a_call_that_waited_at_close_does_not_go_on_after_the_next_open(alone: Stage, waits: str) -> None:
+    """It raises ConnectorStopped, however late it notices; open() need not wait for what it asked."""
+    gate, outcome = Gate(), SimpleQueue[Any]()
+
+    def slow(link: Any) -> str:
+        if not outcome.empty():
+            return "it went on"
+        outcome.put("asked")
+        gate.pass_through()
+        raise ConnectionLost("aborted")
+
+    first = Caller(lambda: alone.exchange.call("get", slow))
+    gate.reached()
+    second = Caller(lambda: alone.ask("second")) if waits == "for another call" else None
+    alone.exchange.close()
+    opening = Caller(alone.exchange.open)
+    until(lambda: alone.exchange.is_open)
+    gate.open()
+    with pytest.raises(ConnectorStopped):
+        first.result()
+    if second is not None:
+        with pytest.raises(ConnectorStopped):
+            second.result()
+    opening.result()
+    assert alone.ask() == "get at 10.0.0.2"
+
+
+def test_an_open_that_is_closed_while_it_waits_leaves_the_next_one_open(patch: pytest.MonkeyPatch) -> None:
+    """It cleans up after itself alone, however late it notices."""
+    stage = Stage(patch, servers="zk:2181", nodes=())
+    gate = Gate()
+    stage.script.connecting = lambda link: gate.pass_through()
+    first = Caller(stage.exchange.open)
+    until(lambda: stage.exchange.is_open)
+    stage.turn.tell(RunningIs(NODES[0], 1))
+    stage.turn.win()
+    gate.reached()
+    stage.exchange.close()
+    second = Caller(stage.exchange.open)
+    until(lambda: stage.exchange.is_open)
+    gate.open()
+    with pytest.raises(ConnectorStopped):
+        first.result()
+    stage.turn.win()
+    second.result()
+    assert not stage.turn.stopped
+    assert stage.ask() == "get at 10.0.0.1"
 
 
 # ---- turns
