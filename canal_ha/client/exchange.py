@@ -289,7 +289,7 @@ class Exchange:
                 while True:
                     self._feed(f.Tick())
                     self._raise_what_ends_a_call(what, stay)
-                    if self._failover.state is f.ConnectorState.DIALLING:
+                    if self._failover.state is f.ConnectorState.DIALLING and self.active:
                         break
                     if self._failover.state is f.ConnectorState.ONLINE and self._link is not None and self.active:
                         self._busy = True
@@ -320,7 +320,7 @@ class Exchange:
         if deadline is not None and now >= deadline:
             raise WaitedTooLong(self._missing_condition())
         due = [deadline, self._failover.wakes_at]
-        if self._failover.state is f.ConnectorState.ONLINE:
+        if self._failover.state in (f.ConnectorState.ONLINE, f.ConnectorState.DIALLING):
             due.append(now + LEASE_LOOK_S)
         moments = [moment for moment in due if moment is not None]
         self._changed.wait(max(0.0, min(moments) - now) if moments else None)
@@ -369,6 +369,7 @@ class Exchange:
                     attempt, link, error, f.FailureKind.FATAL
                 )  # connect() is refused only by the authentication
                 return
+            self._check_wanted(link)
             if self.greet is not None:
                 self.greet(link)
             if self._judge is not None:
@@ -406,6 +407,15 @@ class Exchange:
             if self._coordination is not None:
                 self._coordination.connected_to_node(f"{host}:{port}")
 
+    def _check_wanted(self, link: SimpleConnector) -> None:
+        """Go no further with a link that was hung up while it connected: it had no socket that could be aborted.
+
+        Another client may be active, and this one must not take its batches back. Raises ConnectionLost.
+        """
+        with self._lock:
+            if self._link is not link or not self.active:
+                raise ConnectionLost(f"{link.host}:{link.port}: given up while connecting")
+
     def _ask_judge(self, judge: Callable[[LogPosition | None], None], link: SimpleConnector) -> None:
         """Call the judge with the server's cursor. The blank filter leaves the server's filter unchanged."""
         cursor = None if self.filter is None else link.subscribe("", tell_cursor=True)
@@ -415,14 +425,19 @@ class Exchange:
             raise _Judged(error) from error
 
     def _answered(self, attempt: int, link: SimpleConnector) -> bool:
-        """Return whether the reply is valid: the connection was not closed and the process stayed active."""
+        """Whether the answer counts: not when the connection was ended, or the turn is over, while it was under way.
+
+        A connection whose answer does not count is ended too. A batch that it brought is in flight there, and only the
+        next connection takes it back.
+        """
         with self._lock:
-            self._release(link)
-            if self._link is not link or not self.active:
-                return False
-            if self._failover.failures:
-                self._feed(f.Worked(attempt))
-            return True
+            if self._link is link and self.active:
+                self._done_with(link)
+                if self._failover.failures:
+                    self._feed(f.Worked(attempt))
+                return True
+        self._failed(attempt, link, ConnectionLost("its turn was over when the answer came"))
+        return False
 
     def _failed(
         self, attempt: int, link: SimpleConnector, error: CanalError, kind: f.FailureKind | None = None

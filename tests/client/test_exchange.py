@@ -23,6 +23,7 @@ from canal_ha.client.coordination import (
     StandsBy,
 )
 from canal_ha.client.exchange import Access, Exchange
+from canal_ha.client.failover import ConnectorState
 from canal_ha.errors import (
     ConnectionLost,
     ConnectorStopped,
@@ -657,6 +658,61 @@ def test_an_answer_that_comes_when_the_turn_is_over_does_not_count(elected: Stag
     assert caller.result() == f"answer of {id(elected.script.last)}"
     assert elected.script.last is not first
     assert not first.connected
+
+
+def test_an_answer_that_is_dropped_takes_its_connection_along(elected: Stage) -> None:
+    """The lease was over for a moment and was extended by a late answer, before anybody said that the turn is over.
+
+    The batch that was dropped is in flight on that connection: only another one takes it back.
+    """
+    first = elected.script.last
+    gate = Gate()
+    caller = elected.gated(gate)
+    gate.reached()
+    elected.turn.holds = False
+    gate.open()
+    until(lambda: first.sent[-1] == "late")
+    until(lambda: not elected.exchange._busy)
+    elected.turn.holds = True
+    assert caller.result() == "late at 10.0.0.1"
+    assert not first.connected
+    assert elected.script.last.sent == ["subscribe shop\\..*", "rollback", "late"]
+
+
+def test_a_link_that_is_hung_up_while_it_connects_sends_nothing(elected: Stage) -> None:
+    """It has no socket yet that could be aborted. A rollback would take the batches of the client that is active."""
+    gate = Gate()
+    elected.script.connecting = lambda link: gate.pass_through()
+    elected.script.last.abort()
+    caller = Caller(elected.ask)
+    gate.reached()
+    late = elected.script.last
+    elected.turn.lose()
+    gate.open()
+    elected.turn.win()
+    assert caller.result() == "get at 10.0.0.1"
+    assert late is not elected.script.last
+    assert late.sent == []
+    assert elected.script.open == [elected.script.last]
+
+
+def test_nobody_is_dialled_while_the_lease_is_over(elected: Stage) -> None:
+    """The other thread has yet to say so; another client may be active by now."""
+    made, breaks = len(elected.script.made), [True]
+
+    def request(link: Any) -> str:
+        if breaks:
+            elected.turn.holds = not breaks.pop()
+            raise ConnectionLost("reset")
+        answer: str = link.ask("get")
+        return answer
+
+    caller = Caller(lambda: elected.exchange.call("get", request))
+    until(lambda: elected.exchange._failover.state is ConnectorState.DIALLING or len(elected.script.made) > made)
+    elected.turn.lose()
+    assert len(elected.script.made) == made
+    elected.turn.win()
+    assert caller.result() == "get at 10.0.0.1"
 
 
 def test_a_destination_that_moves_in_the_middle_of_a_request_is_followed(elected: Stage) -> None:
