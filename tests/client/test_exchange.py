@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,6 +10,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from canal_ha.client import exchange as module
 from canal_ha.client import running_inputs as i
@@ -749,3 +752,86 @@ def test_a_coordination_that_broke_ends_every_call(elected: Stage) -> None:
     elected.turn.win()
     opening.result()
     assert elected.ask()
+
+
+# ---- any order
+
+EVENTS = st.sampled_from(
+    ["win", "lose", "lease over", "lease back", "first", "second", "nobody", "members", "break", "refuse", "stand by"]
+)
+
+
+@settings(max_examples=150)
+@given(steps=st.lists(st.tuples(st.sampled_from(["before", "connecting", "answering"]), EVENTS), max_size=12))
+def test_whatever_happens_nothing_is_sent_out_of_turn(steps: list[tuple[str, str]]) -> None:
+    """In any order, between calls, while a link connects and while an answer is on its way.
+
+    There is one link at most, and one that is used in turn begins with a rollback; in the end a call is answered.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeCoordination, "start", lambda self: self.tell(StandsBy("10.7.7.7:5")))
+        stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.0)
+        stage.exchange.open()
+        told: list[bool] = []  # not empty: the last news said that it is our turn
+
+        def happen(event: str) -> None:
+            turn = stage.turn
+            match event:
+                case "win" if not told:
+                    told.append(True)
+                    turn.win()
+                case "lose" if told:
+                    told.clear()
+                    turn.lose()
+                case "lease over" | "lease back":
+                    turn.holds = bool(told) and event == "lease back"
+                case "first" | "second":
+                    turn.tell(RunningIs(NODES[event == "second"], 1 + len(stage.script.made)))
+                case "nobody":
+                    turn.tell(NobodyRuns())
+                case "members":
+                    turn.tell(MembersAre(NODES))
+                case "stand by" if not told:
+                    turn.tell(StandsBy("10.7.7.7:5"))
+                case "break":
+                    for link in stage.script.open:
+                        link.abort()
+                case "refuse":
+                    stage.script.fails.append(ConnectionLost("refused"))
+
+        coming: dict[str, list[str]] = {"connecting": [], "answering": []}
+
+        def now(moment: str) -> None:
+            events, coming[moment] = coming[moment], []
+            for event in events:
+                happen(event)
+
+        def request(link: Any) -> str:
+            assert stage.exchange.active
+            assert stage.script.open == [link]
+            assert link.sent[:2] == ["subscribe shop\\..*", "rollback"]
+            link.ask("get")
+            now("answering")
+            return "answer"
+
+        def subscribing(link: FakeLink) -> None:
+            assert stage.turn.holds
+
+        stage.script.connecting = lambda link: now("connecting")
+        stage.script.subscribing = subscribing
+        for moment, event in steps:
+            if moment == "before":
+                happen(event)
+            else:
+                coming[moment].append(event)
+            with contextlib.suppress(WaitedTooLong):
+                assert stage.exchange.call("get", request) == "answer"
+                assert stage.exchange.active
+        now("connecting")
+        now("answering")
+        stage.script.fails.clear()
+        for event in ("lose", "first", "win"):
+            happen(event)
+        assert stage.exchange.call("get", request) == "answer"
+        stage.exchange.close()
+        assert stage.script.open == []
