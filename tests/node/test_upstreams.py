@@ -1,0 +1,424 @@
+"""Upstreams on its own: which server it reads from, with probes, dumps and a detecting thread that the test plays."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import CanalError, LocalProtocolError, SourceUnavailable
+from canal_ha.instance.feed import FeedRequest
+from canal_ha.model.position import LogPosition
+from canal_ha.node import upstreams as module
+from canal_ha.node.upstreams import Upstreams
+from canal_ha.source.server.dump import Upstream
+
+PATIENCE_S = 5.0
+MASTER, STANDBY = "10.0.0.1:3306", "10.0.0.2:3307"
+CONFIG = InstanceConfig(
+    "example",
+    SourceConfig("10.0.0.1", 3306),
+    standby=SourceConfig("10.0.0.2", 3307),
+    detecting_enable=True,
+    detecting_heartbeat_ha=True,
+    detecting_sql="SELECT 1",
+    detecting_retry_threshold=1,
+    server_id=77,
+)
+
+
+class FakeDump:
+    """A dump that reads nothing; it keeps what it was made with."""
+
+    def __init__(self, *_: object, route: Callable[[], Upstream], **options: Any) -> None:
+        self.route, self.options = route, options
+        self.reroutes = 0
+
+    def reroute(self) -> None:
+        """As Dump."""
+        self.reroutes += 1
+
+    def meets(self, server: str) -> bool:
+        """Connect, and be answered by this server."""
+        return self.route().met(server)
+
+
+class FakeDetecting:
+    """A detecting thread that says what the test wants."""
+
+    def __init__(
+        self, config: Callable[[], InstanceConfig], answered: Callable[[], None], failed: Callable[[CanalError], None],
+        **options: object,
+    ) -> None:  # fmt: skip
+        self.config, self.answered, self.failed = config, answered, failed
+        self.started = self.stopped = False
+
+    def start(self) -> None:
+        """As Detecting."""
+        self.started = True
+
+    def stop(self) -> None:
+        """As Detecting."""
+        self.stopped = True
+
+
+class Stage:
+    """An Upstreams and what it says. down: servers that no probe reaches. probing: called in every probe."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, config: InstanceConfig = CONFIG) -> None:
+        self.told: list[tuple[str, dict[str, object]]] = []
+        self.down: set[str] = set()
+        self.probed: list[tuple[str, bool]] = []
+        self.probing: Callable[[], None] = lambda: None
+        self.detecting: list[FakeDetecting] = []
+        patch.setattr(module, "probe", self._probe)
+        patch.setattr(module, "Dump", FakeDump)
+        patch.setattr(module, "Detecting", self._detect)
+        self.upstreams = Upstreams(config, self._tell)
+
+    def _tell(self, name: str, /, **facts: object) -> None:
+        self.told.append((name, facts))
+
+    def _detect(self, *args: Any, **options: Any) -> FakeDetecting:
+        self.detecting.append(FakeDetecting(*args, **options))
+        return self.detecting[-1]
+
+    def _probe(self, config: InstanceConfig, *, statement: bool, opening: Callable[[Any], None]) -> None:
+        address = f"{config.master.host}:{config.master.port}"
+        self.probed.append((address, statement))
+        self.probing()
+        opening(FakeConnection())
+        if address in self.down:
+            raise SourceUnavailable(f"{address}: Can't connect")
+
+    @property
+    def reads(self) -> tuple[str, str, int]:
+        """Address, role, number of switches."""
+        facts = self.upstreams.facts()
+        return facts.address, facts.role, facts.switches
+
+    @property
+    def names(self) -> list[str]:
+        """Events that were told."""
+        return [name for name, _ in self.told]
+
+    def dump(self, client_id: int = 1001, read: str = "") -> FakeDump:
+        """Open a feed."""
+        feed: Any = self.upstreams.open_feed(request(client_id, read))
+        assert isinstance(feed, FakeDump)
+        return feed
+
+
+class FakeConnection:
+    """What a probe opens."""
+
+    def interrupt(self) -> None:
+        """As Interruptible."""
+
+
+def request(client_id: int = 1001, read: str = "") -> FeedRequest:
+    """Of a feed from the beginning."""
+    at = LogPosition("mysql-bin.000001", 4)
+    return FeedRequest(client_id, read, "", at, lambda s: None, lambda v: None, lambda e, s: None)
+
+
+def at(address: str, timestamp_ms: int = 1, server: str = "") -> LogPosition:
+    """A cursor in the binlog of the server at this address."""
+    host, _, port = address.partition(":")
+    return LogPosition("mysql-bin.000001", 4, timestamp_ms=timestamp_ms, address=host, port=int(port), server=server)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """With a master and a standby, begun at the master."""
+    made = Stage(monkeypatch)
+    made.upstreams.begin(())
+    return made
+
+
+# ---- beginning
+
+
+def test_the_newest_cursor_says_where_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the server that it is of; the detecting statement asks that one."""
+    stage = Stage(monkeypatch)
+    stage.upstreams.begin((at(MASTER, 1), at(STANDBY, 2)))
+    assert stage.reads == (STANDBY, "standby", 0)
+    assert stage.detecting[0].started
+    assert stage.detecting[0].config().master == CONFIG.standby
+
+
+def test_without_a_statement_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where detecting is off."""
+    for config in (replace(CONFIG, detecting_sql=" "), replace(CONFIG, detecting_enable=False)):
+        stage = Stage(monkeypatch, config)
+        stage.upstreams.begin(())
+        assert stage.detecting == []
+
+
+def test_a_kept_start_of_the_other_server_is_returned_unasked(stage: Stage) -> None:
+    """The stream finds its place. One of this server's is looked up, which needs the server."""
+    kept = at(STANDBY)
+    assert stage.upstreams.start(kept) is kept
+    stage.upstreams.close()
+    with pytest.raises(SourceUnavailable, match="stops"):
+        stage.upstreams.start(at(MASTER))
+
+
+# ---- switching
+
+
+def test_a_switch_tells_every_dump_and_goes_back_again(stage: Stage) -> None:
+    """Who reads is asked for the route again, which leads to the other server; dumps that are gone are not kept."""
+    dump, gone = stage.dump(), stage.dump(1002)
+    del gone
+    gc.collect()
+    assert len(stage.upstreams._dumps) == 1
+    assert stage.upstreams.switch("standby", "it was wished") == STANDBY
+    assert stage.reads == (STANDBY, "standby", 1)
+    assert dump.reroutes == 1
+    assert dump.route().config.master == CONFIG.standby
+    assert stage.upstreams.switch("other", "back") == MASTER
+    assert stage.reads == (MASTER, "master", 2)
+    assert stage.probed == [(STANDBY, False), (MASTER, False)]
+    name, facts = stage.told[0]
+    assert (name, facts["old"], facts["new"], facts["reason"]) == ("source.switched", MASTER, STANDBY, "it was wished")
+
+
+def test_a_switch_that_fails_changes_nothing(stage: Stage) -> None:
+    """Neither server, role and count, nor what the dumps read; the old server's questions still go through."""
+    dump, before = stage.dump(), stage.upstreams._now
+    stage.down.add(STANDBY)
+    with pytest.raises(SourceUnavailable, match="Can't connect"):
+        stage.upstreams.switch("standby", "it was wished")
+    with pytest.raises(LocalProtocolError, match=f"reads from its master {MASTER} already"):
+        stage.upstreams.switch("master", "it was wished")
+    assert stage.reads == (MASTER, "master", 0)
+    assert stage.upstreams._now is before
+    before.ending.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
+    assert dump.reroutes == 0
+    assert stage.told == []
+
+
+def test_without_a_standby_there_is_nothing_to_switch_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the key."""
+    stage = Stage(monkeypatch, replace(CONFIG, standby=None))
+    with pytest.raises(LocalProtocolError, match=r"set canal\.instance\.standby\.address"):
+        stage.upstreams.switch("other", "it was wished")
+
+
+def test_the_old_server_is_asked_nothing_after_a_switch(stage: Stage) -> None:
+    """Its questions are interrupted and refused."""
+    old = stage.upstreams._now
+    stage.upstreams.switch("standby", "it was wished")
+    with pytest.raises(SourceUnavailable):
+        old.ending.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
+
+
+def wait_for_lock(stage: Stage) -> None:
+    """Until the second thread waits for the change that is under way."""
+    lock = stage.upstreams._changing
+    assert isinstance(lock, Watched)
+    assert lock.waiting.wait(PATIENCE_S)
+
+
+class Watched:
+    """A lock that says when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.waiting = threading.Event()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.waiting.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock of every Upstreams is a Watched."""
+    real = Upstreams.__init__
+
+    def made(self: Upstreams, *args: Any) -> None:
+        real(self, *args)
+        self._changing = Watched()  # type: ignore[assignment]  # it is used as a context alone
+
+    monkeypatch.setattr(Upstreams, "__init__", made)
+
+
+def test_a_switch_that_runs_when_the_destination_stops_changes_nothing(stage: Stage) -> None:
+    """Its probe is refused, or what comes after it; close() waits for it and leaves nothing open."""
+    dump, inside, go_on = stage.dump(), threading.Event(), threading.Event()
+
+    def probing() -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE_S)
+
+    stage.probing = probing
+    with ThreadPoolExecutor(2) as pool:
+        switching = pool.submit(stage.upstreams.switch, "standby", "it was wished")
+        assert inside.wait(PATIENCE_S)
+        closing = pool.submit(stage.upstreams.close)
+        wait_for_lock(stage)
+        go_on.set()
+        with pytest.raises(CanalError, match="stops"):
+            switching.result(PATIENCE_S)
+        closing.result(PATIENCE_S)
+    assert stage.reads == (MASTER, "master", 0)
+    assert dump.reroutes == 0
+    assert stage.detecting[0].stopped
+    with pytest.raises(CanalError, match="stops"):
+        stage.upstreams.switch("standby", "it was wished")
+
+
+# ---- the detecting statement
+
+
+def test_a_source_that_fails_too_often_is_left(stage: Stage) -> None:
+    """The first failure is told, the one beyond the threshold switches, and counting begins anew."""
+    (detecting,) = stage.detecting
+    detecting.failed(SourceUnavailable("no answer"))
+    assert stage.upstreams.facts().detecting_failures == 1
+    detecting.answered()
+    detecting.answered()
+    detecting.failed(SourceUnavailable("no answer"))
+    assert stage.reads == (MASTER, "master", 0)
+    detecting.failed(SourceUnavailable("no answer"))
+    assert stage.reads == (STANDBY, "standby", 1)
+    assert stage.probed == [(STANDBY, True)]
+    assert stage.upstreams.facts().detecting_failures == 0
+    assert stage.names == [
+        "source.detecting_failed", "source.detected_again", "source.detecting_failed", "source.switched"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "action"),
+    [
+        ({"detecting_heartbeat_ha": False}, "heartbeatHaEnable is off"),
+        ({"standby": None}, "no standby config, just do nothing"),
+        ({}, f"the other server cannot be read either: {STANDBY}"),
+    ],
+)
+def test_a_source_that_cannot_be_left_is_told_to_be_lost(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], action: str
+) -> None:
+    """With the reason why nothing is done."""
+    stage = Stage(monkeypatch, replace(CONFIG, detecting_retry_threshold=0, **change))
+    stage.down.add(STANDBY)
+    stage.upstreams.begin(())
+    stage.detecting[0].failed(SourceUnavailable("no answer"))
+    assert stage.reads == (MASTER, "master", 0)
+    name, facts = stage.told[-1]
+    assert name == "source.lost"
+    assert facts["alarm"] is True
+    assert action in str(facts["action"])
+
+
+# ---- another server under the address
+
+
+def test_another_server_under_the_address_is_a_new_generation(stage: Stage) -> None:
+    """Told once, though every dump meets it; the first server to answer is simply the one that is read."""
+    first, second = stage.dump(1001), stage.dump(1002)
+    assert first.meets("uuid-1")
+    assert second.meets("uuid-1")
+    old = first.route(), second.route()
+    assert not old[0].met("uuid-2")
+    assert not old[1].met("uuid-2")
+    assert stage.names == ["source.answered_by_another"]
+    assert (first.reroutes, second.reroutes) == (1, 1)
+    assert first.meets("uuid-2")
+    assert stage.upstreams.facts().server == "uuid-2"
+    assert stage.reads == (MASTER, "master", 1)
+
+
+def test_a_dump_that_connects_late_does_not_speak_for_the_server_that_is_read_now(stage: Stage) -> None:
+    """It asked for its route before the switch: void, whoever answers."""
+    dump = stage.dump()
+    late = dump.route()
+    stage.upstreams.switch("standby", "it was wished")
+    assert not late.met("uuid-1")
+    assert stage.upstreams.facts().server == ""
+    stage.upstreams.close()
+    now = dump.route()
+    assert now.met("uuid-2")
+    with pytest.raises(LocalProtocolError, match="stops"):
+        now.met("uuid-3")
+
+
+def test_positions_of_the_other_server_are_no_business_of_the_one_that_is_read(stage: Stage) -> None:
+    """By its identity where both are known, else by address."""
+    assert stage.dump().meets("uuid-1")
+    now = stage.upstreams._now
+    assert now.has(at(MASTER))
+    assert not now.has(at(STANDBY))
+    assert now.has(at(STANDBY, server="uuid-1"))
+    assert not now.has(at(MASTER, server="uuid-2"))
+    assert now.has(LogPosition("mysql-bin.000001", 4))
+
+
+def test_one_stream_alone_has_the_configured_slave_id(stage: Stage) -> None:
+    """The first client's, also when it opens again; a private read never has it."""
+    ids = [
+        stage.dump(client_id, read).options["replica"].server_id
+        for client_id, read in ((1001, "a read"), (1002, ""), (1001, ""), (1002, ""))
+    ]
+    assert [each == 77 for each in ids] == [False, True, False, True]
+    assert stage.dump(1002, "a read").options["may_move"] is False
+    assert stage.dump(1002).options["may_move"] is True
+
+
+# ---- any order
+
+STEPS = ["other", "master", "standby", "fail", "answer", "down", "up", "met 1", "met 2", "late met", "close"]
+
+
+@given(steps=st.lists(st.sampled_from(STEPS), max_size=20))
+def test_whatever_happens_role_and_address_belong_together(steps: list[str]) -> None:
+    """What is counted as a switch was told and every dump heard of it; after close nothing changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        stage = Stage(patch)
+        stage.upstreams.begin(())
+        dump, closed = stage.dump(), False
+        late = dump.route()
+        for step in steps:
+            before = stage.reads
+            route = dump.route()
+            try:
+                if step in ("other", "master", "standby"):
+                    stage.upstreams.switch(step, "it was wished")
+                elif step == "fail":
+                    stage.detecting[0].failed(SourceUnavailable("no answer"))
+                elif step == "answer":
+                    stage.detecting[0].answered()
+                elif step in ("down", "up"):
+                    stage.down = {MASTER, STANDBY} if step == "down" else set()
+                elif step == "late met":
+                    late.met("uuid-2")
+                elif step.startswith("met"):
+                    route.met(f"uuid-{step[-1]}")
+                    late = route
+                else:
+                    stage.upstreams.close()
+                    closed = True
+            except CanalError:
+                assert stage.reads == before
+            assert not closed or stage.reads == before
+            address, role, switches = stage.reads
+            assert (address, role) in ((MASTER, "master"), (STANDBY, "standby"))
+            changes = [name for name in stage.names if name in ("source.switched", "source.answered_by_another")]
+            assert switches == dump.reroutes == len(changes)
+        stage.upstreams.close()
