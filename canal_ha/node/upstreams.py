@@ -192,7 +192,13 @@ class Upstreams:
         Raises LocalProtocolError without a server to switch to. Raises SourceUnavailable, SourceRefused when the other
         server cannot be read; nothing has changed then.
         """
+        return self._switch(to, reason, statement)
+
+    def _switch(self, to: str, reason: str, statement: bool, left: Generation | None = None) -> str:
+        """See switch. left: do nothing unless this is still the generation that is read."""
         with self._changing:
+            if left is not None and left is not self._now:
+                return self._now.address
             role = self._role.other if to == "other" else Role(to)
             target = switch.server(self._config, role)
             if target is None:
@@ -286,8 +292,8 @@ class Upstreams:
             self._tell("source.detecting_failed", address=self._now.address, error=str(error))
         if not self._failures.failed():
             return
-        config = self._config
-        old = self._now.address
+        config, now = self._config, self._now
+        old = now.address
         if not config.detecting_heartbeat_ha:
             advice = "canal.instance.detecting.heartbeatHaEnable is off"
             self._tell("source.lost", address=old, error=str(error), action=f"none: {advice}", alarm=True)
@@ -297,7 +303,8 @@ class Upstreams:
             self._tell("source.lost", address=old, error=str(error), action=action, alarm=True)
             return
         try:
-            self.switch("other", f"it failed: {error}", statement=True)
+            # a person may switch at this moment; a second switch would lead back to what failed
+            self._switch("other", f"it failed: {error}", True, left=now)
         except CanalError as refused:
             action = f"none: the other server cannot be read either: {refused}"
             self._tell("source.lost", address=old, error=str(error), action=action, alarm=True)

@@ -223,6 +223,28 @@ def test_the_old_server_is_asked_nothing_after_a_switch(stage: Stage) -> None:
         old.ending.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
 
 
+def test_a_failure_of_a_server_that_was_left_meanwhile_does_not_switch_back(stage: Stage) -> None:
+    """A person switches to the standby while the detecting thread is about to do the same: both mean the same."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def probing() -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE_S)
+
+    stage.detecting[0].failed(SourceUnavailable("no answer"))
+    stage.probing = probing
+    with ThreadPoolExecutor(2) as pool:
+        wished = pool.submit(stage.upstreams.switch, "standby", "it was wished")
+        assert inside.wait(PATIENCE_S)
+        failed = pool.submit(stage.detecting[0].failed, SourceUnavailable("no answer"))
+        wait_for_lock(stage)
+        go_on.set()
+        wished.result(PATIENCE_S)
+        failed.result(PATIENCE_S)
+    assert stage.reads == (STANDBY, "standby", 1)
+    assert stage.names == ["source.detecting_failed", "source.switched"]
+
+
 def wait_for_lock(stage: Stage) -> None:
     """Until the second thread waits for the change that is under way."""
     lock = stage.upstreams._changing
