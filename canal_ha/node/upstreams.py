@@ -158,18 +158,24 @@ class Upstreams:
     # ---- SourceSwitch
 
     def begin(self, cursors: tuple[LogPosition, ...]) -> None:
-        """Choose the server by the cursors of the instance, and begin to watch whether it answers."""
+        """The instance starts with these cursors: choose the server, and begin to look whether it lives.
+
+        Raises LocalProtocolError after `close`, which an instance that is given up does not hold back for this.
+        """
         config = self._config
-        role = switch.first(config, cursors)
-        target = switch.server(config, role)
-        if role is not self._role and target is not None:
-            self._now.close()
-            self._role, self._now = role, Generation(replace(config, master=target), self._tell)
-        if config.detecting_enable and config.detecting_sql.strip():
-            self._detecting = Detecting(
-                lambda: self._now.config, self._answered, self._failed, opening=self._own.opened
-            )
-            self._detecting.start()
+        with self._changing:
+            if self._closed:
+                raise LocalProtocolError(f"{config.destination} stops")
+            role = switch.first(config, cursors)
+            target = switch.server(config, role)
+            if role is not self._role and target is not None:
+                self._now.close()
+                self._role, self._now = role, Generation(replace(config, master=target), self._tell)
+            if config.detecting_enable and config.detecting_sql.strip():
+                self._detecting = Detecting(
+                    lambda: self._now.config, self._answered, self._failed, opening=self._own.opened
+                )
+                self._detecting.start()
 
     def facts(self) -> SourceFacts:
         """Return the facts for the status."""
@@ -182,8 +188,9 @@ class Upstreams:
             detecting_failures=self._failures.count,
         )
 
-    def switch(self, to: str, reason: str, *, statement: bool = False) -> str:
-        """Read from the other server from now on and return its address.
+    def switch(self, to: str, reason: str) -> str:
+        """Read from the other server from now on; returns its address. to: master, standby, or other for whichever is
+        not read now.
 
         to: master, standby, or other: the one that is not read now.
         reason: for the log.
@@ -192,12 +199,15 @@ class Upstreams:
         Raises LocalProtocolError without a server to switch to. Raises SourceUnavailable, SourceRefused when the other
         server cannot be read; nothing has changed then.
         """
-        return self._switch(to, reason, statement)
+        return self._switch(to, reason)
 
-    def _switch(self, to: str, reason: str, statement: bool, left: Generation | None = None) -> str:
-        """See switch. left: do nothing unless this is still the generation that is read."""
+    def _switch(self, to: str, reason: str, failed: Generation | None = None) -> str:
+        """See switch. failed: whom the detecting statement saw failing.
+
+        Nothing is done when that one is left already, and the other server has to answer the statement.
+        """
         with self._changing:
-            if left is not None and left is not self._now:
+            if failed is not None and failed is not self._now:
                 return self._now.address
             role = self._role.other if to == "other" else Role(to)
             target = switch.server(self._config, role)
@@ -211,7 +221,7 @@ class Upstreams:
                     f"{self._config.destination} reads from its {role.value} {old.address} already"
                 )
             config = replace(self._config, master=target)
-            probe(config, statement=statement, opening=self._own.opened)
+            probe(config, statement=failed is not None, opening=self._own.opened)
             new = self._replace(old, config)
             self._role = role
             self._switches += 1
@@ -256,6 +266,15 @@ class Upstreams:
         )
         self._dumps.add(dump)
         return dump
+
+    def close(self) -> None:
+        """The instance stops."""
+        self._closed = True
+        self._own.end()
+        with self._changing:
+            if self._detecting:
+                self._detecting.stop()
+            self._now.close()
 
     # ---- inside
 
@@ -304,7 +323,7 @@ class Upstreams:
             return
         try:
             # a person may switch at this moment; a second switch would lead back to what failed
-            self._switch("other", f"it failed: {error}", True, left=now)
+            self._switch("other", f"it failed: {error}", failed=now)
         except CanalError as refused:
             action = f"none: the other server cannot be read either: {refused}"
             self._tell("source.lost", address=old, error=str(error), action=action, alarm=True)

@@ -164,6 +164,16 @@ def test_without_a_statement_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) ->
         assert stage.detecting == []
 
 
+def test_a_begin_that_comes_after_the_stop_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in a thread of the pool; an instance that was given up does not wait for it."""
+    stage = Stage(monkeypatch)
+    stage.upstreams.close()
+    with pytest.raises(LocalProtocolError, match="example stops"):
+        stage.upstreams.begin((at(STANDBY),))
+    assert stage.detecting == []
+    assert stage.reads == (MASTER, "master", 0)
+
+
 def test_a_kept_start_of_the_other_server_is_returned_unasked(stage: Stage) -> None:
     """The stream finds its place. One of this server's is looked up, which needs the server."""
     kept = at(STANDBY)
