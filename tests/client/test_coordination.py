@@ -1,0 +1,466 @@
+"""Coordination on its own: its real thread and seat on an ensemble in memory, whose answers the test may hold."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+import pytest
+
+from canal_ha.client import coordination as module
+from canal_ha.client import running_inputs as i
+from canal_ha.client.coordination import (
+    BecameActive,
+    Broke,
+    Coordination,
+    LostActivity,
+    MembersAre,
+    News,
+    NobodyRuns,
+    RunningIs,
+    StandsBy,
+)
+from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData, Watch
+from canal_ha.zookeeper.race_events import SessionLost, SessionSuspended, SessionUp
+from tests.sim.time import World
+from tests.sim.zookeeper import Ensemble
+
+PATIENCE_S = 5.0
+TIMEOUT_S = 6.0
+D, CLIENT = "example", 1001
+PATH = tree.client_running(D, CLIENT)
+N = TypeVar("N")
+
+
+class Clock:
+    """The time of a coordination's thread; it stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        """As the module time."""
+        return self.now
+
+
+class FakePort:
+    """A KazooPort on the ensemble in memory.
+
+    down: it answers ZooKeeperUnavailable. held: answers wait in it, oldest first, until the test delivers them.
+    """
+
+    def __init__(self, stage: Stage, post: Callable[[Callable[[], None]], None], changed: Callable[..., None]) -> None:
+        self.timeout_s = TIMEOUT_S
+        self.id = 0
+        self.connected = False
+        self.down = False
+        self.held: list[Callable[[], None]] | None = None
+        self.asked: list[str] = []
+        self.writes: list[Sequence[Operation]] = []
+        self.before_write: Callable[[], None] | None = None  # called once, before the next write arrives
+        self.stopped = Event()
+        self._stage = stage
+        self._post = post
+        self._changed = changed
+        self._watches: set[Watch] = set()
+
+    # ---- what happens, from the test's thread
+
+    def up(self) -> None:
+        """Connect, with the session there was or a new one."""
+        ensemble = self._stage.ensemble
+
+        def connected() -> None:
+            if self.id not in ensemble.sessions:
+                if self.id:
+                    self._changed(SessionLost())
+                self.id = ensemble.grant(TIMEOUT_S)
+            self.connected = True
+            self._changed(SessionUp(self.id, TIMEOUT_S))
+
+        self._post(connected)
+
+    def cut(self) -> None:
+        """Lose the connection; the session lives on."""
+
+        def suspended() -> None:
+            self.connected = False
+            self._changed(SessionSuspended())
+
+        self._post(suspended)
+
+    def deliver(self) -> None:
+        """Let the held answers through, and hold no more."""
+        held, self.held = self.held or [], None
+        for answer in held:
+            self._post(answer)
+
+    # ---- KazooPort
+
+    def start(self) -> None:
+        """As KazooPort; the test connects it."""
+
+    def stop(self) -> Thread:
+        """As KazooPort."""
+        self.connected = False
+        self._stage.ensemble.expire(self.id)
+        self.stopped.set()
+        thread = Thread(target=int)
+        thread.start()
+        return thread
+
+    def get(self, path: str, watch: Watch | None, answer: Callable[[Any], None]) -> None:
+        """As KazooPort."""
+        self.asked.append(path)
+        self._answer(answer, lambda: self._stage.ensemble.tree.get(path))
+        if watch is not None:
+            self._stage.ensemble.watch_data(path, Left(self, watch))
+
+    def children(self, path: str, watch: Watch | None, answer: Callable[[Any], None]) -> None:
+        """As KazooPort."""
+        self.asked.append(path)
+        self._answer(answer, lambda: self._stage.ensemble.children(path))
+        if watch is not None:
+            self._stage.ensemble.watch_children(path, Left(self, watch))
+
+    def transaction(self, operations: Sequence[Operation], answer: Callable[[Any], None]) -> None:
+        """As KazooPort."""
+        self.writes.append(operations)
+        meddle, self.before_write = self.before_write, None
+        if meddle is not None:
+            meddle()
+        self._answer(answer, lambda: self._stage.ensemble.transaction(self.id, operations))
+
+    def ensure(self, path: str, answer: Callable[[Any], None]) -> None:
+        """As KazooPort."""
+        self._stage.make(path)
+        self._answer(answer, lambda: None)
+
+    def _answer(self, answer: Callable[[Any], None], do: Callable[[], Any]) -> None:
+        try:
+            result = do() if self.connected and not self.down else ZooKeeperUnavailable("no answer")
+        except TransactionRefused as refused:
+            result = refused
+        (self.held.append if self.held is not None else self._post)(lambda: answer(result))
+
+    def fire(self, watch: Watch, deleted: bool) -> None:
+        """A watch of this port fired."""
+        if self.connected:
+            self._post(lambda: watch(deleted))
+
+
+class Left:
+    """A watch left at the ensemble."""
+
+    def __init__(self, port: FakePort, watch: Watch) -> None:
+        self._port, self._watch = port, watch
+
+    def fire(self, deleted: bool) -> None:
+        """As Watcher."""
+        self._port.fire(self._watch, deleted)
+
+
+class Stage:
+    """An ensemble whose time stands still, and coordinations on it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.clock = Clock()
+        self.ensemble = Ensemble(World())
+        self.ports: list[FakePort] = []
+        self.begun: list[Begun] = []
+        self.make(tree.destination_members(D))
+        patch.setattr(module, "time", self.clock)
+        patch.setattr(module, "KazooPort", self._port)
+        patch.setattr(module, "_past_sessions", set())
+
+    def _port(self, servers: str, *, post: Any, changed: Any, **options: Any) -> FakePort:
+        self.ports.append(FakePort(self, post, changed))
+        return self.ports[-1]
+
+    def make(self, path: str) -> None:
+        """Make a node with its parents."""
+        parts = path.strip("/").split("/")
+        for part in itertools.accumulate(parts, lambda head, name: f"{head}/{name}", initial=""):
+            if part and part.startswith("/") and part not in self.ensemble.tree:
+                self.ensemble.transaction(0, [Create(part)])
+
+    def begin(self, **options: Any) -> Begun:
+        """Start a coordination and connect it."""
+        begun = Begun(self, **options)
+        self.begun.append(begun)
+        begun.it.start()
+        begun.port.up()
+        return begun
+
+    def holder(self) -> str:
+        """What the client's `running` node says; "" when there is none."""
+        node = self.ensemble.tree.get(PATH)
+        return "" if node is None else tree.RunningData.from_bytes(node.data).address
+
+
+class Begun:
+    """A coordination and what it told."""
+
+    def __init__(self, stage: Stage, **options: Any) -> None:
+        self.news: SimpleQueue[News] = SimpleQueue()
+        self.fails: list[Exception] = []
+        self.it = Coordination(
+            "zk:2181",
+            D,
+            CLIENT,
+            self._tell,
+            **{"address": "10.9.9.9", "timeout_ms": 6000, "auth": "", "takeover_delay_s": 0.0, **options},
+        )
+        self.port = stage.ports[-1]
+        self._stage = stage
+
+    def _tell(self, news: News) -> None:
+        if self.fails and not isinstance(news, Broke):
+            raise self.fails.pop()
+        self.news.put(news)
+
+    def hears(self, kind: type[N]) -> N:
+        """The next news of this kind; others before it are dropped."""
+        while True:
+            news = self.news.get(timeout=PATIENCE_S)
+            if isinstance(news, kind):
+                return news
+
+    def settle(self) -> None:
+        """Wait until the thread has done everything that was posted before, and what followed at once."""
+        for _ in range(4):
+            done = Event()
+            self.it._queue.put(done.set)
+            assert done.wait(PATIENCE_S)
+
+    def rest(self) -> list[News]:
+        """What it has told and nobody has heard."""
+        self.settle()
+        return [self.news.get() for _ in range(self.news.qsize())]
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock and have the thread look at it."""
+        self._stage.clock.now += seconds
+        self.settle()
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """Stops what still runs in the end."""
+    made = Stage(monkeypatch)
+    yield made
+    for begun in made.begun:
+        for port in made.ports:
+            port.deliver()
+        begun.it.stop()
+
+
+# ---- the race
+
+
+def test_it_becomes_active_and_lets_go_in_good_order(stage: Stage) -> None:
+    """The parent is made, the address of the connection is shown, and nothing is told after stop."""
+    begun = stage.begin()
+    begun.hears(BecameActive)
+    assert begun.it.active()
+    assert stage.holder() == "10.9.9.9"
+    begun.it.connected_to_node("10.9.9.9:40000")
+    begun.settle()
+    assert stage.holder() == "10.9.9.9:40000"
+    begun.it.stop()
+    assert begun.hears(LostActivity).reason is i.Reason.STOPPED
+    assert not begun.it.active()
+    assert stage.holder() == ""
+    assert begun.port.stopped.is_set()
+    assert begun.port.id in module._past_sessions
+    assert isinstance(begun.port.writes[-1][-1], Delete)
+
+
+def test_the_second_stands_by_and_follows_an_orderly_release_at_once(stage: Stage) -> None:
+    """It says for whom it stands by, and is never active before."""
+    first = stage.begin()
+    first.hears(BecameActive)
+    second = stage.begin(address="10.8.8.8")
+    assert second.hears(StandsBy) == StandsBy("10.9.9.9")
+    assert not second.it.active()
+    first.it.stop()
+    second.hears(BecameActive)
+    assert stage.holder() == "10.8.8.8"
+
+
+def test_a_refused_claim_stands_by_for_the_faster_one(stage: Stage) -> None:
+    """Nothing is told of a turn that never was."""
+    begun = Begun(stage)
+    stage.begun.append(begun)
+    stage.make(tree.client(D, CLIENT))
+    data = tree.RunningData("faster", client_id=CLIENT).to_bytes()
+
+    def faster() -> None:
+        stage.ensemble.transaction(stage.ensemble.grant(60.0), [Create(PATH, data, ephemeral=True)])
+
+    begun.port.before_write = faster
+    begun.it.start()
+    begun.port.up()
+    assert begun.hears(StandsBy) == StandsBy("faster")
+    assert not any(isinstance(news, BecameActive) for news in begun.rest())
+    assert len(begun.port.writes) == 1
+
+
+def test_a_client_out_of_turn_sees_who_runs_the_destination_and_holds_nothing(stage: Stage) -> None:
+    """It is active at once and until its end, without a node of its own."""
+    first = stage.begin()
+    first.hears(BecameActive)
+    reader = stage.begin(takes_turns=False)
+    reader.hears(BecameActive)
+    reader.hears(NobodyRuns)
+    reader.it.connected_to_node("10.8.8.8:1")
+    reader.settle()
+    assert reader.it.active()
+    assert reader.port.writes == []
+    assert stage.holder() == "10.9.9.9"
+    reader.it.stop()
+    assert reader.port.stopped.is_set()
+
+
+def test_a_lost_session_ends_the_turn_and_the_next_one_gets_it_again(stage: Stage) -> None:
+    """Its own leftover is no other process's: no delay."""
+    begun = stage.begin(takeover_delay_s=60.0)
+    begun.hears(BecameActive)
+    stage.ensemble.sessions.pop(begun.port.id)  # the server forgets it; the node is still to go
+    begun.port.cut()
+    begun.settle()
+    assert begun.it.active()
+    begun.port.up()
+    assert begun.hears(LostActivity).reason is i.Reason.SESSION_LOST
+    begun.hears(BecameActive)
+    assert begun.it.active()
+
+
+def test_a_lease_that_is_over_ends_the_turn_without_any_news_from_zookeeper(stage: Stage) -> None:
+    """active() says so at once, before the thread has looked; an answer from before does not bring it back."""
+    begun = stage.begin()
+    begun.hears(BecameActive)
+    begun.settle()
+    begun.port.held = []
+    begun.pass_time(TIMEOUT_S / 6)
+    assert begun.port.held
+    begun.port.cut()
+    begun.settle()
+    stage.clock.now += TIMEOUT_S
+    assert not begun.it.active()
+    begun.settle()
+    assert begun.hears(LostActivity).reason is i.Reason.LEASE_OVER
+    begun.port.deliver()
+    begun.settle()
+    assert not begun.it.active()
+
+
+def test_an_operator_who_deletes_the_node_ends_the_turn(stage: Stage) -> None:
+    """It is raced for again after a while."""
+    begun = stage.begin()
+    begun.hears(BecameActive)
+    begun.settle()
+    stage.ensemble.transaction(0, [Delete(PATH)])
+    assert begun.hears(LostActivity).reason is i.Reason.VANISHED
+    begun.pass_time(1.0)
+    begun.hears(BecameActive)
+
+
+# ---- who runs the destination
+
+
+def test_what_is_read_of_the_destination_is_told_at_every_change(stage: Stage) -> None:
+    """Who runs it, that nobody does, and who could."""
+    begun = stage.begin()
+    begun.hears(NobodyRuns)
+    assert begun.hears(MembersAre) == MembersAre(())
+    data = tree.RunningData("10.0.0.1:11111").to_bytes()
+    stage.ensemble.transaction(0, [Create(tree.running(D), data)])
+    assert begun.hears(RunningIs).address == "10.0.0.1:11111"
+    stage.ensemble.transaction(0, [SetData(tree.running(D), b"no JSON")])
+    assert begun.hears(RunningIs).address == ""
+    stage.ensemble.transaction(0, [Delete(tree.running(D))])
+    begun.hears(NobodyRuns)
+    stage.ensemble.transaction(0, [Create(tree.destination_member(D, "10.0.0.1:11111"))])
+    assert begun.hears(MembersAre) == MembersAre(("10.0.0.1:11111",))
+
+
+def test_a_read_without_an_answer_is_made_again(stage: Stage) -> None:
+    """After a while over the same connection; over a new one at once, and the old question is dropped."""
+    begun = stage.begin(takes_turns=False)
+    begun.hears(MembersAre)
+    begun.port.down = True
+    begun.port.up()
+    begun.settle()
+    assert begun.rest() == []
+    asked = len(begun.port.asked)
+    begun.port.down = False
+    begun.pass_time(module.READ_AGAIN_S / 2)
+    assert len(begun.port.asked) == asked
+    begun.pass_time(module.READ_AGAIN_S)
+    assert {type(news) for news in begun.rest()} == {NobodyRuns, MembersAre}
+    begun.port.down = True
+    begun.port.up()
+    begun.settle()
+    begun.port.cut()
+    begun.settle()
+    asked = len(begun.port.asked)
+    begun.pass_time(2 * module.READ_AGAIN_S)
+    assert len(begun.port.asked) == asked
+
+
+# ---- the end
+
+
+def test_a_stop_while_it_looks_waits_for_the_answer_and_claims_nothing(stage: Stage) -> None:
+    """The node may be this process's."""
+    begun = Begun(stage)
+    begun.port.held = []
+    begun.it.start()
+    begun.port.up()
+    begun.settle()
+    ending = Thread(target=begun.it.stop, daemon=True)
+    ending.start()
+    begun.settle()
+    assert not begun.port.stopped.is_set()
+    begun.port.deliver()
+    ending.join(PATIENCE_S)
+    assert begun.port.stopped.is_set()
+    assert begun.port.writes == []
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_release(stage: Stage) -> None:
+    """The session is closed then, and the node goes with it; a late answer changes nothing, nor does a second stop."""
+    begun = Begun(stage)
+    begun.it.start()
+    begun.port.up()
+    begun.hears(BecameActive)
+    begun.settle()
+    begun.port.held = []
+    ending = Thread(target=begun.it.stop, daemon=True)
+    ending.start()
+    assert begun.hears(LostActivity).reason is i.Reason.STOPPED
+    begun.settle()
+    assert not begun.port.stopped.is_set()
+    stage.clock.now += module.LEAVE_MOST_S
+    begun.it._queue.put(lambda: None)
+    ending.join(PATIENCE_S)
+    assert begun.port.stopped.is_set()
+    assert stage.holder() == ""
+    begun.port.deliver()
+    begun.it.stop()
+    assert begun.news.qsize() == 0
+
+
+def test_a_stop_without_a_session_ends_at_once(stage: Stage) -> None:
+    """There is nothing to release."""
+    begun = Begun(stage)
+    begun.it.start()
+    begun.it.stop()
+    assert begun.port.stopped.is_set()
+    assert begun.news.qsize() == 0
