@@ -141,6 +141,7 @@ class Coordination:
         self._numbers = count()
         self._session_id = 0  # of the last session
         self._ending = False
+        self._broken = False
         self._thread = threading.Thread(target=self._run, name=f"canal-client-{destination}-{client_id}", daemon=True)
 
     # ---- from any thread
@@ -167,7 +168,7 @@ class Coordination:
 
         No lock is needed: the seat extends its lease before it enters the state, and both are plain values.
         """
-        return not self._takes_turns or self._seat.active(time.monotonic())
+        return not self._broken and (not self._takes_turns or self._seat.active(time.monotonic()))
 
     # ---- the thread
 
@@ -176,6 +177,7 @@ class Coordination:
             self._work()
         except Exception as error:
             log.exception("client.broken", destination=self._destination, client_id=self._client_id)
+            self._broken = True  # first: the lease would hold for a while, but the session ends now
             self._tell(Broke(error))
         if self._session_id:
             _past_sessions.add(self._session_id)

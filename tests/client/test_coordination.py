@@ -464,3 +464,19 @@ def test_a_stop_without_a_session_ends_at_once(stage: Stage) -> None:
     begun.it.stop()
     assert begun.port.stopped.is_set()
     assert begun.news.qsize() == 0
+
+
+def test_an_unforeseen_error_is_told_and_ends_the_turn_and_the_session(stage: Stage) -> None:
+    """The next process may begin at once, so this one is not active from then on."""
+    begun = stage.begin()
+    begun.hears(BecameActive)
+    begun.settle()
+    error = ValueError("unforeseen")
+    begun.fails.append(error)
+    stage.ensemble.transaction(0, [Create(tree.running(D), b"")])
+    assert begun.hears(Broke).error is error
+    assert begun.port.stopped.wait(PATIENCE_S)
+    assert stage.holder() == ""
+    assert not begun.it.active()
+    begun.it.stop()
+    assert begun.news.qsize() == 0
