@@ -141,9 +141,12 @@ class FakeLink:
 class FakeCoordination:
     """A Coordination whose news the test tells. holds: whether the lease does."""
 
-    def __init__(self, *_: object, takes_turns: bool = True, address: str = "", **__: object) -> None:
-        self.tell: Callable[[News], None] = next(each for each in _ if callable(each))
+    def __init__(
+        self, servers: str, destination: str, client_id: int, tell: Callable[[News], None], **options: object
+    ) -> None:
+        self.tell = tell
         self.holds = False
+        self.looks = 0  # how often active() was asked
         self.started = self.stopped = False
         self.addresses: list[str] = []
 
@@ -158,6 +161,7 @@ class FakeCoordination:
 
     def active(self) -> bool:
         """As Coordination."""
+        self.looks += 1
         return self.holds
 
     def connected_to_node(self, local_address: str) -> None:
@@ -278,7 +282,12 @@ class Stage:
 
     def ask(self, text: str = "get") -> str:
         """A call of this thread."""
-        return self.exchange.call(text, lambda link: link.ask(text))  # type: ignore[attr-defined]  # a FakeLink
+
+        def request(link: Any) -> str:
+            answer: str = link.ask(text)
+            return answer
+
+        return self.exchange.call(text, request)
 
     def wait(self) -> Caller:
         """A caller that waits for an answer which never comes; returns when it does."""
@@ -718,6 +727,39 @@ def test_nobody_is_dialled_while_the_lease_is_over(elected: Stage) -> None:
     assert caller.result() == "get at 10.0.0.1"
 
 
+def test_nothing_is_asked_or_acknowledged_while_the_lease_is_over(elected: Stage) -> None:
+    """The connection stands by until the lease is extended, or the other thread says that the turn is over."""
+    sent = list(elected.script.last.sent)
+    elected.turn.holds = False
+    assert not elected.exchange.call_if_connected(lambda link: None)
+    looks = elected.turn.looks
+    caller = Caller(elected.ask)
+    until(lambda: elected.turn.looks > looks + 1)
+    assert elected.script.last.sent == sent
+    elected.turn.holds = True
+    assert caller.result() == "get at 10.0.0.1"
+    assert len(elected.script.made) == 1
+
+
+def test_a_lease_that_ends_while_a_link_connects_lets_it_send_nothing(elected: Stage) -> None:
+    """Also when nobody has hung it up yet."""
+
+    def connecting(link: FakeLink) -> None:
+        elected.turn.holds = link is not late()
+
+    def late() -> FakeLink:
+        return elected.script.made[1]
+
+    elected.script.connecting = connecting
+    elected.script.last.abort()
+    caller = Caller(elected.ask)
+    until(lambda: len(elected.script.made) > 1 and not elected.exchange._busy)
+    elected.turn.lose()
+    elected.turn.win()
+    assert caller.result() == "get at 10.0.0.1"
+    assert late().sent == []
+
+
 def test_a_destination_that_moves_in_the_middle_of_a_request_is_followed(elected: Stage) -> None:
     """A frozen node holds nobody up; news of the same node change nothing."""
     first = elected.script.last
@@ -725,7 +767,7 @@ def test_a_destination_that_moves_in_the_middle_of_a_request_is_followed(elected
     elected.turn.tell(RunningIs(NODES[0], 1))
     elected.turn.tell(MembersAre(NODES))
     elected.turn.tell(NobodyRuns())
-    assert not first.aborted
+    assert not first.ended.is_set()
     elected.turn.tell(RunningIs(NODES[1], 2))
     until(lambda: len(elected.script.made) > 1 and "wait" in elected.script.last.sent)
     assert first.aborted

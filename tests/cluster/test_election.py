@@ -262,7 +262,7 @@ def test_a_start_that_fails_hands_the_destination_on() -> None:
     """The instance is stopped as failed, another node gets it, and this one holds back."""
     stage = Stage()
     first, second = stage.node, stage.join()
-    first.owner.starting = starting = Deferred()
+    first.owner.starting = starting = Deferred[None]()
     first.election.add(D)
     stage.until(lambda: first.owner.starts == 1)
     second.election.add(D)
@@ -278,7 +278,7 @@ def test_a_start_that_fails_hands_the_destination_on() -> None:
 def test_a_start_that_was_cancelled_by_its_own_parts_hands_the_destination_on() -> None:
     """CancelledError is an error like others unless the election itself ended the start: nobody else would notice."""
     stage = Stage()
-    stage.node.owner.starting = starting = Deferred()
+    stage.node.owner.starting = starting = Deferred[None]()
     stage.node.election.add(D)
     stage.until(lambda: stage.node.owner.starts == 1)
     starting.errback(CancelledError())
@@ -361,7 +361,7 @@ def test_a_stop_that_fails_gives_the_destination_away_all_the_same() -> None:
     """It must not stay with a node that cannot even stop it."""
     stage = Stage()
     node = stage.running()
-    node.owner.stopping = stopping = Deferred()
+    node.owner.stopping = stopping = Deferred[None]()
     done = node.remove()
     stage.run()
     assert not done
@@ -377,7 +377,7 @@ def test_a_session_that_is_lost_while_an_instance_stops_in_good_order_ends_its_r
     """Until then it may write; from then on nothing is written or released, and the leave ends."""
     stage = Stage()
     node = stage.running()
-    node.owner.stopping = stopping = Deferred()
+    node.owner.stopping = stopping = Deferred[None]()
     done = node.remove()
     stage.run(0.1)
     (ownership,) = node.owner.ownerships
@@ -397,7 +397,7 @@ def test_a_lease_that_ends_while_an_instance_stops_in_good_order_ends_its_rights
     """The flush that is under way may write no more, and the leave ends when ZooKeeper answers again."""
     stage = Stage()
     node = stage.running()
-    node.owner.stopping = stopping = Deferred()
+    node.owner.stopping = stopping = Deferred[None]()
     done = node.remove()
     stage.run(0.1)
     (ownership,) = node.owner.ownerships
@@ -418,7 +418,7 @@ def test_an_instance_that_fails_twice_is_stopped_once() -> None:
     """Also when it fails while it is being stopped."""
     stage = Stage()
     node = stage.running()
-    node.owner.stopping = stopping = Deferred()
+    node.owner.stopping = stopping = Deferred[None]()
     (ownership,) = node.owner.ownerships
     ownership.failed("the source is gone")
     ownership.failed("the source is gone")
@@ -571,7 +571,7 @@ def test_a_destination_that_is_left_twice_and_added_between_runs_in_the_end_as_w
     """Whoever waits for a leave is told when a later wish takes its place; nobody waits for ever."""
     stage = Stage()
     node = stage.running()
-    node.owner.stopping = stopping = Deferred()
+    node.owner.stopping = stopping = Deferred[None]()
     first, second = node.remove(), node.remove()
     stage.run(0.1)
     assert not first

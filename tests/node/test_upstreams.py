@@ -257,7 +257,7 @@ def test_a_failure_of_a_server_that_was_left_meanwhile_does_not_switch_back(stag
 
 def wait_for_lock(stage: Stage) -> None:
     """Until the second thread waits for the change that is under way."""
-    lock = stage.upstreams._changing
+    lock: Any = stage.upstreams._changing
     assert isinstance(lock, Watched)
     assert lock.waiting.wait(PATIENCE_S)
 
@@ -305,7 +305,7 @@ def test_a_switch_that_runs_when_the_destination_stops_changes_nothing(stage: St
         closing = pool.submit(stage.upstreams.close)
         wait_for_lock(stage)
         go_on.set()
-        with pytest.raises(CanalError, match="stops"):
+        with pytest.raises(SourceUnavailable, match="stops"):  # the probe may open no connection any more
             switching.result(PATIENCE_S)
         closing.result(PATIENCE_S)
     assert stage.reads == (MASTER, "master", 0)
@@ -334,6 +334,15 @@ def test_a_source_that_fails_too_often_is_left(stage: Stage) -> None:
     assert stage.names == [
         "source.detecting_failed", "source.detected_again", "source.detecting_failed", "source.switched"
     ]  # fmt: skip
+
+
+def test_failures_of_the_server_before_do_not_count_against_the_next(stage: Stage) -> None:
+    """A switch begins to count anew."""
+    stage.detecting[0].failed(SourceUnavailable("no answer"))
+    stage.upstreams.switch("standby", "it was wished")
+    assert stage.upstreams.facts().detecting_failures == 0
+    stage.detecting[0].failed(SourceUnavailable("no answer"))
+    assert stage.reads == (STANDBY, "standby", 1)
 
 
 @pytest.mark.parametrize(
@@ -372,6 +381,7 @@ def test_another_server_under_the_address_is_a_new_generation(stage: Stage) -> N
     assert not old[1].met("uuid-2")
     assert stage.names == ["source.answered_by_another"]
     assert (first.reroutes, second.reroutes) == (1, 1)
+    assert stage.upstreams.facts().server == "uuid-2"
     assert first.meets("uuid-2")
     assert stage.upstreams.facts().server == "uuid-2"
     assert stage.reads == (MASTER, "master", 1)
