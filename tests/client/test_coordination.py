@@ -360,6 +360,35 @@ def test_a_lease_that_is_over_ends_the_turn_without_any_news_from_zookeeper(stag
     assert not begun.it.active()
 
 
+def test_a_late_answer_extends_the_lease_from_when_its_write_was_sent(stage: Stage) -> None:
+    """When it came says nothing: the server may have counted from the sending."""
+    begun = stage.begin()
+    begun.hears(BecameActive)
+    begun.settle()
+    begun.port.held = []
+    begun.pass_time(TIMEOUT_S / 6)
+    begun.port.down = True
+    stage.clock.now += TIMEOUT_S / 3
+    begun.port.deliver()
+    begun.settle()
+    assert begun.it.active()
+    stage.clock.now += TIMEOUT_S / 3 + 0.1
+    assert not begun.it.active()
+
+
+def test_a_look_without_an_answer_is_made_again(stage: Stage) -> None:
+    """After a while, over the same connection."""
+    begun = Begun(stage)
+    stage.begun.append(begun)
+    begun.port.down = True
+    begun.it.start()
+    begun.port.up()
+    begun.settle()
+    begun.port.down = False
+    begun.pass_time(0.5)
+    begun.hears(BecameActive)
+
+
 def test_an_operator_who_deletes_the_node_ends_the_turn(stage: Stage) -> None:
     """It is raced for again after a while."""
     begun = stage.begin()
