@@ -92,7 +92,7 @@ step unit 4 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
 # Real servers wait more than they compute: half as many processes again as processors, each with servers of its own.
-step real 12 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadfile \
+step real 12 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadgroup \
     --no-loadscope-reorder --durations=15
 timed 3
 if [[ -n ${CANAL_HA_LONG:-} ]]; then

@@ -16,6 +16,7 @@ _given: set[int] = set()
 
 def free_port() -> int:
     """Return a free port, never the same one twice in this process."""
+    share = range(_FIRST + _share(), _LAST, _SHARES)
     for _ in range(1000):
         port = random.choice(share)
         if port in _given:

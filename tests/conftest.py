@@ -71,6 +71,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    queries = sorted({item.path for item in items if item.get_closest_marker("spark")})
+    for item in items:
+        # a file's tests share servers; two Spark queries at a time are enough for two processors
+        at = queries.index(item.path) % 2 if item.path in queries else None
+        item.add_marker(pytest.mark.xdist_group(str(item.path) if at is None else f"spark {at}"))
 
 
 def _other_databases(items: list[pytest.Item]) -> set[pytest.Item]:

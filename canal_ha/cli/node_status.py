@@ -19,8 +19,8 @@ class NodeUnreachable(CanalError):
 
 
 def fetch(url: str) -> dict[str, Any]:
-    """The status document of the node at this URL. Raises NodeUnreachable saying what to look at."""
-    opener = build_opener(ProxyHandler({}))  # a node on loopback is not behind the proxy of the environment
+    """Fetch a node's status document. Raises NodeUnreachable with the next thing to check."""
+    opener = build_opener(ProxyHandler({}))  # a node on loopback is not behind the environment's proxy
     url = url if "://" in url else f"http://{url}"
     address = url.rstrip("/") + "/api/v1/status"
     try:
@@ -35,7 +35,7 @@ def fetch(url: str) -> dict[str, Any]:
             " canal.admin.http.port? (canal.log says admin.listening)"
         ) from error
     except ValueError as error:
-        raise NodeUnreachable(f"{address} is no status of a canal-ha node: {error}") from error
+        raise NodeUnreachable(f"{address} is not the status of a canal-ha node: {error}") from error
     if not isinstance(document, dict) or not {"node", "destinations"} <= document.keys():
-        raise NodeUnreachable(f"{address} is no status of a canal-ha node")
+        raise NodeUnreachable(f"{address} is not the status of a canal-ha node")
     return document

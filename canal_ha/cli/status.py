@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 WATCH_S = 2.0
 WIDTH_ELSEWHERE = 240  # columns, without a terminal; journal and offset fit on one line
-DEFAULT_URL = "http://127.0.0.1:8089"
 
 T = TypeVar("T")
 
@@ -102,29 +101,6 @@ def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json
                 break
             except CanalError as error:
                 click.echo(f"canal-ha: {error}", err=True)
-
-
-def fetch(url: str) -> dict[str, Any]:
-    """Fetch a node's status document. Raises NodeUnreachable with the next thing to check."""
-    opener = build_opener(ProxyHandler({}))  # a node on loopback is not behind the environment's proxy
-    url = url if "://" in url else f"http://{url}"
-    address = url.rstrip("/") + "/api/v1/status"
-    try:
-        with opener.open(address, timeout=TIMEOUT_S) as answer:
-            document = json.load(answer)
-    except HTTPError as error:
-        raise NodeUnreachable(f"{address} answered {error.code} {error.reason}: is this a canal-ha node?") from error
-    except (URLError, OSError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise NodeUnreachable(
-            f"no node answers at {url} ({reason}): is `canal-ha server` running there, and what is its"
-            " canal.admin.http.port? (canal.log says admin.listening)"
-        ) from error
-    except ValueError as error:
-        raise NodeUnreachable(f"{address} is not the status of a canal-ha node: {error}") from error
-    if not isinstance(document, dict) or not {"node", "destinations"} <= document.keys():
-        raise NodeUnreachable(f"{address} is not the status of a canal-ha node")
-    return document
 
 
 def show(document: dict[str, Any], console: Console) -> None:

@@ -187,7 +187,7 @@ class Exchange:
         try:
             with self.calling:
                 self._begin_call()
-                if self._ready("connect", stay, self._deadline(), standing_by_will_do=True) is not None:
+                if self._ready("connect", stay, self._deadline(), accept_standby=True) is not None:
                     with self._lock:
                         self._busy = False
         except BaseException:
@@ -275,11 +275,14 @@ class Exchange:
             self._gave_up_after = 0
 
     def _ready(
-        self, what: str, stay: int, deadline: float | None, *, standing_by_will_do: bool = False
+        self, what: str, stay: int, deadline: float | None, *, accept_standby: bool = False
     ) -> tuple[int, SimpleConnector] | None:
         """Return the attempt's number and its connection, made if necessary; sets `_busy`.
 
-        stay: which the call belongs to; it ends with it, even if another one has begun.
+        what: the name of the call, for errors.
+        stay: the stay to which the call belongs; the call ends with it, even if the next one has begun.
+        deadline: of the call, monotonic; None for no limit.
+        accept_standby: return None when another client is active, instead of waiting.
 
         Raises ConnectorStopped, WaitedTooLong, LocalProtocolError before connect(), or the last error when retries are
         used up.
@@ -432,7 +435,7 @@ class Exchange:
         """
         with self._lock:
             if self._link is link and self.active:
-                self._done_with(link)
+                self._release(link)
                 if self._failover.failures:
                     self._feed(f.Worked(attempt))
                 return True

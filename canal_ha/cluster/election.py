@@ -116,10 +116,10 @@ class Election:
 
     def add(self, destination: str) -> None:
         """Take part in the race for this destination."""
-        seat = self._seats.get(destination)
-        if seat is None:
-            seat = self._seats[destination] = Candidate(destination, Race(self._random.randint))
-        seat.leaving = False
+        candidate = self._candidates.get(destination)
+        if candidate is None:
+            candidate = self._candidates[destination] = Candidate(destination, Race(self._random.randint))
+        candidate.leaving = False
         if self._session.connected:
             self._feed(candidate, SessionUp(self._session.id, self._session.timeout_s))
         self._feed(candidate, Join())
@@ -130,13 +130,13 @@ class Election:
 
         Without ZooKeeper this does not wait for the release, which follows when the same session is back.
         """
-        seat = self._seats.get(destination)
-        if seat is None:
+        candidate = self._candidates.get(destination)
+        if candidate is None:
             return
         done: Deferred[None] = Deferred()
-        seat.left.append(done)
-        seat.leaving = True
-        self._feed(seat, Leave())
+        candidate.left.append(done)
+        candidate.leaving = True
+        self._feed(candidate, Leave())
         await done
 
     def hand_over(self, destination: str) -> None:
@@ -203,8 +203,12 @@ class Election:
             candidate.busy = False
         if self._claiming == candidate.destination and candidate.race.state is not RaceState.CLAIMING:
             self._claiming = None
-        if seat.leaving and seat.race.state is RaceState.IDLE and self._seats.get(seat.destination) is seat:
-            del self._seats[seat.destination]
+        if (
+            candidate.leaving
+            and candidate.race.state is RaceState.IDLE
+            and self._candidates.get(candidate.destination) is candidate
+        ):
+            del self._candidates[candidate.destination]
         self._next_turn()
 
     def _execute(self, candidate: Candidate, command: i.Command) -> None:
@@ -340,11 +344,11 @@ class Election:
 
     async def _run_start(self, candidate: Candidate, ownership: Ownership) -> None:
         try:
-            await self._owner.start(seat.destination, ownership)
+            await self._owner.start(candidate.destination, ownership)
         except Exception as error:
             # Whatever it was, another node may fare better. After _stop has cancelled the start nobody asks any more.
-            if seat.ownership is ownership:
-                self._instance_failed(seat, repr(error))
+            if candidate.ownership is ownership:
+                self._instance_failed(candidate, repr(error))
 
     def _instance_failed(self, candidate: Candidate, reason: str) -> None:
         self._log.error("running.instance_failed", destination=candidate.destination, error=reason)

@@ -122,9 +122,9 @@ class Upstreams:
         """See Origin."""
         self._closed = True
         self._own.end()
-        if self._detecting:
-            self._detecting.stop()
         with self._changing:
+            if self._detecting:
+                self._detecting.stop()
             self._now.close()
 
     # ---- SourceView
@@ -158,14 +158,14 @@ class Upstreams:
     # ---- SourceSwitch
 
     def begin(self, cursors: tuple[LogPosition, ...]) -> None:
-        """The instance starts with these cursors: choose the server, and begin to look whether it lives.
+        """Choose the server for these cursors and start the detecting statement.
 
-        Raises LocalProtocolError after `close`, which an instance that is given up does not hold back for this.
+        Raises LocalProtocolError after `close`: an instance that is given up does not wait for this call.
         """
         config = self._config
         with self._changing:
             if self._closed:
-                raise LocalProtocolError(f"{config.destination} stops")
+                raise LocalProtocolError(f"{config.destination} is stopping")
             role = switch.first(config, cursors)
             target = switch.server(config, role)
             if role is not self._role and target is not None:
@@ -189,12 +189,10 @@ class Upstreams:
         )
 
     def switch(self, to: str, reason: str) -> str:
-        """Read from the other server from now on; returns its address. to: master, standby, or other for whichever is
-        not read now.
+        """Read from the other server from now on, and return its address.
 
         to: master, standby, or other: the one that is not read now.
         reason: for the log.
-        statement: whether the server has to answer the detecting statement first.
 
         Raises LocalProtocolError without a server to switch to. Raises SourceUnavailable, SourceRefused when the other
         server cannot be read; nothing has changed then.
@@ -202,9 +200,10 @@ class Upstreams:
         return self._switch(to, reason)
 
     def _switch(self, to: str, reason: str, failed: Generation | None = None) -> str:
-        """See switch. failed: whom the detecting statement saw failing.
+        """See switch.
 
-        Nothing is done when that one is left already, and the other server has to answer the statement.
+        failed: the generation whose detecting statement failed; None when a person asks. If the destination has left
+        that generation already, nothing happens; else the other server has to answer the statement first.
         """
         with self._changing:
             if failed is not None and failed is not self._now:
@@ -267,15 +266,6 @@ class Upstreams:
         self._dumps.add(dump)
         return dump
 
-    def close(self) -> None:
-        """The instance stops."""
-        self._closed = True
-        self._own.end()
-        with self._changing:
-            if self._detecting:
-                self._detecting.stop()
-            self._now.close()
-
     # ---- inside
 
     def _met(self, now: Generation, server: str) -> bool:
@@ -322,7 +312,7 @@ class Upstreams:
             self._tell("source.lost", address=old, error=str(error), action=action, alarm=True)
             return
         try:
-            # a person may switch at this moment; a second switch would lead back to what failed
+            # if an operator has just switched, a second switch would lead back to the failed server
             self._switch("other", f"it failed: {error}", failed=now)
         except CanalError as refused:
             action = f"none: the other server cannot be read either: {refused}"

@@ -174,7 +174,7 @@ def check_destination(name: str) -> None:
     if size_bytes > DESTINATION_BYTES:
         raise Refusal(
             GENERIC,
-            f"the destination's name has {size_bytes} bytes: {DESTINATION_BYTES} are allowed: {excerpt(name)}",
+            f"the destination's name has {size_bytes} bytes; at most {DESTINATION_BYTES} are allowed: {excerpt(name)}",
         )
 
 
@@ -225,7 +225,9 @@ def _acknowledge(body: bytes) -> Acknowledge:
         raise Refusal(NO_BATCH, f"batchId should assign value. Ack: {_dump(ack)}")
     size_bytes = len(ack.mark.encode())
     if size_bytes > MARK_BYTES:
-        raise Refusal(GENERIC, f"the mark of the acknowledgement has {size_bytes} bytes: {MARK_BYTES} are allowed")
+        raise Refusal(
+            GENERIC, f"the mark of the acknowledgement has {size_bytes} bytes; at most {MARK_BYTES} are allowed"
+        )
     return Acknowledge(identity, ack.batch_id, ack.mark)
 
 

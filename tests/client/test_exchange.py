@@ -408,7 +408,7 @@ def test_an_interrupt_of_the_caller_while_it_connects_leaves_nothing_open(patch:
 def test_a_start_that_fails_stops_its_coordination(patch: pytest.MonkeyPatch) -> None:
     """Otherwise it would hold the turn of an exchange that is closed."""
     stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.0)
-    with pytest.raises(WaitedTooLong, match="no turn for client 1001: is ZooKeeper at zk:2181 there"):
+    with pytest.raises(WaitedTooLong, match="client 1001 is not active yet: check ZooKeeper at zk:2181"):
         stage.exchange.open()
     assert stage.turn.stopped
     assert not stage.exchange.is_open

@@ -38,7 +38,7 @@ CONFIG = InstanceConfig(
 class FakeDump:
     """A dump that reads nothing; it keeps what it was made with."""
 
-    def __init__(self, *_: object, route: Callable[[], Upstream], **options: Any) -> None:
+    def __init__(self, config: InstanceConfig, route: Callable[[], Upstream], **options: Any) -> None:
         self.route, self.options = route, options
         self.reroutes = 0
 
@@ -168,7 +168,7 @@ def test_a_begin_that_comes_after_the_stop_begins_nothing(monkeypatch: pytest.Mo
     """It runs in a thread of the pool; an instance that was given up does not wait for it."""
     stage = Stage(monkeypatch)
     stage.upstreams.close()
-    with pytest.raises(LocalProtocolError, match="example stops"):
+    with pytest.raises(LocalProtocolError, match="example is stopping"):
         stage.upstreams.begin((at(STANDBY),))
     assert stage.detecting == []
     assert stage.reads == (MASTER, "master", 0)
@@ -179,7 +179,7 @@ def test_a_kept_start_of_the_other_server_is_returned_unasked(stage: Stage) -> N
     kept = at(STANDBY)
     assert stage.upstreams.start(kept) is kept
     stage.upstreams.close()
-    with pytest.raises(SourceUnavailable, match="stops"):
+    with pytest.raises(SourceUnavailable, match="stop"):
         stage.upstreams.start(at(MASTER))
 
 
@@ -213,7 +213,7 @@ def test_a_switch_that_fails_changes_nothing(stage: Stage) -> None:
         stage.upstreams.switch("master", "it was wished")
     assert stage.reads == (MASTER, "master", 0)
     assert stage.upstreams._now is before
-    before.ending.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
+    before.stop_signal.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
     assert dump.reroutes == 0
     assert stage.told == []
 
@@ -230,7 +230,7 @@ def test_the_old_server_is_asked_nothing_after_a_switch(stage: Stage) -> None:
     old = stage.upstreams._now
     stage.upstreams.switch("standby", "it was wished")
     with pytest.raises(SourceUnavailable):
-        old.ending.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
+        old.stop_signal.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
 
 
 def test_a_failure_of_a_server_that_was_left_meanwhile_does_not_switch_back(stage: Stage) -> None:
@@ -305,13 +305,13 @@ def test_a_switch_that_runs_when_the_destination_stops_changes_nothing(stage: St
         closing = pool.submit(stage.upstreams.close)
         wait_for_lock(stage)
         go_on.set()
-        with pytest.raises(SourceUnavailable, match="stops"):  # the probe may open no connection any more
+        with pytest.raises(SourceUnavailable, match="stop"):  # the probe may open no connection any more
             switching.result(PATIENCE_S)
         closing.result(PATIENCE_S)
     assert stage.reads == (MASTER, "master", 0)
     assert dump.reroutes == 0
     assert stage.detecting[0].stopped
-    with pytest.raises(CanalError, match="stops"):
+    with pytest.raises(CanalError, match="stop"):
         stage.upstreams.switch("standby", "it was wished")
 
 
@@ -397,7 +397,7 @@ def test_a_dump_that_connects_late_does_not_speak_for_the_server_that_is_read_no
     stage.upstreams.close()
     now = dump.route()
     assert now.met("uuid-2")
-    with pytest.raises(LocalProtocolError, match="stops"):
+    with pytest.raises(LocalProtocolError, match="stop"):
         now.met("uuid-3")
 
 

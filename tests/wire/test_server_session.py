@@ -258,4 +258,4 @@ def test_a_mark_comes_with_an_ack_and_is_bounded() -> None:
     assert made.next() == Acknowledge(EXAMPLE, 3, "é" * 100)
     made.done()
     made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(**ME, batch_id=3, mark="é" * 100 + "x")))
-    assert ack_of(made.next()) == (400, "the mark of the acknowledgement has 201 bytes: 200 are allowed")
+    assert ack_of(made.next()) == (400, "the mark of the acknowledgement has 201 bytes; at most 200 are allowed")
