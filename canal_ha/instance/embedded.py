@@ -48,13 +48,20 @@ class Embedded:
         try:
             await instance.start()
             self._running[destination] = instance
+        except Exception:
+            await instance.stop(flush=False)  # its source may have been asked already
+            raise
         finally:
             for waiting in self._starting.pop(destination):
                 if not waiting.called:  # the connection may have cancelled it
                     waiting.callback(None)
 
     async def stop(self, destination: str, *, flush: bool = True) -> None:
-        """Stop serving first, then stop the instance. Unknown destinations are no error."""
+        """Stop serving first, then stop the instance. Unknown destinations are no error.
+
+        A start under way ends first: a caller that wants it to end early cancels it.
+        """
+        await self._start_of(destination)
         instance = self._running.pop(destination, None)
         if instance:
             await instance.stop(flush=flush)
@@ -114,6 +121,13 @@ class Embedded:
         await self._demanded(identity)
         await (await self._instance(identity)).rollback(identity, batch_id)
 
+    async def _start_of(self, destination: str) -> None:
+        """Wait until a start under way has succeeded or failed."""
+        if destination in self._starting:
+            waiting: Deferred[None] = Deferred()
+            self._starting[destination].append(waiting)
+            await waiting
+
     async def _demanded(self, identity: ClientIdentity) -> None:
         destination = identity.destination
         if self._demand and destination not in self._running and destination not in self._starting:
@@ -121,10 +135,7 @@ class Embedded:
 
     async def _instance(self, identity: ClientIdentity) -> Instance:
         # a client that watches `running` in ZooKeeper connects within milliseconds of the claim
-        if identity.destination in self._starting:
-            waiting: Deferred[None] = Deferred()
-            self._starting[identity.destination].append(waiting)
-            await waiting
+        await self._start_of(identity.destination)
         instance = self._running.get(identity.destination)
         if instance is None:
             raise NotRunningHere(identity.destination)

@@ -83,22 +83,39 @@ def blocking(call: Callable[[], T], /) -> Deferred[T]:
     return succeed(call())
 
 
+class ClosingOrigin(PlainOrigin):
+    """Counts how often it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__(NoRows(), self._replay)
+        self.closed = 0
+
+    def close(self) -> None:
+        """See Origin."""
+        self.closed += 1
+
+    @staticmethod
+    def _replay(request: FeedRequest) -> Feed:
+        return ReplayFeed(request, [])
+
+
 @pytest.fixture
 def backend() -> SlowBackend:
     return SlowBackend()
 
 
 @pytest.fixture
-def embedded(backend: SlowBackend) -> Embedded:
+def origin() -> ClosingOrigin:
+    return ClosingOrigin()
+
+
+@pytest.fixture
+def embedded(backend: SlowBackend, origin: ClosingOrigin) -> Embedded:
     """One that has begun to start `example`."""
-
-    def open_feed(request: FeedRequest) -> Feed:
-        return ReplayFeed(request, [])
-
     embedded = Embedded()
     instance = Instance(
         InstanceConfig("example", SourceConfig("127.0.0.1")),
-        PlainOrigin(NoRows(), open_feed),
+        origin,
         lambda edits: backend,
         UndisputedClaim(lambda error: None),
         OneThread(),
@@ -133,6 +150,24 @@ def test_a_start_that_fails_refuses_who_waited(embedded: Embedded, backend: Slow
     _, answers = asked(embedded)
     backend.loading.errback(MetaUnreadable("broken"))
     assert [type(answer) for answer in answers] == [NotRunningHere]
+
+
+def test_a_start_that_fails_closes_its_source(embedded: Embedded, backend: SlowBackend, origin: ClosingOrigin) -> None:
+    """Otherwise its connections and its detecting thread would stay for as long as the process lives."""
+    backend.loading.errback(MetaUnreadable("broken"))
+    assert origin.closed == 1
+
+
+def test_a_stop_waits_for_a_start_under_way_and_closes_its_source(
+    embedded: Embedded, backend: SlowBackend, origin: ClosingOrigin
+) -> None:
+    """The next start of the destination finds nothing of this one."""
+    stopped: list[object] = []
+    Deferred.fromCoroutine(embedded.stop("example")).addCallback(stopped.append)
+    assert (stopped, origin.closed) == ([], 0)
+    backend.loading.callback(Snapshot())
+    assert (stopped, origin.closed) == ([None], 1)
+    assert embedded.running("example") is None
 
 
 def test_a_waiting_request_can_be_cancelled(embedded: Embedded, backend: SlowBackend) -> None:
