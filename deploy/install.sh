@@ -165,20 +165,20 @@ fi
 
 # --- MySQL ------------------------------------------------------------------------------------------------------------
 
-# The mirror this machine's apt uses for Debian itself; empty when there is none.
+# The mirror that apt uses for Debian; empty if there is none.
 mirror() {
     cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
         sed 's/#.*//' | grep -oE 'https?://[^] ]+/debian(/[0-9TZ]+)?/?([[:space:]]|$)' | head -n 1 | tr -d '[:space:]' || true
 }
 
-# fetch_tree TARGET [MIRROR]: fetches and checks the packages with debootstrap, and only unpacks them: nothing of them
-# is configured, so that no mounts, device nodes or chroot are needed, which containers often forbid.
+# fetch_tree TARGET [MIRROR]: fetches and checks the packages with debootstrap and only unpacks them. Nothing is
+# configured, so mounts, device nodes and chroot are not needed, which containers often forbid.
 fetch_tree() {
     local target=$1 package
     as_root rm -rf "$target"
     as_root env http_proxy="${http_proxy:-$proxy}" debootstrap --download-only --variant=minbase \
         --include=mysql-server-core,mysql-client-core sid "$@" >>"$log" 2>&1 || return 1
-    # libraries move between directories that are links in a finished system; only /usr is looked at here
+    # libraries move between directories that are links in an installed system; this looks only at /usr
     for package in "$target"/var/cache/apt/archives/*.deb; do
         as_root dpkg-deb --extract "$package" "$target" >>"$log" 2>&1 || return 1
     done
@@ -197,15 +197,15 @@ fetch_mysql() {
     if ! { [[ -n $near ]] && fetch_tree "$making" "$near"; }; then
         fetch_tree "$making" ||
             fail "debootstrap could not fetch Debian unstable" \
-                "check the network; on an old Debian also upgrade debian-archive-keyring; then start again"
+                "check the network; on an old Debian also upgrade debian-archive-keyring; then run this script again"
     fi
     mysql_version "$making" >/dev/null ||
-        fail "the MySQL from Debian unstable does not run here" "look into $making"
+        fail "MySQL from Debian unstable does not run here" "inspect $making"
     as_root mv "$making" "$mysql_tree"
 }
 
 if [[ $make_mysql == yes ]]; then
-    fetch_mysql & # beside pip, which waits for the network as well
+    fetch_mysql & # beside pip, because both mostly wait for the network
     mysql_job=$!
 fi
 
@@ -244,44 +244,10 @@ if [[ $want_spark == yes ]]; then
         >"$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')/canal_ha_spark.pth"
 fi
 
-# --- MySQL ------------------------------------------------------------------------------------------------------------
-
-# The mirror that apt uses for Debian; empty if there is none.
-mirror() {
-    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
-        sed 's/#.*//' | grep -oE 'https?://[^] ]+/debian(/[0-9TZ]+)?/?([[:space:]]|$)' | head -n 1 | tr -d '[:space:]' || true
-}
-
-# fetch_tree TARGET [MIRROR]: fetches and checks the packages with debootstrap and only unpacks them. Nothing is
-# configured, so mounts, device nodes and chroot are not needed, which containers often forbid.
-fetch_tree() {
-    local target=$1 package
-    as_root rm -rf "$target"
-    as_root env http_proxy="${http_proxy:-$proxy}" debootstrap --download-only --variant=minbase \
-        --include=mysql-server-core,mysql-client-core sid "$@" >>"$log" 2>&1 || return 1
-    # libraries move between directories that are links in an installed system; this looks only at /usr
-    for package in "$target"/var/cache/apt/archives/*.deb; do
-        as_root dpkg-deb --extract "$package" "$target" >>"$log" 2>&1 || return 1
-    done
-    as_root rm -rf "$target/var" "$target/debootstrap"
-}
+# --- wait for MySQL ---------------------------------------------------------------------------------------------------
 
 if [[ $make_mysql == yes ]]; then
-    say "MySQL from Debian unstable into $mysql_tree (about a minute)"
-    : >"$log"
-    # debootstrap does not read apt's configuration
-    proxy=$(apt-config dump --format '%v%n' Acquire::http::Proxy 2>/dev/null || true)
-    making=$mysql_tree.making
-    as_root rm -rf "$mysql_tree"
-    near=$(mirror)
-    if ! { [[ -n $near ]] && fetch_tree "$making" "$near"; }; then
-        fetch_tree "$making" ||
-            fail "debootstrap could not fetch Debian unstable" \
-                "check the network; on an old Debian also upgrade debian-archive-keyring; then run this script again"
-    fi
-    mysql_version "$making" >/dev/null ||
-        fail "MySQL from Debian unstable does not run here" "inspect $making"
-    as_root mv "$making" "$mysql_tree"
+    wait "$mysql_job" || fail "MySQL could not be fetched" "read the lines above and $cache/install-mysql.log"
 fi
 if [[ $want_mysql == yes ]]; then
     say "MySQL$(mysql_version "$mysql_tree" | sed "s/.*mysqld *Ver//")"

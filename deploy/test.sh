@@ -18,7 +18,8 @@ failed=0
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# step NAME BUDGET-MINUTES COMMAND...: runs a step and records time and outcome. A step that takes twice its budget is killed as hanging.
+# step NAME BUDGET-MINUTES COMMAND...: runs a step and records its time and outcome. A step that takes twice its budget
+# hangs, and is killed.
 step() {
     local name=$1 budget=$2 began=$SECONDS outcome=passed code
     shift 2
@@ -50,35 +51,24 @@ report() {
     done
 }
 
-# suite NAME BUDGET-MINUTES PATH...: the tests on real parts under these paths.
-covered=()
-suite() {
-    local name=$1 budget=$2 before=$failed
-    shift 2
-    covered+=("$@")
-    step "$name" "$budget" pytest -m "real or spark" --durations=5 "$@"
-    ((failed > before)) || return 0
-    # Real servers fail on a busy machine: one or two failed tests run again, and the report says so.
-    if [[ ${results[-1]} == "FAILED (1)" && ${summaries[-1]} =~ (^|[^0-9])[12]\ failed ]]; then
-        wanted="  " step "$name, again" "$budget" pytest -m "real or spark" --last-failed "$@"
-        if [[ ${results[-1]} == passed ]]; then
-            results[-2]="passed only when run again"
-            failed=$before
-        fi
+# timed BUDGET-MINUTES: the tests that assert how long something takes, alone on the machine. Failed ones run once more,
+# because another program on the machine can delay them, and the table names them.
+timed() {
+    local before=$failed names
+    step timed "$1" pytest -m timed --durations=5
+    ((failed > before)) && [[ ${results[-1]} == "FAILED (1)" ]] || return 0
+    names=$(sed -n 's/^FAILED \(\S*\).*/\1/p' "$output" | tr '\n' ' ')
+    wanted="  " step "timed, again" "$1" pytest -m timed --last-failed
+    if [[ ${results[-1]} == passed ]]; then
+        results[-2]="passed only when run again: $names"
+        failed=$before
     fi
-}
-
-# others BUDGET-MINUTES: the tests on real parts that no suite includes.
-others() {
-    # pytest's code 5: no tests
-    step others "$1" bash -c 'pytest -m "real or spark" --durations=5 "$@"; code=$?; ((code == 5)) || exit "$code"' \
-        pytest "${covered[@]/#/--ignore=}"
 }
 
 trap 'exit 130' INT TERM
 
 # MySQL 5.6, canal-go and canal's own server are only for the long suites
-step install 9 bash deploy/install.sh mysql spark docs java peers compose ${CANAL_HA_LONG:+mysql56 go}
+step install 5 bash deploy/install.sh mysql spark docs java peers compose ${CANAL_HA_LONG:+mysql56 go}
 if ((failed)); then
     report
     exit 1
@@ -91,7 +81,7 @@ step types 3 mypy
 step unit 4 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
-# Real servers wait more than they compute: half as many processes again as processors, each with servers of its own.
+# Real servers mostly wait, so there are one and a half test processes for each processor, each with its own servers.
 step real 12 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadgroup \
     --no-loadscope-reorder --durations=15
 timed 3

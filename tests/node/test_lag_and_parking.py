@@ -61,7 +61,10 @@ def test_a_lagging_stream_has_the_columns_of_its_position(site: Site, metadata: 
         client_id = 51 if metadata == "FULL" else 52
         with following(site.node, "parking", client_id, tables) as client:
             site.server.execute(f"INSERT INTO {name} VALUES (1, 'one')")
-            assert [row.after for row in read(client, 1)] == [{"id": 1, "v": "one"}]
+            found = read(client, 1)
+            while found[-1].after is None:  # the first client of a destination begins where that began: before the table
+                found += read(client, 1)
+            assert found[-1].after == {"id": 1, "v": "one"}
             until(lambda: stream_of(site.node, "parking", client_id)["state"] == "parked", what="parking", seconds=5)
             site.server.execute(
                 f"INSERT INTO {name} VALUES (2, 'two')",
