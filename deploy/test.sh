@@ -54,13 +54,13 @@ report() {
 # timed BUDGET-MINUTES: the tests that assert how long something takes, alone on the machine. Failed ones run once more,
 # because another program on the machine can delay them, and the table names them.
 timed() {
-    local before=$failed names
+    local before=$failed failing
     step timed "$1" pytest -m timed --durations=5
     ((failed > before)) && [[ ${results[-1]} == "FAILED (1)" ]] || return 0
-    names=$(sed -n 's/^FAILED \(\S*\).*/\1/p' "$output" | tr '\n' ' ')
+    failing=$(sed -n 's/^FAILED \(\S*\).*/\1/p' "$output" | tr '\n' ' ')
     wanted="  " step "timed, again" "$1" pytest -m timed --last-failed
     if [[ ${results[-1]} == passed ]]; then
-        results[-2]="passed only when run again: $names"
+        results[-2]="passed only when run again: $failing"
         failed=$before
     fi
 }
