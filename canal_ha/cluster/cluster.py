@@ -48,6 +48,7 @@ class Cluster:
             self.node, session, self.members, owner, clock=reactor, random=random or Random(), log=log
         )
         self._known: set[str] = set()
+        self._leaving: set[str] = set()  # removals under way
 
     async def start(self) -> None:
         """Begin to connect and return at once. Without ZooKeeper no destination runs, and the log says so."""
@@ -58,7 +59,10 @@ class Cluster:
     async def stop(self) -> None:
         """Shut down in order: stop every instance (which flushes), release its destination, unregister, disconnect."""
         await gatherResults(
-            [Deferred.fromCoroutine(self._election.remove(destination)) for destination in sorted(self._known)]
+            [
+                Deferred.fromCoroutine(self._election.remove(destination))
+                for destination in sorted(self._known | self._leaving)
+            ]
         )
         await self.members.stop()
         await self._session.stop()
@@ -76,8 +80,13 @@ class Cluster:
     async def remove(self, destination: str) -> None:
         """Stop to run the destination; if it runs here, release it in good order."""
         self._known.discard(destination)
-        await self._election.remove(destination)
-        await self.members.unregister(destination)
+        self._leaving.add(destination)
+        try:
+            await self._election.remove(destination)
+        finally:
+            self._leaving.discard(destination)
+        if destination not in self._known:  # else it was added again meanwhile
+            await self.members.unregister(destination)
 
     def hand_over(self, destination: str) -> None:
         """Let another node take the destination in good order; this node waits 5 s before it races again."""

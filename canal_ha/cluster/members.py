@@ -42,6 +42,7 @@ class Members:
         self._clock = clock
         self._log = log
         self._wanted: dict[str, bytes] = {}  # our nodes: path -> data
+        self._unwanted: set[str] = set()  # our nodes that could not be deleted while ZooKeeper was away
         self._watches: dict[str, Callable[[bool], None]] = {}
         self._changed_at: float | None = None  # None until the list has been read in this session
 
@@ -51,12 +52,15 @@ class Members:
         self._wanted[tree.member(self._node)] = self._status_address().encode()
         for path in self._wanted:
             self._spawn(self._register(path))
+        for path in tuple(self._unwanted):
+            self._spawn(self._delete(path))
         self._spawn(self._read())
 
     def register(self, destination: str) -> None:
         """Register this node as able to run the destination."""
         path = tree.destination_member(destination, self._node)
         self._wanted[path] = b""
+        self._unwanted.discard(path)
         if self._session.connected:
             self._spawn(self._register(path))
 
@@ -102,14 +106,23 @@ class Members:
             self._spawn(self._register(path))
 
     async def _remove(self, path: str) -> None:
-        if self._wanted.pop(path, None) is None:
-            return
+        if self._wanted.pop(path, None) is not None:
+            self._unwanted.add(path)
+            await self._delete(path)
+
+    async def _delete(self, path: str) -> None:
+        """Delete one of our nodes that nobody wants. Without ZooKeeper, the next connect does it."""
         try:
             found = await self._session.get(path)
+            if path not in self._unwanted:
+                return  # registered again meanwhile
             if found is not None and found.owner == self._session.id:
                 await self._session.transaction([Delete(path, found.version)])
-        except (TransactionRefused, ZooKeeperUnavailable):
-            return  # the node vanishes with the session
+        except ZooKeeperUnavailable:
+            return
+        except TransactionRefused:
+            pass  # somebody else deleted it
+        self._unwanted.discard(path)
 
     async def _read(self) -> None:
         await self._session.ensure(tree.CLUSTER)

@@ -146,6 +146,8 @@ class Scan:
             if running is not None:
                 LOG.info("scan.stopping", destination=destination, reason="changed")
                 await self._end(destination)
+                if self._stopped:
+                    return  # type: ignore[unreachable]  # mypy: stop() runs during the await
             LOG.info("scan.starting", destination=destination)
             try:
                 await self._begin(config)

@@ -62,7 +62,7 @@ def test_a_lagging_stream_has_the_columns_of_its_position(site: Site, metadata: 
         with following(site.node, "parking", client_id, tables) as client:
             site.server.execute(f"INSERT INTO {name} VALUES (1, 'one')")
             found = read(client, 1)
-            while found[-1].after is None:  # the first client of a destination begins where that began: before the table
+            while found[-1].after is None:  # the first client may also see the table created
                 found += read(client, 1)
             assert found[-1].after == {"id": 1, "v": "one"}
             until(lambda: stream_of(site.node, "parking", client_id)["state"] == "parked", what="parking", seconds=5)

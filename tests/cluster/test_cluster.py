@@ -1,0 +1,86 @@
+"""Cluster in virtual time: destinations that come and go while ZooKeeper or an instance is slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from twisted.internet.defer import Deferred
+
+from canal_ha.cluster.cluster import Cluster
+from canal_ha.config.model import CanalConfig
+from canal_ha.zookeeper import tree
+from tests.cluster.test_election import TIMEOUT_S, D, LateSession, Log, Owner, spawn
+from tests.sim.session import Link
+from tests.sim.time import Process, World
+from tests.sim.zookeeper import Ensemble
+
+
+class Node:
+    """One process of the real Cluster, on an ensemble of its own."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.ensemble = Ensemble(self.world)
+        random = Random(7)
+        self.process = Process(self.world, random)
+        self.session = LateSession(self.ensemble, self.process, random, timeout_s=TIMEOUT_S)
+        self.owner = Owner()
+        config = CanalConfig(Path("."), (), ip="10.0.0.1", port=11111)
+        self.cluster = Cluster(config, self.process, self.session, self.owner, lambda: "", random=random, log=Log())
+        spawn(self.cluster.start())
+        self.cluster.add(D)
+        self.run(5.0)
+        assert self.cluster.runs(D)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.world.run(self.world.seconds() + seconds)
+
+    @property
+    def listed(self) -> bool:
+        """Whether clients are offered this node for the destination."""
+        return self.ensemble.tree.get(tree.destination_member(D, self.cluster.node)) is not None
+
+
+def test_a_destination_added_again_during_its_removal_stays_listed() -> None:
+    """The removal that ends then must not take away what the addition has registered."""
+    node = Node()
+    node.owner.stopping = Deferred()
+    spawn(node.cluster.remove(D))
+    node.run(0.1)
+    node.cluster.add(D)
+    node.owner.end()
+    node.run(10.0)
+    assert node.cluster.runs(D)
+    assert node.listed
+
+
+def test_a_stop_waits_for_a_removal_under_way() -> None:
+    """Otherwise the session ends before the instance has flushed, and acknowledged rows come again."""
+    node = Node()
+    node.owner.stopping = Deferred()
+    stopped: list[object] = []
+    spawn(node.cluster.remove(D))
+    node.run(0.1)
+    Deferred.fromCoroutine(node.cluster.stop()).addCallback(stopped.append)
+    node.run(1.0)
+    assert (stopped, node.session.connected) == ([], True)
+    node.owner.end()
+    node.run(1.0)
+    assert stopped == [None]
+    assert node.ensemble.tree.get(tree.running(D)) is None
+
+
+def test_a_destination_removed_while_zookeeper_is_away_is_not_listed_when_it_is_back() -> None:
+    """The session lives on with the other destinations, and clients would be offered a node that refuses them."""
+    node = Node()
+    assert node.listed
+    node.session.cut(Link.DOWN, 0.0)
+    spawn(node.cluster.remove(D))
+    node.run(0.2)
+    session_id = node.session.id
+    node.session.heal()
+    node.run(2.0)
+    assert node.session.id == session_id
+    assert not node.listed
