@@ -198,7 +198,7 @@ class ClusterConnector:
         if not self._private:
             raise LocalProtocolError("create the connector with private=True to read from a position")
         Place.parse(start), end_of_read(until)
-        with self._exchange.calling:
+        with self._exchange.calling():
             self._reading = Reading(start, until, filter)
             self._exchange.greet = None
             self._exchange.call("read", self._reading.begin)
@@ -222,7 +222,7 @@ class ClusterConnector:
 
         After a fail-over: the next after the last acknowledged one. Arguments as in SimpleConnector.get_without_ack.
         """
-        with self._exchange.calling:
+        with self._exchange.calling():
             message = self._exchange.call(
                 "fetch the data", lambda link: link.get_without_ack(batch_size, timeout_ms, eager=eager)
             )
@@ -243,7 +243,7 @@ class ClusterConnector:
         """Get a batch as Arrow record batches; see SimpleConnector.get_arrow."""
         from canal_ha.client.arrow import Pages, arrow_message
 
-        with self._exchange.calling:  # the lock also protects the pages in which batches are built
+        with self._exchange.calling():  # the lock also protects the pages in which batches are built
             self._pages = Pages.kept(self._pages, time_zone)
             return arrow_message(self.get_without_ack(batch_size, timeout_ms, eager=eager), time_zone, self._pages)
 
@@ -259,7 +259,7 @@ class ClusterConnector:
         """
         if batch_id == EMPTY_BATCH_ID:
             return
-        with self._exchange.calling:
+        with self._exchange.calling():
             server_id = self._numbering.server_id(batch_id)
             if server_id is not None and self._exchange.call_if_connected(lambda link: link.ack(server_id, mark)):
                 self._numbering.acknowledged(batch_id)
@@ -286,6 +286,6 @@ class ClusterConnector:
             link.rollback(server_id)
             return True
 
-        with self._exchange.calling:
+        with self._exchange.calling():
             if self._exchange.call("rollback", roll_back):
                 self._numbering.rolled_back(batch_id)

@@ -2,7 +2,7 @@
 
 failover.py decides which node to try and when; running.py decides which of several processes is active. Requests are
 sent on the caller's thread. A second thread, coordination.py's, reports changes in ZooKeeper and closes a connection
-that must end while the caller waits on it. `calling` is held during a whole call; `_lock` guards what both threads use
+that must end while the caller waits on it. `_calling` is held during a whole call; `_lock` guards what both threads use
 and is never held while waiting for a server.
 """
 
@@ -12,8 +12,8 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -101,7 +101,7 @@ class Exchange:
         """Create an exchange; see the class. Raises ValueError if there is no valid address."""
         self.filter = filter
         self.greet: Callable[[SimpleConnector], None] | None = None
-        self.calling = threading.RLock()
+        self._calling = threading.RLock()
         self._access = access
         self._on_connected = on_connected
         self._judge = judge
@@ -185,7 +185,7 @@ class Exchange:
                 self._coordination.start()
             self._feed(f.Open(waits=access.servers is not None))
         try:
-            with self.calling:
+            with self._calling:
                 self._begin_call()
                 if self._ready("connect", stay, self._deadline(), accept_standby=True) is not None:
                     with self._lock:
@@ -222,10 +222,19 @@ class Exchange:
 
     # ---- calls
 
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Hold the lock of a whole call. Raises ConnectorStopped if the stay ends while the call waits for it."""
+        stay = self._stay
+        with self._calling:
+            if stay != self._stay:
+                raise ConnectorStopped(f"{self._access.destination}: stopped")
+            yield
+
     def call(self, what: str, request: Callable[[SimpleConnector], T]) -> T:
         """Send a request on the connection there is, or the next one, until it is answered."""
         deadline, stay = self._deadline(), self._stay
-        with self.calling:
+        with self.calling():
             self._begin_call()
             while True:
                 ready = self._ready(what, stay, deadline)
@@ -236,7 +245,7 @@ class Exchange:
 
     def call_if_connected(self, request: Callable[[SimpleConnector], None]) -> bool:
         """Send a request without a reply if this process is connected and active; return whether it was sent."""
-        with self.calling:
+        with self.calling():
             with self._lock:
                 attempt, link = self._link_attempt, self._link
                 if link is None or self.node is None or not self.active:

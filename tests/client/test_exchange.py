@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -203,6 +204,13 @@ class Caller:
     def done(self) -> bool:
         """Whether it has ended."""
         return self._future.done()
+
+    @property
+    def waits_for_a_lock(self) -> bool:
+        """Whether it stands at the lock of a call."""
+        assert self._thread.ident is not None
+        frame = sys._current_frames().get(self._thread.ident)
+        return frame is not None and frame.f_code.co_name == "calling"
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -596,6 +604,35 @@ def test_a_call_that_waited_at_close_does_not_go_on_after_the_next_open(alone: S
             second.result()
     opening.result()
     assert alone.ask() == "get at 10.0.0.2"
+
+
+def test_a_request_that_queued_at_close_is_not_sent_after_the_next_open(alone: Stage) -> None:
+    """The connector takes the lock of a call before it asks; a ROLLBACK would take back the new stay's batches."""
+    gate = Gate()
+    first = alone.gated(gate, then=lambda link: "late")
+    gate.reached()
+    queued = threading.Event()
+    sent: list[object] = []
+
+    def rollback() -> None:
+        calling = alone.exchange.calling()
+        queued.set()
+        with calling:
+            alone.exchange.call("rollback", sent.append)
+
+    second = Caller(rollback)
+    assert queued.wait(PATIENCE_S)
+    until(lambda: second.waits_for_a_lock)
+    alone.exchange.close()
+    opening = Caller(alone.exchange.open)
+    until(lambda: alone.exchange.is_open)
+    gate.open()
+    with pytest.raises(ConnectorStopped):
+        first.result()
+    with pytest.raises(ConnectorStopped):
+        second.result()
+    opening.result()
+    assert sent == []
 
 
 def test_an_open_that_is_closed_while_it_waits_leaves_the_next_one_open(patch: pytest.MonkeyPatch) -> None:
