@@ -88,6 +88,7 @@ class Upstreams:
         self._now = Generation(config, tell)
         self._changing = threading.Lock()  # one change at a time
         self._dumps: weakref.WeakSet[Dump] = weakref.WeakSet()
+        self._dumps_lock = threading.Lock()  # apart from `_changing`, which is held while a server is asked
         self._failures = switch.Failures(config.detecting_retry_threshold)
         self._switches = 0
         self._closed = False
@@ -263,7 +264,8 @@ class Upstreams:
             report=lambda event: _report(request, event),
             may_move=not request.read,
         )
-        self._dumps.add(dump)
+        with self._dumps_lock:
+            self._dumps.add(dump)
         return dump
 
     # ---- inside
@@ -288,7 +290,9 @@ class Upstreams:
             raise LocalProtocolError(f"{self._config.destination} is stopping")
         old.close()  # first, because both keep their table history in one place
         self._now = Generation(config, self._tell)
-        for dump in tuple(self._dumps):
+        with self._dumps_lock:
+            dumps = tuple(self._dumps)
+        for dump in dumps:
             dump.reroute()
         return self._now
 
@@ -297,6 +301,8 @@ class Upstreams:
             self._tell("source.detected_again", address=self._now.address)
 
     def _failed(self, error: CanalError) -> None:
+        if self._closed:
+            return  # the end interrupted the statement
         if self._failures.count == 0:
             self._tell("source.detecting_failed", address=self._now.address, error=str(error))
         if not self._failures.failed():

@@ -174,6 +174,15 @@ def test_a_begin_that_comes_after_the_stop_begins_nothing(monkeypatch: pytest.Mo
     assert stage.reads == (MASTER, "master", 0)
 
 
+def test_a_stop_that_interrupts_the_detecting_statement_is_no_failure_of_the_source(stage: Stage) -> None:
+    """An operator who stops a node must not be told that the source is lost."""
+    stage.upstreams.begin(())
+    stage.upstreams.close()
+    for _ in range(CONFIG.detecting_retry_threshold + 1):
+        stage.detecting[-1].failed(SourceUnavailable("interrupted"))
+    assert stage.names == []
+
+
 def test_a_kept_start_of_the_other_server_is_returned_unasked(stage: Stage) -> None:
     """The stream finds its place. One of this server's is looked up, which needs the server."""
     kept = at(STANDBY)
