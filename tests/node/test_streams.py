@@ -146,14 +146,17 @@ def test_one_stream_too_many(site: Site) -> None:
 
 
 def test_unsubscribe_forgets(site: Site) -> None:
-    """Filter and cursor are gone from the file; who comes back begins at the end."""
+    """Filter and cursor are gone from the file; who comes back begins at the end.
+
+    Another client stays: while a destination has none, it keeps a start for the next one.
+    """
     tables = site.table("gone")
     file = site.node.conf / "example" / "meta.dat"
 
     def known() -> set[int]:
         return {data["clientIdentity"]["clientId"] for data in json.loads(file.read_text())["clientDatas"]}
 
-    with following(site.node, "example", 41, tables) as client:
+    with following(site.node, "example", 42, tables), following(site.node, "example", 41, tables) as client:
         site.insert("gone", 1)
         assert column(read(client, 1)) == [1]
         client.unsubscribe()
