@@ -122,7 +122,8 @@ class Exchange:
         self._link_attempt = 0
         self._busy = False  # the caller's thread uses the link and will close it if necessary
         self._stopped = False
-        self._stay = 0  # counts the times it was opened; a call belongs to one of them
+        self._stay = 0  # how often it was opened; a call belongs to one stay
+        self._call_stay: int | None = None  # the stay of the call that holds `_calling`
         self._standing_by: str | None = None
         self._error: CanalError | None = None
         self._gave_up_after = 0
@@ -138,7 +139,8 @@ class Exchange:
     @property
     def active(self) -> bool:
         """Whether this process is the active one; without ZooKeeper, whether the exchange is open."""
-        return self.is_open and (self._coordination is None or self._coordination.active())
+        coordination = self._coordination  # read once: close() takes it away
+        return self.is_open and (coordination is None or coordination.active())
 
     @property
     def node(self) -> str | None:
@@ -191,13 +193,18 @@ class Exchange:
                     with self._lock:
                         self._busy = False
         except BaseException:
-            if stay == self._stay:  # else it was closed meanwhile, and opened by another thread
-                self.close()
+            self._end(stay)
             raise
 
     def close(self) -> None:
         """Close the connection and stop being active. Waiting calls of other threads raise ConnectorStopped."""
+        self._end(self._stay)
+
+    def _end(self, stay: int) -> None:
+        """Close, unless another thread has closed and opened again meanwhile."""
         with self._lock:
+            if stay != self._stay:
+                return
             self._stopped = True
             link = None if self._busy else self._link
             if link is not None:
@@ -223,24 +230,32 @@ class Exchange:
     # ---- calls
 
     @contextmanager
-    def calling(self) -> Iterator[None]:
-        """Hold the lock of a whole call. Raises ConnectorStopped if the stay ends while the call waits for it."""
+    def calling(self) -> Iterator[int]:
+        """Hold the lock of a whole call, and yield its stay. A call within a call has the stay of the outer one.
+
+        Raises ConnectorStopped if the stay ends while the call waits for the lock.
+        """
         stay = self._stay
         with self._calling:
-            if stay != self._stay:
+            outer = self._call_stay
+            if outer is None and stay != self._stay:
                 raise ConnectorStopped(f"{self._access.destination}: stopped")
-            yield
+            self._call_stay = stay if outer is None else outer
+            try:
+                yield self._call_stay
+            finally:
+                self._call_stay = outer
 
     def call(self, what: str, request: Callable[[SimpleConnector], T]) -> T:
         """Send a request on the connection there is, or the next one, until it is answered."""
-        deadline, stay = self._deadline(), self._stay
-        with self.calling():
+        deadline = self._deadline()
+        with self.calling() as stay:
             self._begin_call()
             while True:
                 ready = self._ready(what, stay, deadline)
                 assert ready is not None  # standing by will not do
-                answer = self._try(*ready, request)
-                if answer is not None:
+                answer = self._send(*ready, request)
+                if answer is not None and self._answered(*ready):
                     return answer[0]
 
     def call_if_connected(self, request: Callable[[SimpleConnector], None]) -> bool:
@@ -251,29 +266,25 @@ class Exchange:
                 if link is None or self.node is None or not self.active:
                     return False
                 self._busy = True
-            try:
-                request(link)
-            except CanalError as error:
-                self._failed(attempt, link, error)
+            if self._send(attempt, link, request) is None:
                 return False
-            except BaseException as error:
-                self._failed(attempt, link, ConnectionLost(f"interrupted by {type(error).__name__}"))
-                raise
             with self._lock:
                 self._release(link)
             return True
 
-    def _try(self, attempt: int, link: SimpleConnector, request: Callable[[SimpleConnector], T]) -> tuple[T] | None:
-        """Return the reply in a tuple; None without a valid reply."""
+    def _send(self, attempt: int, link: SimpleConnector, request: Callable[[SimpleConnector], T]) -> tuple[T] | None:
+        """Return the reply in a tuple; None if the request failed.
+
+        An interrupt ends the link, because half a packet may have been sent on it.
+        """
         try:
-            answer = request(link)
+            return (request(link),)
         except CanalError as error:
             self._failed(attempt, link, error)
             return None
         except BaseException as error:
             self._failed(attempt, link, ConnectionLost(f"interrupted by {type(error).__name__}"))
             raise
-        return (answer,) if self._answered(attempt, link) else None
 
     def _deadline(self) -> float | None:
         timeout_s = self._access.call_timeout_s
@@ -376,10 +387,8 @@ class Exchange:
         try:
             try:
                 link.connect()
-            except ServerRefused as error:
-                self._failed(
-                    attempt, link, error, f.FailureKind.FATAL
-                )  # connect() is refused only by the authentication
+            except ServerRefused as error:  # only the authentication refuses a connect()
+                self._failed(attempt, link, error, f.FailureKind.FATAL)
                 return
             self._check_wanted(link)
             if self.greet is not None:
@@ -420,9 +429,9 @@ class Exchange:
                 self._coordination.connected_to_node(f"{host}:{port}")
 
     def _check_wanted(self, link: SimpleConnector) -> None:
-        """Go no further with a link that was hung up while it connected: it had no socket that could be aborted.
+        """Raise ConnectionLost for a link that was hung up while it connected, when it had no socket to abort.
 
-        Another client may be active, and this one must not take its batches back. Raises ConnectionLost.
+        Another client may be active by now, and this one must not roll back its batches.
         """
         with self._lock:
             if self._link is not link or not self.active:
@@ -437,10 +446,10 @@ class Exchange:
             raise _Judged(error) from error
 
     def _answered(self, attempt: int, link: SimpleConnector) -> bool:
-        """Whether the answer counts: not when the connection was ended, or the turn is over, while it was under way.
+        """Return whether the answer counts. It does not if the connection or this process's turn has ended meanwhile.
 
-        A connection whose answer does not count is ended too. A batch that it brought is in flight there, and only the
-        next connection takes it back.
+        Then the connection ends too: a batch in the answer is in flight there, and only the next connection rolls it
+        back.
         """
         with self._lock:
             if self._link is link and self.active:

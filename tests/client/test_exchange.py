@@ -607,21 +607,17 @@ def test_a_call_that_waited_at_close_does_not_go_on_after_the_next_open(alone: S
 
 
 def test_a_request_that_queued_at_close_is_not_sent_after_the_next_open(alone: Stage) -> None:
-    """The connector takes the lock of a call before it asks; a ROLLBACK would take back the new stay's batches."""
+    """A connector takes the lock of a call before it sends. A ROLLBACK would take back batches of the new stay."""
     gate = Gate()
     first = alone.gated(gate, then=lambda link: "late")
     gate.reached()
-    queued = threading.Event()
     sent: list[object] = []
 
     def rollback() -> None:
-        calling = alone.exchange.calling()
-        queued.set()
-        with calling:
+        with alone.exchange.calling():
             alone.exchange.call("rollback", sent.append)
 
     second = Caller(rollback)
-    assert queued.wait(PATIENCE_S)
     until(lambda: second.waits_for_a_lock)
     alone.exchange.close()
     opening = Caller(alone.exchange.open)
@@ -633,6 +629,20 @@ def test_a_request_that_queued_at_close_is_not_sent_after_the_next_open(alone: S
         second.result()
     opening.result()
     assert sent == []
+
+
+def test_a_request_within_a_call_is_not_sent_after_the_next_open(alone: Stage) -> None:
+    """A connector can be closed and opened after it took the lock. The request belongs to the first stay."""
+    sent: list[object] = []
+    with alone.exchange.calling():
+        alone.exchange.close()
+        opening = Caller(alone.exchange.open)
+        until(lambda: alone.exchange.is_open)
+        with pytest.raises(ConnectorStopped):
+            alone.exchange.call("rollback", sent.append)
+    opening.result()
+    assert sent == []
+    assert alone.ask() == "get at 10.0.0.2"
 
 
 def test_an_open_that_is_closed_while_it_waits_leaves_the_next_one_open(patch: pytest.MonkeyPatch) -> None:
