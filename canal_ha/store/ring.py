@@ -124,7 +124,7 @@ class Ring:
             self.put_time_ms = segment.timestamps[-1]
             self._ended_seq = self._last_end(segment)
             tell = self.armed and self._available(self.wanted)
-            full = self._full()
+            full = tell and self._full()
         if tell:
             self._on_data(full)
         return last
