@@ -48,7 +48,6 @@ class Cluster:
             self.node, session, self.members, owner, clock=reactor, random=random or Random(), log=log
         )
         self._known: set[str] = set()
-        self._leaving: set[str] = set()  # removals under way
 
     async def start(self) -> None:
         """Begin to connect and return at once. Without ZooKeeper no destination runs, and the log says so."""
@@ -58,12 +57,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Shut down in order: stop every instance (which flushes), release its destination, unregister, disconnect."""
-        await gatherResults(
-            [
-                Deferred.fromCoroutine(self._election.remove(destination))
-                for destination in sorted(self._known | self._leaving)
-            ]
-        )
+        racing = sorted(self._election.states())  # also a destination whose removal has not ended
+        await gatherResults([Deferred.fromCoroutine(self._election.remove(destination)) for destination in racing])
         await self.members.stop()
         await self._session.stop()
         self._log.info("cluster.stopped", node=self.node)
@@ -78,13 +73,9 @@ class Cluster:
             self._election.add(destination)
 
     async def remove(self, destination: str) -> None:
-        """Stop to run the destination; if it runs here, release it in good order."""
+        """Take no further part in running the destination. If it runs here, stop it and release it in good order."""
         self._known.discard(destination)
-        self._leaving.add(destination)
-        try:
-            await self._election.remove(destination)
-        finally:
-            self._leaving.discard(destination)
+        await self._election.remove(destination)
         if destination not in self._known:  # else it was added again meanwhile
             await self.members.unregister(destination)
 
