@@ -16,14 +16,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import TableNotFoundError
 
 from bench import workloads
-from lab import MariaDB, MySQL, Node, SqlServer, follow
+from lab import MariaDB, MySQL, Node, SqlServer, follow, lake
 from lab.node import PROGRAM
 from lab.process import spawn, temporary_directory
 
@@ -71,8 +66,8 @@ def run(server: SqlServer, written: workloads.Written, timeout_s: float) -> floa
         with log.open("wb") as output:
             process = spawn([PROGRAM, "pipeline", "run", str(file)], stdout=output, stderr=output)
         try:
-            lake = directory / "lake" / workloads.SCHEMA / written.table
-            while len(ids := ids_of(lake)) < written.rows:
+            copy = directory / "lake" / workloads.SCHEMA / written.table
+            while len(ids := [row["id"] for row in lake.rows(copy, "id")]) < written.rows:
                 if process.poll() is not None or time.monotonic() - began > timeout_s:
                     tail = "\n".join(log.read_text(errors="replace").splitlines()[-10:])
                     raise SystemExit(f"{len(ids):,} of {written.rows:,} rows after {timeout_s:.0f} s\n{tail}")
@@ -90,18 +85,6 @@ def run(server: SqlServer, written: workloads.Written, timeout_s: float) -> floa
     if sorted(ids) != [row["id"] for row in rows]:
         raise SystemExit("the lake holds other ids than the source")
     return seconds
-
-
-def ids_of(lake: Path) -> list[int]:
-    """Return the ids in a Delta table; empty if it does not exist."""
-    try:
-        table = DeltaTable(str(lake))
-    except TableNotFoundError:
-        return []
-    # not to_pyarrow_table(): its threads call back into Python and can abort the process at its exit
-    ids = QueryBuilder().register("lake", table).execute("SELECT id FROM lake")
-    rows: list[dict[str, int]] = pa.table(ids).to_pylist()
-    return [row["id"] for row in rows]
 
 
 def main() -> int:

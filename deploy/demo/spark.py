@@ -14,14 +14,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
-
 from deploy.demo import show
 from deploy.demo.cluster import Demonstration, name
 from deploy.demo.standalone import DESTINATION
 from deploy.demo.workload import COMPARED, SCHEMA, TABLE, SteadyWrites, Writer, comparable
-from lab import SqlServer, StartFailed, ZooKeeper
+from lab import SqlServer, StartFailed, ZooKeeper, lake
 from lab.node import PROGRAM
 from lab.process import spawn, temporary_directory
 
@@ -60,12 +57,7 @@ class Job:
 
     def table(self) -> dict[str, tuple[object, ...]]:
         """Return the copy: key -> the compared columns; empty before the first batch."""
-        if not DeltaTable.is_deltatable(str(self._lake)):
-            return {}
-        # not to_pyarrow_table(): its threads call back into Python and can abort the process at its exit
-        query = QueryBuilder().register("copy", DeltaTable(self._lake))
-        rows = pa.table(query.execute("SELECT * FROM copy")).to_pylist()
-        return {str(row["id"]): tuple(_compared(row)) for row in rows}
+        return {str(row["id"]): tuple(_compared(row)) for row in lake.rows(self._lake)}
 
     def wait_for(self, expected: dict[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
         """Wait until the copy is as expected, or the timeout; return the copy."""
