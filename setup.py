@@ -27,7 +27,13 @@ class BuildKernel(build_ext):
             from Cython.Build import cythonize
 
             self.parallel = self.parallel or os.cpu_count()
-            made = cythonize(self.extensions, compiler_directives=DIRECTIVES, build_dir=self.build_temp, quiet=True)
+            made = cythonize(
+                self.extensions,
+                compiler_directives=DIRECTIVES,
+                build_dir=self.build_temp,
+                quiet=True,
+                nthreads=self.parallel,
+            )
             for extension, c_extension in zip(self.extensions, made, strict=True):
                 extension.sources = c_extension.sources
             super().run()
