@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 
-def rows(table: Path, columns: str = "*") -> list[dict[str, Any]]:
+def rows(table: Path, columns: str = "*", *, version: int | None = None) -> list[dict[str, Any]]:
     """Return the rows of a table; none if there is no table yet.
 
     DeltaTable.to_pyarrow_table() is no alternative: its threads call back into Python, and can abort the process while
@@ -17,9 +17,10 @@ def rows(table: Path, columns: str = "*") -> list[dict[str, Any]]:
 
     table: the table's directory.
     columns: what to select, in SQL.
+    version: of the table; None for the newest.
     """
     if not DeltaTable.is_deltatable(str(table)):
         return []
-    query = QueryBuilder().register("lake", DeltaTable(table))
+    query = QueryBuilder().register("lake", DeltaTable(table, version=version))
     found: list[dict[str, Any]] = pa.table(query.execute(f"SELECT {columns} FROM lake")).to_pylist()
     return found
