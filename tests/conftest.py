@@ -28,8 +28,11 @@ options starts its own, in two seconds:
 A server that cannot be started fails the test and says why; nothing is skipped. Without `-m`, tests marked `real`,
 `spark` and `long` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
 
-A test that is there once for MySQL and once for MariaDB runs with one of them, always the same, half of the tests with
-each; CANAL_HA_LONG=1 and naming a test run it with both.
+A run of the whole suite, as on a push, leaves two kinds of tests out; CANAL_HA_LONG=1 and naming tests, their file or
+their directory run them all:
+
+    of a test that is there once for MySQL and once for MariaDB, one, always the same, half of the tests with each
+    tests marked `nightly`, which are slow and prove what cheaper tests of the whole suite prove in parts
 """
 
 import itertools
@@ -65,9 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out one database of two, and put the slowest suite first for the sake of runs side by side."""
-    if not os.environ.get("CANAL_HA_LONG") and not any("::" in argument for argument in config.args):
-        left_out = _other_databases(items)
+    """Leave out what a push leaves out, and put the slowest suite first for the sake of runs side by side."""
+    if not os.environ.get("CANAL_HA_LONG") and config.args == config.getini("testpaths"):
+        left_out = _other_databases(items) | {item for item in items if item.get_closest_marker("nightly")}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)

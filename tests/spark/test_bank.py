@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.dataset as dataset
 import pytest
 from deltalake import DeltaTable
 
-from lab import MariaDB, MySQL, Node, ZooKeeper, follow
+from lab import MariaDB, MySQL, Node, ZooKeeper, follow, lake
 from tests.spark.bank import TABLES, TOTAL, Bank
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
@@ -27,6 +26,7 @@ FAIL_OVER_BEFORE = ("manifest:12", "sink:5")  # while the driver that will come 
 
 
 @pytest.mark.spark
+@pytest.mark.nightly("test_lake_table: rows into Delta; test_tailer.py: crashes; tests/cluster_faults: fail-overs")
 def test_every_copy_of_a_bank_ends_equal_to_its_source(
     mysql: MySQL, mariadb: MariaDB, zookeeper: ZooKeeper, database: str, tmp_path: Path
 ) -> None:
@@ -120,27 +120,21 @@ def fail_over(nodes: list[Node], destination: str) -> None:
 
 def delta_rows(path: Path) -> dict[int, dict[str, Any]]:
     """A Delta table by account."""
-    return {row["id"]: row for row in as_dicts(DeltaTable(path))}
+    return {row["id"]: row for row in lake.rows(path)}
 
 
-def as_dicts(table: DeltaTable) -> list[dict[str, Any]]:
-    """Rows of a table."""
-    rows: list[dict[str, Any]] = pa.table(table.to_pyarrow_table()).to_pylist()
-    return rows
-
-
-def batch_totals(lake: Path) -> Iterator[tuple[int, Decimal]]:
+def batch_totals(schema: Path) -> Iterator[tuple[int, Decimal]]:
     """For every batch that both tables have: all money at that batch."""
     versions: list[dict[int, int]] = []
     for table in TABLES:
-        history = DeltaTable(lake / table).history()
+        history = DeltaTable(schema / table).history()
         versions.append(
             {int(entry["canal.batch"]): int(entry["version"]) for entry in history if "canal.batch" in entry}
         )
     for batch in sorted(versions[0].keys() & versions[1].keys()):
         total = Decimal(0)
         for table, known in zip(TABLES, versions, strict=True):
-            total += sum(row["balance"] for row in as_dicts(DeltaTable(lake / table, version=known[batch])))
+            total += sum(row["balance"] for row in lake.rows(schema / table, version=known[batch]))
         yield batch, total
 
 

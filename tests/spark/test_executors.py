@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from lab import MariaDB, Node, follow
+from lab import MariaDB, Node, follow, lake
 from tests.spark.crashing import session_members
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
@@ -18,6 +18,7 @@ ROWS = 2000
 
 
 @pytest.mark.spark
+@pytest.mark.nightly("test_source.py: a worker that dies")
 def test_a_killed_executor_is_replaced(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
     """Its tasks run again elsewhere, from the same segments; the table ends whole."""
     with Node({database: follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
@@ -45,9 +46,9 @@ def test_a_killed_executor_is_replaced(mariadb: MariaDB, database: str, tmp_path
             for process in victims:
                 os.kill(process, signal.SIGKILL)
             assert driver.wait(300) == 0, driver.tail()
-        rows = DeltaTable(table).to_pyarrow_table()
-        assert sorted(rows["id"].to_pylist()) == list(range(ROWS))
-        assert rows["v"].to_pylist() == rows["id"].to_pylist()
+        rows = lake.rows(table)
+        assert sorted(row["id"] for row in rows) == list(range(ROWS))
+        assert all(row["v"] == row["id"] for row in rows)
 
 
 def is_executor(process: int) -> bool:

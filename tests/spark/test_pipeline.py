@@ -8,13 +8,15 @@ from typing import Any
 
 import pyarrow.dataset as dataset
 import pytest
-from deltalake import DeltaTable
 
 from canal_ha.spark import pipeline, pipeline_file
-from lab import MariaDB, Node
+from lab import MariaDB, Node, lake
 from tests.spark.running import write_pipeline
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.nightly("test_source.py: a restored checkpoint; test_delta.py, test_mysql.py: batches that come again"),
+]
 
 
 def test_a_restored_checkpoint_loses_and_doubles_nothing(
@@ -57,7 +59,7 @@ def test_a_restored_checkpoint_loses_and_doubles_nothing(
     expected = mariadb.query(f"SELECT * FROM {database}.t ORDER BY id")
     assert [row["id"] for row in expected] == [2, 3, 4]
     assert mariadb.query(f"SELECT * FROM copy_{database}.t ORDER BY id") == expected
-    delta = DeltaTable(tmp_path / "lake" / database / "t").to_pyarrow_table().to_pylist()
+    delta = lake.rows(tmp_path / "lake" / database / "t")
     assert sorted(delta, key=lambda row: int(row["id"])) == expected
     log = dataset.dataset(tmp_path / "log", partitioning="hive").to_table().to_pylist()
     places = [(row["position"]["seq"], row["position"]["entry"], row["position"]["row"]) for row in log]

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
-from lab import MariaDB, Node, ZooKeeper, follow
+from lab import MariaDB, Node, ZooKeeper, follow, lake
 from lab.node import PROGRAM
 from tests.spark.running import Driver, write_pipeline
 from tests.waiting import until
@@ -21,6 +20,7 @@ LONG = bool(os.environ.get("CANAL_HA_LONG"))
 
 
 @pytest.mark.spark
+@pytest.mark.nightly("test_restored.py: the same restores, without Spark")
 @pytest.mark.parametrize("lake_too", [False, True] if LONG else [True])
 def test_a_pipeline_that_is_restored_says_so_and_ends_complete(
     mariadb: MariaDB, zookeeper: ZooKeeper, database: str, tmp_path: Path, lake_too: bool
@@ -80,8 +80,7 @@ def test_a_pipeline_that_is_restored_says_so_and_ends_complete(
     source = rows(mariadb, database)
     assert source
     assert source == rows(mariadb, f"copy_{database}")
-    table = DeltaTable(tmp_path / "lake" / database / "t").to_pyarrow_table().to_pylist()
-    assert source == {row["id"]: row["v"] for row in table}
+    assert source == {row["id"]: row["v"] for row in lake.rows(tmp_path / "lake" / database / "t")}
 
 
 def rows(server: MariaDB, schema: str) -> dict[int, Any]:
@@ -90,6 +89,7 @@ def rows(server: MariaDB, schema: str) -> dict[int, Any]:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly("test_restored.py: what ends a pipeline; test_cli.py: what the command prints")
 def test_the_command_prints_what_ends_a_pipeline(mariadb: MariaDB, node: Node, database: str, tmp_path: Path) -> None:
     """One sentence, no Traceback, exit code 1: here a second pipeline with the first one's client id."""
 
