@@ -11,7 +11,7 @@ python=${CANAL_HA_VENV:-$PWD/.venv}/bin/python
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 
-cp -r canal_ha tests setup.py setup.cfg pyproject.toml README.md "$copy"
+cp -r canal_ha lab tests setup.py setup.cfg pyproject.toml README.md "$copy"
 cd "$copy"
 find . -name '*.so' -delete
 CANAL_HA_KERNEL=require CANAL_HA_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' \
