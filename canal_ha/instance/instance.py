@@ -142,7 +142,8 @@ class Instance:
         if flush:
             await self.flush()
         await self._run_blocking(self._origin.close)
-        self._log.event(self.config.destination, "instance.stopped")
+        if self._loops:  # else it has never started
+            self._log.event(self.config.destination, "instance.stopped")
 
     async def flush(self) -> None:
         """Make acknowledged cursors durable. A failed write is an alarm, and the next flush repeats it."""
@@ -169,6 +170,7 @@ class Instance:
         Raises FilterInvalid, TooManyStreams. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
         because only the source can tell the first one.
         """
+        self._claim.check()
         await self._check_filter(identity.filter)
         start = None
         if self.meta.cursor(identity.client_id) is None:
@@ -179,6 +181,7 @@ class Instance:
         await self.meta.subscribe(identity, start)
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
         self._stream(known).subscribed(known.filter)
+        self._claim.check()  # a known client's subscription may write nothing that could be fenced
         return self.meta.cursor(identity.client_id)
 
     def era(self, identity: ClientIdentity) -> object | None:
@@ -191,6 +194,7 @@ class Instance:
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """End the client's stream and delete its cursor and filter durably."""
+        self._claim.check()
         stream = self._streams.pop(identity.client_id, None)
         if stream:
             stream.close(NotSubscribed(self.config.destination, identity.client_id))

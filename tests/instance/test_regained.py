@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import BatchNotFirst, BatchUnknown, CanalError, NotRunningHere, NotSubscribed
+from canal_ha.instance.claim import Claim
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import Instance
@@ -53,9 +54,13 @@ class PromptFeed(ReplayFeed):
 
 
 class OneNode:
-    """A node that can lose its destination and claim it again. Cursors are what it flushed."""
+    """A node that can lose its destination and claim it again. Cursors are what it flushed.
 
-    def __init__(self) -> None:
+    right: what its instances check; None: they are never in doubt.
+    """
+
+    def __init__(self, right: Claim | None = None) -> None:
+        self._right = right or UndisputedClaim(lambda error: None)
         self.clock = OneThread()
         self.embedded = Embedded()
         self._backend = MemoryBackend()
@@ -92,7 +97,7 @@ class OneNode:
             self._config,
             PlainOrigin(Beginning(), open_feed),
             lambda edits: self._backend,
-            UndisputedClaim(lambda error: None),
+            self._right,
             self.clock,
             run_blocking=blocking,
             log=Silent(),
