@@ -23,7 +23,6 @@ from canal_ha.errors import CanalError, NotRunningHere
 PREFIX = b"/api/v1/destinations/"
 PLACES = ("master", "standby", "other")
 _PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: the standby of source 2
-BODY_MOST_BYTES = 4096
 
 log = logs.get(__name__)
 
@@ -102,7 +101,7 @@ def _wanted(request: Request) -> str | None:
     if not (request.getHeader("content-type") or "").lower().startswith("application/json"):
         return None
     try:
-        body = json.loads(request.content.read(BODY_MOST_BYTES) if request.content else b"")
+        body = json.loads(request.content.read() if request.content else b"")
     except ValueError:
         return None
     to = body.get("to") if isinstance(body, dict) else None

@@ -1,12 +1,15 @@
-"""QuietSite: a small web site beside the canal port, for monitoring."""
+"""QuietSite: a small web site beside the canal port, for monitoring and an operator's actions."""
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IListeningPort
-from twisted.web.http import Request
-from twisted.web.server import Site
+from twisted.web import http
+from twisted.web.server import Request, Site
+
+BODY_MOST_BYTES = 4096
 
 
 class Listener(Protocol):
@@ -15,10 +18,45 @@ class Listener(Protocol):
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> IListeningPort: ...
 
 
+class SmallRequest(Request):
+    """A request with a body of at most BODY_MOST_BYTES. A larger one is answered with 413, and the connection ends.
+
+    Twisted writes a body of any length to a temporary file before it asks the page.
+    """
+
+    _refused = False
+
+    def gotLength(self, length: int | None) -> None:
+        """Prepare for the body. length: as announced; None for a body in chunks."""
+        self.content: BytesIO = BytesIO()
+        if length is not None and length > BODY_MOST_BYTES:
+            self._refuse()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Keep a piece of the body."""
+        if self.content.tell() + len(data) > BODY_MOST_BYTES:
+            self._refuse()
+        else:
+            self.content.write(data)
+
+    def process(self) -> None:
+        """Ask the page."""
+        if not self._refused:
+            super().process()  # type: ignore[no-untyped-call] # Twisted's
+
+    def _refuse(self) -> None:
+        if not self._refused:
+            self._refused = True
+            transport: Any = self.channel.transport
+            transport.write(b"HTTP/1.1 413 Content Too Large\r\nconnection: close\r\n\r\n")
+            self.channel.loseConnection()
+
+
 class QuietSite(Site):
     """A site without an access log and without tracebacks in its answers: monitoring asks every few seconds."""
 
     displayTracebacks = False
+    requestFactory = SmallRequest
 
-    def log(self, request: Request) -> None:
+    def log(self, request: http.Request) -> None:
         """Write nothing."""

@@ -159,3 +159,19 @@ def test_a_switch_is_asked_for_from_here_alone() -> None:
         assert answer[0] == code
         assert reason in answer[2]
     assert ask(post("other"), local=False, peer="10.0.0.9")[0] == 403
+
+
+@pytest.mark.parametrize("body", ["Content-Length: 999999999\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1388\r\n"])
+def test_an_endless_body_is_refused_and_fills_no_disk(body: str) -> None:
+    """A port for monitoring is open to strangers. It answers as soon as the body is too large, and hangs up."""
+    request = f"POST /api/v1/destinations/example/source HTTP/1.1\r\nHost: localhost\r\n{body}"
+    code, _, _ = ask(request + " " * 5000)
+    assert code == 413
+
+
+def test_blanks_behind_a_small_body_are_no_way_around_the_limit() -> None:
+    """The limit is on the whole body, whatever of it is JSON."""
+    body = '{"to": "master"}' + " " * 5000
+    request = post("master").partition("Content-Length")[0] + f"Content-Length: {len(body)}\r\n\r\n{body}"
+    code, _, text = ask(request)
+    assert (code, text) == (413, b"")
