@@ -26,10 +26,6 @@ class RemoteProtocolError(CanalError):
     """The peer violated the protocol; its connection is closed."""
 
 
-class AuthenticationFailed(CanalError):
-    """The user name or password is wrong."""
-
-
 class ServerRefused(CanalError):
     """A server answered with an error packet (client side). `code` is taken from that packet."""
 
@@ -124,6 +120,10 @@ class SourceUnavailable(CanalError):
     """MySQL cannot be reached, or it closed the connection."""
 
     retryable = True
+
+
+class Superseded(SourceUnavailable):
+    """Another dump with this identity has begun, usually one of the node that has taken the destination over."""
 
 
 class SourceRefused(CanalError):
@@ -231,6 +231,12 @@ class SpoolUnusable(CanalError):
     """The spool cannot be written or read: read-only, damaged or of a later version. The text names the file."""
 
 
+class NoRoom(SpoolUnusable):
+    """The disk or the quota of the spool is full; nothing was written."""
+
+    retryable = True
+
+
 class SpoolFenced(CanalError):
     """Another driver now writes this spool; the changes that this driver tried to add were not acknowledged."""
 
@@ -249,6 +255,29 @@ class SchemaChanged(CanalError):
 
 class SinkRefused(CanalError):
     """A target cannot take a change: no key, columns missing from the binlog, or a type that does not fit."""
+
+
+class PipelineFailed(CanalError):
+    """The query of a pipeline has ended with an error. The text is the reason."""
+
+
+class SparkMissing(CanalError):
+    """The extra `spark` is not installed."""
+
+
+# ---- the command line
+
+
+class NodeUnreachable(CanalError):
+    """No node has answered with a status. The text says what to check next."""
+
+
+class SwitchRefused(CanalError):
+    """A node has refused to switch a source; nothing has changed."""
+
+
+class FileBroken(CanalError):
+    """A binlog file cannot be decoded from an offset on; everything complete before it was written."""
 
 
 # ---- start-up

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from canal_ha.cli.node_status import NodeUnreachable, fetch
+from canal_ha.cli.node_status import fetch
 from canal_ha.config.load import load
+from canal_ha.errors import NodeUnreachable
 
 T = TypeVar("T")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 import canal_ha
+from canal_ha import errors
 
 PACKAGE = Path(canal_ha.__file__).parent
 ROOT = PACKAGE.parent
@@ -45,6 +47,34 @@ def test_a_class_name_exists_once_in_the_package() -> None:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_errors_are_in_one_module() -> None:
+    """The reference of errors, and whoever catches one, finds them in canal_ha.errors."""
+    known = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    elsewhere = {
+        f"{path.relative_to(PACKAGE)}: {node.name}"
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "errors.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and {ast.unparse(base).rpartition(".")[2] for base in node.bases} & known
+    }
+    assert elsewhere == set()
+
+
+def test_files_have_the_nouns_of_the_field() -> None:
+    """MySQL's, ZooKeeper's and Kafka's words; these former names told a reader nothing."""
+    former = {"torn", "ending", "whereabouts", "chronicle", "trail", "walking", "bell", "told", "plainly", "local_dump"}
+    assert {path.stem for path in PACKAGE.rglob("*.py")} & former == set()
+
+
+def test_the_fuzzers_have_what_they_import() -> None:
+    """fuzz.sh compiles a copy of the project and runs them there."""
+    script = (ROOT / "deploy" / "fuzz.sh").read_text()
+    [copied] = re.findall(r"^cp -r (.*) ", script, re.MULTILINE)
+    ours = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    for module in (ROOT / "tests" / "decode").glob("*.py"):
+        assert imports(module) & ours <= set(copied.split()), module
 
 
 @pytest.mark.parametrize("folder", ["lab", "bench", "deploy", "docs", "canal_ha"])

@@ -19,7 +19,7 @@ from canal_ha.decode.history.history import History
 from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
 from canal_ha.decode.kernel.primitives import varint
 from canal_ha.decode.outputs import Output
-from canal_ha.errors import CanalError, MalformedEvent, TableUnknown
+from canal_ha.errors import FileBroken, MalformedEvent, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.sink import Sink
@@ -27,10 +27,6 @@ from canal_ha.sink import Sink
 CHUNK_BYTES = 1 << 20
 ENCRYPTED_MAGIC = b"\xfdbin"
 _TYPE_AT = len(MAGIC) + 4  # offset of the first event's type byte
-
-
-class FileBroken(CanalError):
-    """A file cannot be decoded from this offset on; everything complete before it was written."""
 
 
 class Files:

@@ -8,14 +8,10 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, build_opener
 
-from canal_ha.errors import CanalError
+from canal_ha.errors import NodeUnreachable
 
 TIMEOUT_S = 5.0
 DEFAULT_URL = "http://127.0.0.1:8089"
-
-
-class NodeUnreachable(CanalError):
-    """No node answered with a status."""
 
 
 def fetch(url: str) -> dict[str, Any]:

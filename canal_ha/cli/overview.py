@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
 from canal_ha.cli.figures import duration, size
-from canal_ha.cli.node_status import NodeUnreachable, fetch
+from canal_ha.cli.node_status import fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
+from canal_ha.errors import NodeUnreachable
 from canal_ha.instance.alarms import MEANINGS
 from canal_ha.zookeeper.reading import BlockingZnodes
 

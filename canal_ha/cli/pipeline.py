@@ -10,12 +10,8 @@ from typing import Any
 
 import click
 
-from canal_ha.errors import CanalError
+from canal_ha.errors import SparkMissing
 from canal_ha.spark import pipeline_file
-
-
-class SparkMissing(CanalError):
-    """The extra `spark` is not installed."""
 
 
 @click.group()

@@ -12,15 +12,11 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
-from canal_ha.cli.node_status import DEFAULT_URL, NodeUnreachable
+from canal_ha.cli.node_status import DEFAULT_URL
 from canal_ha.config.load import load_usable
-from canal_ha.errors import CanalError
+from canal_ha.errors import NodeUnreachable, SwitchRefused
 
 TIMEOUT_S = 60.0  # the node checks the other server first
-
-
-class SwitchRefused(CanalError):
-    """The node refused the switch; nothing changed."""
 
 
 @click.group()

@@ -4,9 +4,9 @@ A spool belongs to one (destination, client id). Each writer has an epoch and wr
 manifest of the newest epoch is valid. It is JSON with a fixed order of keys; segments are arrays, because there are
 thousands of them:
 
-    {"v":1,"spool":"5f1c...","segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid]
-    ,
-     ...],"reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."},"writers":[[epoch,first seq,follows],...],
+    {"v":1,"spool":"5f1c...",
+     "segments":[[seq,name,bytes,raw,rows,closed,written_ms,server,journal,offset,sub,time,gtid],...],
+     "reads":[12,15],"newest_ms":...,"ddl":{"shop.orders":"ALTER ..."},"writers":[[epoch,first seq,follows],...],
      "since":0,"forgotten":0,"problem":"","server":"8f0e..."}
 
 Older versions ignore writers and server, and write manifests without them.

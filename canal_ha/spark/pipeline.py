@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from canal_ha.errors import CanalError, OptionInvalid, SpoolUnusable
+from canal_ha.errors import OptionInvalid, PipelineFailed, SpoolUnusable
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, Pipeline
 from canal_ha.spark.progress import Display, Summary
@@ -40,10 +40,6 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
 }
-
-
-class PipelineFailed(CanalError):
-    """The query ended with an error, whose reason is the text."""
 
 
 def sinks_of(pipeline: Pipeline) -> list[TableTarget]:

@@ -15,14 +15,14 @@ import secrets
 import time
 from dataclasses import replace
 
-from canal_ha.errors import SpoolFenced, SpoolUnusable
+from canal_ha.errors import NoRoom, SpoolFenced, SpoolUnusable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import manifest as manifests
 from canal_ha.spark import segments
 from canal_ha.spark.lineage import Epoch, Lineage
 from canal_ha.spark.manifest import Manifest, SegmentInfo
 from canal_ha.spark.steps import Steps
-from canal_ha.spark.storage import NoRoom, Storage
+from canal_ha.spark.storage import Storage
 
 READ_ATTEMPTS = 5  # a later epoch can replace a manifest during the read
 

@@ -15,16 +15,10 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as arrow_fs
 
-from canal_ha.errors import SpoolUnusable
+from canal_ha.errors import NoRoom, SpoolUnusable
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _HIDDEN = "."  # prefix of unfinished files
-
-
-class NoRoom(SpoolUnusable):
-    """The disk or the quota is full; nothing was written."""
-
-    retryable = True
 
 
 class Storage(Protocol):

@@ -22,7 +22,7 @@ from canal_ha import logs
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.discovery import split_address
 from canal_ha.client.message import Message
-from canal_ha.errors import CanalError, ConnectorStopped, DataLoss, ServerRefused, SpoolUnusable, WaitedTooLong
+from canal_ha.errors import CanalError, ConnectorStopped, DataLoss, NoRoom, ServerRefused, SpoolUnusable, WaitedTooLong
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import refusals
 from canal_ha.spark.cursor import CursorVerdict, judge, mark
@@ -31,7 +31,7 @@ from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.options import SourceOptions
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
 from canal_ha.spark.steps import Steps
-from canal_ha.spark.storage import NoRoom, Storage
+from canal_ha.spark.storage import Storage
 
 FETCH_WAIT_MS = 100  # longest wait of a GET; limits the latency of a single row
 UNFINISHED_S = 1.0  # silence that ends a transaction, if the server sends no transaction ends

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.cli import figures, node_status, status
 from canal_ha.config.alarms import refused
-from canal_ha.errors import ConfigError
+from canal_ha.errors import ConfigError, NodeUnreachable
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 
@@ -122,14 +122,14 @@ def test_json() -> None:
 )
 def test_something_else_answers(body: bytes, code: int, message: str) -> None:
     """Another program on that port is told apart from no program."""
-    with serving(body, code) as url, pytest.raises(node_status.NodeUnreachable, match=message.replace("?", r"\?")):
+    with serving(body, code) as url, pytest.raises(NodeUnreachable, match=message.replace("?", r"\?")):
         node_status.fetch(url)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:1/", "127.0.0.1:1", "http://nowhere.invalid"])
 def test_nobody_answers(url: str) -> None:
     """The message names the URL and what to look at."""
-    with pytest.raises(node_status.NodeUnreachable, match=r"no node answers at .*canal\.admin\.http\.port"):
+    with pytest.raises(NodeUnreachable, match=r"no node answers at .*canal\.admin\.http\.port"):
         node_status.fetch(url)
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from canal_ha.cli.node_status import NodeUnreachable, fetch
+from canal_ha.cli.node_status import fetch
+from canal_ha.errors import NodeUnreachable
 from lab import SqlServer, free_port
 from lab.ports import LOOPBACK
 from lab.process import spawn

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canal_ha.errors import SpoolFenced, SpoolUnusable
+from canal_ha.errors import NoRoom, SpoolFenced, SpoolUnusable
 from canal_ha.model.position import LogPosition
 from canal_ha.spark import segments
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.spool import SpoolWriter, newest_manifest
 from canal_ha.spark.steps import unobserved
-from canal_ha.spark.storage import ArrowStorage, LocalStorage, NoRoom, Storage, open_storage
+from canal_ha.spark.storage import ArrowStorage, LocalStorage, Storage, open_storage
 
 
 @pytest.fixture(params=["local", "arrow"])

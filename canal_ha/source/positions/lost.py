@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.errors import CanalError, PositionLost, SourceUnavailable
+from canal_ha.errors import CanalError, PositionLost, SourceUnavailable, Superseded
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import BinaryLog, binary_logs
 from canal_ha.source.connection.session import SourceSession
@@ -13,10 +13,6 @@ from canal_ha.source.connection.session import SourceSession
 DUMP_FAILED = 1236
 
 _REPLACED = "same server_uuid/server_id"  # MySQL with error 1236, MariaDB 10.11 with 4052
-
-
-class Superseded(SourceUnavailable):
-    """Another dump with this identity began, usually of the node that took the destination over."""
 
 
 def superseded(address: str, text: str) -> Superseded | None:

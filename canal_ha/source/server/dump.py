@@ -15,7 +15,7 @@ from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
-from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable
+from canal_ha.errors import CanalError, MalformedEvent, RingClosed, SourceRefused, SourceUnavailable, Superseded
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.source.connection import flavor
@@ -25,7 +25,7 @@ from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
 from canal_ha.source.positions.current_source import CurrentSource
-from canal_ha.source.positions.lost import DUMP_FAILED, Superseded, ended, superseded
+from canal_ha.source.positions.lost import DUMP_FAILED, ended, superseded
 from canal_ha.source.positions.relocate import Relocation
 from canal_ha.source.positions.resume import Resume
 from canal_ha.source.positions.scan import Scanner
