@@ -204,6 +204,15 @@ fetch_mysql() {
     as_root mv "$making" "$mysql_tree"
 }
 
+mysql_job=
+# When the script ends early, the job beside pip must not go on unseen: it is root's, and it holds the lock.
+await_mysql_job() {
+    [[ -n $mysql_job ]] || return 0
+    say "waiting until the download of MySQL ends"
+    wait "$mysql_job" || true
+}
+trap await_mysql_job EXIT
+
 if [[ $make_mysql == yes ]]; then
     fetch_mysql & # beside pip, because both mostly wait for the network
     mysql_job=$!
@@ -248,6 +257,7 @@ fi
 
 if [[ $make_mysql == yes ]]; then
     wait "$mysql_job" || fail "MySQL could not be fetched" "read the lines above and $cache/install-mysql.log"
+    mysql_job=
 fi
 if [[ $want_mysql == yes ]]; then
     say "MySQL$(mysql_version "$mysql_tree" | sed "s/.*mysqld *Ver//")"
