@@ -48,18 +48,19 @@ class BuildKernel(build_ext):
             self.extensions = []
 
 
-setup(
-    packages=[*find_packages(include=["canal_ha*"]), "pyspark_canal"],
-    package_dir={"pyspark_canal": "canal_ha/spark/registration/pyspark_canal"},
-    ext_modules=[
-        Extension(
-            f"canal_ha.decode.kernel.{name}",
-            [f"{KERNEL}/{name}.py"],
-            include_dirs=[KERNEL],
-            extra_compile_args=FLAGS,
-        )
-        for name in HOT
-        if WANTED != "off"
-    ],
-    cmdclass={"build_ext": BuildKernel},
-)
+if __name__ == "__main__":  # a process that translates a module imports this file
+    setup(
+        packages=[*find_packages(include=["canal_ha*"]), "pyspark_canal"],
+        package_dir={"pyspark_canal": "canal_ha/spark/registration/pyspark_canal"},
+        ext_modules=[
+            Extension(
+                f"canal_ha.decode.kernel.{name}",
+                [f"{KERNEL}/{name}.py"],
+                include_dirs=[KERNEL],
+                extra_compile_args=FLAGS,
+            )
+            for name in HOT
+            if WANTED != "off"
+        ],
+        cmdclass={"build_ext": BuildKernel},
+    )
