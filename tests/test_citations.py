@@ -26,14 +26,14 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Every text file that may cite, but this one."""
-    for folder in CITING:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if not path.is_file() or path == Path(__file__) or {"__pycache__", "_build"} & {*path.parts}:
-                continue
-            try:
-                yield path, path.read_text(encoding="utf-8")
-            except UnicodeDecodeError:
-                continue
+    files = [path for folder in CITING for path in sorted((ROOT / folder).rglob("*"))]
+    for path in [*files, *sorted(path for path in ROOT.iterdir() if not path.name.startswith("."))]:
+        if not path.is_file() or path == Path(__file__) or {"__pycache__", "_build"} & {*path.parts}:
+            continue
+        try:
+            yield path, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
 
 
 def anchors(document: Path) -> set[str]:
