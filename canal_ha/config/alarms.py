@@ -49,6 +49,6 @@ def refused(destination: str, error: ConfigError, *, running: bool, scanned: boo
     now: s since 1970.
     """
     state = "goes on with the configuration read before" if running else "does not run on this node"
-    then = "it is read again by itself" if scanned else "restart the node"
-    text = f"{error}; {destination} {state}; correct it, then {then}"
+    then = "the next scan reads it" if scanned else "then restart the node"
+    text = f"{error}; {destination} {state}; correct the file; {then}"
     return ConfigAlarm(REFUSED, destination, text, running, now, error.file, error.line, error.key, error.reason)

@@ -1,4 +1,4 @@
-"""What to warn of before it hurts: pure, one stream's figures in, alarms that begin and end out."""
+"""Decide which alarms of a stream begin and end, from its figures. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instance says of itself to status pages and metrics: plain numbers, taken at one moment."""
+"""The status of an instance for status pages and metrics: plain numbers, taken at one moment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PartStatus:
     decoded: the newest event decoded.
     received_bytes: bytes received from this source since the stream opened.
     last_event_ms: time of its last event, ms since 1970; 0 before the first one.
-    idle: it has told that nothing waits there.
-    left_behind: it is silent, and the others do not wait for it at the moment.
+    idle: whether the source has reported that nothing newer exists.
+    left_behind: whether it is silent, and the merge does not wait for it at the moment.
     error: why it cannot be read; "" while it can.
     """
 

@@ -1,4 +1,4 @@
-"""From a configuration to an exit code: start the node, wait for a signal, stop in order."""
+"""Start a node from its configuration, wait for a signal, stop in order, and return an exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def serve(config: CanalConfig) -> int:
     node = Node(config, reactor)
     codes: list[int] = []
     gc.collect()
-    gc.freeze()  # code and configuration stay: to look through them for garbage would stop everyone for 50 ms each time
+    gc.freeze()  # a collection that scans code and configuration would pause the node for 50 ms
 
     async def start() -> None:
         try:

@@ -212,7 +212,7 @@ class Scan:
         self._set(destination, refused(destination, error, running=running, scanned=scanned, now=time.time()))
 
     def _unforeseen(self, destination: str, error: Exception) -> None:
-        """No error of ours: this destination is not changed, or does not run; the others have their turn."""
+        """Report an unexpected error. The destination stays as it was; the scan continues with the others."""
         running = destination in self._configured
         state = "goes on as it was" if running else "does not run on this node"
         text = f"{destination} could not be loaded and started: {error!r}; it {state}; the next scan tries again"
@@ -222,21 +222,21 @@ class Scan:
     def _unreadable(self, name: str, problem: str) -> ConfigAlarm:
         running = not name or name in self._configured
         state = f"{name or 'the node'} goes on with what was read before" if running else f"{name} does not run here"
-        text = f"{problem}; {state}; make it readable, then it is read again by itself"
+        text = f"{problem}; {state}; make it readable; the next scan reads it"
         return ConfigAlarm(alarms.UNREADABLE, name, text, running, time.time(), reason=problem)
 
     def _main_gone(self, reason: str) -> ConfigAlarm:
         text = (
             f"{reason}; the node goes on with what it read at its start and follows changed and new instance files, but"
-            " ends no destination whose file is gone as well; put the file back"
+            " ends no destination whose file is gone as well; restore the file"
         )
         return ConfigAlarm(alarms.UNREADABLE, NODE, text, True, time.time(), str(self._config.main_file), reason=reason)
 
     def _gone(self, name: str) -> ConfigAlarm:
         file = self._config.conf_dir / name / "instance.properties"
         text = (
-            f"{file} is not there, and canal.destinations names {name}; it does not run on this node; put the file"
-            f" back, or take {name} from canal.destinations in {self._config.main_file}"
+            f"{file} does not exist, but canal.destinations lists {name}; it does not run on this node; restore the"
+            f" file, or remove {name} from canal.destinations in {self._config.main_file}"
         )
         return ConfigAlarm(alarms.GONE, name, text, False, time.time(), str(file), reason="no such file")
 

@@ -150,7 +150,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[Streams], int]], ...] = (
     ("store_produce_mem", "Bytes put.", lambda streams: sum(each.put_bytes for each in streams)),
     ("store_consume_mem", "Bytes acknowledged.", lambda streams: sum(each.ack_bytes for each in streams)),
     ("put_rows", "Rows put.", lambda streams: sum(each.put_rows for each in streams)),
-    ("get_rows", "Rows handed out.", lambda streams: sum(each.get_rows for each in streams)),
+    ("get_rows", "Rows delivered.", lambda streams: sum(each.get_rows for each in streams)),
     ("ack_rows", "Rows acknowledged.", lambda streams: sum(each.ack_rows for each in streams)),
 )
 
@@ -160,9 +160,13 @@ def _delays(instances: Sequence[InstanceStatus], now_ms: float) -> Iterator[Metr
     traffic = Family(
         "canal_instance_traffic_delay", "gauge", "ms behind the source when entering the ring.", "destination"
     )
-    put = Family("canal_instance_put_delay", "gauge", "ms since the newest entry put was executed.", "destination")
-    get = Family("canal_instance_get_delay", "gauge", "The same for the newest handed out.", "destination")
-    ack = Family("canal_instance_ack_delay", "gauge", "The same for the newest acknowledged.", "destination")
+
+    def delay(step: str, text: str) -> Family:
+        return Family(f"canal_instance_{step}_delay", "gauge", text, "destination")
+
+    put = delay("put", "ms since the newest entry in a ring was executed.")
+    get = delay("get", "ms since the newest delivered entry was executed.")
+    ack = delay("ack", "ms since the newest acknowledged entry was executed.")
     for status in instances:
         behind = [stream.seconds_behind for stream in status.streams if stream.seconds_behind >= 0]
         if behind:
@@ -188,10 +192,10 @@ _STREAM_GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float]], ...] = (
     ("oldest_unacked_seconds", "Age of the oldest batch in flight.", lambda stream: stream.oldest_unacked_s),
     (
         "purge_in_seconds",
-        "Until the source may purge the cursor's journal; 0: it has.",
+        "Seconds until the source may purge the cursor's journal; 0 if it has.",
         lambda stream: stream.purge_in_s,
     ),
-    ("batches_in_flight", "Batches handed out and not acknowledged.", lambda stream: len(stream.batches)),
+    ("batches_in_flight", "Batches delivered and not acknowledged.", lambda stream: len(stream.batches)),
     ("ring_entries", "Entries in the ring.", lambda stream: stream.ring_entries),
     ("ring_capacity_entries", "Places in the ring.", lambda stream: stream.ring_capacity),
     ("ring_bytes", "Bytes in the ring.", lambda stream: stream.ring_bytes),
@@ -200,7 +204,7 @@ _STREAM_GAUGES: tuple[tuple[str, str, Callable[[StreamStatus], float]], ...] = (
 
 
 def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
-    """What canal does not tell: every stream by itself; figures that are unknown (negative) have no sample."""
+    """Yield figures of every stream, which canal does not have. An unknown (negative) figure has no sample."""
     pairs = [(status.destination, stream) for status in instances for stream in status.streams]
     state = Family("canal_stream_state", "gauge", "open, parked or failed.", "destination", "client_id", "state")
     for destination, stream in pairs:
@@ -216,7 +220,7 @@ def _streams(instances: Sequence[InstanceStatus]) -> Iterator[Metric]:
     behind = Family(
         "canal_stream_source_left_behind",
         "gauge",
-        "A silent one of several sources.",
+        "1 while the merge does not wait for this silent source.",
         "destination",
         "client_id",
         "source",

@@ -64,7 +64,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """GET. wait_ms: 0.0: do not wait, None: no limit; eager: see Destinations.get."""
+    """GET. wanted: see GetRequest."""
 
     identity: ClientIdentity
     wanted: GetRequest
@@ -268,7 +268,10 @@ _CACHED_CHARACTERS = 1024  # longest cached names; the peer chooses them
 
 
 def _wait_ms(timeout: int, unit: int) -> float | None:
-    """Convert a GET's timeout to ms; None is no limit. -1: do not wait; other values up to 0: no limit."""
+    """Convert a GET's timeout to ms; None is no limit. -1: do not wait; other values up to 0: no limit.
+
+    unit: an ordinal of Java's TimeUnit; an absent one reads as 0, nanoseconds.
+    """
     if timeout == -1:
         return 0.0
     wait_ms = timeout * _UNIT_MS.get(unit, 1)

@@ -1,6 +1,6 @@
 """Log events, collected from the source text of canal_ha: every call that writes a line `room.what key=value`.
 
-Events reach the log in three ways: a module's own logger (`log.info("running.claimed", ...)`), `told.event(destination,
+Events reach the log in three ways: a module's own logger (`log.info("running.claimed", ...)`), `log.event(destination,
 "instance.started", ...)`, and `tell("source.lost", ...)`, which hops to the reactor first. A name that is put together
 at run time is resolved through FAMILIES; a call that cannot be understood is an error, so that no event is left out.
 """
@@ -143,7 +143,7 @@ def _is_logger(value: ast.expr) -> bool:
 
 
 def _level(call: ast.Call) -> str:
-    """told.event and tell write a warning for an alarm."""
+    """Return the level of a call: an alarm is a warning."""
     alarm = next((keyword.value for keyword in call.keywords if keyword.arg == "alarm"), None)
     if alarm is None:
         return "INFO"
