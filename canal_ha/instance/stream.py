@@ -29,6 +29,7 @@ from canal_ha.meta.batch_ids import Numbers
 from canal_ha.meta.batches import Batches
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
+from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
@@ -37,20 +38,8 @@ from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
 
 
-class Timer(Protocol):
-    """A call that is due later."""
-
-    def active(self) -> bool: ...
-
-    def cancel(self) -> None: ...
-
-
-class Reactor(Protocol):
+class Reactor(Clock, Protocol):
     """The part of Twisted's reactor that streams use."""
-
-    def seconds(self) -> float: ...
-
-    def callLater(self, delay: float, call: Callable[..., object], /) -> Timer: ...
 
     def callFromThread(self, call: Callable[..., object], /, *args: object) -> None: ...
 

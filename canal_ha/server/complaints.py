@@ -8,8 +8,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import chain
 
 from canal_ha import logs
-from canal_ha.instance.stream import Timer
-from canal_ha.server.idle import Clock
+from canal_ha.model.clock import Clock, Timer
 
 LINES_AT_ONCE = 10  # of one address; a second later it may have one more
 ALL_LINES_AT_ONCE = 100  # of all addresses together

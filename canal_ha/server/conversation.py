@@ -20,12 +20,13 @@ from twisted.python.failure import Failure
 
 from canal_ha import logs
 from canal_ha.errors import CanalError, CursorReplaced, LocalProtocolError, RemoteProtocolError
+from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
-from canal_ha.server.idle import Clock, IdleLimits
+from canal_ha.server.idle import IdleLimits
 from canal_ha.server.outbox import Outbox
 from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
 from canal_ha.wire.server_session import Reply, ServerSession

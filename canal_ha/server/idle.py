@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from canal_ha.instance.stream import Timer
-
-
-class Clock(Protocol):
-    """The part of Twisted's reactor that this room uses as a clock."""
-
-    def seconds(self) -> float: ...
-
-    def callLater(self, delay: float, call: Callable[..., object], /) -> Timer: ...
+from canal_ha.model.clock import Clock, Timer
 
 
 class IdleLimits:

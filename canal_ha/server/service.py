@@ -14,11 +14,11 @@ from twisted.internet.protocol import ServerFactory
 
 from canal_ha import logs
 from canal_ha.errors import ConfigError
+from canal_ha.model.clock import Clock
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.conversation import Shared
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations
-from canal_ha.server.idle import Clock
 from canal_ha.server.protocol import CanalConnection
 from canal_ha.wire.scramble import SEED_BYTES, Credentials
 from canal_ha.wire.server_session import ServerSession

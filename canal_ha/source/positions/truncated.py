@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import Flavor, binary_logs
 from canal_ha.source.connection.session import SourceSession
@@ -40,14 +42,4 @@ def behind(session: SourceSession, server: Flavor, at: LogPosition, text: str) -
     row = session.query(_EXECUTED, at.journal, at.offset, onwards, FIRST_OFFSET)[0]
     if row["here"] is None or row["here"] != row["there"]:
         return None
-    return LogPosition(
-        journal=onwards,
-        offset=FIRST_OFFSET,
-        timestamp_ms=at.timestamp_ms,
-        server_id=at.server_id,
-        gtid=at.gtid,
-        address=at.address,
-        port=at.port,
-        server=at.server,
-        trail=at.trail,
-    )
+    return replace(at, journal=onwards, offset=FIRST_OFFSET, consumed=False, sub_index=0, mark="")
