@@ -1,4 +1,4 @@
-"""A TCP proxy between a node and MySQL that damages one row event of one dump. Runs in threads of its own."""
+"""A TCP proxy between a node and MySQL that damages one row event of one dump. It runs in its own threads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Damage = Callable[[bytearray, int], None]
 
 
 class BreakingProxy:
-    """Passes everything on, except that the first row event with the marker in it is damaged, once.
+    """A proxy that forwards all bytes, but damages the first row event that contains the marker.
 
-    The server's side must speak without TLS. damage: see flipped() and too_long().
+    damage: `flipped` or `too_long`. The server must speak without TLS.
     """
 
     def __init__(self, port: int, marker: bytes, damage: Damage) -> None:
@@ -75,11 +75,11 @@ def _is_rows(payload: bytearray) -> bool:
 
 
 def flipped(event: bytearray, at: int) -> None:
-    """One bit of the value is another one; the checksum tells."""
+    """Flip one bit of the value, so that the checksum fails."""
     event[at] ^= 0x01
 
 
 def too_long(event: bytearray, at: int) -> None:
-    """The length before the value goes beyond the event's end; the checksum is made to fit."""
+    """Set the length before the value so that it exceeds the event, and correct the checksum."""
     event[at - 1] = 0xFF
     event[-4:] = struct.pack("<I", zlib.crc32(event[:-4]))

@@ -1,4 +1,4 @@
-"""Rows of `canal-ha client --format json` in the form in which the workload compares them."""
+"""Rows of `canal-ha client --format json` in the form that the workload compares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def change_of(row: dict[str, Any]) -> Change:
-    """One object of --format json."""
+    """Return the change in one object of --format json."""
     return row["table"], row["type"], _side(row["before"]), _side(row["after"])
 
 

@@ -1,4 +1,4 @@
-"""Following a destination step by step, for acceptance tests of one node."""
+"""Helpers that follow a destination step by step, for acceptance tests of one node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.ports import LOOPBACK
 def following(
     node: Node, destination: str = "example", client_id: int = 1001, tables: str = "", *, subscribe: bool = True
 ) -> Iterator[SimpleConnector]:
-    """A connected client, subscribed to `tables` (a filter) unless told otherwise."""
+    """Yield a connected client, subscribed to `tables` (a filter) unless `subscribe` is false."""
     with SimpleConnector(LOOPBACK, node.port, destination, client_id) as client:
         if subscribe:
             client.subscribe(tables)
@@ -25,9 +25,10 @@ def following(
 
 
 def read(client: SimpleConnector, count: int, *, seconds: float = 20.0, size: int = 1000) -> list[Row]:
-    """Rows and DDL of tables, each batch acknowledged, until there are at least `count`; fails when they do not come.
+    """Read and acknowledge batches until they hold `count` rows and DDL statements of tables; return these.
 
-    MariaDB's annotations, the statement behind the rows as an entry without a table, are left out.
+    Fails after `seconds`. MariaDB's annotations are skipped: entries without a table that hold the statement of the
+    rows.
     """
     rows: list[Row] = []
     deadline = time.monotonic() + seconds
@@ -41,7 +42,7 @@ def read(client: SimpleConnector, count: int, *, seconds: float = 20.0, size: in
 
 
 def silence(client: SimpleConnector, seconds: float = 1.5) -> None:
-    """No row and no statement comes for so long; batches without any are acknowledged."""
+    """Check that no row and no DDL statement of a table arrives for `seconds`; acknowledge all other batches."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         message = client.get_without_ack(1000, 100)
@@ -51,16 +52,16 @@ def silence(client: SimpleConnector, seconds: float = 1.5) -> None:
 
 
 def column(rows: Iterable[Row], name: str = "id") -> list[Any]:
-    """One column of the rows as they are after their change; statements are left out."""
+    """Return one column of the rows after their change. Rows without an after image are skipped."""
     return [row.after[name] for row in rows if row.after is not None]
 
 
 def stream_of(node: Node, destination: str, client_id: int = 1001) -> dict[str, Any]:
-    """What /api/v1/status says of one stream."""
+    """Return one stream of /api/v1/status."""
     streams = destination_of(node, destination)["streams"]
     return next(dict(stream) for stream in streams if stream["client_id"] == client_id)
 
 
 def destination_of(node: Node, destination: str) -> dict[str, Any]:
-    """What /api/v1/status says of one destination."""
+    """Return one destination of /api/v1/status."""
     return next(dict(each) for each in node.status()["destinations"] if each["destination"] == destination)

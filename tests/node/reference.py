@@ -1,4 +1,4 @@
-"""What mysql-replication, decoding by itself, says happened: the second opinion of the workload tests."""
+"""Row changes as mysql-replication decodes them: the independent reference of the workload tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.node.workload import Change, plain
 
 
 def changes(server: SqlServer, database: str, start: tuple[str, int], *, server_id: int = 900_001) -> Iterator[Change]:
-    """Every row change of one schema from `start` to the end of the binlog, in order."""
+    """Yield every row change of one schema from `start` to the end of the binlog, in order."""
     reader = BinLogStreamReader(
         connection_settings={"host": LOOPBACK, "port": server.port, "user": "admin", "password": "admin"},
         server_id=server_id,

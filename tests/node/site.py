@@ -1,4 +1,4 @@
-"""A source with a schema of its own, and a node that follows it under several names."""
+"""A source with its own schema, and a node that follows it under several names."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from lab import Node, SqlServer
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A source, a node that follows it under several names, and a schema with the tables a and b (id, v)."""
+    """A source, a node that follows it under several names, and a schema for the tables of the tests."""
 
     server: SqlServer
     node: Node
     schema: str
 
     def insert(self, table: str, *ids: int) -> None:
-        """One transaction."""
+        """Insert rows in one transaction."""
         values = ", ".join(f"({number}, 'v{number}')" for number in ids)
         self.server.execute(f"INSERT INTO {self.schema}.{table} VALUES {values}")
 
     def table(self, name: str) -> str:
-        """A new table (id, v), and the filter that selects it alone."""
+        """Create a table (id, v) and return the filter that selects only this table."""
         self.server.execute(f"CREATE TABLE {self.schema}.{name} (id int PRIMARY KEY, v varchar(20))")
         return rf"{self.schema}\.{name}"
 
     def dumps(self, destination: str, client_id: int = 1001) -> bool:
-        """Whether the source knows a replica for this stream."""
+        """Return whether the source lists a replica for this stream."""
         statement = "SHOW REPLICAS" if self.server.flavor == "mysql" else "SHOW SLAVE HOSTS"
         return replica(destination, client_id).name in {row["Host"] for row in self.server.query(statement)}

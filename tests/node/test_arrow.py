@@ -46,7 +46,7 @@ EXPECTED = {
 
 
 def collect(client: SimpleConnector | ClusterConnector, table: str, rows: int, **options: Any) -> list[pa.RecordBatch]:
-    """The batches of a table, acknowledged, until they have so many rows."""
+    """Read and acknowledge batches until those of `table` hold `rows` rows; return these."""
     found: list[pa.RecordBatch] = []
 
     def more() -> bool:
@@ -61,9 +61,9 @@ def collect(client: SimpleConnector | ClusterConnector, table: str, rows: int, *
 
 @pytest.mark.real
 def test_get_arrow(source_server: SqlServer, database: str) -> None:
-    """Typed columns, NULL, a changed key as delete and insert, a statement, a new column; through both connectors.
+    """Both connectors deliver typed columns, NULL, a statement and a new column. A new key is a delete and an insert.
 
-    TIMESTAMP is an instant: canal writes it in the zone of its process, the client says which that is.
+    A TIMESTAMP is an instant. canal writes it in the time zone of its process, so the client must name that zone.
     """
     source_server.execute(
         f"CREATE DATABASE {database}",

@@ -1,4 +1,4 @@
-"""Edits of configuration files that cannot be used, while a node runs with what it read before."""
+"""Invalid configuration files: a running node keeps the settings that it read before."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SIZE = "canal.instance.memory.buffer.size"
 
 @pytest.fixture
 def node(mariadb: MariaDB) -> Iterator[Node]:
-    """Looks at its directory twice a second."""
+    """Run a node that scans its directory twice a second."""
     with Node({"example": follow(mariadb)}, properties=SCAN) as it:
         yield it
 
 
 def instance_file(node: Node, destination: str = "example") -> Path:
-    """What is edited."""
+    """Return the path of the destination's instance.properties."""
     return node.conf / destination / "instance.properties"
 
 
@@ -40,24 +40,26 @@ def edit(path: Path, *lines: str, base: str) -> None:
 
 
 def alarms(node: Node) -> list[dict[str, Any]]:
-    """Those of the configuration, as /api/v1/status tells them."""
+    """Return the configuration alarms of /api/v1/status."""
     return list(node.status()["alarms"])
 
 
 def started(node: Node, destination: str = "example") -> int:
-    """How often the destination has started."""
+    """Return how often the destination has started."""
     return node.log_file(destination).count("instance.started")
 
 
 def metrics(node: Node) -> str:
-    """What Prometheus reads."""
+    """Return the text that Prometheus scrapes."""
     with urllib.request.urlopen(f"http://{LOOPBACK}:{node.metrics_port}/metrics", timeout=10) as answer:
         return str(answer.read().decode())
 
 
 def test_a_bad_edit_does_not_stop_a_running_destination(mariadb: MariaDB, node: Node, database: str) -> None:
-    """Rows keep flowing on the same connection; log, status and metrics name file, line, key and reason until the file
-    is good again; each error is told once; the next good edit takes effect.
+    """Rows keep flowing on the same connection after invalid edits, and the next valid edit takes effect.
+
+    Until the file is valid again, log and status name the file, line, key and reason, and a metric shows the alarm.
+    Each error is logged once.
     """
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     path = instance_file(node)
@@ -96,7 +98,7 @@ def test_a_bad_edit_does_not_stop_a_running_destination(mariadb: MariaDB, node: 
 
 
 def test_what_changes_nothing_does_not_restart_a_destination(node: Node) -> None:
-    """A new time of modification, a comment, a key with its default."""
+    """A new modification time, a comment, or a key with its default value does not restart the destination."""
     path = instance_file(node)
     good = path.read_text()
     os.utime(path)
@@ -107,7 +109,7 @@ def test_what_changes_nothing_does_not_restart_a_destination(node: Node) -> None
 
 
 def test_a_file_that_cannot_be_looked_at_does_not_stop_its_destination(node: Node) -> None:
-    """Neither a link that leads nowhere nor a directory in its place, nor a configuration directory that is gone."""
+    """A link to itself in place of the file and a missing configuration directory raise an alarm and stop nothing."""
     path = instance_file(node)
     kept = path.rename(path.with_name("kept"))
     path.symlink_to(path)
@@ -125,7 +127,7 @@ def test_a_file_that_cannot_be_looked_at_does_not_stop_its_destination(node: Nod
 
 
 def test_a_listed_destination_without_its_file_is_an_alarm(node: Node) -> None:
-    """It stops, as canal does it, and the status says that canal.destinations still names it; put back, it starts."""
+    """The destination stops, as in canal, and the alarm names canal.destinations. It starts when the file is back."""
     path = instance_file(node)
     kept = path.rename(path.with_name("kept"))
     (alarm,) = until(lambda: alarms(node) or None, what="the alarm")
@@ -138,7 +140,10 @@ def test_a_listed_destination_without_its_file_is_an_alarm(node: Node) -> None:
 
 
 def test_a_changed_main_file_is_told(node: Node) -> None:
-    """Once: the node has to be restarted. If a restart would fail, with the reason. Changed back, it is over."""
+    """Each change of canal.properties is logged once; an alarm asks for a restart until the change is undone.
+
+    If a restart would fail, the log gives the reason.
+    """
     path = node.conf / "canal.properties"
     good = path.read_text()
     edit(path, "canal.user = eve", base=good)
@@ -153,7 +158,7 @@ def test_a_changed_main_file_is_told(node: Node) -> None:
 
 
 def test_a_node_that_starts_with_a_bad_file_runs_the_others(mariadb: MariaDB) -> None:
-    """The bad one is refused with the same alarm, and starts when its file is good."""
+    """The destination with the invalid file has the same alarm, and starts when the file is valid."""
     bad = follow(mariadb, {SIZE: "lots"})
     with Node({"example": follow(mariadb), "broken": bad}, properties=SCAN, wait_for=["example"]) as node:
         (alarm,) = alarms(node)

@@ -1,4 +1,4 @@
-"""Sources that do not serve us until a person has run the statement that the message names; sources that go away."""
+"""Sources that refuse a node until a person runs the statement that the message names; sources that stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCES = {"mysql": MySQL, "mariadb": MariaDB}
 
 
 def complaint(node: Node, destination: str, containing: str) -> str:
-    """What status and the destination's log say alike of its source, once that contains a text."""
+    """Wait until the destination's source_error contains a text, check that the log has it once, and return it."""
 
     def look() -> str | None:
         error = str(destination_of(node, destination)["source_error"])
@@ -30,15 +30,17 @@ def complaint(node: Node, destination: str, containing: str) -> str:
 
 
 def statement(error: str, beginning: str) -> str:
-    """The statement that a message names, to its end."""
+    """Return the statement in a message that starts with `beginning`."""
     found = re.search(rf"{beginning}[^;(…]*", error)
     assert found, error
     return found[0].strip()
 
 
 def test_accounts(source_server: SqlServer, database: str) -> None:
-    """No such account, no right to replicate, a password that changes under a stream: each is said once, with the
-    statement to run; a SUBSCRIBE is told the same; when the person has run it, rows flow without a restart.
+    """A missing account or privilege is reported with the statement to run; rows then flow without a restart.
+
+    SUBSCRIBE fails with the same kind of message. If the password changes under a stream, the status shows the error,
+    the client sees none, and the stream continues when the password is right again.
     """
     someone = f"u_{database}"
     source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
@@ -73,7 +75,11 @@ def test_accounts(source_server: SqlServer, database: str) -> None:
 
 @pytest.mark.parametrize("flavor", SOURCES)
 def test_binlog_settings_restarts_and_purged_journals(flavor: str) -> None:
-    """One server through everything that can be wrong with its binlog; a client that loses and repeats nothing."""
+    """A client loses and repeats no row while one server has every fault that its binlog can have.
+
+    The faults are: binary log off, wrong format, restart, crash, purged journal. A client parked at the purged journal
+    fails; other clients continue.
+    """
     server = SOURCES[flavor](extra=["--skip-log-bin", "--binlog-format=MIXED"], gtid=False)
     with (
         server,
@@ -102,7 +108,7 @@ def test_binlog_settings_restarts_and_purged_journals(flavor: str) -> None:
             server.start()
             server.execute("INSERT INTO d.t VALUES (4)")
             assert column(read(client, 1)) == column(read(other, 1)) == [4]
-            # 1002 is parked: its cursor stays where the journal is about to be purged
+            # 1002 is parked: its cursor stays in the journal that is purged next
             until(lambda: stream_of(node, "example", 1002)["state"] == "parked", what="parking")
             wanted = stream_of(node, "example", 1002)["cursor"]["journal"]
             server.execute("FLUSH LOGS", "INSERT INTO d.t VALUES (5)")

@@ -27,7 +27,7 @@ def node(source_server: SqlServer) -> Iterator[Node]:
 
 @pytest.fixture
 def table(source_server: SqlServer, node: Node, database: str) -> str:
-    """A new table (uid, name), which the client ids of these tests follow from here on."""
+    """Create a table (uid, name) and return its full name."""
     source_server.execute(
         f"CREATE DATABASE {database}", f"CREATE TABLE {database}.test (uid int(4) PRIMARY KEY, name varchar(10))"
     )
@@ -39,7 +39,7 @@ def client(node: Node, table: str, *options: str, output_format: str = "json") -
 
 
 def begun(node: Node, table: str, client_id: int) -> tuple[str, ...]:
-    """Options of a client id that is subscribed now: rows from here on are its own."""
+    """Subscribe a client id, so that it gets the rows from now on; return its options."""
     options = ("--client-id", str(client_id))
     with client(node, table, *options, "--idle-exit", "0.2") as first:
         list(first.rows())
@@ -52,14 +52,15 @@ def local(ms: int) -> str:
 
 
 def masked(text: str) -> str:
-    """Without what the clock says: the time of printing and delays."""
+    """Return the text without values of the clock: the time of printing and the delays."""
     text = re.sub(r"Time : \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", "Time : NOW", text, flags=re.MULTILINE)
     return re.sub(r"delay : \d+ms$", "delay : Nms", text, flags=re.MULTILINE)
 
 
 def test_pretty(source_server: SqlServer, node: Node, table: str) -> None:
-    """canal's format to the letter, for an insert, an update, a delete and a statement; everything it shows is also
-    in --format json of another client id, from which the expected text is made.
+    """--format pretty prints canal's text exactly for an insert, an update, a delete and a statement.
+
+    The expected text is made from the --format json output of another client id.
     """
     schema, name = table.split(".")
     first, second = begun(node, table, 1), begun(node, table, 2)
@@ -109,7 +110,7 @@ def test_pretty(source_server: SqlServer, node: Node, table: str) -> None:
 
 
 def test_json_objects_are_complete(source_server: SqlServer, node: Node, table: str) -> None:
-    """Every field, in order; both sides of each kind of change; NULL, text and statement."""
+    """Each object has every field in order, with both images of each kind of change, NULL, text and the statement."""
     schema, name = table.split(".")
     options = begun(node, table, 3)
     source_server.execute(
@@ -136,8 +137,10 @@ def test_json_objects_are_complete(source_server: SqlServer, node: Node, table: 
 
 
 def test_ways_to_end(mysql: MySQL, database: str) -> None:
-    """--max-rows leaves a batch that it cuts for the next one; --no-ack leaves everything; SIGTERM acknowledges what is
-    printed; --idle-exit ends in time; every end has code 0 and nothing is lost or repeated in between.
+    """Every way to end the client exits with code 0 and loses no row; only unacknowledged batches come again.
+
+    --max-rows leaves a batch that it cuts to the next client, --no-ack leaves all batches, SIGTERM acknowledges the
+    printed rows, and --idle-exit ends in time.
     """
     table = f"{database}.test"
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {table} (uid int PRIMARY KEY, name varchar(10))")

@@ -1,4 +1,4 @@
-"""Destinations that come, change and go while a node runs; where settings come from; ports that are taken."""
+"""Destinations that are added, changed and removed while a node runs; the precedence of settings; ports in use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SetNode(Node):
 
 @pytest.fixture(scope="module")
 def node(mariadb: MariaDB) -> Iterator[Node]:
-    """Scans its directory every second; `idler` is lazy, `example` is always there."""
+    """Run a node that scans its directory every second. `idler` is lazy; `example` always runs."""
     properties = {
         "canal.auto.scan": "true",
         "canal.auto.scan.interval": "1",
@@ -42,7 +42,7 @@ def node(mariadb: MariaDB) -> Iterator[Node]:
 
 
 def write(node: Node, destination: str, properties: dict[str, str]) -> Path:
-    """An instance.properties, complete at once."""
+    """Write an instance.properties atomically and return its path."""
     path = node.conf / destination / "instance.properties"
     path.parent.mkdir(exist_ok=True)
     beside = path.with_suffix(".new")
@@ -51,13 +51,14 @@ def write(node: Node, destination: str, properties: dict[str, str]) -> Path:
 
 
 def reloaded(node: Node) -> bool:
-    """Whether `added` runs with the size of its changed file; for a moment it does not run at all."""
+    """Return whether `added` runs with the size in its changed file. It does not run during the reload."""
     return any(each["destination"] == "added" and each["buffer_size"] == 512 for each in node.status()["destinations"])
 
 
 def test_destinations_come_change_and_go(mariadb: MariaDB, node: Node, database: str) -> None:
-    """A new file starts a destination, a change reloads it with its cursors kept, a broken one is told and changes
-    nothing, removing it stops it; `example` runs on all the time.
+    """A new file starts a destination, a changed file reloads it and keeps its cursors, a removed file stops it.
+
+    An invalid file raises an alarm and changes nothing. `example` runs all the time.
     """
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     with following(node, "example", tables=rf"{database}\.t") as witness:
@@ -85,7 +86,7 @@ def test_destinations_come_change_and_go(mariadb: MariaDB, node: Node, database:
 
 
 def test_a_lazy_destination_starts_when_a_client_asks(node: Node) -> None:
-    """Not before, and then within the first SUBSCRIBE."""
+    """The destination starts within the first SUBSCRIBE, and not before."""
     assert "idler" not in node.running()
     assert not (node.directory / "logs" / "idler").exists()
     with following(node, "idler"):
@@ -93,7 +94,7 @@ def test_a_lazy_destination_starts_when_a_client_asks(node: Node) -> None:
 
 
 def test_set_wins_over_environment_wins_over_files(mariadb: MariaDB) -> None:
-    """One key from each; an unknown key is warned of by name."""
+    """One key comes from each of them. The log names an unknown key."""
     environment = {"CANAL_INSTANCE_STREAM_MAX": "1", "CANAL_INSTANCE_MEMORY_BUFFER_SIZE": "1024"}
     properties = {
         "canal.instance.memory.buffer.size": "512",
@@ -113,7 +114,10 @@ def test_set_wins_over_environment_wins_over_files(mariadb: MariaDB) -> None:
 
 
 def test_ports_that_are_taken(mariadb: MariaDB) -> None:
-    """Metrics and status: logged, the node serves on, status on another port. The data port: code 2 and a message."""
+    """If the metrics or status port is in use, the node logs it and serves; status moves to another port.
+
+    If the data port is in use, the node exits with code 2 and a message.
+    """
     with SetNode({"example": follow(mariadb)}, wait_for=()) as node:
         node.stop()
         with socket.create_server((LOOPBACK, node.admin_port)), socket.create_server(("", node.metrics_port)):

@@ -1,4 +1,4 @@
-"""The figures of status and metrics, held against what really happened."""
+"""The figures of status and metrics, compared with what really happened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 40
 
 
 def metrics(node: Node) -> dict[str, float]:
-    """Every sample, name with labels -> value."""
+    """Return every sample: name with labels -> value."""
     with urllib.request.urlopen(f"http://{LOOPBACK}:{node.metrics_port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     return {
@@ -30,7 +30,7 @@ def metrics(node: Node) -> dict[str, float]:
 
 
 def shown(node: Node, *options: str) -> str:
-    """What `canal-ha status` prints."""
+    """Return the output of `canal-ha status`."""
     url = f"http://{LOOPBACK}:{node.admin_port}"
     done = subprocess.run([PROGRAM, "status", "--url", url, *options], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -38,8 +38,10 @@ def shown(node: Node, *options: str) -> str:
 
 
 def test_figures(mysql: MySQL, database: str) -> None:
-    """Idle: nothing behind. A ring of 16 entries full before a client that does not acknowledge: behind by the bytes
-    and seconds that are left, in status, table and metrics alike. Caught up: every row counted once, nothing behind.
+    """Status, its table and the metrics agree on an idle stream, a stream with a full ring, and one that caught up.
+
+    The ring has 16 entries. While the client does not acknowledge, the stream is behind by the bytes and seconds left
+    to read. When it has caught up, every row is counted once and the stream is not behind.
     """
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(2000))")
     settings = {"canal.instance.memory.buffer.size": "16", "canal.instance.memory.batch.mode": "ITEMSIZE"}

@@ -1,4 +1,4 @@
-"""The disk under the cursor file is full: an alarm, nothing acknowledged is forgotten, and it heals by itself."""
+"""A full disk under the cursor file: the node raises an alarm, loses no acknowledgement, and recovers by itself."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Write until nothing goes any more."""
+    """Write until the file system is full."""
     with path.open("wb", buffering=0) as out, suppress(OSError):
         while True:
             out.write(b"x" * 512)
 
 
 def test_a_full_disk(mariadb: MariaDB, database: str, small_disk: Path) -> None:
-    """One alarm in the destination's log, the old file whole, cursors move on in memory and are served from there; the
-    first flush with room writes the newest; nothing comes again after a SIGKILL.
+    """The log shows one alarm, the old file stays intact, and cursors advance in memory.
+
+    The first flush with room writes the newest cursor. No acknowledged row comes again after a SIGKILL.
     """
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     tables = rf"{database}\.t"

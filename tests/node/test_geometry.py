@@ -1,4 +1,4 @@
-"""Tables with geometry beside text of several character sets, whose metadata MySQL and MariaDB count differently."""
+"""Tables with geometry and text of several character sets, whose metadata MySQL and MariaDB count differently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.real
 
 
 def test_a_table_with_geometry_and_two_character_sets_stops_no_client(source_server: SqlServer, database: str) -> None:
-    """Its rows arrive, and a client that does not want them goes on behind them."""
+    """The table's rows arrive, and a client with another filter reads on past them."""
     source_server.execute(
         f"CREATE DATABASE {database}",
         f"CREATE TABLE {database}.other (id int PRIMARY KEY)",

@@ -1,4 +1,4 @@
-"""Filters made to harm: a node refuses them or matches them in linear time, and nobody else notices."""
+"""Harmful filters: a node refuses them or matches them in linear time, and other clients do not notice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOO_LONG_FOR_A_ZNODE = "x" * 1_200_000
 
 @contextmanager
 def followed(mysql: MySQL, schema: str, *, zk_servers: str = "") -> Iterator[Node]:
-    """A node that follows the server, which has a table with a name that is slow to match."""
+    """Run a node that follows the server, with a table whose name is slow to match."""
     table = f"{schema}.a_table_with_quite_a_long_name"
     mysql.execute(f"CREATE DATABASE {schema}", f"CREATE TABLE {table} (id int PRIMARY KEY)")
     destinations = {"example": follow(mysql, {"canal.instance.filter.regex": rf"{schema}\\..*"})}
@@ -33,17 +33,17 @@ def followed(mysql: MySQL, schema: str, *, zk_servers: str = "") -> Iterator[Nod
 
 
 def connected(node: Node) -> SimpleConnector:
-    """Client 1002, which has not asked for anything yet."""
+    """Return client 1002, which has sent no request yet."""
     return SimpleConnector(LOOPBACK, node.port, "example", 1002)
 
 
 def insert(mysql: MySQL, schema: str, number: int) -> None:
-    """One row of the table."""
+    """Insert one row into the table."""
     mysql.execute(f"INSERT INTO {schema}.a_table_with_quite_a_long_name VALUES ({number})")
 
 
 def test_a_filter_that_is_slow_to_match_delays_nobody(mysql: MySQL, database: str) -> None:
-    """Client 1001 has its next row within two seconds, and the node ends in good order within five."""
+    """Client 1001 gets its next row within two seconds, and the node stops with exit code 0 within five."""
     with followed(mysql, database) as node, following(node) as client:
         insert(mysql, database, 1)
         assert column(read(client, 1)) == [1]
@@ -60,7 +60,7 @@ def test_a_filter_that_is_slow_to_match_delays_nobody(mysql: MySQL, database: st
 
 
 def test_a_long_filter_is_refused_and_not_kept(mysql: MySQL, database: str) -> None:
-    """An error packet, the client id is unknown afterwards, and client 1001 is served meanwhile."""
+    """The client gets an error, its id is not stored, and client 1001 is still served."""
     with followed(mysql, database) as node, following(node) as client:
         for number, long in enumerate((SLOW_TO_COMPILE, TOO_LONG_FOR_A_ZNODE), 1):
             began = time.monotonic()
@@ -77,7 +77,7 @@ def test_a_long_filter_is_refused_and_not_kept(mysql: MySQL, database: str) -> N
 
 
 def test_a_long_filter_does_not_suspend_the_session(mysql: MySQL, zookeeper: ZooKeeper, database: str) -> None:
-    """A write beyond ZooKeeper's limit ends the session: the filter never gets that far."""
+    """The node refuses the filter before ZooKeeper, where a write beyond the size limit would end the session."""
     with (
         followed(mysql, database, zk_servers=zookeeper.hosts) as node,
         following(node) as client,
@@ -91,7 +91,7 @@ def test_a_long_filter_does_not_suspend_the_session(mysql: MySQL, zookeeper: Zoo
 
 
 def test_a_stored_filter_that_cannot_be_used_stops_its_own_stream(mysql: MySQL, database: str) -> None:
-    """Earlier versions kept any filter. Its stream fails with an alarm, others run, and a new SUBSCRIBE mends it."""
+    """Earlier versions stored any filter. Only its stream fails, with an alarm, and a new SUBSCRIBE repairs it."""
     with followed(mysql, database) as node:
         with following(node) as client, following(node, client_id=1002, tables="kept"):
             insert(mysql, database, 1)

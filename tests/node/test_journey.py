@@ -1,4 +1,4 @@
-"""The row of ARCHITECTURE.md, from MySQL to a Python value, looked at on each of its stops."""
+"""The row of ARCHITECTURE.md, from MySQL to a Python value, checked at each stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import until
 
 @pytest.mark.real
 def test_one_row(source_server: SqlServer, database: str) -> None:
-    """UPDATE shop.orders: begin (not on MariaDB), rows, end; before and after; a batch, an ACK, a durable cursor."""
+    """An UPDATE arrives with both images and the transaction's end; its ACK makes the cursor durable and logs it."""
     source_server.execute(
         f"CREATE DATABASE {database}",
         f"CREATE TABLE {database}.orders (id int PRIMARY KEY, state varchar(10))",

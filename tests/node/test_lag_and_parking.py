@@ -1,4 +1,4 @@
-"""What of streams depends on the source, on each: parking, columns of a lagging stream, cursors over a restart."""
+"""Behaviour of streams that depends on the source: parking, columns of a lagging stream, cursors across a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def site(source_server: SqlServer) -> Iterator[Site]:
-    """One destination, `parking`, whose streams are parked after a second."""
+    """Yield one destination, `parking`, whose streams are parked after one idle second."""
     schema = f"parking_{os.getpid()}"
     source_server.execute(f"CREATE DATABASE {schema}")
     with Node({"parking": follow(source_server, {"canal.instance.stream.idle": "1"})}) as node:
@@ -26,7 +26,7 @@ def site(source_server: SqlServer) -> Iterator[Site]:
 
 
 def test_parking_closes_the_dump_and_loses_nothing(site: Site) -> None:
-    """Batches in flight over parking: an ACK moves the cursor, the next GET goes on behind the last one handed out."""
+    """Batches in flight survive parking: an ACK moves the cursor, and the next GET continues after these batches."""
     tables = site.table("parked")
     with following(site.node, "parking", tables=tables) as client:
         for number in range(15):
@@ -45,14 +45,14 @@ def test_parking_closes_the_dump_and_loses_nothing(site: Site) -> None:
         assert handed + column(read(client, 16 - len(handed))) == list(range(16))
         silence(client, 0.5)
         until(lambda: stream_of(site.node, "parking")["state"] == "parked", what="parking again", seconds=5)
-        client.rollback()  # everything is acknowledged: nothing to repeat
+        client.rollback()  # every batch is acknowledged: there is nothing to repeat
         site.insert("parked", 16)
         assert column(read(client, 1)) == [16]
 
 
 @pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
 def test_a_lagging_stream_has_the_columns_of_its_position(site: Site, metadata: str) -> None:
-    """Columns added in the middle, dropped, renamed and changed while a stream is parked do not reach older rows."""
+    """Columns added, dropped, renamed or changed while a stream is parked do not change older rows."""
     name = f"{site.schema}.lag_{metadata}"
     tables = site.table(f"lag_{metadata}")
     (before,) = site.server.query("SELECT @@GLOBAL.binlog_row_metadata AS held")
@@ -87,8 +87,9 @@ def test_a_lagging_stream_has_the_columns_of_its_position(site: Site, metadata: 
 
 
 def test_nothing_acknowledged_comes_again_after_an_orderly_stop(source_server: SqlServer, database: str) -> None:
-    """The stop alone writes the cursors here: an END and a DDL acknowledged right before SIGTERM are not repeated,
-    a batch in flight is; the filter of the subscription still holds for a GET without a new one.
+    """An END and a DDL statement acknowledged right before SIGTERM are not repeated; a batch in flight is.
+
+    Here only the stop writes the cursors. The filter of the subscription also holds for a GET without a new SUBSCRIBE.
     """
     source_server.execute(
         f"CREATE DATABASE {database}",

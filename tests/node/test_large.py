@@ -1,4 +1,4 @@
-"""Large values, one large transaction before a slow client, many tiny transactions: complete, in bounded memory."""
+"""Large values, a large transaction for a slow client and many tiny transactions: complete, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RSS_LIMIT_MIB = 400
 
 
 def forget_peak(node: Node) -> None:
-    """From here on peak_mib() is about what comes."""
+    """Reset the peak that peak_mib() returns."""
     Path(f"/proc/{node.pid}/clear_refs").write_text("5")
 
 
 def peak_mib(node: Node) -> float:
-    """The most memory the node had since the last forget_peak(): VmHWM."""
+    """Return the node's peak memory since the last forget_peak(): VmHWM."""
     status = Path(f"/proc/{node.pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
@@ -39,7 +39,7 @@ def node(mysql: MySQL) -> Iterator[Node]:
 
 
 def test_a_value_of_64_mib(mysql: MySQL, node: Node, database: str) -> None:
-    """More than four packets of 16 MiB, one entry, every byte; then an ordinary row."""
+    """A value of more than four 16 MiB packets arrives in one entry with every byte; an ordinary row follows."""
     limit = mysql.query("SELECT @@GLOBAL.max_allowed_packet AS held")[0]["held"]
     mysql.execute(
         f"CREATE DATABASE {database}",
@@ -68,7 +68,7 @@ def test_a_value_of_64_mib(mysql: MySQL, node: Node, database: str) -> None:
 
 
 def test_one_transaction_of_200_000_rows(mysql: MySQL, database: str) -> None:
-    """Cut into pieces as it is read: a client that acknowledges slowly holds up the source, not the node's memory."""
+    """The node reads the transaction in pieces, so a slow client delays the source and does not fill the memory."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(60))")
     with Node({"example": follow(mysql)}) as node, following(node, tables=rf"{database}\.t") as client:
         mysql.execute(
@@ -95,7 +95,7 @@ def test_one_transaction_of_200_000_rows(mysql: MySQL, database: str) -> None:
 
 
 def test_5_000_tiny_transactions(mysql: MySQL, node: Node, database: str) -> None:
-    """Each row once, in order, each in its own transaction."""
+    """Each row arrives once and in order, in its own transaction."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     with following(node, client_id=1002, tables=rf"{database}\.t") as client:
         with mysql.connect(database=database) as connection, connection.cursor() as cursor:

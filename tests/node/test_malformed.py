@@ -1,4 +1,4 @@
-"""An event that was damaged on its way from MySQL: one stream stops and says where; nothing else is touched."""
+"""An event damaged on its way from MySQL stops one stream, which reports its position; nothing else is affected."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ pytestmark = pytest.mark.real
     ],
 )
 def test_a_damaged_event(source_server: SqlServer, database: str, damage: Damage, reason: str) -> None:
-    """Rows before it arrive, nothing of it does; log and status name file, offset and reason; a new SUBSCRIBE, when
-    the source is well again, goes on without a loss. Another client id and another destination do not notice.
+    """Rows before the event arrive and none of its rows do; log and status name the journal, offset and reason.
+
+    A new SUBSCRIBE after the damage continues without loss. Another client id and another destination do not notice.
     """
     source_server.execute(
         f"CREATE DATABASE {database}",
@@ -72,6 +73,9 @@ def test_a_damaged_event(source_server: SqlServer, database: str, damage: Damage
 
 
 def read_without_rows(client: SimpleConnector) -> None:
-    """Two GETs: on MariaDB the text of the statement, before the damaged rows, is a batch of its own."""
+    """Send two GETs and check that they return no row.
+
+    On MariaDB the text of the statement, before the damaged rows, is a batch of its own.
+    """
     for _ in range(2):
         assert not column(rows_of(client.get_without_ack(10, 100).entries))

@@ -1,4 +1,4 @@
-"""What strangers and clumsy clients send to a node's port, on a real node with a user and a password."""
+"""Bytes that strangers and faulty clients send to the port of a real node with a user and a password."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def node(mysql: MySQL) -> Iterator[Node]:
 
 
 def stranger(node: Node) -> socket.socket:
-    """Connected and greeted."""
+    """Return a connection that has received the handshake."""
     connection = socket.create_connection((LOOPBACK, node.port), 5)
     assert packet(connection).type == pb.HANDSHAKE
     return connection
 
 
 def packet(connection: socket.socket) -> pb.Packet:
-    """The next packet; raises EOFError when the server closes."""
+    """Return the next packet. Raises EOFError when the server closes the connection."""
     (length,) = struct.unpack(">i", exactly(connection, 4))
     return pb.Packet.FromString(exactly(connection, length))
 
 
 def exactly(connection: socket.socket, size: int) -> bytes:
-    """So many bytes. A reset is an end, too."""
+    """Return `size` bytes. Raises EOFError at the end of the stream and at a reset."""
     data = b""
     while len(data) < size:
         try:
@@ -61,7 +61,7 @@ def connector(node: Node, destination: str = "example", password: str = PASSWORD
 
 
 def test_a_wrong_scramble(node: Node) -> None:
-    """Error 400 with canal's text, then the end; the right password works."""
+    """A wrong password gets canal's error text; the right password works."""
     with pytest.raises(CanalError, match="auth failed for user:canal"), connector(node, password="falsch"):
         pass
     with connector(node) as client:
@@ -70,7 +70,7 @@ def test_a_wrong_scramble(node: Node) -> None:
 
 @pytest.mark.parametrize("body", [pb.Get(destination="example", client_id="1001", fetch_size=10, timeout=0), None])
 def test_frames_before_authentication(node: Node, body: pb.Get | None) -> None:
-    """canal takes the first packet for an authentication, whatever it is: a GET, or an empty frame, is no password."""
+    """canal reads any first packet as an authentication, so a GET or an empty frame fails as one."""
     with stranger(node) as connection:
         connection.sendall(client_frame(pb.GET, body) if body else struct.pack(">i", 0))
         answer = packet(connection)
@@ -80,7 +80,7 @@ def test_frames_before_authentication(node: Node, body: pb.Get | None) -> None:
 
 @pytest.mark.parametrize("length", [-1, 2**31 - 1, 64 * 1024 * 1024])
 def test_length_bombs(node: Node, length: int) -> None:
-    """The connection ends at once, before anything of that size is kept; the node goes on."""
+    """The node closes the connection at once, before it reads a body of that size, and continues to run."""
     with stranger(node) as connection:
         connection.sendall(struct.pack(">i", length) + b"x" * 100)
         with pytest.raises(EOFError):
@@ -89,7 +89,7 @@ def test_length_bombs(node: Node, length: int) -> None:
 
 
 def test_length_bombs_of_those_who_are_known(node: Node) -> None:
-    """Behind the password the limit is canal.max.frame.bytes."""
+    """After authentication the limit is canal.max.frame.bytes."""
     with connector(node) as client:
         client.subscribe()
         assert client._link is not None
@@ -99,13 +99,13 @@ def test_length_bombs_of_those_who_are_known(node: Node) -> None:
 
 
 def test_an_unknown_destination(node: Node) -> None:
-    """canal's text, which clients search for."""
+    """The error has canal's text, which clients search for."""
     with connector(node, "nobody") as client, pytest.raises(CanalError, match="destination:nobody should start first"):
         client.subscribe()
 
 
 def test_batches_out_of_order(mysql: MySQL, node: Node, database: str) -> None:
-    """An ACK of the second batch, or of one that never was, is an error and moves nothing."""
+    """An ACK of the second batch, or of a batch that never existed, is an error and moves no cursor."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(900))")
     with connector(node) as client:
         client.subscribe(rf"{database}\.t")

@@ -1,4 +1,4 @@
-"""A backlog read by clients that acknowledge whole transactions only, from real servers, with rings of many sizes."""
+"""Clients that acknowledge only whole transactions read a backlog of real servers, with rings of many sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.real
 
 TRANSACTIONS = 400
-ROWS = 90  # of the one large transaction in the middle
+ROWS = 90  # in the one large transaction in the middle
 RINGS = {
     f"{mode.lower()}{size}": {"canal.instance.memory.batch.mode": mode, "canal.instance.memory.buffer.size": str(size)}
     for mode in ("MEMSIZE", "ITEMSIZE")
@@ -30,7 +30,7 @@ RINGS = {
 
 @pytest.fixture(scope="module")
 def site(source_server: SqlServer) -> Iterator[Site]:
-    """One destination for each ring; the backlog is written before any client subscribes to the newest of it."""
+    """Yield one destination for each ring. The backlog is written before any client subscribes."""
     schema = f"progress_{os.getpid()}"
     source_server.execute(f"CREATE DATABASE {schema}")
     start = source_server.position()
@@ -57,7 +57,7 @@ def site(source_server: SqlServer) -> Iterator[Site]:
 
 
 def read_whole_transactions(client: SimpleConnector, batch_size: int) -> list[int]:
-    """Ids of the backlog, each batch acknowledged once every transaction in it has ended."""
+    """Return the ids of the backlog. A batch is acknowledged when every transaction in it has ended."""
     ids: list[int] = []
     in_flight: deque[tuple[int, int]] = deque()
     entries = ended = 0
@@ -81,7 +81,7 @@ def read_whole_transactions(client: SimpleConnector, batch_size: int) -> list[in
 @pytest.mark.parametrize("ring", RINGS)
 @pytest.mark.parametrize("batch_size", [1, 7, 4096])
 def test_a_backlog_of_small_transactions_is_read_to_its_end(site: Site, ring: str, batch_size: int) -> None:
-    """Every row arrives once and in order, though the ring is smaller than the backlog and than one transaction."""
+    """Every row arrives once and in order, even if the ring is smaller than the backlog or one transaction."""
     client_id = 2000 + batch_size % 1000
     half = TRANSACTIONS // 2
     expected = [*range(half), *range(TRANSACTIONS, TRANSACTIONS + ROWS), *range(half, TRANSACTIONS)]
@@ -91,7 +91,7 @@ def test_a_backlog_of_small_transactions_is_read_to_its_end(site: Site, ring: st
 
 
 def test_a_ring_full_of_unacknowledged_batches_is_an_alarm(site: Site) -> None:
-    """A client that takes everything and acknowledges nothing: alarm and status say so, and an ACK ends it."""
+    """A client that acknowledges nothing raises an alarm in log and status; its ACKs end the alarm."""
     with following(site.node, "memsize16", 1003, rf"{site.schema}\.backlog") as client:
         taken: list[int] = []
         while (message := client.get_without_ack(4096, 500)) or not taken:

@@ -1,4 +1,4 @@
-"""The scan by itself: what it begins and ends, whatever happens to the files and to what it begins."""
+"""The configuration scan alone: which destinations it begins and ends when files change and when a begin fails."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ADDRESS = "canal.instance.master.address = db:3306\n"
 
 
 class Hosted:
-    """A configuration directory, a scan of it, and what it has begun and ended, in order."""
+    """A configuration directory, a scan of it, and the ordered list of the destinations that it began and ended."""
 
     def __init__(self, conf: Path) -> None:
         self.conf = conf
         (conf / "canal.properties").write_text(f"canal.auto.scan=true\ncanal.auto.scan.interval={INTERVAL_S}\n")
         self.configured: dict[str, InstanceConfig] = {}
         self.log: list[tuple[str, str]] = []
-        self.broken: set[str] = set()  # what cannot be begun
+        self.broken: set[str] = set()  # destinations whose begin fails
         config = load_usable(conf, (), {})
         self.scan = Scan(config, reactor, self.configured, self.begin, self.end)
 
@@ -51,7 +51,7 @@ class Hosted:
 
 @pytest.fixture
 def hosted(tmp_path: Path) -> Iterator[Hosted]:
-    """It scans ten times a second."""
+    """Yield a Hosted that scans ten times a second."""
     start_reactor()
     made = Hosted(tmp_path)
 
@@ -67,7 +67,7 @@ def hosted(tmp_path: Path) -> Iterator[Hosted]:
 
 
 def test_an_error_that_nobody_foresaw_keeps_the_others_from_nothing(hosted: Hosted) -> None:
-    """What cannot be begun is an alarm and is tried again; other destinations begin, and the scan goes on."""
+    """A destination whose begin fails raises an alarm and is tried again; other destinations begin."""
     hosted.broken.add("a")
     hosted.write("a", ADDRESS)
     hosted.write("b", ADDRESS)
@@ -81,7 +81,7 @@ def test_an_error_that_nobody_foresaw_keeps_the_others_from_nothing(hosted: Host
 
 
 def test_a_bad_file_ends_nothing_and_a_good_one_replaces(hosted: Hosted) -> None:
-    """Nothing is ended before the new configuration is known to be good."""
+    """The scan ends a destination only if its new configuration is valid."""
     path = hosted.write("a", ADDRESS)
     until(lambda: hosted.log == [("begin", "a")], what="the begin")
     for bad, told in (
@@ -108,7 +108,7 @@ def test_a_bad_file_ends_nothing_and_a_good_one_replaces(hosted: Hosted) -> None
 
 
 def test_a_file_of_its_own_that_goes_is_no_alarm(hosted: Hosted) -> None:
-    """A destination that no list names ends with its file, also one that was refused."""
+    """A destination that no list names ends with its file, even if the file was refused."""
     good, bad = hosted.write("a", ADDRESS), hosted.write("b", "")
     until(lambda: hosted.log == [("begin", "a")] and hosted.alarms() == [("b", "refused")], what="the begin")
     good.unlink()
@@ -117,7 +117,7 @@ def test_a_file_of_its_own_that_goes_is_no_alarm(hosted: Hosted) -> None:
 
 
 def test_a_mistyped_key_is_told(hosted: Hosted, caplog: pytest.LogCaptureFixture) -> None:
-    """It leaves the configuration as it was: nothing restarts, but the key is named."""
+    """The log names the key. The configuration does not change, so nothing restarts."""
     path = hosted.write("a", ADDRESS)
     until(lambda: hosted.log == [("begin", "a")], what="the begin")
     path.write_text(ADDRESS + "canal.instance.dbUsrname = canal\n")
@@ -126,7 +126,7 @@ def test_a_mistyped_key_is_told(hosted: Hosted, caplog: pytest.LogCaptureFixture
 
 
 def test_an_emptied_main_file_asks_for_no_restart(hosted: Hosted) -> None:
-    """A start would run nothing; until the file is back, what was read at the start counts."""
+    """A restart would run nothing. Until the file is back, the node uses what it read at its start."""
     main = hosted.conf / "canal.properties"
     kept = main.read_text()
     hosted.write("a", ADDRESS)
@@ -143,7 +143,7 @@ def test_an_emptied_main_file_asks_for_no_restart(hosted: Hosted) -> None:
 def test_without_the_main_file_the_others_are_followed_but_none_ends(
     hosted: Hosted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Changed and new files count, with what canal.properties said; a file that goes too may come back with it."""
+    """Changed and new files take effect with the old canal.properties; removed destinations end when it is back."""
     caplog.set_level("INFO")
     main = hosted.conf / "canal.properties"
     a, b = hosted.write("a", ADDRESS), hosted.write("b", ADDRESS)

@@ -1,4 +1,4 @@
-"""A stream per client id, on real servers: starts, filters, parking, limits, cursors over restarts, lagging columns."""
+"""One stream for each client id, on a real server: starts, filters, parking, limits, UNSUBSCRIBE."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def site(mysql: MySQL) -> Iterator[Site]:
-    """Destinations differ in their settings; `placed` starts at a position before the row 1 of `early`."""
+    """Yield destinations with different settings. `placed` starts at a position before row 1 of `early`."""
     schema = f"streams_{os.getpid()}"
     mysql.execute(f"CREATE DATABASE {schema}")
     for table in ("a", "b", "early"):
         mysql.execute(f"CREATE TABLE {schema}.{table} (id int PRIMARY KEY, v varchar(20))")
     journal, position = mysql.position()
     mysql.execute(f"INSERT INTO {schema}.early VALUES (1, 'early')")
-    own = rf"{schema}\\..*"  # a properties file wants its backslashes twice
+    own = rf"{schema}\\..*"  # a properties file needs each backslash twice
     settings: dict[str, dict[str, str]] = {
         "example": {"canal.instance.filter.regex": rf"{schema}\\.a"},
         "fresh": {"canal.instance.filter.regex": own},
@@ -45,7 +45,7 @@ def site(mysql: MySQL) -> Iterator[Site]:
 
 
 def test_the_first_client_begins_where_the_source_stood(site: Site) -> None:
-    """Rows written before any client came reach the first one; a second client id begins at the end."""
+    """The first client gets rows that were written before it connected; a second client id begins at the end."""
     until(lambda: destination_of(site.node, "fresh")["newest"], what="the first look at the source")
     until((site.node.conf / "fresh" / "parse.dat").exists, what="the start kept in a file")
     site.insert("early", 100, 101)
@@ -59,14 +59,14 @@ def test_the_first_client_begins_where_the_source_stood(site: Site) -> None:
 
 
 def test_a_configured_position_wins(site: Site) -> None:
-    """The first client and later ones begin there, however late they come."""
+    """The first client and later clients begin at the configured position."""
     for client_id in (1001, 7):
         with following(site.node, "placed", client_id, rf"{site.schema}\.early") as client:
             assert column(read(client, 1))[0] == 1
 
 
 def test_two_client_ids_do_not_steal_from_each_other(site: Site) -> None:
-    """Both get every row; a filter of the one is not the other's; an ACK of the one moves no cursor of the other."""
+    """Two client ids get every row. A third has its own filter, and its ACKs move no other cursor."""
     only_b = rf"{site.schema}\.b"
     with (
         following(site.node, "example") as first,
@@ -85,7 +85,7 @@ def test_two_client_ids_do_not_steal_from_each_other(site: Site) -> None:
 
 
 def test_filters_replace_or_must_both_hold(site: Site) -> None:
-    """A client's filter replaces the server's, an empty one keeps it; with `and` a client sees no more than allowed."""
+    """A client's filter replaces the server's, and an empty one keeps it. In mode `and` a row must match both."""
     everything, only_b = rf"{site.schema}\.(a|b)", rf"{site.schema}\.b"
     with (
         following(site.node, "example", 21) as server_s,
@@ -104,11 +104,11 @@ def test_filters_replace_or_must_both_hold(site: Site) -> None:
         rows = column(read(own, 1))
         assert (rows if 52 in rows else rows + column(read(own, 1))) in ([51, 52], [52])
         with pytest.raises(ServerRefused, match="regular expression"):
-            own.subscribe("(")  # the last request here: canal's clients are out of step after an error
+            own.subscribe("(")  # comes last, because canal's clients are out of step after an error
 
 
 def test_a_waiting_get_keeps_a_stream_open(site: Site) -> None:
-    """A GET that waits for longer than the idle time is answered by the row that comes meanwhile."""
+    """A GET that waits longer than the idle time keeps its stream open."""
     with following(site.node, "parking", 31, "none") as client:
         silence(client, 0.2)
         assert not client.get_without_ack(1000, 2500)
@@ -116,7 +116,7 @@ def test_a_waiting_get_keeps_a_stream_open(site: Site) -> None:
 
 
 def test_a_roll_back_after_parking_repeats_from_the_cursor(site: Site) -> None:
-    """What was handed out and not acknowledged comes again after a roll-back, whole and in order."""
+    """Batches delivered and not acknowledged come again after a roll-back, complete and in order."""
     tables = site.table("back")
     with following(site.node, "parking", 32, tables) as client:
         for number in range(15):
@@ -132,7 +132,7 @@ def test_a_roll_back_after_parking_repeats_from_the_cursor(site: Site) -> None:
 
 
 def test_one_stream_too_many(site: Site) -> None:
-    """The second of two ids is refused with the key's name, and let in once the first is parked."""
+    """The second client id is refused with the key's name, and accepted when the first stream is parked."""
     with following(site.node, "few", tables="none") as first:
         silence(first, 0.2)
         refusal = r"1 open streams already \(canal\.instance\.stream\.max\)"
@@ -146,9 +146,9 @@ def test_one_stream_too_many(site: Site) -> None:
 
 
 def test_unsubscribe_forgets(site: Site) -> None:
-    """Filter and cursor are gone from the file; who comes back begins at the end.
+    """UNSUBSCRIBE removes filter and cursor from the file; a new SUBSCRIBE begins at the end.
 
-    Another client stays: while a destination has none, it keeps a start for the next one.
+    Another client stays, because a destination without clients keeps a start for the next one.
     """
     tables = site.table("gone")
     file = site.node.conf / "example" / "meta.dat"

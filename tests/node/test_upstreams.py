@@ -1,4 +1,4 @@
-"""Upstreams on its own: which server it reads from, with probes, dumps and a detecting thread that the test plays."""
+"""Upstreams alone: which server it reads from. Probes, dumps and detecting threads are fakes."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ CONFIG = InstanceConfig(
 
 
 class FakeDump:
-    """A dump that reads nothing; it keeps what it was made with."""
+    """A dump that reads nothing and keeps its arguments."""
 
     def __init__(self, config: InstanceConfig, route: Callable[[], Upstream], **options: Any) -> None:
         self.route, self.options = route, options
         self.reroutes = 0
 
     def reroute(self) -> None:
-        """As Dump."""
+        """Count the call."""
         self.reroutes += 1
 
     def meets(self, server: str) -> bool:
-        """Connect, and be answered by this server."""
+        """Connect, let `server` answer, and return whether the route accepts it."""
         return self.route().met(server)
 
 
 class FakeDetecting:
-    """A detecting thread that says what the test wants."""
+    """A detecting thread whose results the test sets."""
 
     def __init__(
         self, config: Callable[[], InstanceConfig], answered: Callable[[], None], failed: Callable[[CanalError], None],
@@ -62,16 +62,20 @@ class FakeDetecting:
         self.started = self.stopped = False
 
     def start(self) -> None:
-        """As Detecting."""
+        """Note the start."""
         self.started = True
 
     def stop(self) -> None:
-        """As Detecting."""
+        """Note the stop."""
         self.stopped = True
 
 
 class Stage:
-    """An Upstreams and what it says. down: servers that no probe reaches. probing: called in every probe."""
+    """An Upstreams and its events.
+
+    down: servers that no probe reaches.
+    probing: called in every probe.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch, config: InstanceConfig = CONFIG) -> None:
         self.told: list[tuple[str, dict[str, object]]] = []
@@ -101,44 +105,44 @@ class Stage:
 
     @property
     def reads(self) -> tuple[str, str, int]:
-        """Address, role, number of switches."""
+        """The address, the role and the number of switches."""
         facts = self.upstreams.facts()
         return facts.address, facts.role, facts.switches
 
     @property
     def names(self) -> list[str]:
-        """Events that were told."""
+        """The names of the reported events."""
         return [name for name, _ in self.told]
 
     def dump(self, client_id: int = 1001, read: str = "") -> FakeDump:
-        """Open a feed."""
+        """Open a feed and return its dump."""
         feed: Any = self.upstreams.open_feed(request(client_id, read))
         assert isinstance(feed, FakeDump)
         return feed
 
 
 class FakeConnection:
-    """What a probe opens."""
+    """The connection that a probe opens."""
 
     def interrupt(self) -> None:
-        """As Interruptible."""
+        """Do nothing."""
 
 
 def request(client_id: int = 1001, read: str = "") -> FeedRequest:
-    """Of a feed from the beginning."""
+    """Return the request for a feed from the beginning."""
     at = LogPosition("mysql-bin.000001", 4)
     return FeedRequest(client_id, read, "", at, lambda s: None, lambda v: None, lambda e, s: None)
 
 
 def at(address: str, timestamp_ms: int = 1, server: str = "") -> LogPosition:
-    """A cursor in the binlog of the server at this address."""
+    """Return a cursor in the binlog of the server at this address."""
     host, _, port = address.partition(":")
     return LogPosition("mysql-bin.000001", 4, timestamp_ms=timestamp_ms, address=host, port=int(port), server=server)
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """With a master and a standby, begun at the master."""
+    """Return a Stage with a master and a standby, which has begun at the master."""
     made = Stage(monkeypatch)
     made.upstreams.begin(())
     return made
@@ -148,7 +152,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def test_the_newest_cursor_says_where_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the server that it is of; the detecting statement asks that one."""
+    """Upstreams begins at the server of the newest cursor, and the detecting statement runs on that server."""
     stage = Stage(monkeypatch)
     stage.upstreams.begin((at(MASTER, 1), at(STANDBY, 2)))
     assert stage.reads == (STANDBY, "standby", 0)
@@ -157,7 +161,7 @@ def test_the_newest_cursor_says_where_to_begin(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_statement_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor where detecting is off."""
+    """No detecting thread starts if the statement is blank or detecting is off."""
     for config in (replace(CONFIG, detecting_sql=" "), replace(CONFIG, detecting_enable=False)):
         stage = Stage(monkeypatch, config)
         stage.upstreams.begin(())
@@ -165,7 +169,7 @@ def test_without_a_statement_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_begin_that_comes_after_the_stop_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in a thread of the pool; an instance that was given up does not wait for it."""
+    """begin() runs in a pool thread, and an instance that is given up does not wait for it."""
     stage = Stage(monkeypatch)
     stage.upstreams.close()
     with pytest.raises(LocalProtocolError, match="example is stopping"):
@@ -175,7 +179,7 @@ def test_a_begin_that_comes_after_the_stop_begins_nothing(monkeypatch: pytest.Mo
 
 
 def test_a_stop_that_interrupts_the_detecting_statement_is_no_failure_of_the_source(stage: Stage) -> None:
-    """An operator who stops a node must not be told that the source is lost."""
+    """Failures after a stop report no event: an operator who stops a node must not read that the source is lost."""
     stage.upstreams.begin(())
     stage.upstreams.close()
     for _ in range(CONFIG.detecting_retry_threshold + 1):
@@ -184,7 +188,9 @@ def test_a_stop_that_interrupts_the_detecting_statement_is_no_failure_of_the_sou
 
 
 def test_a_kept_start_of_the_other_server_is_returned_unasked(stage: Stage) -> None:
-    """The stream finds its place. One of this server's is looked up, which needs the server."""
+    """The stream later finds the matching position on this server. A kept start of this server is checked on the
+    server.
+    """
     kept = at(STANDBY)
     assert stage.upstreams.start(kept) is kept
     stage.upstreams.close()
@@ -196,7 +202,7 @@ def test_a_kept_start_of_the_other_server_is_returned_unasked(stage: Stage) -> N
 
 
 def test_a_switch_tells_every_dump_and_goes_back_again(stage: Stage) -> None:
-    """Who reads is asked for the route again, which leads to the other server; dumps that are gone are not kept."""
+    """Every dump asks for its route again and gets the other server; ended dumps are not kept."""
     dump, gone = stage.dump(), stage.dump(1002)
     del gone
     gc.collect()
@@ -213,7 +219,7 @@ def test_a_switch_tells_every_dump_and_goes_back_again(stage: Stage) -> None:
 
 
 def test_a_switch_that_fails_changes_nothing(stage: Stage) -> None:
-    """Neither server, role and count, nor what the dumps read; the old server's questions still go through."""
+    """Server, role, count and dumps stay as they are, and the old server still accepts connections."""
     dump, before = stage.dump(), stage.upstreams._now
     stage.down.add(STANDBY)
     with pytest.raises(SourceUnavailable, match="Can't connect"):
@@ -228,14 +234,14 @@ def test_a_switch_that_fails_changes_nothing(stage: Stage) -> None:
 
 
 def test_without_a_standby_there_is_nothing_to_switch_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the key."""
+    """The error names the key to set."""
     stage = Stage(monkeypatch, replace(CONFIG, standby=None))
     with pytest.raises(LocalProtocolError, match=r"set canal\.instance\.standby\.address"):
         stage.upstreams.switch("other", "it was wished")
 
 
 def test_the_old_server_is_asked_nothing_after_a_switch(stage: Stage) -> None:
-    """Its questions are interrupted and refused."""
+    """A new connection to the old server is refused."""
     old = stage.upstreams._now
     stage.upstreams.switch("standby", "it was wished")
     with pytest.raises(SourceUnavailable):
@@ -243,7 +249,7 @@ def test_the_old_server_is_asked_nothing_after_a_switch(stage: Stage) -> None:
 
 
 def test_a_failure_of_a_server_that_was_left_meanwhile_does_not_switch_back(stage: Stage) -> None:
-    """A person switches to the standby while the detecting thread is about to do the same: both mean the same."""
+    """If a person and the detecting thread ask for the same switch at once, it happens once."""
     inside, go_on = threading.Event(), threading.Event()
 
     def probing() -> None:
@@ -265,14 +271,14 @@ def test_a_failure_of_a_server_that_was_left_meanwhile_does_not_switch_back(stag
 
 
 def wait_for_lock(stage: Stage) -> None:
-    """Until the second thread waits for the change that is under way."""
+    """Wait until the second thread waits for the change in progress."""
     lock: Any = stage.upstreams._changing
     assert isinstance(lock, Watched)
     assert lock.waiting.wait(PATIENCE_S)
 
 
 class Watched:
-    """A lock that says when somebody waits for it."""
+    """A lock that sets an event when a thread has to wait for it."""
 
     def __init__(self) -> None:
         self.waiting = threading.Event()
@@ -289,7 +295,7 @@ class Watched:
 
 @pytest.fixture(autouse=True)
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lock of every Upstreams is a Watched."""
+    """Give every Upstreams a Watched lock."""
     real = Upstreams.__init__
 
     def made(self: Upstreams, *args: Any) -> None:
@@ -300,7 +306,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_switch_that_runs_when_the_destination_stops_changes_nothing(stage: Stage) -> None:
-    """Its probe is refused, or what comes after it; close() waits for it and leaves nothing open."""
+    """The switch fails. close() waits for it and leaves nothing open."""
     dump, inside, go_on = stage.dump(), threading.Event(), threading.Event()
 
     def probing() -> None:
@@ -314,7 +320,7 @@ def test_a_switch_that_runs_when_the_destination_stops_changes_nothing(stage: St
         closing = pool.submit(stage.upstreams.close)
         wait_for_lock(stage)
         go_on.set()
-        with pytest.raises(SourceUnavailable, match="stop"):  # the probe may open no connection any more
+        with pytest.raises(SourceUnavailable, match="stop"):  # the probe may no longer open a connection
             switching.result(PATIENCE_S)
         closing.result(PATIENCE_S)
     assert stage.reads == (MASTER, "master", 0)
@@ -328,7 +334,7 @@ def test_a_switch_that_runs_when_the_destination_stops_changes_nothing(stage: St
 
 
 def test_a_source_that_fails_too_often_is_left(stage: Stage) -> None:
-    """The first failure is told, the one beyond the threshold switches, and counting begins anew."""
+    """The first failure is reported, the one beyond the threshold causes a switch, and the count starts again."""
     (detecting,) = stage.detecting
     detecting.failed(SourceUnavailable("no answer"))
     assert stage.upstreams.facts().detecting_failures == 1
@@ -346,7 +352,7 @@ def test_a_source_that_fails_too_often_is_left(stage: Stage) -> None:
 
 
 def test_failures_of_the_server_before_do_not_count_against_the_next(stage: Stage) -> None:
-    """A switch begins to count anew."""
+    """A switch resets the count of failures."""
     stage.detecting[0].failed(SourceUnavailable("no answer"))
     stage.upstreams.switch("standby", "it was wished")
     assert stage.upstreams.facts().detecting_failures == 0
@@ -365,7 +371,7 @@ def test_failures_of_the_server_before_do_not_count_against_the_next(stage: Stag
 def test_a_source_that_cannot_be_left_is_told_to_be_lost(
     monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], action: str
 ) -> None:
-    """With the reason why nothing is done."""
+    """The event source.lost says why there is no switch."""
     stage = Stage(monkeypatch, replace(CONFIG, detecting_retry_threshold=0, **change))
     stage.down.add(STANDBY)
     stage.upstreams.begin(())
@@ -381,7 +387,7 @@ def test_a_source_that_cannot_be_left_is_told_to_be_lost(
 
 
 def test_another_server_under_the_address_is_a_new_generation(stage: Stage) -> None:
-    """Told once, though every dump meets it; the first server to answer is simply the one that is read."""
+    """The other server is reported once, though every dump meets it. The first server that answers is not an event."""
     first, second = stage.dump(1001), stage.dump(1002)
     assert first.meets("uuid-1")
     assert second.meets("uuid-1")
@@ -397,7 +403,7 @@ def test_another_server_under_the_address_is_a_new_generation(stage: Stage) -> N
 
 
 def test_a_dump_that_connects_late_does_not_speak_for_the_server_that_is_read_now(stage: Stage) -> None:
-    """It asked for its route before the switch: void, whoever answers."""
+    """A route from before a switch accepts no server. After close() a route accepts no second server."""
     dump = stage.dump()
     late = dump.route()
     stage.upstreams.switch("standby", "it was wished")
@@ -411,7 +417,7 @@ def test_a_dump_that_connects_late_does_not_speak_for_the_server_that_is_read_no
 
 
 def test_positions_of_the_other_server_are_no_business_of_the_one_that_is_read(stage: Stage) -> None:
-    """By its identity where both are known, else by address."""
+    """has() compares the identities of the servers if both are known, and their addresses otherwise."""
     assert stage.dump().meets("uuid-1")
     now = stage.upstreams._now
     assert now.has(at(MASTER))
@@ -422,7 +428,7 @@ def test_positions_of_the_other_server_are_no_business_of_the_one_that_is_read(s
 
 
 def test_one_stream_alone_has_the_configured_slave_id(stage: Stage) -> None:
-    """The first client's, also when it opens again; a private read never has it."""
+    """The first client's stream has it, also when it opens again; a private read never has it."""
     ids = [
         stage.dump(client_id, read).options["replica"].server_id
         for client_id, read in ((1001, "a read"), (1002, ""), (1001, ""), (1002, ""))
@@ -439,7 +445,7 @@ STEPS = ["other", "master", "standby", "fail", "answer", "down", "up", "met 1", 
 
 @given(steps=st.lists(st.sampled_from(STEPS), max_size=20))
 def test_whatever_happens_role_and_address_belong_together(steps: list[str]) -> None:
-    """What is counted as a switch was told and every dump heard of it; after close nothing changes."""
+    """Every counted switch is reported and reaches every dump. After close() nothing changes."""
     with pytest.MonkeyPatch.context() as patch:
         stage = Stage(patch)
         stage.upstreams.begin(())

@@ -1,4 +1,4 @@
-"""A mixed workload: inserts, updates and deletes over tables of many types, in transactions of random size."""
+"""A mixed workload: inserts, updates and deletes in tables of many types, in transactions of random size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS = ("alpha", "βήτα", "гамма", "数据", "", "it's", 'say "hi"', "t
 
 
 def create(server: SqlServer, database: str) -> None:
-    """Make the schema and its tables; JSON is text where the server has no such type."""
+    """Create the schema and its tables. JSON columns are text on a server without that type."""
     texts = [text.format(db=database) for text in TABLES.values()]
     if server.version.startswith("5.6."):
         texts = [text.replace(" json", " longtext") for text in texts]
@@ -37,7 +37,7 @@ def create(server: SqlServer, database: str) -> None:
 
 
 def run(server: SqlServer, database: str, changes: int, *, seed: int = 1, start: int = 0) -> int:
-    """Commit about `changes` row changes; returns how many rows were changed. Deterministic for a seed."""
+    """Commit about `changes` row changes and return the exact number. The same seed gives the same changes."""
     chance = random.Random(seed)
     done = 0
     with server.connect(database=database, autocommit=False) as connection, connection.cursor() as cursor:
@@ -95,7 +95,7 @@ def _order(chance: random.Random) -> tuple[Any, ...]:
 
 
 def _time(chance: random.Random) -> str:
-    """A TIME(3) over its range. Negative ones have no fraction: mysql-replication reads those wrongly."""
+    """Return a TIME(3) of the whole range. Negative values have no fraction: mysql-replication misreads it."""
     hours = chance.randrange(-838, 838)
     fraction = 0 if hours < 0 else chance.randrange(1000)
     return f"{hours}:{chance.randrange(60):02}:{chance.randrange(60):02}.{fraction:03}"
@@ -120,7 +120,7 @@ def _note(chance: random.Random) -> tuple[Any, ...]:
 
 
 def selected(server: SqlServer, database: str, table: str) -> Iterator[Row]:
-    """The rows of a table now, values as `plain` makes them."""
+    """Yield the current rows of a table, with values as `plain` returns them."""
     with server.connect(database=database) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {table}")
         names = [column[0] for column in cursor.description]
@@ -129,7 +129,7 @@ def selected(server: SqlServer, database: str, table: str) -> Iterator[Row]:
 
 
 def plain(table: str, row: Row) -> Row:
-    """Values from PyMySQL or mysql-replication in a form that can be compared with canal's."""
+    """Return values of PyMySQL or mysql-replication in a form that can be compared with canal's."""
     return {name: _plain(table, name, value) for name, value in row.items()}
 
 
@@ -145,14 +145,14 @@ def _plain(table: str, name: str, value: Any) -> Any:
     if name == "took":
         return value if isinstance(value, dt.timedelta) else parse_time(value)
     if name in ("raw", "blobby") and isinstance(value, str):
-        return value.encode()  # mysql-replication makes text of an empty BLOB
+        return value.encode()  # mysql-replication returns an empty BLOB as text
     if name == "yr":
         return int(value)
     return value
 
 
 def _json(value: Any) -> Any:
-    """JSON text or what mysql-replication makes of it (bytes inside) as plain Python."""
+    """Return JSON text, or what mysql-replication makes of it (bytes inside), as plain Python."""
     if isinstance(value, bytes):
         value = value.decode()
     if isinstance(value, str):
@@ -178,7 +178,7 @@ def _text(value: Any) -> str:
 
 
 def parse_time(text: str) -> dt.timedelta:
-    """`[-]HH:MM:SS[.f]` as a timedelta."""
+    """Return `[-]HH:MM:SS[.f]` as a timedelta."""
     sign = -1 if text.startswith("-") else 1
     hours, minutes, seconds = text.lstrip("-").split(":")
     whole, _, fraction = seconds.partition(".")
