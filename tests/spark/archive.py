@@ -1,6 +1,7 @@
-"""Spark's classes in one file, so that each of the many drivers starts in half the time (java -XX:SharedArchiveFile).
+"""A class-data archive of Spark, so that each driver starts in half the time (java -XX:SharedArchiveFile).
 
-`python -m tests.spark.archive FILE` makes it; `file()` makes it once per version of Spark and Java, in the cache.
+`python -m tests.spark.archive FILE` creates it. `file()` creates it in the cache, once for each version of Spark and
+Java.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m -Xlog:disable"
 
 @lru_cache
 def jvm_options() -> str:
-    """For every JVM of the suite."""
+    """Return the options of every JVM of the suite."""
     return f"{SMALL_JVM} -XX:SharedArchiveFile={file()}"
 
 
 def file() -> Path:
-    """The archive of this Spark and this Java; made when it is missing, by one process of those that ask."""
+    """Return the archive of this Spark and this Java. If it is missing, one process creates it."""
     import pyspark
 
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
@@ -46,7 +47,7 @@ def file() -> Path:
 
 
 def make(archive: str) -> None:
-    """Do a little of what drivers do, then end in order: the JVM writes what it has loaded."""
+    """Run a small query and end cleanly, so that the JVM writes the classes that it has loaded."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -1,6 +1,6 @@
-"""A bank: accounts in two tables, money that moves between them, accounts that close, open again and change number.
+"""A bank with accounts in two tables. Money moves between them; accounts close, open again and change their numbers.
 
-Every transaction leaves the total as it was.
+No transaction changes the total.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TABLES = ("checking", "savings")
 
 
 class Bank:
-    """A thread that writes until it is stopped."""
+    """A thread that writes transactions until it is stopped."""
 
     def __init__(self, server: SqlServer, schema: str, seed: int = 1) -> None:
         self.schema = schema
@@ -31,7 +31,7 @@ class Bank:
         self._error: Exception | None = None
 
     def create(self) -> None:
-        """Both tables with all accounts, in one transaction after the tables."""
+        """Create both tables and fill them in one transaction."""
         self._server.execute(f"CREATE DATABASE {self.schema}")
         for table in TABLES:
             self._server.execute(
@@ -48,7 +48,7 @@ class Bank:
             connection.commit()
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write."""
         self._thread.start()
 
     def alter(self) -> None:
@@ -56,7 +56,7 @@ class Bank:
         self._server.execute(f"ALTER TABLE {self.schema}.savings ADD COLUMN note VARCHAR(20)")
 
     def stop(self) -> None:
-        """End; raises what the writer raised."""
+        """Stop the thread. Raises the writer's error."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(30)
@@ -64,7 +64,7 @@ class Bank:
             raise self._error
 
     def rows(self, table: str) -> dict[int, dict[str, Any]]:
-        """The table as it is, by account."""
+        """Return the table's current rows by account."""
         return {row["id"]: row for row in self._server.query(f"SELECT * FROM {self.schema}.{table}")}
 
     def _write(self) -> None:
@@ -82,7 +82,7 @@ class Bank:
         source, target = self._random.sample(TABLES, 2)
         giver = self._random.choice(self._accounts[source])
         taker = self._random.choice(self._accounts[target])
-        if kind < 0.05:  # the account closes: what it holds goes to another one
+        if kind < 0.05:  # the account closes: its balance goes to another one
             self._sql(
                 cursor,
                 target,
@@ -100,7 +100,7 @@ class Bank:
                     (giver,),
                 )
                 self._accounts[back].append(giver)
-        elif kind < 0.08:  # it gets another number
+        elif kind < 0.08:  # the account gets another number
             number = 10_000 + self.transactions
             self._sql(cursor, source, "SET id = %s", number, giver)
             self._accounts[source].remove(giver)

@@ -1,4 +1,4 @@
-"""One Spark session for the suite: `local[1]`, tasks tried three times."""
+"""One Spark session for the suite: `local[1]`, with at most three attempts for each task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE_S = 240  # a query starts half a dozen Python processes
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """A session; the source is there because the package is installed."""
+    """Yield the session. The source is available because the package is installed."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -41,7 +41,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture
 def node(mariadb: MariaDB, database: str) -> Iterator[Node]:
-    """A node that follows one database of its own, which is there before; a first client gets all that follows."""
+    """Run a node that follows an existing database. Its first client gets all later changes."""
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
     settings = follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})
     with Node({database: settings}) as running:
@@ -49,7 +49,7 @@ def node(mariadb: MariaDB, database: str) -> Iterator[Node]:
 
 
 class Stream:
-    """One query's options, checkpoint and output; `run` reads what is there and returns the rows of that run."""
+    """One query's options, checkpoint and output. `run` reads up to now and returns the rows of that run."""
 
     def __init__(self, spark: Any, directory: Path, **options: object) -> None:
         self._spark = spark
@@ -59,7 +59,7 @@ class Stream:
         self.batches: list[list[Any]] = []
 
     def frame(self, **more: object) -> Any:
-        """The source, as a DataFrame."""
+        """Return the source as a DataFrame."""
         reader = self._spark.readStream.format("canal")
         for name, value in {**self.options, **more}.items():
             reader = reader.option(name, str(value))
@@ -78,20 +78,20 @@ class Stream:
         return writer.foreachBatch(collect).start()
 
     def run(self, change: Callable[[Any], Any] | None = None, **more: object) -> list[Any]:
-        """Read up to now; the rows in the order of their batches."""
+        """Read up to now and return the rows in the order of their batches."""
         self.batches = []
         assert self.start(once=True, change=change, **more).awaitTermination(PATIENCE_S), "the query does not end"
         return self.rows
 
     @property
     def rows(self) -> list[Any]:
-        """What came so far, or in the last run."""
+        """The rows received so far, or in the last run."""
         return [row for batch in self.batches for row in batch]
 
 
 @pytest.fixture
 def stream(spark: Any, tmp_path: Path) -> Callable[..., Stream]:
-    """Make streams of this session, each test's in a directory of its own."""
+    """Return a function that makes streams of this session in the test's directory."""
 
     def make(**options: object) -> Stream:
         return Stream(spark, tmp_path, **options)

@@ -1,6 +1,6 @@
-"""A source that ends the whole driver at a chosen step, as SIGKILL or a power cut would: JVM and all Python processes.
+"""A source that kills the whole driver at a chosen step, like a power cut: the JVM and all Python processes.
 
-CRASH_AT=<step>:<n> means the n-th time that this process comes to the step.
+CRASH_AT=<step>:<n> means the n-th time that this process reaches the step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _seen: Counter[str] = Counter()
 
 
 def crash(step: str) -> None:
-    """Kill every process of this session, ourselves last, if it is time."""
+    """If CRASH_AT names this step and count, kill every process of this session, this one last."""
     _seen[step] += 1
     if os.environ.get(CRASH_AT) != f"{step}:{_seen[step]}":
         return
@@ -29,7 +29,7 @@ def crash(step: str) -> None:
 
 
 def session_members(session: int) -> list[int]:
-    """Processes of a session. Source: proc(5), /proc/pid/stat, field 6."""
+    """Return the processes of a session. Source: proc(5), /proc/pid/stat, field 6."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -44,6 +44,6 @@ def session_members(session: int) -> list[int]:
 
 
 class CrashingSource(CanalSource):
-    """The source under test, watched."""
+    """The source under test, which calls `crash` at each step."""
 
     steps = staticmethod(crash)

@@ -1,4 +1,4 @@
-"""A driver to be killed: `python -m tests.spark.driver FILE [--once]` runs a pipeline with the crashing source."""
+"""A driver that tests kill: `python -m tests.spark.driver FILE [--once]` runs a pipeline with the crashing source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.spark.crashing import CrashingSource
 
 
 def main() -> int:
-    """Run; the exit code tells whether the query ended well."""
+    """Run the pipeline and return 0, or 1 if the query ended with an error."""
     described = pipeline_file.load(sys.argv[1])
     spark = pipeline.session(described)
     try:

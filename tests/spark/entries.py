@@ -1,4 +1,4 @@
-"""Entries as a server would send them, for tests without one."""
+"""Entries in the form that a server sends, for tests without a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME: ColumnSpec = ("name", "varchar(20)", 12, False)
 def header(
     offset: int, kind: str = "", table: str = "t", *, journal: str = "bin.000001", time: int = 1000, server: int = 1
 ) -> pb.Header:
-    """A header; rowsCount is set by `rows`."""
+    """Return a header. `rows` adds its rowsCount."""
     made = pb.Header(
         version=1, logfileName=journal, logfileOffset=offset, serverId=server, executeTime=time, schemaName="s"
     )
@@ -28,17 +28,17 @@ def header(
 
 
 def begin(offset: int, **more: object) -> bytes:
-    """The start of a transaction."""
+    """Return the begin of a transaction."""
     return _entry(header(offset, **more), pb.TRANSACTIONBEGIN, pb.TransactionBegin())  # type: ignore[arg-type]
 
 
 def end(offset: int, **more: object) -> bytes:
-    """Its end."""
+    """Return the end of a transaction."""
     return _entry(header(offset, **more), pb.TRANSACTIONEND, pb.TransactionEnd())  # type: ignore[arg-type]
 
 
 def ddl(offset: int, sql: str, kind: str = "ALTER", **more: object) -> bytes:
-    """A statement."""
+    """Return an entry with a DDL statement."""
     change = pb.RowChange(eventType=pb.EventType.Value(kind), isDdl=True, sql=sql)
     return _entry(header(offset, kind, **more), pb.ROWDATA, change)  # type: ignore[arg-type]
 
@@ -50,7 +50,7 @@ def rows(
     columns: Sequence[ColumnSpec] = (ID, NAME),
     **more: object,
 ) -> bytes:
-    """A rows entry. images: before and after of each row, by column name."""
+    """Return a rows entry. images: before and after of each row, by column name."""
     made = header(offset, kind, **more)  # type: ignore[arg-type]
     made.props.add(key="rowsCount", value=str(len(images)))
     change = pb.RowChange(eventType=pb.EventType.Value(kind), isDdl=False)
@@ -69,12 +69,12 @@ def rows(
 
 
 def insert(offset: int, key: int, name: str | None = "x", **more: object) -> bytes:
-    """One inserted row."""
+    """Return an entry with one inserted row."""
     return rows(offset, "INSERT", [(None, {"id": str(key), "name": name})], **more)  # type: ignore[arg-type]
 
 
 def frames(entries: Sequence[bytes]) -> bytes:
-    """Entries as a segment holds them."""
+    """Return the entries in the form of a segment."""
     from canal_ha.wire.messages import varint
 
     return b"".join(b"\x12" + varint(len(entry)) + entry for entry in entries)

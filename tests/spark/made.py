@@ -1,4 +1,4 @@
-"""Batches of given changes, for sinks without Spark."""
+"""Micro-batches of given changes, for tests of sinks without Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from canal_ha.spark.sinks.batch import MicroBatch
 
 
 class Made(MicroBatch):
-    """A batch of given changes. Segments are numbered as batches are, unless the changes say otherwise."""
+    """A micro-batch of given changes. A change without a segment number gets the number of the batch."""
 
     def __init__(
         self, batch_id: int, *changes: ChangeRow, manifest: Manifest | None = None, fail_on_data_loss: bool = True
@@ -28,7 +28,7 @@ class Made(MicroBatch):
 
 
 def spooled(destination: str) -> Manifest:
-    """A spool with room for any segment, of one writer."""
+    """Return a spool of one writer that covers any segment."""
     writer = Writer(Epoch(1, "0000000a"), 0, follows=True)
     return Manifest(f"spool{destination}", next_seq=1000, lineage=Lineage((writer,), since=0))
 
@@ -36,7 +36,7 @@ def spooled(destination: str) -> Manifest:
 def row(
     schema: str, op: str, *texts: str | None, layout: RowLayout, old: list[str | None] | None = None, seq: int = 0
 ) -> ChangeRow:
-    """A row of table t."""
+    """Return a row change of table t."""
     image = list(texts)
     before = {"insert": None, "update": old or image, "delete": image}[op]
     after = None if op == "delete" else image
@@ -44,5 +44,5 @@ def row(
 
 
 def statement(sql: str, schema: str = "s") -> ChangeRow:
-    """A statement about table t."""
+    """Return a statement about table t."""
     return ChangeRow("ddl", schema, "t", None, None, None, sql, "", "d")

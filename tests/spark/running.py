@@ -1,4 +1,4 @@
-"""Drivers as processes of their own, and the files of the pipelines they run."""
+"""Drivers in their own processes, and the files of their pipelines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Driver:
-    """One driver; everything it started ends with it."""
+    """One driver. All processes that it started end with it."""
 
     def __init__(self, file: Path, *, once: bool = False, crash_at: str = "", log: Path) -> None:
         self.log = log
@@ -30,14 +30,14 @@ class Driver:
             )
 
     def wait(self, timeout_s: float) -> int:
-        """Exit code; AssertionError with the log's end when it does not come."""
+        """Return the exit code. Raises AssertionError with the log's end after `timeout_s`."""
         try:
             return int(self.process.wait(timeout_s))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the driver still runs after {timeout_s} s\n{self.tail()}") from None
 
     def kill(self) -> None:
-        """SIGKILL for the whole session."""
+        """Send SIGKILL to the whole session."""
         for process in session_members(self.process.pid):
             try:
                 os.kill(process, signal.SIGKILL)
@@ -46,7 +46,7 @@ class Driver:
         self.process.wait()
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Return the end of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
 
     def __enter__(self) -> Driver:
@@ -64,7 +64,7 @@ def write_pipeline(
     tables: Sequence[str],
     master: str = "local[1]",
 ) -> Path:
-    """A pipeline's file with its checkpoint beside it."""
+    """Write a pipeline's file, with its checkpoint beside it, and return the path."""
     lines = [
         'name = "test"',
         f'checkpoint = "{file.parent}/checkpoint"',
@@ -84,7 +84,7 @@ def write_pipeline(
 
 
 def toml(value: Any) -> str:
-    """A value in TOML."""
+    """Return a value in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int) else f'"{value}"'

@@ -1,4 +1,4 @@
-"""Entries as Arrow: NULL against missing, changes of key, statements, values by type."""
+"""Entries as Arrow: NULL and missing columns, changed keys, statements, values by type."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ TABLE = pa.schema(
 def read(
     shape: Shape, schema: pa.Schema, *entries: bytes, evolution: Evolution = Evolution.NULL
 ) -> list[dict[str, Any]]:
-    """The rows of one segment."""
+    """Return the rows of one segment."""
     reading = SegmentReading(shape, schema, "s.t", evolution, "UTC")
     batches = entries_to_arrow(frames(entries), "d", 7, "segment", reading, "")
     return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_the_envelope_tells_null_from_missing() -> None:
-    """NULL is a null value; a column left out of the binlog is not in the map."""
+    """NULL is a null value; a column that the binlog omits is not in the map."""
     update = rows(20, "UPDATE", [({"id": "1"}, {"id": "1", "name": None})])
     [row] = read(Shape.ENVELOPE, ENVELOPE, begin(10), update, end(30))
     assert row["op"] == "update"
@@ -69,13 +69,13 @@ def test_the_envelope_tells_null_from_missing() -> None:
 
 
 def test_entries_of_one_offset_are_numbered() -> None:
-    """Events of a compressed transaction share their offset."""
+    """Entries of a compressed transaction share their offset, so `sub` numbers them."""
     found = read(Shape.ENVELOPE, ENVELOPE, begin(10), insert(10, 1), insert(10, 2), end(10), insert(50, 3))
     assert [row["position"]["sub"] for row in found] == [1, 2, 0]
 
 
 def test_a_table_takes_its_rows_only_and_every_statement_about_it() -> None:
-    """A new key is a delete and an insert; a column that a row lacks is NULL; deletes carry the old row."""
+    """A changed key is a delete and an insert, a missing column is NULL, and a delete carries the old row."""
     found = read(
         Shape.TABLE,
         TABLE,
@@ -99,7 +99,7 @@ def test_a_table_takes_its_rows_only_and_every_statement_about_it() -> None:
 
 
 def test_an_unknown_column_is_left_out_or_refused() -> None:
-    """Refused with the statement that added it."""
+    """The error names the statement that added the column."""
     entries = (
         ddl(10, "ALTER TABLE t ADD late INT"),
         rows(20, "INSERT", [(None, {"id": "1", "late": "2"})], (ID, ("late", "int", 4, False))),
@@ -110,7 +110,7 @@ def test_an_unknown_column_is_left_out_or_refused() -> None:
 
 
 def test_debezium() -> None:
-    """Keys and values as its connector writes them."""
+    """Keys and values have the form of Debezium's connector."""
     schema = pa.schema([(name, pa.string()) for name in ("destination", "schema", "table", "key", "value")])
     schema = schema.append(pa.field("position", POSITION))
     found = read(Shape.DEBEZIUM, schema, insert(10, 1, None), ddl(20, "DROP TABLE t", "ERASE"))
@@ -154,7 +154,7 @@ def test_debezium() -> None:
     ],
 )
 def test_values_by_type(mysql_type: str, sql_type: int, text: str, spark: str, expected: object) -> None:
-    """Each type's Spark type and value; NULL stays NULL."""
+    """Each type has its Spark type and value; NULL stays NULL."""
     column = column_type(mysql_type, sql_type)
     assert spark_name(column.arrow) == spark
     found = to_arrow([text, None], column, column.arrow, "Europe/Berlin").to_pylist()
@@ -162,7 +162,7 @@ def test_values_by_type(mysql_type: str, sql_type: int, text: str, spark: str, e
 
 
 def test_a_value_that_does_not_fit_names_the_types() -> None:
-    """As after a column was widened and the query's schema was not."""
+    """A value does not fit if a column was widened and the query's schema was not."""
     with pytest.raises(SinkRefused, match=r"bigint.*int8"):
         to_arrow(["300"], column_type("bigint", -5), pa.int8(), "UTC")
 
@@ -183,5 +183,5 @@ def test_a_value_that_does_not_fit_names_the_types() -> None:
     ],
 )
 def test_debeziums_values(mysql_type: str, sql_type: int, text: str, expected: object) -> None:
-    """Its connector's default types, decimals as texts."""
+    """Values have the default types of Debezium's connector; decimals are texts."""
     assert value(text, column_type(mysql_type, sql_type)) == expected

@@ -1,4 +1,4 @@
-"""The acceptance of the pipelines: a bank under writes, through crashes of the driver and fail-overs of the server."""
+"""Acceptance test of the pipelines: a bank under writes, with crashes of the driver and fail-overs of the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import until
 LONG = bool(os.environ.get("CANAL_HA_LONG"))
 CRASHES = ("segment:2", "manifest:12", "ack:3", "offset:2", "sink:5", "commit:1") if LONG else ("manifest:12", "sink:5")
 ROUNDS = 10 if LONG else 1
-FAIL_OVER_BEFORE = ("manifest:12", "sink:5")  # while the driver that will come to it reads
+FAIL_OVER_BEFORE = ("manifest:12", "sink:5")  # fail over while the driver that crashes there reads
 
 
 @pytest.mark.spark
@@ -30,7 +30,7 @@ FAIL_OVER_BEFORE = ("manifest:12", "sink:5")  # while the driver that will come 
 def test_every_copy_of_a_bank_ends_equal_to_its_source(
     mysql: MySQL, mariadb: MariaDB, zookeeper: ZooKeeper, database: str, tmp_path: Path
 ) -> None:
-    """Delta, MySQL and the folded Parquet log end equal; every batch in both Delta tables has the total."""
+    """Delta, MySQL and the folded Parquet log equal the source; each batch in both Delta tables has the total."""
     settings = follow(mysql, {"canal.instance.filter.regex": rf"{database}\..*"})
     log = tmp_path / "driver.log"
     file = write_pipeline(
@@ -94,23 +94,23 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
 
 
 def claims(spool: Path) -> set[str]:
-    """Writers of a spool."""
+    """Return the writers of a spool."""
     return {path.name for path in spool.glob("epoch-*")}
 
 
 def begun_since(spool: Path, before: set[str]) -> bool:
-    """Whether there is a new one, with something that is durable."""
+    """Return whether a new writer has a durable segment."""
     new = [name.removeprefix("epoch-") for name in claims(spool) - before]
     return any(any(spool.glob(f"segment-*-{epoch}.zst")) for epoch in new)
 
 
 def running(nodes: list[Node], destination: str) -> Node | None:
-    """The node that runs it."""
+    """Return the node that runs the destination; None if there is none."""
     return next((node for node in nodes if node.alive() and destination in node.running()), None)
 
 
 def fail_over(nodes: list[Node], destination: str) -> None:
-    """Kill the node that runs it under its client, wait for the other one, start the killed one again."""
+    """Kill the node that runs the destination, wait for the other one, and start the killed node again."""
     victim = running(nodes, destination)
     assert victim is not None
     victim.kill()
@@ -119,12 +119,12 @@ def fail_over(nodes: list[Node], destination: str) -> None:
 
 
 def delta_rows(path: Path) -> dict[int, dict[str, Any]]:
-    """A Delta table by account."""
+    """Return the rows of a Delta table by account."""
     return {row["id"]: row for row in lake.rows(path)}
 
 
 def batch_totals(schema: Path) -> Iterator[tuple[int, Decimal]]:
-    """For every batch that both tables have: all money at that batch."""
+    """Yield each batch that both tables have, with the sum of all balances after it."""
     versions: list[dict[int, int]] = []
     for table in TABLES:
         history = DeltaTable(schema / table).history()
@@ -139,13 +139,13 @@ def batch_totals(schema: Path) -> Iterator[tuple[int, Decimal]]:
 
 
 def texts(row: dict[str, Any]) -> dict[str, str]:
-    """A row as texts, without what is NULL; amounts and moments in one spelling."""
+    """Return a row as texts without its NULL columns; amounts and times have one spelling."""
     shown = {name: value for name, value in row.items() if value is not None}
     return {name: f"{value:.2f}" if isinstance(value, Decimal) else str(value)[:23] for name, value in shown.items()}
 
 
 def folded(log: Path, table: str) -> dict[str, dict[str, str]]:
-    """The last change per key in the Parquet log, by position; moments and amounts as `texts` spells them."""
+    """Return the last change of each key in the Parquet log, by position, in the spelling of `texts`."""
     rows = dataset.dataset(log, partitioning="hive").to_table().to_pylist()
     rows.sort(key=lambda row: (row["position"]["seq"], row["position"]["entry"], row["position"]["row"]))
     state: dict[str, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""`canal-ha pipeline`: what a person sees before, during and after a run."""
+"""`canal-ha pipeline`: its output before, during and after a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
 
 
 def report(batch: int, rows: int, seq: int, latest: int) -> dict[str, Any]:
-    """What Spark says of a micro-batch."""
+    """Return Spark's report of a micro-batch."""
 
     def at(number: int) -> dict[str, Any]:
         return {"destinations": {"d": {"seq": number, "journal": "bin.000001", "offset": number, "time": 5000}}}
@@ -40,7 +40,7 @@ def report(batch: int, rows: int, seq: int, latest: int) -> dict[str, Any]:
 
 
 def test_a_line_a_batch_and_a_summary() -> None:
-    """Rows, rate, lag and what waits."""
+    """The line has the rows, the rate, the lag and the number of waiting segments."""
     summary = Summary()
     assert (
         summary.add(report(0, 100, 3, 5), 7000) == "batch 0: 100 rows in 0.50 s, 200 rows/s; d 2.0 s behind, 2 waiting"
@@ -51,13 +51,13 @@ def test_a_line_a_batch_and_a_summary() -> None:
 
 
 def test_offsets_come_as_text_too() -> None:
-    """Versions of Spark differ."""
+    """Versions of Spark report offsets as objects, texts or null."""
     assert offsets('{"v":1,"destinations":{"d":{"seq":1}}}') == {"d": {"seq": 1}}
     assert offsets(None) == offsets("null") == {}
 
 
 def test_where_there_is_no_terminal_lines_are_printed() -> None:
-    """The summary comes last."""
+    """Each batch is one line, and the summary comes last."""
 
     class Query:
         recentProgress = (report(0, 10, 1, 1),)
@@ -73,7 +73,7 @@ def test_where_there_is_no_terminal_lines_are_printed() -> None:
 
 
 def test_check_names_each_part_that_is_wrong(tmp_path: Path) -> None:
-    """Exit code 1, one line a part."""
+    """The exit code is 1, and each part has one line."""
     source = {"servers": "127.0.0.1:1", "destination": "d", "spoolDir": str(tmp_path / "spool")}
     file = write_pipeline(
         tmp_path / "p.toml", source, [{"type": "parquet", "path": str(tmp_path / "out")}], tables=["*"]
@@ -89,8 +89,9 @@ def test_check_names_each_part_that_is_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_run_then_status_then_spark_submit(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
-    """`run --once` ends by itself, prints a line a batch, and status tells the same without Spark; spark-submit with
-    the same file goes on where it ended.
+    """`run --once` ends by itself and prints one line for each batch; status shows the same without Spark.
+
+    spark-submit with the same file continues where the run ended.
     """
     with Node({database: follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
         file = write_pipeline(
@@ -124,7 +125,7 @@ def test_run_then_status_then_spark_submit(mariadb: MariaDB, database: str, tmp_
 
 
 def test_status_ends_with_1_while_a_destination_has_a_problem(tmp_path: Path) -> None:
-    """So that a script notices."""
+    """A script can use the exit code."""
     source = {"servers": "127.0.0.1:1", "destination": "d", "spoolDir": str(tmp_path / "spool")}
     file = write_pipeline(tmp_path / "p.toml", source, [{"type": "console"}], tables=["*"])
     writer = SpoolWriter(open_storage(source["spoolDir"], "d", "1001"), "d", 10, unobserved)
@@ -140,7 +141,7 @@ def test_status_ends_with_1_while_a_destination_has_a_problem(tmp_path: Path) ->
 def test_check_fails_for_a_client_id_that_another_spool_uses(
     zookeeper: ZooKeeper, database: str, tmp_path: Path
 ) -> None:
-    """Before anything is run; a client id of this spool, or of nobody, is well."""
+    """The check fails before any run. A client id of this spool, or without a cursor, is accepted."""
     source = {"zkServers": zookeeper.hosts, "destination": database, "spoolDir": str(tmp_path / "spool")}
     file = write_pipeline(tmp_path / "p.toml", source, [{"type": "console"}], tables=["*"])
 
@@ -167,7 +168,7 @@ def test_check_fails_for_a_client_id_that_another_spool_uses(
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """spark-submit of the installed file, with settings of its own. It makes one stream of Python's two: stdout."""
+    """Run spark-submit with the installed file and its own settings. It writes Python's stderr to stdout."""
     program = Path(sys.executable).with_name("spark-submit")
     settings = ["--master", "local[1]", "--conf", "spark.ui.enabled=false", "--driver-memory", "700m"]
     return subprocess.run(
@@ -181,7 +182,7 @@ def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.spark
 def test_spark_submit_of_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """One sentence and code 1, before any session is made."""
+    """The command prints one sentence and exits with code 1 before it makes a session."""
     done = submit(str(tmp_path / "no.toml"))
     assert done.returncode == 1
     [line] = done.stdout.splitlines()

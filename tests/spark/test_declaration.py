@@ -1,4 +1,4 @@
-"""Declarations for the MySQL sink: whatever a source says is taken apart, or refused."""
+"""Declarations for the MySQL sink: any type text of a source is parsed or refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAFE = re.compile(r"(enum|set)\((x'[0-9a-f]*',?)+\) CHARACTER SET utf8mb4 COLLAT
     ],
 )
 def test_types_of_the_source_are_declared_again(text: str, sql: str) -> None:
-    """Name, numbers, labels and attributes stay."""
+    """Name, numbers, labels and attributes are kept."""
     assert declaration(text, "s.t", "c").sql("utf8mb4_bin") == sql
 
 
@@ -65,14 +65,14 @@ def test_types_of_the_source_are_declared_again(text: str, sql: str) -> None:
     ],
 )
 def test_what_is_no_type_is_refused_with_its_column(text: str) -> None:
-    """The message names table and column."""
+    """The error names the table and the column."""
     with pytest.raises(SinkRefused, match=r"column 'c' of s\.t "):
         declaration(text, "s.t", "c")
 
 
 @given(st.sampled_from(["enum", "set"]), LABELS)
 def test_any_labels_come_through_and_none_becomes_sql(name: str, labels: list[str]) -> None:
-    """The text that decode makes of a statement gives these labels; the SQL has hexadecimal digits in their place."""
+    """Labels in decode's spelling are parsed exactly; the SQL has hexadecimal literals in their place."""
     texts = ",".join("'" + label.replace("'", "''") + "'" for label in labels)
     found = declaration(f"{name}({texts})", "s.t", "c")
     assert found == Declaration(name, labels=tuple(labels))
@@ -81,7 +81,7 @@ def test_any_labels_come_through_and_none_becomes_sql(name: str, labels: list[st
 
 @given(st.text(max_size=60))
 def test_any_text_is_refused_or_harmless(text: str) -> None:
-    """Nothing but words, numbers and hexadecimal literals gets into a statement."""
+    """Only words, numbers and hexadecimal literals get into a statement."""
     try:
         sql = declaration(text, "s.t", "c").sql("utf8mb4_bin")
     except SinkRefused:

@@ -1,4 +1,4 @@
-"""The Delta sink on the local disk: merges, columns, defaults, and a batch that comes twice."""
+"""The Delta sink on the local disk: merges, columns, defaults, and repeated batches."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ WIDER = RowLayout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
 def put(
     op: str, *texts: str | None, layout: RowLayout = LAYOUT, old: list[str | None] | None = None, seq: int = 0
 ) -> ChangeRow:
-    """A row of s.t."""
+    """Return a row change of s.t."""
     return row("s", op, *texts, layout=layout, old=old, seq=seq)
 
 
 def rows(path: Path) -> dict[int, dict[str, Any]]:
-    """The table by id."""
+    """Return the table's rows by id."""
     return {row.pop("id"): row for row in lake.rows(path / "s" / "t")}
 
 
 def test_batches_are_merged_once(tmp_path: Path) -> None:
-    """Inserts, updates, new keys, deletes; a batch that is there already changes nothing, in no matter what state."""
+    """Inserts, updates, new keys and deletes are merged. A batch that the table already has changes nothing."""
     sink = Delta(str(tmp_path), "UTC")
     sink.apply(Made(0, put("insert", "1", "5.0", "2024-01-01 00:00:00"), put("insert", "2", "-1.50", None)))
     moment = datetime(2024, 1, 1, tzinfo=UTC)
@@ -58,7 +58,7 @@ def test_batches_are_merged_once(tmp_path: Path) -> None:
 
 
 def test_other_batches_of_the_same_changes_add_what_is_missing(tmp_path: Path) -> None:
-    """A restored checkpoint cuts what the target has, and what it has not, into batches under numbers it has seen."""
+    """A restored checkpoint puts applied and new changes into other batches, with numbers that the table has seen."""
     sink = Delta(str(tmp_path), "UTC")
     changes = [put("insert", str(number), "1", None, seq=number) for number in range(1, 8)]
     for batch_id, part in enumerate((changes[:2], changes[2:4], changes[4:5])):
@@ -71,12 +71,12 @@ def test_other_batches_of_the_same_changes_add_what_is_missing(tmp_path: Path) -
     other = put("insert", "9", "1", None, seq=1)._replace(destination="e")
     sink.apply(Made(2, changes[3], other))
     assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7, 9]
-    sink.apply(Made(3, changes[4], put("insert", "6", "1", None, seq=7)))  # both are there, says the version of d
+    sink.apply(Made(3, changes[4], put("insert", "6", "1", None, seq=7)))  # the table's version for d covers both
     assert sorted(rows(tmp_path)) == [1, 2, 4, 5, 7, 9]
 
 
 def test_a_column_that_comes_back_is_empty(tmp_path: Path) -> None:
-    """What it held before it was dropped is of another column; the column itself stays in the copy."""
+    """Values from before the drop belong to another column. The column itself stays in the copy."""
     sink = Delta(str(tmp_path), "UTC")
     drop, add = (statement(f"ALTER TABLE t {change}") for change in ("DROP COLUMN Note", "ADD note VARCHAR(9)"))
     for batch_id, between in ((0, [add]), (3, []), (6, [put("update", "2", "2", None), add])):
@@ -93,7 +93,7 @@ def test_a_column_that_comes_back_is_empty(tmp_path: Path) -> None:
     "name", ["../../payroll/salaries", "..%2F..%2Fpayroll%2Fsalaries", "..", "a.b", "字 é", "x" * 64]
 )
 def test_names_of_the_source_stay_below_their_schema(tmp_path: Path, name: str, scheme: str) -> None:
-    """MariaDB and MySQL accept all of these as names of tables; none leads elsewhere, and all can be read again."""
+    """MariaDB and MySQL accept all of these as table names. None leads to another path, and all tables can be read."""
     directory = tmp_path / "lake"
     sink = Delta(f"{scheme}{directory}", "UTC")
     for batch_id, key in enumerate("12"):
@@ -106,7 +106,7 @@ def test_names_of_the_source_stay_below_their_schema(tmp_path: Path, name: str, 
 
 @pytest.mark.parametrize("name", ["a.b", "a#b", "a~b", "a:b", "a?b", "a%b", "a b"])
 def test_a_table_of_a_former_version_stays_where_it_is(tmp_path: Path, name: str) -> None:
-    """Its directory had the name as it is; going on beside it would begin an empty copy."""
+    """An earlier version used the unescaped name. A new directory beside the old one would be an empty copy."""
     sink = Delta(str(tmp_path), "UTC")
     sink.apply(Made(0, put("insert", "1", "5.0", None)._replace(table=name)))
     (tmp_path / "s" / segment(name)).rename(tmp_path / "s" / name)
@@ -116,7 +116,7 @@ def test_a_table_of_a_former_version_stays_where_it_is(tmp_path: Path, name: str
 
 
 def test_a_table_whose_name_looks_escaped_is_not_taken_for_another_one(tmp_path: Path) -> None:
-    """What is there under the plain name is the other table's."""
+    """The directory with the unescaped name belongs to the other table."""
     sink = Delta(str(tmp_path), "UTC")
     sink.apply(Made(0, put("insert", "1", "5.0", None)._replace(table="a.b")))
     sink.apply(Made(1, put("insert", "2", "5.0", None)._replace(table="a~2Eb")))
@@ -125,7 +125,7 @@ def test_a_table_whose_name_looks_escaped_is_not_taken_for_another_one(tmp_path:
 
 @pytest.mark.parametrize("with_rows", [True, False])
 def test_an_added_column_and_its_default(tmp_path: Path, with_rows: bool) -> None:
-    """Rows that are there already get what MySQL gave them, whether the batch has rows or not."""
+    """Existing rows get the default that MySQL gave them, with or without rows in the batch."""
     sink = Delta(str(tmp_path), "UTC")
     sink.apply(Made(0, put("insert", "1", "5.0", None), put("insert", "2", "5.0", None)))
     alter = statement("ALTER TABLE t ADD COLUMN note VARCHAR(9) DEFAULT 'it''s' AFTER id")
@@ -135,7 +135,7 @@ def test_an_added_column_and_its_default(tmp_path: Path, with_rows: bool) -> Non
 
 
 def test_an_emptied_table(tmp_path: Path) -> None:
-    """TRUNCATE removes what is there; DROP and CREATE may bring other columns."""
+    """TRUNCATE removes the rows; after a DROP the rows may have other columns."""
     sink = Delta(str(tmp_path), "UTC")
     sink.apply(Made(0, put("insert", "1", "5.0", None)))
     sink.apply(Made(1, statement("TRUNCATE t")))
@@ -166,13 +166,13 @@ def test_an_emptied_table(tmp_path: Path) -> None:
     ],
 )
 def test_defaults_of_added_columns(definition: str, default: str | None) -> None:
-    """As canal would write the value; what is computed is not told."""
+    """A default has canal's spelling; a computed default is None."""
     found = {added.name: added.default for added in added_columns(f"ALTER TABLE t ADD {definition}")}
     assert found["x"] == default
 
 
 def test_other_statements_add_nothing() -> None:
-    """Also what cannot be read."""
+    """A statement that cannot be parsed adds no column either."""
     for sql in (
         "ALTER TABLE t DROP x",
         "ALTER TABLE t MODIFY x INT",
@@ -183,7 +183,7 @@ def test_other_statements_add_nothing() -> None:
 
 
 def test_segments_of_a_restored_spool_are_new_to_the_table(tmp_path: Path) -> None:
-    """Their numbers were used before, by another writer; what comes again is merged over what the table has."""
+    """Another writer used their numbers before; repeated changes are merged over the table's rows."""
     sink = Delta(str(tmp_path), "UTC")
     for seq in range(1, 6):
         sink.apply(Made(seq, put("insert", str(seq), "1.0", None, seq=seq)))
@@ -198,7 +198,7 @@ def test_segments_of_a_restored_spool_are_new_to_the_table(tmp_path: Path) -> No
 
 
 def test_a_table_that_has_more_than_its_spool_is_refused_where_nobody_vouches(tmp_path: Path) -> None:
-    """The server did not tell where its cursor was when the spool's last writer began."""
+    """The server did not report its cursor when the spool's last writer began."""
     sink = Delta(str(tmp_path), "UTC")
     sink.apply(Made(5, put("insert", "5", "1.0", None, seq=5)))
     unsure = Writer(Epoch(3, "00000003"), 3, follows=False)
@@ -212,7 +212,7 @@ def test_a_table_that_has_more_than_its_spool_is_refused_where_nobody_vouches(tm
 
 
 def test_a_table_of_a_former_version_is_neither_doubled_nor_short(tmp_path: Path) -> None:
-    """It remembers a number without a writer, which counts for segments of that version."""
+    """The table stores a number without a writer, which counts for segments of that version."""
     sink = Delta(str(tmp_path), "UTC")
     former = Manifest("spoold", next_seq=3, lineage=Lineage(since=3))
     sink.apply(Made(2, put("insert", "1", "1.0", None, seq=2), manifest=former))

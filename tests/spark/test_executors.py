@@ -1,4 +1,4 @@
-"""Executors as processes of their own: one is killed in the middle of a micro-batch."""
+"""Executors in their own processes: one is killed during a micro-batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 2000
 @pytest.mark.spark
 @pytest.mark.nightly("test_source.py: a worker that dies")
 def test_a_killed_executor_is_replaced(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
-    """Its tasks run again elsewhere, from the same segments; the table ends whole."""
+    """The executor's tasks run again from the same segments, and the table is complete."""
     with Node({database: follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
         mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
         for first in range(0, ROWS, 100):
@@ -52,7 +52,7 @@ def test_a_killed_executor_is_replaced(mariadb: MariaDB, database: str, tmp_path
 
 
 def is_executor(process: int) -> bool:
-    """Whether a process is a JVM that runs tasks."""
+    """Return whether a process is a JVM that runs tasks."""
     try:
         return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:

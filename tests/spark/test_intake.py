@@ -1,4 +1,4 @@
-"""What becomes durable when, and what is dropped after a reconnect."""
+"""The intake: which entries become durable when, and which are dropped after a reconnect."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from tests.spark.entries import begin, ddl, end, frames, insert
 
 
 def fresh(segment_bytes: int = 1 << 20) -> Intake:
-    """An intake of a spool that is empty."""
+    """Return the intake of an empty spool."""
     return Intake(None, 0, segment_bytes)
 
 
 def transaction(offset: int, *, count: int = 1, time: int = 1000) -> list[bytes]:
-    """BEGIN, rows, END; offsets rise by ten."""
+    """Return BEGIN, rows and END; offsets rise by ten."""
     inner = [insert(offset + 10 * (n + 1), offset + n, time=time) for n in range(count)]
     return [begin(offset, time=time), *inner, end(offset + 10 * (count + 1), time=time)]
 
 
 def walk(entries: list[bytes]) -> Entries:
-    """Entries as a batch has them."""
+    """Return the entries in the form of a batch."""
     data = frames(entries)
     return Entries(data, 0, len(data))
 
 
 def entries_of(piece: SegmentDraft) -> list[bytes]:
-    """What a segment of it would hold."""
+    """Return the entries of a segment."""
     return list(Messages.FromString(piece.frames).messages)
 
 
 def drain(intake: Intake) -> list[SegmentDraft]:
-    """Everything that can be made durable, made so."""
+    """Make all available segments durable and return them."""
     pieces = []
     while (piece := intake.take()) is not None:
         intake.made_durable(piece)
@@ -49,7 +49,7 @@ def drain(intake: Intake) -> list[SegmentDraft]:
 
 
 def test_nothing_is_durable_before_the_end_of_its_transaction() -> None:
-    """A batch that ends in mid-transaction is not acknowledged until the rest has come."""
+    """A batch that ends inside a transaction is not acknowledged until the rest arrives."""
     intake = fresh()
     one, two, three = transaction(100)
     intake.add(1, walk([one, two]))
@@ -64,7 +64,7 @@ def test_nothing_is_durable_before_the_end_of_its_transaction() -> None:
 
 
 def test_a_batch_is_acknowledged_only_up_to_its_open_transaction() -> None:
-    """The next transaction's beginning holds its batch back."""
+    """A batch that ends with the begin of another transaction waits for that transaction."""
     intake = fresh()
     following = transaction(200)
     intake.add(1, walk([*transaction(100), following[0]]))
@@ -76,7 +76,7 @@ def test_a_batch_is_acknowledged_only_up_to_its_open_transaction() -> None:
 
 
 def test_a_transaction_that_outgrows_a_segment_is_cut_between_offsets() -> None:
-    """Its pieces are acknowledged, so that the server has room, but not closed; one offset is never cut."""
+    """Parts are acknowledged, so that the server has room, but not closed. Entries of one offset stay together."""
     intake = fresh(segment_bytes=50)
     intake.add(1, walk([begin(100), insert(110, 1), insert(120, 2)]))
     [piece] = drain(intake)
@@ -96,7 +96,7 @@ def test_a_transaction_that_outgrows_a_segment_is_cut_between_offsets() -> None:
 
 
 def test_statements_end_a_piece_and_annotations_do_not() -> None:
-    """A DDL statement stands alone, also where no BEGIN is sent."""
+    """A DDL statement without BEGIN and END is a closed segment."""
     intake = fresh()
     intake.add(1, walk([ddl(100, "ALTER TABLE t ADD x INT")]))
     [piece] = drain(intake)
@@ -105,7 +105,7 @@ def test_statements_end_a_piece_and_annotations_do_not() -> None:
 
 
 def test_without_ends_of_transactions_silence_is_one() -> None:
-    """A server that sends neither BEGIN nor END still gets its rows through."""
+    """Rows of a server that sends neither BEGIN nor END become durable after a pause."""
     intake = fresh()
     intake.add(1, walk([insert(100, 1)]))
     assert drain(intake) == []
@@ -116,7 +116,7 @@ def test_without_ends_of_transactions_silence_is_one() -> None:
 
 @given(st.integers(0, 11), st.integers(0, 11), st.integers(1, 5), st.booleans())
 def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size: int, told: bool) -> None:
-    """However far the server goes back, at whatever point the connection broke, nothing is lost and nothing doubled."""
+    """No entry is lost or doubled, wherever the connection breaks and however far back the server starts again."""
     entries = [entry for number in range(3) for entry in transaction(100 * (number + 1), count=2, time=9000 - number)]
     intake = fresh()
     kept: list[bytes] = []
@@ -136,14 +136,14 @@ def test_redelivery_from_anywhere_adds_each_entry_once(cut: int, back: int, size
 
 
 def test_after_a_reset_of_the_binary_logs_nothing_is_dropped() -> None:
-    """Positions begin anew, times do not."""
+    """Positions start again, and times do not."""
     intake = Intake(LogPosition("bin.000007", 5000, 9000, 1), 9000, 1 << 20)
     intake.add(1, walk(transaction(100, time=9001)))
     assert sum(len(entries_of(piece)) for piece in drain(intake)) == 3
 
 
 def test_after_a_change_of_the_source_nothing_is_dropped() -> None:
-    """Positions of another server say nothing about those of the last one."""
+    """Positions of two servers cannot be compared."""
     intake = Intake(LogPosition("bin.000007", 5000, 9000, 1), 9000, 1 << 20)
     intake.add(1, walk([insert(100, 1, server=2, time=10), end(200, server=2, time=10)]))
     [piece] = drain(intake)
@@ -155,7 +155,7 @@ OLD_MASTER = LogPosition("bin.000010", 900, 5000, 1, server="a")
 STANDBY: dict[str, Any] = {
     "journal": "bin.000003",
     "time": 5000,
-}  # its events keep the server id of the one they were copied from
+}  # its events keep the server id of the server that first logged them
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ STANDBY: dict[str, Any] = {
 def test_after_a_switch_to_lower_journals_no_row_of_the_last_second_is_dropped(
     last: LogPosition, cursor: LogPosition | None
 ) -> None:
-    """The driver was away meanwhile. Where the server tells no cursor, rows as old as the newest one are dropped."""
+    """The driver was away during the switch. Without the server's cursor, rows as old as the newest one are dropped."""
     intake = Intake(last, 5000, 1 << 20)
     intake.connected(cursor)
     told = STANDBY if cursor is None or cursor.offset != 90 else STANDBY | {"journal": cursor.journal}
@@ -182,7 +182,7 @@ def test_after_a_switch_to_lower_journals_no_row_of_the_last_second_is_dropped(
 
 
 def test_what_is_durable_behind_the_cursor_is_dropped_once() -> None:
-    """As after a crash before the cursor was written: of one server, places compare."""
+    """After a crash the stored cursor may be old. Durable entries behind it are found by position on one server."""
     intake = Intake(LogPosition("bin.000001", 220, 1000, 1, server="a"), 1000, 1 << 20)
     intake.connected(LogPosition("bin.000001", 120, 1000, 1, consumed=True, server="a"))
     intake.add(1, walk([*transaction(200), *transaction(300)]))
@@ -193,7 +193,7 @@ def test_what_is_durable_behind_the_cursor_is_dropped_once() -> None:
 
 
 def test_with_several_sources_each_place_may_be_where_redelivery_begins() -> None:
-    """An entry does not say which source it is of; the server of the spool's end is unknown then."""
+    """Entries do not name their source, so the last position has no server."""
     first = LogPosition("bin.000001", 900, 1000, 1, consumed=True, server="a", part=1)
     second = LogPosition("bin.000001", 120, 1000, 2, consumed=True, server="b", part=2)
     intake = Intake(LogPosition("bin.000001", 220, 1000, 2), 1000, 1 << 20)
@@ -207,7 +207,7 @@ def test_with_several_sources_each_place_may_be_where_redelivery_begins() -> Non
 
 
 def test_dropped_entries_are_acknowledged() -> None:
-    """A batch of nothing but what is durable already moves the cursor on."""
+    """A batch that holds only durable entries is acknowledged, so that the cursor advances."""
     intake = Intake(LogPosition("bin.000001", 120, 1000, 1), 1000, 1 << 20)
     intake.add(5, walk(transaction(100)))
     assert drain(intake) == []
@@ -215,9 +215,9 @@ def test_dropped_entries_are_acknowledged() -> None:
 
 
 def test_what_came_of_an_overdue_transaction_is_acknowledged() -> None:
-    """The server has no room for the end of a transaction before an ACK: all but the last event can be acknowledged.
+    """The server may need an ACK to have room for the transaction's end, so all but the last event can be acknowledged.
 
-    The last event may have more entries, so its batch waits; no micro-batch ends with such a piece.
+    The last event may have more entries, so its batch waits. No micro-batch ends with such a part.
     """
     intake = fresh()
     one, two, three, four = transaction(100, count=2)
@@ -241,7 +241,7 @@ def test_what_came_of_an_overdue_transaction_is_acknowledged() -> None:
 
 
 def test_rows_without_boundaries_are_not_held_for_ever() -> None:
-    """Where the server leaves out most begins and ends, what is overdue is whole, also behind an end that it sent."""
+    """If the server omits most begins and ends, overdue rows count as complete, even after an end that it sent."""
     intake = fresh()
     intake.add(1, walk(transaction(100)))
     assert [piece.closed for piece in drain(intake)] == [True]
@@ -256,7 +256,7 @@ def test_rows_without_boundaries_are_not_held_for_ever() -> None:
 
 
 def test_silence_inside_a_transaction_does_not_end_it() -> None:
-    """The begin came and the end did not: the first transaction of a connection stays open over a pause."""
+    """After a begin, a pause does not close the transaction."""
     intake = fresh()
     one, two, three = transaction(100)
     intake.add(1, walk([one, two]))

@@ -1,4 +1,4 @@
-"""Who wrote which segment, and what a cursor says about a spool: against histories with copies and restores."""
+"""The lineage of segments, and the meaning of a cursor for a spool, in histories with copies and restores."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ LAST = LogPosition("bin.000007", 500, 2000, 1)
 
 @dataclass
 class World:
-    """A spool with what is really in it, copies of both, and what acknowledgements said by when."""
+    """A spool with its real contents, copies of both, and the progress that each step reported.
+
+    held: the contents of the spool's segments; each content is unique.
+    said: for each step the mark, the claim, and the contents at that time.
+    """
 
     manifest: Manifest = field(default_factory=lambda: Manifest("spool", lineage=Lineage(since=0)))
-    held: tuple[int, ...] = ()  # contents, each of them once in the world
+    held: tuple[int, ...] = ()  # unique contents
     copies: list[tuple[Manifest, tuple[int, ...]]] = field(default_factory=list)
     said: list[tuple[str, ReportedProgress, tuple[int, ...]]] = field(default_factory=list)
     contents: int = 0
@@ -42,7 +46,7 @@ class World:
             self.copies.append((self.manifest, self.held))
         elif what == "restore" and self.copies:
             self.manifest, self.held = self.copies[which % len(self.copies)]
-        if what in ("start", "restore"):  # a writer's number comes from the claims that are there, its name from chance
+        if what in ("start", "restore"):  # the number follows the spool's writers, the name is unique
             self.writers += 1
             newest = max((each.epoch.number for each in self.manifest.lineage.writers), default=0)
             self.epoch = Epoch(newest + 1, f"{self.writers:08x}")
@@ -58,7 +62,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_a_mark_is_known_exactly_where_the_spool_holds_what_it_acknowledged(steps: list[tuple[str, int]]) -> None:
-    """Whatever is copied and restored in between, numbers that were issued twice included."""
+    """Writes, copies and restores come in any order, and numbers may be issued twice."""
     world = World()
     for step in steps:
         world.step(*step)
@@ -70,7 +74,7 @@ def test_a_mark_is_known_exactly_where_the_spool_holds_what_it_acknowledged(step
         assert known is holds
         assert upto <= claim.seq
         shared = sum(mine == theirs for mine, theirs in zip(world.held, held, strict=False))
-        assert upto + 1 <= shared  # never counts as known what is not shared
+        assert upto + 1 <= shared  # only shared segments count as known
 
 
 @pytest.mark.parametrize(
@@ -92,13 +96,13 @@ def test_a_mark_is_known_exactly_where_the_spool_holds_what_it_acknowledged(step
     ],
 )
 def test_what_a_cursor_says(cursor: LogPosition | None, found: CursorVerdict) -> None:
-    """A mark decides; without one the position does, where it can be compared."""
+    """A mark decides. Without a mark the positions decide, if they can be compared."""
     spool = Manifest("a", (SegmentInfo(0, "s", 1, 1, 1, True, 0, LAST),), 1, lineage=Lineage(since=0))
     assert judge(cursor, spool) is found
 
 
 def test_an_empty_spool_takes_any_cursor_but_another_spools() -> None:
-    """A new pipeline may take over a client id that no spool used; its own mark on nothing is a loss."""
+    """A new pipeline may take over a client id that no spool used. Its own mark with a missing segment is a loss."""
     empty = Manifest("a", lineage=Lineage(since=0))
     cursor = LogPosition("bin.000007", 500, 1000, 1)
     assert judge(cursor, empty) is CursorVerdict.FOLLOWS
@@ -108,7 +112,7 @@ def test_an_empty_spool_takes_any_cursor_but_another_spools() -> None:
 
 
 def test_a_mark_fits_into_what_servers_keep() -> None:
-    """200 bytes."""
+    """The longest mark has at most 200 bytes."""
     writer = Writer(Epoch(10**8 - 1, "f" * 16), 0, follows=True)
     spool = Manifest("f" * 64, next_seq=10**18, lineage=Lineage((writer,), since=0))
     assert len(mark(spool)) <= 200
@@ -116,7 +120,7 @@ def test_a_mark_fits_into_what_servers_keep() -> None:
 
 
 def test_a_manifest_of_a_former_version_is_read() -> None:
-    """Its segments' names tell their writers; numbers said without a writer count up to what it had written."""
+    """Names of segments give the writers. A claim without a writer counts up to the last segment of that version."""
     first, second = Epoch(1, "0000000a"), Epoch(4, "0000000b")
     names = [segment_name(epoch, seq) for seq, epoch in enumerate((first, first, second), 5)]
     segments = tuple(SegmentInfo(seq, name, 1, 1, 1, True, 0, LAST) for seq, name in enumerate(names, 5))
@@ -130,11 +134,11 @@ def test_a_manifest_of_a_former_version_is_read() -> None:
     assert later.covered(ReportedProgress(20), 21) == (
         7,
         False,
-    )  # a target that is ahead of what that version wrote here
+    )  # the target is ahead of what that version wrote
 
 
 def test_writers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are forgotten are still told from those that never were."""
+    """Forgotten writers still differ from writers that never existed."""
     monkeypatch.setattr(lineages, "WRITERS_KEPT", 3)
     lineage = Lineage(since=0)
     for number in range(1, 11):
@@ -147,7 +151,7 @@ def test_writers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.integers(0, 10**8 - 1), st.integers(0, 2**32 - 1))
 def test_a_writer_is_one_whole_number(number: int, writer: int) -> None:
-    """For Delta, whose transactions have nothing else."""
+    """Transactions of Delta can store only a number."""
     epoch = Epoch(number, f"{writer:08x}")
     assert Epoch.of_code(epoch.code) == epoch == Epoch.parse(str(epoch))
     assert 0 <= epoch.code < 2**63
@@ -155,7 +159,7 @@ def test_a_writer_is_one_whole_number(number: int, writer: int) -> None:
 
 @pytest.mark.parametrize("bad", [[["x", 0, 1]], [[]], [1], "ab"])
 def test_a_lineage_that_is_none_is_refused(bad: object) -> None:
-    """As every damaged manifest."""
+    """The error is that of any damaged manifest."""
     body = json.loads(Manifest("a").to_bytes()) | {"writers": bad}
     with pytest.raises(SpoolUnusable, match="not the manifest"):
         Manifest.from_bytes(json.dumps(body).encode(), "m")

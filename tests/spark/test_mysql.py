@@ -1,4 +1,4 @@
-"""The MySQL sink on a real server, without Spark: what it refuses, follows, and leaves out."""
+"""The MySQL sink on a real server, without Spark: what it refuses, follows and omits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDER = RowLayout((*COLUMNS, ("note", "varchar(9)", 12)), (0,), partial=False)
 
 
 class Copy:
-    """A sink into a database of its own, and what is in it."""
+    """A sink into its own database, and the rows of that database."""
 
     def __init__(self, server: SqlServer, database: str) -> None:
         self.sink = MySQL(server.address, "admin", "admin", "copy_{schema}", f"state_{database}")
@@ -34,37 +34,37 @@ class Copy:
         self.database = database
 
     def put(self, op: str, *texts: str | None, layout: RowLayout = LAYOUT, seq: int = 0) -> Any:
-        """A row."""
+        """Return a row change."""
         return row(self.database, op, *texts, layout=layout, seq=seq)
 
     def statement(self, sql: str) -> Any:
-        """A statement."""
+        """Return a statement."""
         return statement(sql, self.database)
 
     def apply(self, batch_id: int, *changes: Any) -> None:
-        """One micro-batch."""
+        """Apply one micro-batch."""
         self.sink.apply(Made(batch_id, *changes))
 
     @property
     def rows(self) -> dict[int, dict[str, Any]]:
-        """By id."""
+        """The rows of the copy of t by id."""
         found = self.server.query(f"SELECT * FROM copy_{self.database}.t ORDER BY id")
         return {each.pop("id"): each for each in found}
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """All of another table."""
+        """Return all rows of another copy."""
         escaped = name.replace("`", "``")
         return self.server.query(f"SELECT * FROM copy_{self.database}.`{escaped}`")
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
 def copy(request: pytest.FixtureRequest, database: str) -> Copy:
-    """On both servers."""
+    """Return a Copy on each server."""
     return Copy(request.getfixturevalue(request.param), database)
 
 
 def test_a_value_is_never_cut(copy: Copy) -> None:
-    """A value that is too long ends the query and leaves nothing; once the source's statement is known, it fits."""
+    """A value that is too long fails its batch, which writes nothing. After the source's ALTER statement it fits."""
     copy.apply(0, copy.put("insert", "1", "abc"))
     with pytest.raises(SinkRefused, match=r"batch 1: .*Data too long for column 'name'"):
         copy.apply(1, copy.put("insert", "2", "x"), copy.put("insert", "3", "abcd"))
@@ -74,7 +74,7 @@ def test_a_value_is_never_cut(copy: Copy) -> None:
 
 
 def test_what_the_source_could_hold_the_copy_holds(copy: Copy) -> None:
-    """Zero dates, days that do not exist, and the empty label of an ENUM that was given something else."""
+    """The copy holds zero dates, invalid days, and the empty label of an ENUM with an invalid value."""
     layout = RowLayout((("id", "int", 4), ("d", "date", 91), ("e", "enum('a','b')", 4)), (0,), partial=False)
     copy.apply(
         0,
@@ -90,7 +90,7 @@ def test_what_the_source_could_hold_the_copy_holds(copy: Copy) -> None:
 
 
 def test_other_batches_of_the_same_changes_add_what_is_missing(copy: Copy) -> None:
-    """A restored checkpoint cuts what the target has, and what it has not, into batches under numbers it has seen."""
+    """A restored checkpoint puts applied and new changes into other batches, with numbers that the copy has seen."""
     changes = [copy.put("insert", str(number), "x", seq=number) for number in range(1, 7)]
     for batch_id, part in enumerate((changes[:2], changes[2:4], changes[4:5])):
         copy.apply(batch_id, *part)
@@ -100,7 +100,7 @@ def test_other_batches_of_the_same_changes_add_what_is_missing(copy: Copy) -> No
 
 
 def test_a_column_that_comes_back_is_empty(copy: Copy) -> None:
-    """What it held before it was dropped is of another column."""
+    """Values from before the drop belong to another column."""
     copy.apply(0, *(copy.put("insert", str(number), "x", "old", layout=WIDER) for number in (1, 2)))
     drop, add = (copy.statement(f"ALTER TABLE t {change}") for change in ("DROP COLUMN Note", "ADD note VARCHAR(9)"))
     copy.apply(1, drop, add, copy.put("update", "1", "x", "new", layout=WIDER))
@@ -108,12 +108,12 @@ def test_a_column_that_comes_back_is_empty(copy: Copy) -> None:
 
 
 LABELS = ["'), b text) SELECT 1 -- x", "\\'), b text) SELECT 1 -- x", "C:\\new\\", "it's", '"', "100%s", "字", "a\nb"]
-ENUM = "enum({})".format(",".join("'" + label.replace("'", "''") + "'" for label in LABELS))  # as decode spells it
+ENUM = "enum({})".format(",".join("'" + label.replace("'", "''") + "'" for label in LABELS))  # in decode's spelling
 
 
 @pytest.mark.parametrize("mode", ["ANSI_QUOTES,STRICT_ALL_TABLES", "NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES"])
 def test_labels_of_an_enum_are_values_and_no_sql(copy: Copy, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is in them, in every sql_mode; a table, an added and a changed column alike."""
+    """Labels with any text stay values in every sql_mode: in a new table, an added column and a changed column."""
     monkeypatch.setattr(mysql, "_SESSION", f"SET SESSION sql_mode = '{mode}'")
     layout = RowLayout((("id", "int", 4), ("e", ENUM, 4)), (0,), partial=False)
     texts = [copy.put("insert", str(number), str(number), layout=layout) for number in range(1, len(LABELS) + 1)]
@@ -129,7 +129,7 @@ def test_labels_of_an_enum_are_values_and_no_sql(copy: Copy, mode: str, monkeypa
 
 
 def test_labels_of_an_enum_of_a_real_source(copy: Copy, database: str) -> None:
-    """The source's own text of its table, read as the history reads it, declares the same labels."""
+    """SHOW CREATE TABLE of the source, read as the history reads it, declares the same labels."""
     server = copy.server
     server.execute(f"CREATE DATABASE {database}")
     labels = ",".join(f"x'{label.encode().hex()}'" for label in LABELS)
@@ -143,14 +143,14 @@ def test_labels_of_an_enum_of_a_real_source(copy: Copy, database: str) -> None:
 
 
 def test_a_type_that_cannot_be_rebuilt_is_refused(copy: Copy) -> None:
-    """With table and column; nothing is made."""
+    """The error names the table, the column and the type."""
     layout = RowLayout((("id", "int", 4), ("b", "int DEFAULT (SELECT 1)", 4)), (0,), partial=False)
     with pytest.raises(SinkRefused, match=r"column 'b' of \w+\.t has the type 'int DEFAULT"):
         copy.apply(0, copy.put("insert", "1", "2", layout=layout))
 
 
 def test_percent_signs_and_back_quotes_in_names_are_part_of_the_names(copy: Copy) -> None:
-    """They are no places for values, neither in tables nor in columns."""
+    """Names of tables and columns are never read as placeholders for values."""
     names = ("%s", "a%%b", "`c` %(d)s")
     layout = RowLayout(tuple((name, "int", 4) for name in names), (0,), partial=False)
     for batch_id, (op, image) in enumerate(
@@ -164,7 +164,7 @@ def test_percent_signs_and_back_quotes_in_names_are_part_of_the_names(copy: Copy
 
 @pytest.mark.parametrize("schema", ["mysql", "sys", "information_schema", "performance_schema", "MySQL", "canal_ha"])
 def test_the_source_cannot_choose_a_database_of_the_servers_own(copy: Copy, schema: str) -> None:
-    """A schema's name that leads there is refused, with what to do; also for a statement without rows."""
+    """A schema name that leads there is refused with advice, even for a statement without rows."""
     sink = MySQL(copy.server.address, "admin", "admin", "{schema}", "canal_ha")
     change = copy.put("insert", "1", "x")._replace(schema=schema, table="user")
     emptied = copy.statement("TRUNCATE TABLE user")._replace(schema=schema, table="user")
@@ -174,7 +174,7 @@ def test_the_source_cannot_choose_a_database_of_the_servers_own(copy: Copy, sche
 
 
 def test_a_table_named_like_our_state_is_refused_beside_it(copy: Copy, database: str) -> None:
-    """One database for copies and state is allowed; this one name is taken."""
+    """Copies and state may share a database, except for this one name."""
     sink = MySQL(copy.server.address, "admin", "admin", "copy_{schema}", f"copy_{database}")
     sink.apply(Made(0, copy.put("insert", "1", "x")))
     with pytest.raises(SinkRefused, match="own state under this name"):
@@ -182,7 +182,7 @@ def test_a_table_named_like_our_state_is_refused_beside_it(copy: Copy, database:
 
 
 def test_segments_of_a_restored_spool_are_new_to_the_copy(copy: Copy) -> None:
-    """Their numbers were used before, by another writer; what comes again replaces what the copy has."""
+    """Another writer used their numbers before; repeated changes replace the copy's rows."""
     for seq in range(1, 6):
         copy.apply(seq, copy.put("insert", str(seq), "a", seq=seq))
     writers = (Writer(Epoch(1, "0000000a"), 0, follows=True), Writer(Epoch(3, "00000003"), 3, follows=True))
@@ -197,7 +197,7 @@ def test_segments_of_a_restored_spool_are_new_to_the_copy(copy: Copy) -> None:
 
 
 def test_the_state_of_a_former_version_is_read(copy: Copy, database: str) -> None:
-    """Its table has no writers: the number counts, and the column is added."""
+    """The old state table has no writers. Its number counts, and the column is added."""
     state = f"state_{database}"
     copy.server.execute(
         f"CREATE DATABASE {state}",
@@ -215,7 +215,7 @@ def test_the_state_of_a_former_version_is_read(copy: Copy, database: str) -> Non
 
 
 def test_keys_that_differ_in_case_accent_or_trailing_blanks_stay_apart(copy: Copy) -> None:
-    """Whatever collation the source has: its rows are its rows. In a key, in a column added later, in a changed one."""
+    """The collation of the source does not matter, for a key, an added column and a changed column."""
     texts = ["e", "é", "x", "X", "x ", "ß", "ss"]
     layout = RowLayout((("k", "varchar(10)", 12),), (0,), partial=False)
     copy.apply(0, *(copy.put("insert", text, layout=layout) for text in texts))
@@ -231,14 +231,14 @@ def test_keys_that_differ_in_case_accent_or_trailing_blanks_stay_apart(copy: Cop
 
 
 def test_labels_that_differ_in_case_are_two_labels(copy: Copy) -> None:
-    """The server's own collation takes them for one, and refuses the table."""
+    """The server's default collation would take them for one label and refuse the table."""
     layout = RowLayout((("id", "int", 4), ("e", "enum('a','A')", 4), ("s", "set('b','B')", -7)), (0,), partial=False)
     copy.apply(0, *(copy.put("insert", str(at), str(at), str(at), layout=layout) for at in (1, 2)))
     assert copy.rows == {1: {"e": "a", "s": "b"}, 2: {"e": "A", "s": "B"}}
 
 
 def test_two_tables_of_the_source_do_not_meet_in_one(copy: Copy, database: str) -> None:
-    """In one batch, in a later one, and behind a restart; a statement about the second one empties nothing."""
+    """The second table is refused in one batch, in a later batch and after a restart; its TRUNCATE empties nothing."""
     first = copy.put("insert", "1", "a")._replace(schema="a")
     second = copy.put("insert", "2", "b")._replace(schema="b")
 
@@ -256,14 +256,14 @@ def test_two_tables_of_the_source_do_not_meet_in_one(copy: Copy, database: str) 
 
 
 def test_names_that_differ_in_case_meet_only_where_the_server_takes_them_for_one(copy: Copy) -> None:
-    """lower_case_table_names of the target says so."""
+    """The target's lower_case_table_names decides."""
     changes = [copy.put("insert", "1", "a")._replace(table=table) for table in ("t", "T")]
     copy.apply(0, *changes)
     assert len(copy.table("t")) == len(copy.table("T")) == 1
 
 
 def test_names_that_differ_in_case_are_refused_by_a_server_that_ignores_case(database: str) -> None:
-    """Which has one table for both."""
+    """A server with lower_case_table_names=1 has one table for both names."""
     with MariaDB(extra=["--lower-case-table-names=1"]) as server:
         copy = Copy(server, database)
         changes = [copy.put("insert", "1", "a")._replace(table=table) for table in ("t", "T")]

@@ -1,4 +1,4 @@
-"""Offsets: their text, admission of micro-batches, and what is lost when a spool and a checkpoint disagree."""
+"""Offsets: their text, admission of micro-batches, and losses if a spool and a checkpoint disagree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canal_ha.spark.manifest import Manifest, SegmentInfo
 
 
 def manifest(*closed: bool, first: int = 0, rows: int = 10, spool: str = "a") -> Manifest:
-    """A spool of segments that end a transaction or not."""
+    """Return a spool of segments; `closed` tells for each whether it ends a transaction."""
     segments = tuple(
         SegmentInfo(seq, f"s{seq}", 50, 100, rows, is_closed, 0, LogPosition("bin.000001", seq * 10, 1000, 1))
         for seq, is_closed in enumerate(closed, first)
@@ -26,12 +26,12 @@ def manifest(*closed: bool, first: int = 0, rows: int = 10, spool: str = "a") ->
 
 
 def at(spool: Manifest, seq: int) -> o.Offset:
-    """Having read up to a segment."""
+    """Return the offset after this segment."""
     return o.Offset(seq, spool.spool, LogPosition("bin.000001", seq * 10, 1000, 1))
 
 
 def test_the_text_is_the_same_whatever_the_order() -> None:
-    """Spark compares texts: destinations are sorted, keys have one order."""
+    """Spark compares texts, so destinations are sorted and keys have a fixed order."""
     spool = manifest(True)
     one = o.to_json({"b": at(spool, 0), "a": at(spool, 0)})
     other = o.to_json({"a": at(spool, 0), "b": at(spool, 0)})
@@ -40,7 +40,7 @@ def test_the_text_is_the_same_whatever_the_order() -> None:
 
 
 def test_a_micro_batch_ends_where_a_transaction_ends() -> None:
-    """Pieces of one transaction are admitted together; what is unfinished waits."""
+    """Parts of one transaction are admitted together; an unfinished transaction waits."""
     spool = manifest(True, False, False, True, False)
     end = o.admit({}, {"d": spool}, o.Limit(rows=1))
     assert end["d"].seq == 0
@@ -50,7 +50,7 @@ def test_a_micro_batch_ends_where_a_transaction_ends() -> None:
 
 
 def test_limits_hold_beyond_the_first_transaction() -> None:
-    """At least one transaction is admitted, then only what fits, fairly over the destinations."""
+    """One transaction is always admitted; others are admitted if they fit, fairly over the destinations."""
     spools = {"a": manifest(*[True] * 5), "b": manifest(*[True] * 5)}
     end = o.admit({}, spools, o.Limit(rows=40))
     assert {name: offset.seq for name, offset in end.items()} == {"a": 1, "b": 1}
@@ -60,14 +60,14 @@ def test_limits_hold_beyond_the_first_transaction() -> None:
 
 
 def test_a_target_is_never_passed() -> None:
-    """AvailableNow reads what was there when it began, and nothing of a destination that was not."""
+    """AvailableNow reads segments that existed when it began, and nothing of a destination that did not exist."""
     spools = {"a": manifest(*[True] * 5), "b": manifest(True)}
     assert {name: end.seq for name, end in o.admit({}, spools, o.Limit(), {"a": 2}).items()} == {"a": 2}
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(1, 60))
 def test_every_closed_segment_is_read_once_in_order(closed: list[bool], rows: int) -> None:
-    """Micro-batch after micro-batch, the plans together are all segments up to the last end of a transaction."""
+    """The plans of all micro-batches together hold all segments up to the last end of a transaction."""
     spools = {"d": manifest(*closed)}
     start: o.Offsets = {}
     read: list[int] = []
@@ -79,7 +79,7 @@ def test_every_closed_segment_is_read_once_in_order(closed: list[bool], rows: in
 
 
 def test_a_checkpoint_older_than_the_spool_is_a_loss() -> None:
-    """It is an error that names the segments, or a gap, as the option says."""
+    """The error names the segments. With failOnDataLoss=false the query continues after the gap."""
     spool = manifest(True, True, first=5)
     with pytest.raises(DataLoss, match=r"segment 2.*begins with segment 5.*failOnDataLoss"):
         o.admit({"d": at(spool, 2)}, {"d": spool}, o.Limit())
@@ -89,13 +89,13 @@ def test_a_checkpoint_older_than_the_spool_is_a_loss() -> None:
 
 
 def test_the_segment_before_the_oldest_is_no_loss() -> None:
-    """What comes next is there."""
+    """The next segment is in the spool."""
     spool = manifest(True, first=5)
     assert o.admit({"d": at(spool, 4)}, {"d": spool}, o.Limit())["d"].seq == 5
 
 
 def test_another_spool_and_a_lost_tail_are_losses() -> None:
-    """Numbers of one spool mean nothing in another, and a number that was never written cannot be resumed from."""
+    """Numbers of one spool mean nothing in another, and a query cannot continue after a segment that does not exist."""
     spool, other = manifest(True), manifest(True, spool="b")
     with pytest.raises(DataLoss, match="another spool"):
         o.admit({"d": at(other, 0)}, {"d": spool}, o.Limit())
@@ -104,7 +104,7 @@ def test_another_spool_and_a_lost_tail_are_losses() -> None:
 
 
 def test_a_checkpoint_of_something_else_is_refused() -> None:
-    """Also one of a later version."""
+    """A checkpoint of a later version is refused, too."""
     for body in ({}, {"v": 2, "destinations": {}}, {"v": 1, "destinations": {"d": {"seq": "x"}}}):
         with pytest.raises(DataLoss):
             o.from_json(body)
@@ -112,7 +112,7 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
 
 @given(st.lists(st.integers(0, 9 << 20), max_size=60), st.integers(1, 8))
 def test_tasks_share_out_every_segment_in_order(sizes: list[int], processors: int) -> None:
-    """Each once, in order; none of several tasks is much larger than another one, or than a task may be."""
+    """Each segment is in one task, in order; no task exceeds the limit by more than one segment."""
     files = tuple(
         SegmentInfo(seq, f"s{seq}", 50, size, 1, True, 0, LogPosition("bin.000001", seq, 1000, 1))
         for seq, size in enumerate(sizes)
@@ -123,7 +123,7 @@ def test_tasks_share_out_every_segment_in_order(sizes: list[int], processors: in
 
 
 def test_a_backlog_keeps_all_processors_busy_to_the_end() -> None:
-    """Tasks are as many as processors, or a multiple; what is small stays one task."""
+    """The number of tasks is a multiple of the number of processors; one segment is one task."""
 
     def shared(count: int) -> list[int]:
         files = manifest(*[True] * count).segments
@@ -133,13 +133,13 @@ def test_a_backlog_keeps_all_processors_busy_to_the_end() -> None:
 
 
 def restored(upto: int, count: int) -> Manifest:
-    """A spool whose second writer began at `upto`, after what another one had written there was lost."""
+    """Return a spool whose second writer began at `upto`, because the first writer's later segments were lost."""
     writers = (Writer(Epoch(1, "0000000a"), 0, follows=True), Writer(Epoch(2, "0000000b"), upto, follows=True))
     return replace(manifest(*[True] * count), lineage=Lineage(writers, since=0))
 
 
 def test_a_segment_that_was_written_again_under_its_number_is_a_loss() -> None:
-    """A checkpoint that outlived its spool names segments that others have now; told to go on, none is skipped."""
+    """A checkpoint that outlives its spool names replaced segments. failOnDataLoss=false reads the new ones."""
     lost = o.Offset(4, "a", LogPosition("bin.000001", 40, 1000, 1), Epoch(1, "0000000a"))
     spool = restored(3, 8)
     with pytest.raises(DataLoss, match=r"the spool lacks.*shares segments up to 2"):
@@ -154,7 +154,7 @@ def test_a_segment_that_was_written_again_under_its_number_is_a_loss() -> None:
 
 
 def test_an_offset_of_a_former_version_is_followed() -> None:
-    """It has no writer; its text stays as it is until something is read, so that Spark sees no change."""
+    """A former offset has no writer. Its text does not change before something is read, so Spark sees no new data."""
     spool = replace(restored(3, 5), lineage=Lineage((Writer(Epoch(2, "0000000b"), 3, follows=True),), since=3))
     former = at(spool, 2)
     assert "writer" not in json.dumps(o.to_json({"d": former}))

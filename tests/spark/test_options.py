@@ -1,4 +1,4 @@
-"""Options and pipelines' files: any case, one sentence for what is wrong, and the shipped files are right."""
+"""Options and files of pipelines: names in any case, errors in one line, and valid shipped files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE: dict[str, Any] = {"name": "n", "checkpoint": "/c", "source": GOOD, "sink":
 
 
 def test_names_in_any_case_and_defaults() -> None:
-    """As Spark's own sources take them."""
+    """Spark's own sources ignore the case of option names, too."""
     options = parse({"SERVERS": "a:1, b:2", "Destination": "x,y", "spooldir": "/s", "FORMAT": "Debezium"})
     assert options.servers == ("a:1", "b:2")
     assert options.destinations == ("x", "y")
@@ -44,7 +44,7 @@ def test_names_in_any_case_and_defaults() -> None:
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
-    """In one sentence, one line."""
+    """The error is one line."""
     with pytest.raises(OptionInvalid) as caught:
         parse({**GOOD, **change})
     assert says in str(caught.value)
@@ -72,14 +72,14 @@ def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(change: dict[str, Any], says: str) -> None:
-    """With the file."""
+    """The error begins with the file's name."""
     with pytest.raises(OptionInvalid, match=r"^some\.toml: ") as caught:
         pipeline({**FILE, **change}, "some.toml")
     assert says in str(caught.value)
 
 
 def test_tables_are_globs() -> None:
-    """schema.table."""
+    """A glob has the form schema.table."""
     described = pipeline({**FILE, "tables": ["shop.*", "log.day?"]}, "f")
     assert described.takes("shop", "orders")
     assert described.takes("log", "day1")
@@ -88,13 +88,13 @@ def test_tables_are_globs() -> None:
 
 
 def test_the_shipped_files_are_right() -> None:
-    """Each loads as it is."""
+    """Each shipped file loads unchanged."""
     root = Path(__file__).parents[2]
     files = [*sorted((root / "conf" / "pipeline").glob("*.toml")), root / "deploy" / "compose" / "spark.toml"]
     assert [load(file).sinks[0][0] for file in files] == ["delta", "mysql", "parquet", "delta"]
 
 
 def test_triggers_are_sparks() -> None:
-    """Times as Spark writes them."""
+    """Intervals have Spark's spelling."""
     for text in ("", "5 seconds", "1 minute 30 seconds", "available-now"):
         assert pipeline({**FILE, "trigger": text}, "f").trigger == text

@@ -1,4 +1,4 @@
-"""Names as parts of paths: one segment each, no two alike, never above the root."""
+"""Names as parts of paths: one segment each, all different, never above the root."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = st.text(st.sampled_from("./\\~%2Faé字:? ") | st.characters(), max_size
 
 @given(NAMES)
 def test_a_name_is_one_segment_below_the_root(name: str) -> None:
-    """Also where it is decoded as part of a URL, as delta-rs does."""
+    """The segment does not change when it is decoded as part of a URL, as delta-rs does."""
     made = segment(name)
     assert PurePosixPath("/lake", made).parts == ("/", "lake", made)
     assert made not in (".", "..")
@@ -27,13 +27,13 @@ def test_a_name_is_one_segment_below_the_root(name: str) -> None:
 
 @given(st.lists(NAMES, min_size=2, max_size=2, unique=True))
 def test_different_names_have_different_segments(names: list[str]) -> None:
-    """Whatever they hold."""
+    """Two different names never share a segment."""
     assert segment(names[0]) != segment(names[1])
 
 
 @given(st.text(st.sampled_from("abcXYZ019_$-"), min_size=1, max_size=64))
 def test_ordinary_names_stay_as_they_are(name: str) -> None:
-    """Lakes that exist keep their paths."""
+    """Existing lakes keep their paths."""
     assert segment(name) == name == former(name, uri=False) == former(name, uri=True)
 
 
@@ -41,32 +41,32 @@ def test_ordinary_names_stay_as_they_are(name: str) -> None:
     ("name", "made"), [("a.b", "a~2Eb"), ("..", "~2E~2E"), ("é", "~C3~A9"), ("a~2Eb", "a~7E2Eb"), ("%2F", "~252F")]
 )
 def test_other_letters_are_escaped(name: str, made: str) -> None:
-    """Byte by byte of UTF-8."""
+    """Each byte of a letter's UTF-8 form is escaped."""
     assert segment(name) == made
 
 
 @pytest.mark.parametrize("name", ["字" * 64, "x" * 201, ""])
 def test_long_names_end_in_a_digest(name: str) -> None:
-    """They fit into a file system, and the mark of the digest is no escape."""
+    """Segments of long names fit into a file system. The mark before the digest is not an escape."""
     assert "~-" in segment(name)
     assert segment(name) != segment(name + "x")
 
 
 @pytest.mark.parametrize("name", ["a.b", "é", "a b", "a#b", "a?b", "a:b", "a~b", "a%b", "100%", "~", "a~2E b"])
 def test_the_former_path_of_a_name_is_the_name(name: str) -> None:
-    """In a URI what follows `?` or `#` was no part of the path."""
+    """In a URI a name with `?` or `#` has no former path, because these characters end the path."""
     assert former(name, uri=False) == name
     assert former(name, uri=True) == (None if "?" in name or "#" in name else name)
 
 
 @pytest.mark.parametrize("name", ["a/b", "a\\b", "..", ".", "", "a%2Fb", "..%2Fb", "a%41", "a\tb", "a\x7f"])
 def test_names_that_were_no_segment_have_no_former_path(name: str) -> None:
-    """A separator in disguise included."""
+    """Names with a separator, even an encoded one, have no former path."""
     assert former(name, uri=False) is None
 
 
 @given(NAMES, NAMES)
 def test_no_former_path_is_the_path_of_another_name(name: str, other: str) -> None:
-    """Or a table would be merged into another one."""
+    """If two names shared a path, one table would be merged into another."""
     assert former(segment(other), uri=False) in (None, other)
     assert former(name, uri=False) != segment(other) or name == other

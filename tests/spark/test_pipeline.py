@@ -1,4 +1,4 @@
-"""Pipelines in one process: what their targets hold after a checkpoint was restored to an older one."""
+"""Pipelines in one process: contents of the targets after the checkpoint was restored to an older one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ pytestmark = [
 def test_a_restored_checkpoint_loses_and_doubles_nothing(
     spark: Any, mariadb: MariaDB, node: Node, database: str, tmp_path: Path
 ) -> None:
-    """What comes again is cut into other batches, under numbers that the targets have seen, with new rows among it.
+    """Applied changes come again in other batches, with numbers that the targets have seen, and with new rows.
 
-    So does a statement that names another table first.
+    They include a statement that names another table first.
     """
     file = write_pipeline(
         tmp_path / "p.toml",

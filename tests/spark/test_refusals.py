@@ -1,4 +1,4 @@
-"""What a user reads when cursor and spool do not fit: the steps work as they are printed."""
+"""Errors for a cursor that does not fit the spool: their steps work as printed."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ TWO = LogPosition(
 
 
 def options(**given: str) -> SourceOptions:
-    """Of a query."""
+    """Return the options of a query."""
     return parse({"destination": "ex ample", "clientId": "7", "spoolDir": "/spool", **given})
 
 
 def spool(*lasts: LogPosition) -> Manifest:
-    """A spool with one segment up to each of these positions."""
+    """Return a spool with one segment up to each of these positions."""
     writer = Writer(Epoch(1, "0000000a"), 0, follows=True)
     segments = tuple(made(seq, last) for seq, last in enumerate(lasts))
     return Manifest("mine", segments, next_seq=len(lasts), lineage=Lineage((writer,), since=0))
 
 
 def commands(text: str) -> list[dict[str, Any]]:
-    """The printed commands, as the command line reads them."""
+    """Return the parameters of the printed commands, as the command line parses them."""
     found = []
     for printed in re.findall(r"`(.*?)`", text):
         program, group, name, *arguments = shlex.split(printed)
@@ -59,7 +59,7 @@ def commands(text: str) -> list[dict[str, Any]]:
 def test_the_command_line_takes_the_commands_of_a_taken_client_id(
     source: dict[str, str], cursor: LogPosition, to: list[str]
 ) -> None:
-    """One for each source of the destination; names are quoted for a shell."""
+    """The error has one command for each source of the destination; names are quoted for a shell."""
     text = str(refusals.taken("ex ample", options(**source), "/spool", spool(), cursor))
     found = commands(text)
     assert [each["to"] for each in found] == to
@@ -72,7 +72,10 @@ def test_the_command_line_takes_the_commands_of_a_taken_client_id(
 
 
 def test_the_steps_say_what_has_to_stop() -> None:
-    """A node writes over cursors in its files; ZooKeeper's can be moved while it runs. Authentication is no option."""
+    """A node overwrites cursors in its files, so it must stop; cursors in ZooKeeper can be moved while it runs.
+
+    The commands have no option for authentication.
+    """
     lost = [
         str(refusals.lost("example", options(**source), "/spool", spool(ONE), ONE)) for source in (ZOOKEEPER, NODES)
     ]
@@ -86,7 +89,7 @@ def test_the_steps_say_what_has_to_stop() -> None:
 
 
 def test_a_spool_of_several_sources_begins_again_where_it_knows_each_of_them() -> None:
-    """A segment ends with an entry of one source. No segment may tell of a source: a person has to know its place."""
+    """A segment ends with an entry of one source. If none ends with a source, a person must supply its position."""
     ends = [
         LogPosition("mysql-bin.000002", 900, server_id=1),
         LogPosition("binlog.000006", 40, server_id=2),
@@ -101,12 +104,12 @@ def test_a_spool_of_several_sources_begins_again_where_it_knows_each_of_them() -
 
 
 def test_an_empty_spool_is_called_empty() -> None:
-    """There is no place to go back to."""
+    """The error has no command, because there is no position to return to."""
     text = str(refusals.lost("example", options(**NODES), "/spool", spool(), ONE))
     assert "missing in the spool /spool: it is empty, but the server's cursor" in text
     assert not commands(text)
 
 
 def made(seq: int, last: LogPosition) -> SegmentInfo:
-    """A segment up to this position."""
+    """Return a segment up to this position."""
     return SegmentInfo(seq, f"{seq}.seg", 1, 1, 1, closed=True, written_ms=0, last=last)

@@ -1,4 +1,4 @@
-"""A spool that is restored from a copy, and two spools on one client id: told at once, with what to do, and mended."""
+"""A spool restored from a copy, and two spools on one client id: reported at once with a remedy, and repaired."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.real
 
 
 class Reader:
-    """Tailers of one destination in spools of their own; `rows` are the ids that a spool holds, in order."""
+    """Tailers of one destination in their own spools."""
 
     def __init__(self, node: Node, server: MariaDB, database: str, directory: Path) -> None:
         self.node = node
@@ -42,7 +42,7 @@ class Reader:
         self._next = 0
 
     def start(self, spool: str = "spool", **more: object) -> Tailer:
-        """The next tailer of this spool."""
+        """Start and return the next tailer of this spool."""
         given = {
             "servers": self.node.address,
             "destination": self.database,
@@ -70,47 +70,47 @@ class Reader:
         return made
 
     def insert(self, count: int) -> None:
-        """Rows, each a transaction of its own."""
+        """Insert rows, each in its own transaction."""
         for _ in range(count):
             self._next += 1
             self._server.execute(f"INSERT INTO {self.database}.t VALUES ({self._next}, 0)")
 
     def rows(self, spool: str = "spool") -> list[int]:
-        """In the spool as it is on the disk."""
+        """Return the ids that the spool holds on disk, in order."""
         storage = open_storage(str(self.directory / spool), self.database, str(CLIENT))
         manifest = newest_manifest(storage)
         found: list[int] = []
         for segment in manifest.segments if manifest else ():
             try:
                 contents = segments.decode(storage.read(segment.name), segment.name)
-            except FileNotFoundError:  # its writer began anew meanwhile
+            except FileNotFoundError:  # its writer has started again
                 continue
             found += [int(row[0] or -1) for change in changes_of(contents.frames, segment.name) for row in change.after]
         return found
 
     def has(self, last: int, spool: str = "spool") -> None:
-        """Wait until the spool holds all rows, and the server knows."""
+        """Wait until the spool holds the row `last`."""
         until(lambda: last in self.rows(spool), what=f"row {last}", seconds=30)
 
     def acknowledged(self) -> bool:
-        """Whether nothing is in flight."""
+        """Return whether no batch is in flight."""
         [found] = [each for each in self.node.status()["destinations"] if each["destination"] == self.database]
         return all(not each["batches"] for each in found["streams"] if each["client_id"] == CLIENT)
 
     def copy(self, source: str, target: str) -> None:
-        """A spool as it is, in place of another one."""
+        """Replace the spool `target` by a copy of `source`."""
         shutil.rmtree(self.directory / target, ignore_errors=True)
         shutil.copytree(self.directory / source, self.directory / target)
 
     def set_cursor(self, problem: CanalError) -> None:
-        """Run the command that the error names; the cursors are in the node's files."""
+        """Run the command that the error names. The node stops for it, because its files hold the cursors."""
         command = str(problem).partition("`canal-ha ")[2].partition("`")[0].replace("DIR", str(self.node.conf))
         self.node.stop()
         subprocess.run([PROGRAM, *command.split()], check=True, capture_output=True)
         self.node.start()
 
     def stop(self) -> None:
-        """End all of them."""
+        """Stop all tailers."""
         for each in self._started:
             each.stop()
         self._started.clear()
@@ -118,14 +118,14 @@ class Reader:
 
 @pytest.fixture
 def reader(node: Node, mariadb: MariaDB, database: str, tmp_path: Path) -> Iterator[Reader]:
-    """On a node of its own."""
+    """Yield a Reader on its own node."""
     made = Reader(node, mariadb, database, tmp_path)
     yield made
     made.stop()
 
 
 def refusal(made: Tailer, kind: type[CanalError]) -> CanalError:
-    """What ends a tailer."""
+    """Wait for the error that ends a tailer and return it."""
     found: list[CanalError] = []
 
     def ended() -> bool:
@@ -140,7 +140,7 @@ def refusal(made: Tailer, kind: type[CanalError]) -> CanalError:
 
 
 def restored(reader: Reader) -> None:
-    """Three rows, a copy, three more rows, by two writers; then the copy takes the spool's place."""
+    """Write 3 rows, copy the spool, write 4 rows with two writers, restore the copy, and insert 2 rows."""
     reader.start()
     reader.insert(3)
     reader.has(3)
@@ -157,7 +157,7 @@ def restored(reader: Reader) -> None:
 
 
 def test_a_restored_spool_ends_the_query_until_the_cursor_is_set_back(reader: Reader) -> None:
-    """Rows that were acknowledged since are missing: each start says so, and where; the command brings them again."""
+    """Each start reports the missing rows, also in the manifest. The command in the error brings the rows again."""
     restored(reader)
     for _ in range(2):
         problem = refusal(reader.start(), DataLoss)
@@ -178,7 +178,7 @@ def test_a_restored_spool_ends_the_query_until_the_cursor_is_set_back(reader: Re
 
 
 def test_a_restored_spool_goes_on_behind_the_gap_when_told(reader: Reader) -> None:
-    """As for every loss of data; afterwards it is a spool like others."""
+    """failOnDataLoss=false accepts the gap, as for every loss. Afterwards the spool works like any other."""
     restored(reader)
     reader.start(failOnDataLoss="false")
     reader.has(9)
@@ -191,7 +191,7 @@ def test_a_restored_spool_goes_on_behind_the_gap_when_told(reader: Reader) -> No
 
 
 def test_a_second_spool_on_a_client_id_takes_nothing(reader: Reader) -> None:
-    """Neither beside the first one nor in its place; the first one goes on as if nothing had been."""
+    """The second spool reads nothing, neither beside the first nor in its place; the first continues undisturbed."""
     first = reader.start()
     reader.insert(3)
     reader.has(3)
@@ -215,7 +215,7 @@ def test_a_second_spool_on_a_client_id_takes_nothing(reader: Reader) -> None:
 
 
 def test_rows_that_another_client_acknowledged_are_missed(reader: Reader) -> None:
-    """It says nothing of a spool, so the positions tell."""
+    """The other client's cursor has no mark, so the positions show the loss. The command in the error repairs it."""
     reader.start()
     reader.insert(3)
     reader.has(3)
@@ -235,7 +235,7 @@ def test_rows_that_another_client_acknowledged_are_missed(reader: Reader) -> Non
 
 
 def test_a_former_version_without_marks_is_followed(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cursor stands at the spool's end, or before it."""
+    """A cursor without a mark is accepted if it is not after the spool's end."""
     with monkeypatch.context() as former:
         former.setattr(tailer, "mark", lambda manifest: "")
         reader.start()
@@ -250,7 +250,7 @@ def test_a_former_version_without_marks_is_followed(reader: Reader, monkeypatch:
 
 
 def test_a_node_that_dies_under_the_reader_raises_no_alarm(reader: Reader) -> None:
-    """The cursor of a moment ago is behind the spool; what comes again is dropped."""
+    """The node's stored cursor is before the spool's end; entries that come again are dropped."""
     made = reader.start()
     for _ in range(3):
         reader.insert(3)

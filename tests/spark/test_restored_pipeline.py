@@ -1,4 +1,4 @@
-"""Pipelines whose spool, checkpoint and lake are restored from a copy while rows flow: told, mended, complete."""
+"""Pipelines restored from a copy of spool, checkpoint and lake while rows flow: reported, repaired, complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = bool(os.environ.get("CANAL_HA_LONG"))
 def test_a_pipeline_that_is_restored_says_so_and_ends_complete(
     mariadb: MariaDB, zookeeper: ZooKeeper, database: str, tmp_path: Path, lake_too: bool
 ) -> None:
-    """The command that its message names brings every row again; Delta and MySQL end equal to the source."""
+    """The command in the error brings every row again; Delta and MySQL end equal to the source."""
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
     settings = follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})
     log = tmp_path / "driver.log"
@@ -45,7 +45,7 @@ def test_a_pipeline_that_is_restored_says_so_and_ends_complete(
         until(lambda: database in node.running(), what="a node runs the destination")
 
         def run(first: int, last: int, *, well: bool = True) -> str:
-            """Rows change while a driver reads to the end."""
+            """Change rows while a driver reads to the end; return the end of its log."""
             with Driver(file, once=True, log=log) as driver:
                 for number in range(first, last):
                     mariadb.execute(
@@ -84,14 +84,14 @@ def test_a_pipeline_that_is_restored_says_so_and_ends_complete(
 
 
 def rows(server: MariaDB, schema: str) -> dict[int, Any]:
-    """The table by id."""
+    """Return the table's values by id."""
     return {row["id"]: row["v"] for row in server.query(f"SELECT * FROM {schema}.t")}
 
 
 @pytest.mark.spark
 @pytest.mark.nightly("test_restored.py: what ends a pipeline; test_cli.py: what the command prints")
 def test_the_command_prints_what_ends_a_pipeline(mariadb: MariaDB, node: Node, database: str, tmp_path: Path) -> None:
-    """One sentence, no Traceback, exit code 1: here a second pipeline with the first one's client id."""
+    """A second pipeline with the first one's client id ends with one sentence, exit code 1 and no traceback."""
 
     def pipeline(name: str) -> list[str]:
         (tmp_path / name).mkdir()

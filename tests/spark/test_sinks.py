@@ -13,7 +13,7 @@ from tests.spark.running import write_pipeline
 
 
 def test_an_unknown_sink_is_refused_and_does_not_print_rows(tmp_path: Path) -> None:
-    """Only `console` means the console: rows that a target should get must not end on a screen."""
+    """Only `console` gives the console: rows for another target must not appear on a screen."""
     file = write_pipeline(
         tmp_path / "p.toml",
         {"servers": "127.0.0.1:11111", "destination": "shop", "spoolDir": str(tmp_path / "spool")},

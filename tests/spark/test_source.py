@@ -1,4 +1,4 @@
-"""The source on real parts: shapes, restarts, replays, fencing, and what a user sees when something is wrong."""
+"""The source on real servers: shapes, restarts, replays, fencing, and the errors that a user sees."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MakeStream = Callable[..., Stream]
 
 
 def insert(server: MariaDB, database: str, *ids: int) -> None:
-    """One row per id, each a transaction."""
+    """Insert one row for each id, each in its own transaction."""
     server.execute(*(f"INSERT INTO {database}.t VALUES ({number}, {number})" for number in ids))
 
 
 def keys(rows: list[Any]) -> list[int]:
-    """Ids of an envelope's rows."""
+    """Return the ids of the rows in an envelope."""
     return [int(row["key"]["id"]) for row in rows if row["op"] != "ddl"]
 
 
@@ -62,10 +62,13 @@ ROWS = (
 
 
 def test_a_table_has_its_values_and_types(mysql: MySQL, database: str, stream: MakeStream) -> None:
-    """Typed columns hold what the source holds; NULL stays NULL; an ALTER is a row, its column is there next time."""
+    """Typed columns hold the source's values and NULL; an ALTER is a row, and its column can be declared.
+
+    schemaEvolution=fail names that statement if a row has an undeclared column.
+    """
     with Node({database: follow(mysql, {"canal.instance.filter.regex": rf"{database}\..*"})}) as node:
         one = stream(servers=node.address, destination=database, clientId=7)
-        one.run()  # the client id exists from here on
+        one.run()  # creates the client id
         columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
         mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t ({columns})")
         mysql.execute(f"INSERT INTO {database}.t VALUES {', '.join(ROWS)}")
@@ -107,7 +110,7 @@ def test_a_table_has_its_values_and_types(mysql: MySQL, database: str, stream: M
 def test_each_row_once_over_restarts_and_silence(
     mariadb: MariaDB, node: Node, database: str, stream: MakeStream
 ) -> None:
-    """Every start goes on behind the last one; a start with nothing to read makes no batch."""
+    """Every start continues after the last one; a start with nothing to read makes no batch."""
     one = stream(servers=node.address, destination=database, clientId=7, maxRowsPerTrigger=2)
     assert one.run() == []
     insert(mariadb, database, 1, 2, 3, 4, 5)
@@ -122,7 +125,7 @@ def test_each_row_once_over_restarts_and_silence(
 def test_a_restored_checkpoint_is_replayed_from_the_spool(
     mariadb: MariaDB, node: Node, database: str, stream: MakeStream
 ) -> None:
-    """Byte for byte the same rows, though the cursor is ahead; beyond retention the option decides."""
+    """The rows are the same, though the cursor is ahead. Beyond retention failOnDataLoss decides."""
     one = stream(servers=node.address, destination=database, clientId=7, retainBatches=1)
     insert(mariadb, database, 1)
     first = one.run()
@@ -144,7 +147,7 @@ def test_a_restored_checkpoint_is_replayed_from_the_spool(
 
 
 def test_a_spool_that_is_gone_is_a_loss(mariadb: MariaDB, node: Node, database: str, stream: MakeStream) -> None:
-    """The cursor is ahead of an empty spool: the query says so instead of skipping rows."""
+    """The cursor is ahead of an empty spool, so the query fails and skips no rows."""
     one = stream(servers=node.address, destination=database, clientId=7)
     insert(mariadb, database, 1)
     one.run()
@@ -154,7 +157,7 @@ def test_a_spool_that_is_gone_is_a_loss(mariadb: MariaDB, node: Node, database: 
 
 
 def test_the_newer_of_two_drivers_goes_on(mariadb: MariaDB, node: Node, database: str, stream: MakeStream) -> None:
-    """The older one ends with a sentence; together they deliver every row."""
+    """The older one ends with one sentence. The newer one reads its first row again and continues."""
     one = stream(servers=node.address, destination=database, clientId=7)
     query = one.start()
     insert(mariadb, database, 1)
@@ -164,7 +167,7 @@ def test_the_newer_of_two_drivers_goes_on(mariadb: MariaDB, node: Node, database
     second = other.start()
     try:
         until(lambda: keys(other.rows) == [1], what="the first row again", seconds=180)
-        insert(mariadb, database, 2)  # the older one may have it in flight when it ends
+        insert(mariadb, database, 2)  # may be in flight in the older driver when that ends
         until(lambda: keys(other.rows) == [1, 2], what="a row of the second", seconds=180)
 
         def fenced() -> bool:
@@ -182,7 +185,7 @@ def test_the_newer_of_two_drivers_goes_on(mariadb: MariaDB, node: Node, database
 
 
 def test_a_worker_that_dies_is_replaced(mariadb: MariaDB, node: Node, database: str, stream: MakeStream) -> None:
-    """The task is tried again and reads the same."""
+    """The task is tried again and reads the same rows."""
     one = stream(servers=node.address, destination=database, clientId=7)
     insert(mariadb, database, 1, 2)
     marker = one.directory / "died"
@@ -200,7 +203,7 @@ def test_a_worker_that_dies_is_replaced(mariadb: MariaDB, node: Node, database: 
 
 
 def test_a_destination_that_stops_and_starts(mariadb: MariaDB, node: Node, database: str, stream: MakeStream) -> None:
-    """The query waits and goes on, without a row lost or doubled."""
+    """The query waits and continues; no row is lost or doubled."""
     one = stream(servers=node.address, destination=database, clientId=7)
     query = one.start()
     try:
@@ -219,7 +222,7 @@ def test_a_destination_that_stops_and_starts(mariadb: MariaDB, node: Node, datab
 def test_the_clients_place_is_free_at_once(
     mariadb: MariaDB, zookeeper: ZooKeeper, database: str, stream: MakeStream
 ) -> None:
-    """Ending a query ends its session in order; a glob finds the destination."""
+    """Stopping a query ends its session properly. A glob finds the destination."""
     settings = follow(mariadb, {"canal.instance.filter.regex": rf"{database}\..*"})
     client = KazooClient(hosts=zookeeper.hosts)
     client.start()
@@ -246,7 +249,7 @@ def test_the_clients_place_is_free_at_once(
     ],
 )
 def test_a_wrong_option_is_one_sentence(spark: Any, options: dict[str, str], says: str) -> None:
-    """It names the option, without the calls that led there."""
+    """The error names the option and has no traceback."""
     reader = spark.readStream.format("canal")
     for name, value in options.items():
         reader = reader.option(name, value)
@@ -260,7 +263,7 @@ def test_a_wrong_option_is_one_sentence(spark: Any, options: dict[str, str], say
 def test_a_spool_that_cannot_be_written_is_one_sentence(
     mariadb: MariaDB, node: Node, database: str, stream: MakeStream, tmp_path: Path
 ) -> None:
-    """The path is named, nothing is acknowledged."""
+    """The query fails with an error about the spool."""
     blocked = tmp_path / "file"
     blocked.write_text("")
     one = stream(servers=node.address, destination=database, clientId=7)

@@ -23,25 +23,25 @@ from canal_ha.spark.storage import ArrowStorage, LocalStorage, Storage, open_sto
 
 @pytest.fixture(params=["local", "arrow"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """Both kinds of storage."""
+    """Return each kind of storage."""
     if request.param == "local":
         return LocalStorage(tmp_path / "spool")
     return ArrowStorage(arrow_fs.LocalFileSystem(), str(tmp_path / "spool"), (tmp_path / "spool").as_uri())
 
 
 def writer(storage: Storage, retain: int = 100) -> SpoolWriter:
-    """The next writer."""
+    """Return the next writer."""
     return SpoolWriter(storage, "d", retain, unobserved)
 
 
 def append(spool: SpoolWriter, offset: int, frames: bytes = b"frames") -> None:
-    """One more segment."""
+    """Append one segment."""
     position = LogPosition("bin.000001", offset, 1000, 1)
     spool.append(frames, {"s.t": 3}, position, closed=True, newest_ms=1000, ddl={})
 
 
 def test_what_was_appended_is_there_for_the_next_writer(storage: Storage) -> None:
-    """Segments, numbers and the last position go over to the next epoch; the spool stays the same one."""
+    """Segments, numbers and the last position pass to the next epoch; the spool keeps its identity."""
     first = writer(storage)
     append(first, 10)
     append(first, 20)
@@ -57,7 +57,7 @@ def test_what_was_appended_is_there_for_the_next_writer(storage: Storage) -> Non
 
 
 def test_the_server_of_the_last_position_is_kept(storage: Storage) -> None:
-    """Manifests of earlier versions do not tell it."""
+    """Manifests of earlier versions have no server."""
     spool = writer(storage)
     for server in ("a", "b"):
         spool.append(b"f", {}, LogPosition("b.1", 4, 1, 1, server=server), closed=True, newest_ms=1, ddl={})
@@ -73,7 +73,7 @@ def test_the_server_of_the_last_position_is_kept(storage: Storage) -> None:
 
 
 def test_an_older_writer_is_fenced(storage: Storage) -> None:
-    """What it writes afterwards is not durable, and the newer one never lists it."""
+    """Later segments of the older writer are not durable, and the newer writer never lists them."""
     first = writer(storage)
     append(first, 10)
     second = writer(storage)
@@ -85,7 +85,7 @@ def test_an_older_writer_is_fenced(storage: Storage) -> None:
 
 
 def test_a_claim_alone_fences(storage: Storage) -> None:
-    """A writer that claimed and has not read yet will read what an older one was told is durable, and no more."""
+    """A new writer that has not read yet will read only what is durable, so the old one must not add segments."""
     first = writer(storage)
     storage.write("epoch-00000009-ffffffff", b"")
     with pytest.raises(SpoolFenced):
@@ -94,7 +94,7 @@ def test_a_claim_alone_fences(storage: Storage) -> None:
 
 
 def test_retention_keeps_what_the_last_batches_need(storage: Storage) -> None:
-    """Files of older batches go, and the newest segment stays whatever happens."""
+    """Files of older batches are deleted; the newest segment always stays."""
     spool = writer(storage, retain=2)
     for number in range(6):
         append(spool, number * 10)
@@ -108,7 +108,7 @@ def test_retention_keeps_what_the_last_batches_need(storage: Storage) -> None:
 
 
 def test_segments_that_went_before_the_manifest_did_are_no_longer_listed(storage: Storage) -> None:
-    """As on a full disk; a hole further on stays, for the reader to tell."""
+    """On a full disk segments may go first. A later gap stays in the list, for the reader to report."""
     spool = writer(storage)
     for number in range(5):
         append(spool, number * 10)
@@ -120,7 +120,7 @@ def test_segments_that_went_before_the_manifest_did_are_no_longer_listed(storage
 
 
 def test_what_no_manifest_lists_is_swept(storage: Storage) -> None:
-    """Left-overs of a crash between segment and manifest do not stay."""
+    """Files left by a crash between segment and manifest are deleted."""
     first = writer(storage)
     append(first, 10)
     storage.write(f"segment-000000000001-{first.epoch}.zst", b"torn")
@@ -134,7 +134,7 @@ def test_what_no_manifest_lists_is_swept(storage: Storage) -> None:
 
 
 def test_what_a_crash_left_half_written_is_swept(tmp_path: Path) -> None:
-    """It is hidden, and may be as large as a segment; what a newer writer has under way stays."""
+    """The file is hidden, and may be as large as a segment. A file that a newer writer is writing stays."""
     storage = LocalStorage(tmp_path)
     first = writer(storage)
     torn = tmp_path / f".segment-000000000000-{first.epoch}.zst.4711"
@@ -148,7 +148,7 @@ def test_what_a_crash_left_half_written_is_swept(tmp_path: Path) -> None:
 
 @given(st.integers(min_value=0), st.binary(min_size=1, max_size=1))
 def test_any_changed_byte_of_a_segment_is_noticed(place: int, replacement: bytes) -> None:
-    """Every byte is under the checksum, or checked by itself."""
+    """Every byte is covered by the checksum or checked on its own."""
     good = segments.encode(segments.Contents("d", {"s.t": 1}, b"some frames" * 10))
     place %= len(good)
     bad = good[:place] + replacement + good[place + 1 :]
@@ -158,7 +158,7 @@ def test_any_changed_byte_of_a_segment_is_noticed(place: int, replacement: bytes
 
 
 def test_a_cut_segment_is_noticed() -> None:
-    """At every length."""
+    """A segment that is cut at any length is refused."""
     good = segments.encode(segments.Contents("d", {}, b"frames"))
     for size in range(len(good)):
         with pytest.raises(SpoolUnusable):
@@ -166,21 +166,21 @@ def test_a_cut_segment_is_noticed() -> None:
 
 
 def test_a_manifest_of_something_else_is_refused() -> None:
-    """The file is named."""
+    """The error names the file."""
     for data in (b"", b"{}", b"[]", b'{"v":9}', b"\xff"):
         with pytest.raises(SpoolUnusable, match="manifest-x"):
             Manifest.from_bytes(data, "manifest-x")
 
 
 def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A file where the directory should be stands for every error but a full disk."""
+    """A file in place of the directory stands for every error except a full disk."""
     (tmp_path / "spool").write_text("")
     with pytest.raises(SpoolUnusable, match="spool"):
         writer(open_storage(str(tmp_path / "spool"), "d"))
 
 
 def test_a_full_disk_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It can be waited for; nothing half-written stays."""
+    """The write raises NoRoom, so that the caller can wait, and leaves no half-written file."""
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,4 +1,4 @@
-"""The tailer on a real server and a real disk, without Spark: no room, no right to write, no server."""
+"""The tailer on a real server and a real disk, without Spark: a full disk, a read-only disk, no server."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class Disk:
         self._filler = path / "filler"
 
     def fill(self) -> None:
-        """Write until nothing goes any more."""
+        """Write until the disk is full."""
         with self._filler.open("wb", buffering=0) as out, suppress(OSError):
             while True:
                 out.write(b"x" * 4096)
 
     def free(self) -> None:
-        """Take that away."""
+        """Delete what `fill` wrote."""
         self._filler.unlink()
 
     def remount(self, how: str) -> None:
-        """`ro` or `rw`."""
+        """Remount the disk as `ro` or `rw`."""
         subprocess.run([*ROOT, "mount", "-o", f"remount,{how}", str(self.path)], check=True)
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """Mounted; a machine that does not allow that fails the test."""
+    """Yield a mounted disk. The test fails on a machine that does not allow mounts."""
     path = tmp_path / "disk"
     path.mkdir()
     options = f"size=512k,uid={os.geteuid()}"
@@ -68,7 +68,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 @pytest.fixture
 def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Tailer]]:
-    """Start tailers of the node's destination; they end with the test."""
+    """Yield a function that starts tailers of the node's destination; they end with the test."""
     started: list[Tailer] = []
 
     def start(spool: Path = tmp_path / "spool", **more: object) -> Tailer:
@@ -92,18 +92,18 @@ def tail(node: Node, database: str, tmp_path: Path) -> Iterator[Callable[..., Ta
 
 
 def noise_text() -> str:
-    """6 KiB that do not compress."""
+    """Return 12,000 random hexadecimal digits, which compress to half of that."""
     return os.urandom(6_000).hex()
 
 
 def noise(server: MariaDB, database: str, first: int, count: int) -> None:
-    """Rows that do not compress, of about 24 KiB each, each a transaction."""
+    """Insert rows of 24,000 random hexadecimal digits, each in its own transaction."""
     for number in range(first, first + count):
         server.execute(f"INSERT INTO {database}.noise VALUES ({number}, '{os.urandom(12_000).hex()}')")
 
 
 def ids(spool: Path, database: str, tailer: Tailer) -> list[int]:
-    """Of all rows in the spool, in order."""
+    """Return the ids of all rows in the spool, in order."""
     storage = open_storage(str(spool), database, str(CLIENT))
     found = []
     manifest = tailer.manifest
@@ -115,14 +115,14 @@ def ids(spool: Path, database: str, tailer: Tailer) -> list[int]:
 
 
 def acknowledged(node: Node, database: str) -> tuple[str, int]:
-    """Journal and offset of our client's cursor, as the node says."""
+    """Return journal and offset of the client's cursor, as the node's status shows it."""
     [destination] = [each for each in node.status()["destinations"] if each["destination"] == database]
     [found] = [each["cursor"] for each in destination["streams"] if each["client_id"] == CLIENT]
     return found["journal"], found["offset"]
 
 
 def test_slow_micro_batches_make_few_segments() -> None:
-    """What waits for long lets later entries be gathered, up to a bound; what is read does not."""
+    """While a segment waits for Spark, later entries are held for a tenth of that time, up to a bound."""
     segments = tuple(
         SegmentInfo(seq, f"s{seq}", 1, 1, 1, True, written_ms, LogPosition("bin.000001", seq))
         for seq, written_ms in enumerate((0, 1000, 2000))
@@ -136,7 +136,7 @@ def test_slow_micro_batches_make_few_segments() -> None:
 
 
 def test_a_transaction_larger_than_the_spool_may_be_comes_whole(tmp_path: Path) -> None:
-    """Spark reads whole transactions only, so waiting for it would never end; a person can see why the spool grows."""
+    """Spark reads only complete transactions, so the spool must exceed its limit. `trouble` tells a person why."""
     with Served(config={"batch_mode": BatchMode.ITEMSIZE}) as served:
         given = {"servers": f"{LOOPBACK}:{served.port}", "destination": "example", "clientId": CLIENT, "fetchSize": 2}
         given |= {"spoolDir": tmp_path / "spool", "spoolMaxBytes": 1 << 16, "segmentBytes": 1 << 14}
@@ -178,7 +178,7 @@ def test_a_transaction_larger_than_the_spool_may_be_comes_whole(tmp_path: Path) 
 def test_a_full_disk_is_waited_for(
     mariadb: MariaDB, node: Node, database: str, disk: Disk, tail: Callable[..., Tailer]
 ) -> None:
-    """Nothing is acknowledged meanwhile, nothing is lost or doubled; what Spark has read makes room too."""
+    """Meanwhile nothing is acknowledged, lost or doubled. Deletion of segments that Spark has read makes room, too."""
     mariadb.execute(f"CREATE TABLE {database}.noise (id INT PRIMARY KEY, v LONGTEXT)")
     disk.fill()
     tailer = tail(disk.path, retainBatches=1)
@@ -216,7 +216,7 @@ def test_a_full_disk_is_waited_for(
 def test_a_spool_that_becomes_read_only_ends_the_query(
     mariadb: MariaDB, node: Node, database: str, disk: Disk, tail: Callable[..., Tailer]
 ) -> None:
-    """With a sentence that names the file and the reason; nothing is acknowledged, the next driver has every row."""
+    """The error names the reason. No row is lost: the next driver gets every row."""
     tailer = tail(disk.path)
     mariadb.execute(f"INSERT INTO {database}.t VALUES (1, 1)")
     until(lambda: 1 in ids(disk.path, database, tailer), what="a first row", seconds=30)
@@ -238,7 +238,7 @@ def test_a_spool_that_becomes_read_only_ends_the_query(
 
 @pytest.mark.real
 def test_a_server_that_is_away_is_not_silent(mariadb: MariaDB, node: Node, tail: Callable[..., Tailer]) -> None:
-    """Silence is answers without rows; no answers say nothing."""
+    """Silence means replies without rows; missing replies prove nothing."""
     tailer = tail()
     now_ms = time.time_ns() // 1_000_000
     until(lambda: tailer.caught_up(now_ms + 3_600_000, 200), what="silence", seconds=30)
@@ -250,7 +250,7 @@ def test_a_server_that_is_away_is_not_silent(mariadb: MariaDB, node: Node, tail:
 
 @pytest.mark.real
 def test_a_server_without_its_source_is_not_silent(database: str, tmp_path: Path) -> None:
-    """It answers that there is nothing; who would believe it would end a job that has read nothing."""
+    """The server's replies have no rows. A job that trusts them would end without reading anything."""
     with MariaDB() as source, Node({database: follow(source, {})}) as node:
         options = parse(
             {"servers": node.address, "destination": database, "clientId": "7", "spoolDir": str(tmp_path / "spool")}
