@@ -1,4 +1,4 @@
-"""Processes that want to be the active client, in virtual time, each with the real machine and a session of its own."""
+"""Processes that compete to be the active client, in virtual time, each with the real machine and its own session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIMEOUT_S = 6.0
 
 
 class Contender:
-    """One process. told: what its machine said, with the time; connects at once whenever it becomes active."""
+    """One process, which connects at once when it becomes active. told: its machine's commands with their times."""
 
     def __init__(self, name: str, world: World, ensemble: Ensemble, random: Random) -> None:
         self.name = name
@@ -46,15 +46,15 @@ class Contender:
         self.feed(Join())
 
     def active(self) -> bool:
-        """Whether it would send an acknowledgement at this moment, if it were not stopped."""
+        """Return whether it would send an acknowledgement now, if it were not paused."""
         return not self.process.dead and self.seat.active(self.process.seconds())
 
     def leave(self) -> None:
-        """Orderly: let go, and close the session when that is done."""
+        """Leave the race; the session is closed when the node is released."""
         self.feed(Leave())
 
     def feed(self, event: i.Input) -> None:
-        """One fact, and what follows from it."""
+        """Give the machine one event and execute its commands."""
         for command in self.seat.step(event, self.process.seconds()):
             self.told.append((self.process.seconds(), command))
             self._execute(command)
@@ -114,7 +114,7 @@ class Contender:
 
 
 class Contest:
-    """Several contenders and one ensemble. Checks at every step that at most one is active."""
+    """Several contenders on one ensemble. Every step checks that at most one is active."""
 
     def __init__(self, seed: int, count: int = 2) -> None:
         self.random = Random(seed)
@@ -127,14 +127,14 @@ class Contest:
             self.join()
 
     def join(self) -> Contender:
-        """A new process."""
+        """Add a new process."""
         self.born += 1
         contender = Contender(f"10.0.0.{self.born}", self.world, self.ensemble, self.random)
         self.contenders.append(contender)
         return contender
 
     def run(self, seconds: float, step_s: float = 0.02) -> None:
-        """Let time pass; fails when two are active at any look, unless somebody outside has meddled with the node."""
+        """Let time pass. Fails if two contenders are active at any step, unless `meddle` was called."""
         until = self.world.seconds() + seconds
         while self.world.seconds() < until:
             self.world.run(min(until, self.world.seconds() + step_s))
@@ -142,12 +142,12 @@ class Contest:
             assert len(active) <= 1 or self.meddled, f"{active} are active at {self.world.seconds()}"
 
     def winner(self) -> Contender:
-        """The one that is active."""
+        """Return the active contender."""
         (active,) = [contender for contender in self.contenders if contender.active()]
         return active
 
     def wait_for(self, contender: Contender, seconds: float = 30.0) -> float:
-        """Seconds until it is active."""
+        """Wait until a contender is active; return how long that took, s."""
         began = self.world.seconds()
         while not contender.active():
             assert self.world.seconds() - began < seconds, f"not active: {contender.seat.state}"
@@ -155,7 +155,7 @@ class Contest:
         return self.world.seconds() - began
 
     def break_something(self) -> None:
-        """Any of the things that happen to processes and networks."""
+        """Break or repair something at random: a link, a process or the node."""
         random, contender = self.random, self.random.choice(self.contenders)
         match random.randrange(8):
             case 0 | 1:
@@ -176,13 +176,16 @@ class Contest:
                 self.set_inactive()
 
     def set_inactive(self) -> None:
-        """An operator takes the turn from whoever has it."""
+        """Take the turn from the active client, as an operator can."""
         if PATH in self.ensemble.tree:
             data = b'{"active":false,"address":"x","clientId":1001}'
             self.ensemble.transaction(0, [SetData(PATH, data)])
 
     def meddle(self) -> None:
-        """Delete the node or end a session, which nobody who is cut off can hear of: two may be active for a lease."""
+        """Delete the node or end a session from outside.
+
+        A client that is cut off does not notice, so two may be active for the time of a lease.
+        """
         self.meddled = True
         contender = self.random.choice(self.contenders)
         if self.random.random() < 0.5 and contender.session.id:
@@ -191,12 +194,12 @@ class Contest:
             self.ensemble.transaction(0, [Delete(PATH)])
 
     def mend(self) -> None:
-        """Everything works again."""
+        """Repair all links and resume all processes."""
         for contender in self.contenders:
             contender.session.heal()
             contender.process.resume()
 
     @property
     def standing_by(self) -> list[Contender]:
-        """Those that see another one being active."""
+        """The contenders that see another active one."""
         return [contender for contender in self.contenders if contender.seat.state is SeatState.STANDBY]

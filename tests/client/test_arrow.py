@@ -67,20 +67,20 @@ def by_kernel(text: str, mysql_type: str, sql_type: int, wanted: pa.DataType) ->
 
 @pytest.mark.parametrize(("mysql_type", "sql_type"), TYPES)
 def test_the_kernel_makes_what_pyarrow_makes(mysql_type: str, sql_type: int) -> None:
-    """Of every text, for the column's own type and for any that a table declares instead."""
+    """The kernel equals pyarrow for every text, for the column's own type and for any type that a table declares."""
     own, name = column_type(mysql_type, sql_type).arrow, column_type(mysql_type, sql_type).name
     for text in TEXTS:
         for wanted in (own, *WANTED):
             expected = by_pyarrow(text, mysql_type, sql_type, wanted)
             found = by_kernel(text, mysql_type, sql_type, wanted)
-            if found != expected:  # what canal never writes for such a column is refused
+            if found != expected:  # the kernel refuses what canal never writes for such a column
                 assert found == "refused"
                 assert text in ("1e400", *{"date": TIMES, "datetime": DATES, "timestamp": DATES}.get(name, EXPONENTS))
 
 
 @pytest.mark.parametrize("strange", [0.0, 0.02, 0.3])
 def test_rows_are_protobufs_rows(strange: float) -> None:
-    """Whatever order, repetition or gaps its fields have: the same values, of a message and of its entries."""
+    """The values equal those of protobuf for any order, repetition or gaps of the fields, from messages and entries."""
     for seed in range(40):
         data = reading.frames(f"rows {seed}", 8, strange)
         message = Message(Fetched(7, data))
@@ -104,7 +104,7 @@ def told(row: Any) -> tuple[object, ...]:
 
 
 def test_every_batch_is_valid_arrow() -> None:
-    """All of its buffers, whatever comes; a text that is no value of its column is refused, with its place."""
+    """All buffers are valid for any input; a text that is not a value of its column is refused."""
     kept = refused = 0
     for seed in range(150):
         data = reading.frames(f"batches {seed}", 3, random.Random(seed).choice((0.0, 0.02)))
@@ -124,7 +124,7 @@ def test_every_batch_is_valid_arrow() -> None:
 
 
 def test_tables_side_by_side() -> None:
-    """Each has batches of its own; together their places order the rows; a statement is between the right ones."""
+    """Each table has its own batches. Positions give the order of all rows, and a statement keeps its place."""
     entries = [
         begin(10),
         insert(20, 1),
@@ -149,7 +149,7 @@ def test_tables_side_by_side() -> None:
 
 
 def test_many_rows_are_several_batches() -> None:
-    """Nothing is lost between them."""
+    """No row is lost between them."""
     count = 2 * BATCH_ROWS + 7
     image = [(None, {"id": str(key), "name": None}) for key in range(100)]
     entries = [rows(10 * at, "INSERT", image) for at in range(count // 100 + 1)]
@@ -159,7 +159,7 @@ def test_many_rows_are_several_batches() -> None:
 
 
 def test_what_is_kept_between_messages_changes_none() -> None:
-    """Message by message the same batches, or the same refusal, as each alone."""
+    """Each message gives the same batches, or the same error, as it gives alone."""
     pages = Pages.kept(None, "UTC")
     plain = [insert(20, 1), insert(30, 2, table="u"), ddl(40, "ALTER TABLE t ADD x INT"), end(50)]
     plain += [rows(60, "INSERT", [(None, {"id": str(key), "more": None}) for key in range(3)])]
@@ -184,7 +184,7 @@ def test_what_is_kept_between_messages_changes_none() -> None:
 
 
 def test_batches_that_are_kept_stay_what_they_were() -> None:
-    """Memory of batches that nobody holds any more is used again, that of others is not."""
+    """Memory is used again only if nobody holds its batch."""
     pages = Pages.kept(None, "UTC")
     kept: list[tuple[pa.RecordBatch, pa.RecordBatch]] = []
     for number in range(12):
@@ -201,7 +201,7 @@ def test_batches_that_are_kept_stay_what_they_were() -> None:
 
 
 def test_errors_say_where() -> None:
-    """A value that does not fit, and bytes that are no entry."""
+    """One error names the column of a value that does not fit; the other is for bytes that are not an entry."""
     wrong = rows(10, "INSERT", [(None, {"id": "abc", "name": None})])
     with pytest.raises(SinkRefused, match=r"int\(11\) do not fit into int32: 'abc' in s\.t\.id"):
         list(table_batches(frames([wrong])))

@@ -1,4 +1,4 @@
-"""ClusterConnector on a fixed list of nodes: real servers of this process, real sockets, no ZooKeeper."""
+"""ClusterConnector with a fixed list of nodes: real servers in this process, real sockets, no ZooKeeper."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from lab.ports import free_port
 from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 
 SECRET = sha1(sha1(b"secret").digest()).hexdigest()
-WAIT_MS = 200  # for a batch that does not fill: entries come at its end
+WAIT_MS = 200  # a batch that does not fill comes after this time
 
 
 def connector(*servers: Served | int, **options: object) -> ClusterConnector:
-    """A connector for these servers, or ports where nobody is."""
+    """Return a connector for these servers, or for ports without a server."""
     ports = [server if isinstance(server, int) else server.port for server in servers]
     made: Callable[..., ClusterConnector] = ClusterConnector
     return made([f"{LOOPBACK}:{port}" for port in ports], "example", **{"retry_interval_ms": 100, **options})
 
 
 def push(server: Served, *numbers: int) -> None:
-    """Transactions with these numbers, for every stream that is open."""
+    """Push transactions with these numbers to every open stream."""
     for number in numbers:
         server.push(entries_segment(transaction(number)))
 
 
 def offsets(client: ClusterConnector) -> list[int]:
-    """Binlog offsets of the next batch."""
+    """Return the binlog offsets of the next batch."""
     return [entry.header.logfileOffset for entry in client.get_without_ack(100, WAIT_MS).entries]
 
 
 def test_a_node_that_is_not_there_is_passed_over() -> None:
-    """The list is tried round and round, at once the first time."""
+    """The connector tries the next node of the list at once."""
     with Served() as server, connector(free_port(), server) as client:
         client.subscribe("")
         assert client.node == f"{LOOPBACK}:{server.port}"
 
 
 def test_what_was_not_acknowledged_comes_again_after_a_failure() -> None:
-    """The next connection subscribes with the same filter and rolls back; the ack of the lost batch is dropped."""
+    """The next connection subscribes with the same filter and rolls back; an ACK of the lost batch is dropped."""
     with Served() as server, connector(server) as client:
         client.subscribe(r"shop\..*")
         client.get_without_ack(100)
@@ -73,7 +73,7 @@ def test_what_was_not_acknowledged_comes_again_after_a_failure() -> None:
 
 
 def test_a_fail_over_to_a_node_that_counts_anew() -> None:
-    """Ids of the second node do not meet those of the first."""
+    """Batch ids of the second node continue after those of the first."""
     with Served() as second:
         with Served() as first:
             client = connector(first, second)
@@ -94,7 +94,7 @@ def test_a_fail_over_to_a_node_that_counts_anew() -> None:
 
 
 def test_retries_end_when_they_are_limited() -> None:
-    """With canal's text, and a later call tries again."""
+    """The error has canal's text."""
     port = free_port()
     client = connector(port, retry_times=3)
     with pytest.raises(ConnectionLost, match="failed to connect after 3 times retry: cannot connect"):
@@ -103,7 +103,7 @@ def test_retries_end_when_they_are_limited() -> None:
 
 
 def test_a_call_waits_as_long_as_it_may() -> None:
-    """Then it says what it waited for."""
+    """The error says what the call waited for."""
     client = connector(free_port(), call_timeout_s=0.3)
     began = time.monotonic()
     with pytest.raises(WaitedTooLong, match="no connection to a node in time: cannot connect"):
@@ -112,7 +112,7 @@ def test_a_call_waits_as_long_as_it_may() -> None:
 
 
 def test_what_cannot_get_better_is_told_at_once() -> None:
-    """A wrong password, a filter that is no regular expression, a GET without SUBSCRIBE."""
+    """A wrong password, a GET without SUBSCRIBE and an invalid filter are not tried again."""
     with Served(user="canal", passwd=SECRET) as server:
         with pytest.raises(ServerRefused, match="auth failed for user:canal"):
             connector(server, username="canal", password="wrong").connect()
@@ -127,7 +127,7 @@ def test_what_cannot_get_better_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("stop", [ClusterConnector.stop_running, ClusterConnector.disconnect])
 def test_a_call_that_waits_can_be_stopped(stop: Callable[[ClusterConnector], None]) -> None:
-    """From another thread, in the middle of a GET without limit and while no node is to be had."""
+    """Another thread stops it, both during a GET without limit and while no node can be reached."""
     with Served() as server:
         client = connector(server)
         client.connect()
@@ -146,7 +146,7 @@ def test_a_call_that_waits_can_be_stopped(stop: Callable[[ClusterConnector], Non
 
 
 def test_a_batch_can_be_acknowledged_after_stopping() -> None:
-    """stop_running leaves the connection alone when nobody waits on it; connect() starts again."""
+    """stop_running keeps a connection on which no call waits; connect() starts again."""
     with Served() as server:
         client = connector(server)
         client.connect()
@@ -165,7 +165,7 @@ def test_a_batch_can_be_acknowledged_after_stopping() -> None:
 
 
 def test_out_of_order() -> None:
-    """Calls before connect, and acks of what never was."""
+    """Calls before connect() and ACKs of unknown batches are errors."""
     with Served() as server:
         client = connector(server)
         with pytest.raises(LocalProtocolError, match="should connect first"):
@@ -175,6 +175,6 @@ def test_out_of_order() -> None:
 
 
 def test_no_reactor_is_needed() -> None:
-    """Spark's drivers and executors can do without Twisted: the client is imported where there is none."""
+    """The client can be imported without Twisted, for Spark's drivers and executors."""
     program = "import sys; sys.modules['twisted'] = None; import canal_ha.client.cluster"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == 0

@@ -29,7 +29,7 @@ def served() -> Iterator[Served]:
 
 
 def begin(served: Served, *options: str) -> subprocess.Popen[str]:
-    """A running client; the streams of all clients before it are closed."""
+    """Start a client process and wait for its connection. Clients before it must have ended."""
     known = len(served.feeds)
     where = ("--server", f"{LOOPBACK}:{served.port}", "--destination", "example", "--timeout", "50")
     process = subprocess.Popen([*RUN, *where, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -42,7 +42,7 @@ def subscribed(served: Served) -> None:
 
 
 def test_rows_as_json_and_a_clean_end(served: Served) -> None:
-    """Every row once, acknowledged; SIGTERM ends it with code 0 and the cursor behind what was printed."""
+    """Every row is printed and acknowledged once. SIGTERM ends the client with code 0."""
     with begin(served, "--format", "json") as process:
         subscribed(served)
         served.push(entries_segment(transaction(0, rows=2)))
@@ -56,7 +56,7 @@ def test_rows_as_json_and_a_clean_end(served: Served) -> None:
 
 
 def test_an_interrupt_ends_a_get_without_limit(served: Served) -> None:
-    """SIGINT while it waits for a batch that never fills: at once, code 0."""
+    """SIGINT ends a wait for a batch that never fills, at once and with code 0."""
     with begin(served, "--timeout", "0") as process:
         until(lambda: bool(served.feeds), what="the stream")
         time.sleep(0.2)
@@ -67,7 +67,7 @@ def test_an_interrupt_ends_a_get_without_limit(served: Served) -> None:
 
 
 def test_max_rows_cuts_a_batch_without_acknowledging_it(served: Served) -> None:
-    """One row of two: the batch comes again; both rows: it is acknowledged."""
+    """After one row of two the batch comes again; after both rows it is acknowledged."""
     for wanted, acknowledged in ((1, False), (2, True)):
         with begin(served, "--format", "json", "--max-rows", str(wanted)) as process:
             if not acknowledged:
@@ -79,7 +79,7 @@ def test_max_rows_cuts_a_batch_without_acknowledging_it(served: Served) -> None:
 
 
 def test_no_ack_leaves_everything(served: Served) -> None:
-    """Two looks show the same, and the console's form is the default; --idle-exit ends each."""
+    """Two runs print the same rows. The console's form is the default, and --idle-exit ends each run."""
     shown: list[list[str]] = []
     for _ in range(2):
         with begin(served, "--no-ack", "--idle-exit", "1") as process:
@@ -97,7 +97,7 @@ def test_no_ack_leaves_everything(served: Served) -> None:
 
 
 def test_a_lost_connection_is_one_line(served: Served) -> None:
-    """Code 1 and what happened, no traceback."""
+    """The client prints the reason without a traceback and exits with code 1."""
     with begin(served, "--timeout", "0") as process:
         until(lambda: bool(served.feeds), what="the stream")
         threading.Timer(0.1, served.__exit__).start()
@@ -108,7 +108,7 @@ def test_a_lost_connection_is_one_line(served: Served) -> None:
 
 
 def test_retry_survives_a_restart() -> None:
-    """A new server on the same port goes on with the same client."""
+    """The same client continues with a new server on the same port."""
     with Served() as first:
         port = first.port
         process = begin(first, "--retry", "--format", "json", "--max-rows", "1")
@@ -122,7 +122,7 @@ def test_retry_survives_a_restart() -> None:
 
 
 def test_passwords_come_from_a_file(tmp_path: Path) -> None:
-    """Its first line; a wrong one is refused in one line."""
+    """The password is the first line of the file. A wrong password is refused."""
     file = tmp_path / "password"
     file.write_text("geheim\n")
     with Served(user="canal", passwd=scramble.secret_of("geheim").hex()) as served:
@@ -140,12 +140,12 @@ def test_passwords_come_from_a_file(tmp_path: Path) -> None:
     [("h:1", "h", 1), ("h", "h", 11111), ("[::1]:5", "::1", 5), ("[::1]", "::1", 11111), ("10.0.0.1:9", "10.0.0.1", 9)],
 )
 def test_addresses(text: str, host: str, port: int) -> None:
-    """A port may be left out; IPv6 stands in brackets."""
+    """The port may be omitted; an IPv6 address has brackets."""
     assert address(text) == (host, port)
 
 
 @pytest.mark.parametrize("text", ["h:", "h:x", "h:0", "h:99999"])
 def test_bad_addresses(text: str) -> None:
-    """Said so before anything is tried."""
+    """The error comes before any connection."""
     with pytest.raises(click.BadParameter):
         address(text)

@@ -1,4 +1,4 @@
-"""SimpleConnector against our own server: canal's semantics, losses, interrupts."""
+"""SimpleConnector against our own server: canal's semantics, lost connections, interrupts."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def by_entries() -> Iterator[Served]:
-    """Sizes of batches are entries: three are a transaction."""
+    """Yield a server whose batch sizes count entries. A transaction has three."""
     with Served(config={"batch_mode": BatchMode.ITEMSIZE}) as running:
         yield running
 
 
 def client_of(served: Served, **options: object) -> SimpleConnector:
-    return SimpleConnector(LOOPBACK, served.port, "example", **options)  # type: ignore[arg-type]  # tests give what fits
+    return SimpleConnector(LOOPBACK, served.port, "example", **options)  # type: ignore[arg-type]  # valid options
 
 
 def test_batches_are_acknowledged_in_order_and_rolled_back_together(served: Served) -> None:
-    """Two batches in flight, a roll-back, the same entries in one batch, an ACK that moves the cursor."""
+    """Two batches in flight come again as one batch after a roll-back; its ACK moves the cursor."""
     with client_of(served) as client:
         client.subscribe()
         assert not client.get_without_ack(100)
@@ -58,7 +58,7 @@ def test_batches_are_acknowledged_in_order_and_rolled_back_together(served: Serv
 
 
 def test_connecting_takes_back_what_the_last_connection_left(served: Served) -> None:
-    """canal's rollbackOnConnect; without it the next batch follows the one in flight."""
+    """canal calls this rollbackOnConnect. Without it the next batch follows the one in flight."""
     with client_of(served) as client:
         client.subscribe()
         served.push(entries_segment(transaction(0)))
@@ -74,7 +74,7 @@ def test_connecting_takes_back_what_the_last_connection_left(served: Served) -> 
 
 
 def test_reading_ahead_hands_out_the_same_batches(by_entries: Served) -> None:
-    """In order, each once; nothing is acknowledged that was not handed out, and a roll-back takes back all of them."""
+    """Each batch comes once and in order. Only delivered batches are acknowledged; a roll-back covers all batches."""
     with client_of(by_entries, read_ahead=True) as client:
         client.subscribe()
         assert not client.get_without_ack(3)
@@ -98,7 +98,7 @@ def test_reading_ahead_hands_out_the_same_batches(by_entries: Served) -> None:
 
 
 def test_what_was_read_ahead_comes_again_to_the_next_connection(by_entries: Served) -> None:
-    """It was never handed out."""
+    """The first connection did not deliver these batches to its caller."""
     with client_of(by_entries, read_ahead=True) as client:
         client.subscribe()
         for number in range(3):
@@ -111,7 +111,7 @@ def test_what_was_read_ahead_comes_again_to_the_next_connection(by_entries: Serv
 
 
 def test_reading_ahead_waits_for_no_acknowledgement_without_limit(by_entries: Served) -> None:
-    """A GET that waits until its size is filled is not sent ahead: the ACK would wait behind it."""
+    """A GET that waits until its size is filled is not sent ahead, because the ACK would wait behind it."""
     with client_of(by_entries, read_ahead=True) as client:
         client.subscribe()
         by_entries.push(entries_segment(transaction(0)))
@@ -121,7 +121,7 @@ def test_reading_ahead_waits_for_no_acknowledgement_without_limit(by_entries: Se
 
 
 def test_leaving_does_not_wait_for_what_was_asked_for_ahead(by_entries: Served) -> None:
-    """The roll-back goes out behind a GET that waits, and counts."""
+    """The roll-back is sent after a GET that waits, and takes effect."""
     with client_of(by_entries) as other:
         other.subscribe()
     began = time.monotonic()
@@ -136,13 +136,13 @@ def test_leaving_does_not_wait_for_what_was_asked_for_ahead(by_entries: Served) 
 
 
 def test_reading_ahead_needs_a_roll_back_on_connecting(by_entries: Served) -> None:
-    """A batch that was on its way when a connection broke would be in flight for ever, unseen."""
+    """Without a roll-back, a batch on its way over a broken connection would stay in flight for ever."""
     with pytest.raises(ValueError, match="rollback_on_connect"):
         client_of(by_entries, read_ahead=True, rollback_on_connect=False)
 
 
 def test_unsubscribing_forgets_what_was_read_ahead(by_entries: Served) -> None:
-    """And a GET that was sent ahead is refused to whom waits for it."""
+    """The caller also gets the refusal of a GET that was sent ahead."""
     with client_of(by_entries, read_ahead=True) as client:
         client.subscribe()
         for number in range(3):
@@ -154,14 +154,14 @@ def test_unsubscribing_forgets_what_was_read_ahead(by_entries: Served) -> None:
 
 
 def test_a_preset_filter_subscribes_on_connecting(served: Served) -> None:
-    """connect() alone makes it a client with that filter."""
+    """connect() alone makes a client with that filter."""
     with client_of(served, filter=r"shop\..*") as client:
         assert not client.get_without_ack(100)
     assert served.meta.clients()[0].filter == r"shop\..*"
 
 
 def test_get_acknowledges_by_itself(served: Served) -> None:
-    """The simple way: nothing stays in flight, and the last ACK is read by the server although the client leaves."""
+    """No batch stays in flight, and the server reads the last ACK although the client leaves."""
     with client_of(served) as client:
         client.subscribe()
         served.push(entries_segment(transaction(0)))
@@ -170,7 +170,7 @@ def test_get_acknowledges_by_itself(served: Served) -> None:
 
 
 def test_unsubscribing_forgets_the_cursor(served: Served) -> None:
-    """A GET afterwards is refused; the connection stays, because no ACK can have caused the error."""
+    """A later GET is refused. The connection stays open, because no ACK can have caused the error."""
     with client_of(served) as client:
         client.subscribe()
         client.unsubscribe()
@@ -182,7 +182,7 @@ def test_unsubscribing_forgets_the_cursor(served: Served) -> None:
 
 
 def test_an_error_that_may_be_an_acks_closes_the_connection(served: Served) -> None:
-    """The reply of the GET itself would be read by the next request: connect again instead."""
+    """The next request would read the reply of the GET, so the client must connect again."""
     client = client_of(served)
     client.connect()
     client.subscribe()
@@ -200,7 +200,7 @@ def test_an_error_that_may_be_an_acks_closes_the_connection(served: Served) -> N
 
 
 def test_an_eager_get_waits_for_anything(served: Served) -> None:
-    """Much less than asked for is there: a GET waits for more until its time is over, an eager one does not."""
+    """A plain GET waits until its size is filled or its time is over; an eager GET returns the entries that exist."""
     with client_of(served) as client:
         client.subscribe()
         served.push(entries_segment(transaction(1)))
@@ -211,7 +211,7 @@ def test_an_eager_get_waits_for_anything(served: Served) -> None:
 
 
 def test_a_waiting_get_is_interrupted_from_another_thread(served: Served) -> None:
-    """It raises at once; an ACK written before it still reaches the server."""
+    """The GET raises at once; an ACK written before it still reaches the server."""
     with client_of(served) as client:
         client.subscribe()
         served.push(entries_segment(transaction(0)))
@@ -226,7 +226,7 @@ def test_a_waiting_get_is_interrupted_from_another_thread(served: Served) -> Non
 
 
 def test_authentication() -> None:
-    """The right password passes, the wrong one is refused in canal's words, and the connection is closed."""
+    """The right password is accepted; a wrong one is refused with canal's text, and the connection is closed."""
     secret = scramble.secret_of("geheim").hex()
     with Served(user="canal", passwd=secret) as served:
         with client_of(served, username="canal", password="geheim") as client:
@@ -239,7 +239,7 @@ def test_authentication() -> None:
 
 
 def test_a_server_that_stops_is_noticed(served: Served) -> None:
-    """A waiting GET ends with ConnectionLost, and so does the next connect."""
+    """A waiting GET raises ConnectionLost, and so does the next connect()."""
     client = client_of(served)
     client.connect()
     client.subscribe()
@@ -265,7 +265,7 @@ class Mute:
     def _serve(self, words: bytes) -> None:
         peer, _ = self._listening.accept()
         peer.sendall(words)
-        with suppress(ConnectionResetError):  # what the client did not read
+        with suppress(ConnectionResetError):  # the client left bytes unread
             while peer.recv(1000):
                 continue
         peer.close()
@@ -273,7 +273,7 @@ class Mute:
 
 
 def test_a_server_that_does_not_answer_is_given_up() -> None:
-    """After the socket time-out: frozen is as bad as gone."""
+    """The call ends after the socket timeout: a frozen server is treated like a lost one."""
     mute = Mute(packets.handshake(b"12345678"))
     began = time.monotonic()
     with pytest.raises(ConnectionLost, match="did not answer before the timeout"):
@@ -282,7 +282,7 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
 
 
 def test_a_server_of_another_kind_is_told_apart() -> None:
-    """MySQL greets differently: an error of the protocol, not a hang."""
+    """The greeting of MySQL is a protocol error, and the client does not hang."""
     mysql = Mute(b"\x4a\x00\x00\x00\x0a9.7.4\x00" + bytes(70))
     with pytest.raises(RemoteProtocolError):
         SimpleConnector(LOOPBACK, mysql.port, "example", so_timeout_ms=2000, max_frame_bytes=2**20).connect()

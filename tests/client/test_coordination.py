@@ -1,4 +1,4 @@
-"""Coordination on its own: its real thread and seat on an ensemble in memory, whose answers the test may hold."""
+"""Coordination alone: its real thread and seat, on an in-memory ensemble whose replies the test can hold back."""
 
 from __future__ import annotations
 
@@ -38,20 +38,21 @@ N = TypeVar("N")
 
 
 class Clock:
-    """The time of a coordination's thread; it stands still until the test moves it."""
+    """The clock of a coordination's thread. It stands still until the test moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
 
     def monotonic(self) -> float:
-        """As the module time."""
+        """Return the time, like time.monotonic."""
         return self.now
 
 
 class FakePort:
-    """A KazooPort on the ensemble in memory.
+    """A KazooPort on the in-memory ensemble.
 
-    down: it answers ZooKeeperUnavailable. held: answers wait in it, oldest first, until the test delivers them.
+    down: it replies ZooKeeperUnavailable.
+    held: replies that wait until the test delivers them, oldest first.
     """
 
     def __init__(self, stage: Stage, post: Callable[[Callable[[], None]], None], changed: Callable[..., None]) -> None:
@@ -72,7 +73,7 @@ class FakePort:
     # ---- what happens, from the test's thread
 
     def up(self) -> None:
-        """Connect, with the session there was or a new one."""
+        """Connect, with the current session or, if that is gone, a new one."""
         ensemble = self._stage.ensemble
 
         def connected() -> None:
@@ -86,7 +87,7 @@ class FakePort:
         self._post(connected)
 
     def cut(self) -> None:
-        """Lose the connection; the session lives on."""
+        """Lose the connection; the session stays alive."""
 
         def suspended() -> None:
             self.connected = False
@@ -95,7 +96,7 @@ class FakePort:
         self._post(suspended)
 
     def deliver(self) -> None:
-        """Let the held answers through, and hold no more."""
+        """Deliver the held replies, and hold no more."""
         held, self.held = self.held or [], None
         for answer in held:
             self._post(answer)
@@ -103,10 +104,10 @@ class FakePort:
     # ---- KazooPort
 
     def start(self) -> None:
-        """As KazooPort; the test connects it."""
+        """See KazooPort; the test connects it."""
 
     def stop(self) -> Thread:
-        """As KazooPort."""
+        """See KazooPort."""
         self.connected = False
         self._stage.ensemble.expire(self.id)
         self.stopped.set()
@@ -115,21 +116,21 @@ class FakePort:
         return thread
 
     def get(self, path: str, watch: Watch | None, answer: Callable[[Any], None]) -> None:
-        """As KazooPort."""
+        """See KazooPort."""
         self.asked.append(path)
         self._answer(answer, lambda: self._stage.ensemble.tree.get(path))
         if watch is not None:
             self._stage.ensemble.watch_data(path, Left(self, watch))
 
     def children(self, path: str, watch: Watch | None, answer: Callable[[Any], None]) -> None:
-        """As KazooPort."""
+        """See KazooPort."""
         self.asked.append(path)
         self._answer(answer, lambda: self._stage.ensemble.children(path))
         if watch is not None:
             self._stage.ensemble.watch_children(path, Left(self, watch))
 
     def transaction(self, operations: Sequence[Operation], answer: Callable[[Any], None]) -> None:
-        """As KazooPort."""
+        """See KazooPort."""
         self.writes.append(operations)
         meddle, self.before_write = self.before_write, None
         if meddle is not None:
@@ -137,7 +138,7 @@ class FakePort:
         self._answer(answer, lambda: self._stage.ensemble.transaction(self.id, operations))
 
     def ensure(self, path: str, answer: Callable[[Any], None]) -> None:
-        """As KazooPort."""
+        """See KazooPort."""
         self._stage.make(path)
         self._answer(answer, lambda: None)
 
@@ -149,19 +150,19 @@ class FakePort:
         (self.held.append if self.held is not None else self._post)(lambda: answer(result))
 
     def fire(self, watch: Watch, deleted: bool) -> None:
-        """A watch of this port fired."""
+        """Call a watch of this port."""
         if self.connected:
             self._post(lambda: watch(deleted))
 
 
 class Left:
-    """A watch left at the ensemble."""
+    """A watch that the ensemble holds."""
 
     def __init__(self, port: FakePort, watch: Watch) -> None:
         self._port, self._watch = port, watch
 
     def fire(self, deleted: bool) -> None:
-        """As Watcher."""
+        """See Watcher."""
         self._port.fire(self._watch, deleted)
 
 
@@ -183,7 +184,7 @@ class Stage:
         return self.ports[-1]
 
     def make(self, path: str) -> None:
-        """Make a node with its parents."""
+        """Create a node and its parents."""
         parts = path.strip("/").split("/")
         for part in itertools.accumulate(parts, lambda head, name: f"{head}/{name}", initial=""):
             if part and part.startswith("/") and part not in self.ensemble.tree:
@@ -198,13 +199,13 @@ class Stage:
         return begun
 
     def holder(self) -> str:
-        """What the client's `running` node says; "" when there is none."""
+        """Return the address in the client's `running` node; "" if there is none."""
         node = self.ensemble.tree.get(PATH)
         return "" if node is None else tree.RunningData.from_bytes(node.data).address
 
 
 class Begun:
-    """A coordination and what it told."""
+    """A coordination and its news."""
 
     def __init__(self, stage: Stage, **options: Any) -> None:
         self.news: SimpleQueue[News] = SimpleQueue()
@@ -225,33 +226,33 @@ class Begun:
         self.news.put(news)
 
     def hears(self, kind: type[N]) -> N:
-        """The next news of this kind; others before it are dropped."""
+        """Return the next news of this kind; drop the news before it."""
         while True:
             news = self.news.get(timeout=PATIENCE_S)
             if isinstance(news, kind):
                 return news
 
     def settle(self) -> None:
-        """Wait until the thread has done everything that was posted before, and what followed at once."""
+        """Wait until the thread has done all work posted before, and the work that follows from it at once."""
         for _ in range(4):
             done = Event()
             self.it._queue.put(done.set)
             assert done.wait(PATIENCE_S)
 
     def rest(self) -> list[News]:
-        """What it has told and nobody has heard."""
+        """Return the news that nobody has heard."""
         self.settle()
         return [self.news.get() for _ in range(self.news.qsize())]
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock and have the thread look at it."""
+        """Move the clock and wait until the thread has looked at it."""
         self._stage.clock.now += seconds
         self.settle()
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """Stops what still runs in the end."""
+    """Yield a Stage; stop its coordinations at the end."""
     made = Stage(monkeypatch)
     yield made
     for begun in made.begun:
@@ -264,7 +265,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 def test_it_becomes_active_and_lets_go_in_good_order(stage: Stage) -> None:
-    """The parent is made, the address of the connection is shown, and nothing is told after stop."""
+    """The parent is created, the node shows the connection's address, and stop() deletes the node and its session."""
     begun = stage.begin()
     begun.hears(BecameActive)
     assert begun.it.active()
@@ -282,7 +283,7 @@ def test_it_becomes_active_and_lets_go_in_good_order(stage: Stage) -> None:
 
 
 def test_the_second_stands_by_and_follows_an_orderly_release_at_once(stage: Stage) -> None:
-    """It says for whom it stands by, and is never active before."""
+    """The second seat names the active client, and is not active before the release."""
     first = stage.begin()
     first.hears(BecameActive)
     second = stage.begin(address="10.8.8.8")
@@ -294,7 +295,7 @@ def test_the_second_stands_by_and_follows_an_orderly_release_at_once(stage: Stag
 
 
 def test_a_refused_claim_stands_by_for_the_faster_one(stage: Stage) -> None:
-    """Nothing is told of a turn that never was."""
+    """The seat never reports that it became active, and does not claim again."""
     begun = Begun(stage)
     stage.begun.append(begun)
     stage.make(tree.client(D, CLIENT))
@@ -312,7 +313,7 @@ def test_a_refused_claim_stands_by_for_the_faster_one(stage: Stage) -> None:
 
 
 def test_a_client_out_of_turn_sees_who_runs_the_destination_and_holds_nothing(stage: Stage) -> None:
-    """It is active at once and until its end, without a node of its own."""
+    """The client is active from its start to its stop, without its own node."""
     first = stage.begin()
     first.hears(BecameActive)
     reader = stage.begin(takes_turns=False)
@@ -328,10 +329,10 @@ def test_a_client_out_of_turn_sees_who_runs_the_destination_and_holds_nothing(st
 
 
 def test_a_lost_session_ends_the_turn_and_the_next_one_gets_it_again(stage: Stage) -> None:
-    """Its own leftover is no other process's: no delay."""
+    """The leftover node belongs to this process, so there is no takeover delay."""
     begun = stage.begin(takeover_delay_s=60.0)
     begun.hears(BecameActive)
-    stage.ensemble.sessions.pop(begun.port.id)  # the server forgets it; the node is still to go
+    stage.ensemble.sessions.pop(begun.port.id)  # the server forgets the session, but the node still exists
     begun.port.cut()
     begun.settle()
     assert begun.it.active()
@@ -342,7 +343,7 @@ def test_a_lost_session_ends_the_turn_and_the_next_one_gets_it_again(stage: Stag
 
 
 def test_a_lease_that_is_over_ends_the_turn_without_any_news_from_zookeeper(stage: Stage) -> None:
-    """active() says so at once, before the thread has looked; an answer from before does not bring it back."""
+    """active() is false at once, before the thread has looked. A late reply does not restore the turn."""
     begun = stage.begin()
     begun.hears(BecameActive)
     begun.settle()
@@ -361,7 +362,7 @@ def test_a_lease_that_is_over_ends_the_turn_without_any_news_from_zookeeper(stag
 
 
 def test_a_late_answer_extends_the_lease_from_when_its_write_was_sent(stage: Stage) -> None:
-    """When it came says nothing: the server may have counted from the sending."""
+    """The time of the reply does not count, because the server may have counted from the sending."""
     begun = stage.begin()
     begun.hears(BecameActive)
     begun.settle()
@@ -377,7 +378,7 @@ def test_a_late_answer_extends_the_lease_from_when_its_write_was_sent(stage: Sta
 
 
 def test_a_look_without_an_answer_is_made_again(stage: Stage) -> None:
-    """After a while, over the same connection."""
+    """The look is repeated after a while on the same connection."""
     begun = Begun(stage)
     stage.begun.append(begun)
     begun.port.down = True
@@ -390,7 +391,7 @@ def test_a_look_without_an_answer_is_made_again(stage: Stage) -> None:
 
 
 def test_an_operator_who_deletes_the_node_ends_the_turn(stage: Stage) -> None:
-    """It is raced for again after a while."""
+    """The seat claims the node again after a while."""
     begun = stage.begin()
     begun.hears(BecameActive)
     begun.settle()
@@ -404,7 +405,7 @@ def test_an_operator_who_deletes_the_node_ends_the_turn(stage: Stage) -> None:
 
 
 def test_what_is_read_of_the_destination_is_told_at_every_change(stage: Stage) -> None:
-    """Who runs it, that nobody does, and who could."""
+    """The news are which node runs it, that no node runs it, and which nodes could."""
     begun = stage.begin()
     begun.hears(NobodyRuns)
     assert begun.hears(MembersAre) == MembersAre(())
@@ -420,7 +421,7 @@ def test_what_is_read_of_the_destination_is_told_at_every_change(stage: Stage) -
 
 
 def test_a_read_without_an_answer_is_made_again(stage: Stage) -> None:
-    """After a while over the same connection; over a new one at once, and the old question is dropped."""
+    """The read is repeated after a while on the same connection, and dropped when the connection is lost."""
     begun = stage.begin(takes_turns=False)
     begun.hears(MembersAre)
     begun.port.down = True
@@ -447,7 +448,7 @@ def test_a_read_without_an_answer_is_made_again(stage: Stage) -> None:
 
 
 def test_a_stop_while_it_looks_waits_for_the_answer_and_claims_nothing(stage: Stage) -> None:
-    """The node may be this process's."""
+    """The node may belong to this process, so stop() must know."""
     begun = Begun(stage)
     begun.port.held = []
     begun.it.start()
@@ -464,7 +465,7 @@ def test_a_stop_while_it_looks_waits_for_the_answer_and_claims_nothing(stage: St
 
 
 def test_a_stop_does_not_wait_for_ever_for_a_release(stage: Stage) -> None:
-    """The session is closed then, and the node goes with it; a late answer changes nothing, nor does a second stop."""
+    """After LEAVE_MOST_S the session is closed, which deletes the node. Late replies and a second stop() do nothing."""
     begun = Begun(stage)
     begun.it.start()
     begun.port.up()
@@ -496,7 +497,7 @@ def test_a_stop_without_a_session_ends_at_once(stage: Stage) -> None:
 
 
 def test_an_unforeseen_error_is_told_and_ends_the_turn_and_the_session(stage: Stage) -> None:
-    """The next process may begin at once, so this one is not active from then on."""
+    """The next process may start at once, so this one is no longer active."""
     begun = stage.begin()
     begun.hears(BecameActive)
     begun.settle()

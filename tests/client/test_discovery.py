@@ -21,25 +21,25 @@ from canal_ha.errors import LocalProtocolError
     ],
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    """host:port, IPv6 with or without brackets."""
+    """The form is host:port; brackets around an IPv6 address are optional."""
     assert split_address(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "host", ":1", "host:", "host:x", "host:0", "host:65536", "host:\u0661"])
 def test_what_is_no_address(text: str) -> None:
-    """Is refused, not guessed at."""
+    """The error names the expected form."""
     with pytest.raises(ValueError, match="not host:port"):
         split_address(text)
 
 
 def test_a_list_needs_a_node() -> None:
-    """canal's text."""
+    """The error has canal's text."""
     with pytest.raises(ValueError, match="at least 1 node required"):
         FixedList([])
 
 
 def test_what_zookeeper_says() -> None:
-    """`running` first, else the first of the shuffled members, else nobody; unreadable data changes nothing."""
+    """The running node comes first, then the first of the shuffled members. Unreadable data changes nothing."""
     directory = Discovered(lambda names: names.sort(reverse=True))
     assert directory.next() is None
     directory.members_are(["a:1", "b:1", "no address"])
@@ -52,7 +52,7 @@ def test_what_zookeeper_says() -> None:
 
 
 def test_a_list_is_shuffled_when_it_changes_only() -> None:
-    """So that a guess is not another one each time."""
+    """If every update shuffled the list, the guess would change each time."""
     shuffles: list[list[str]] = []
     directory = Discovered(shuffles.append)
     for names in (["a:1", "b:1"], ["b:1", "a:1"], ["b:1"]):
@@ -61,7 +61,7 @@ def test_a_list_is_shuffled_when_it_changes_only() -> None:
 
 
 def test_batch_ids_are_the_servers_while_they_grow() -> None:
-    """On the first server, and after a fail-over to one that counts from 1 they go on behind the last."""
+    """After a fail-over to a server that counts from 1, they continue after the last one."""
     ids = Numbering()
     ids.new_connection()
     assert [ids.handed_out(1), ids.handed_out(2)] == [1, 2]
@@ -77,7 +77,7 @@ def test_batch_ids_are_the_servers_while_they_grow() -> None:
 
 @given(st.lists(st.lists(st.integers(1, 5), max_size=6), max_size=6))
 def test_batch_ids_never_come_twice(connections: list[list[int]]) -> None:
-    """Whatever servers count: ids grow, and only those of the connection in use lead anywhere, to the server's own."""
+    """For any ids of the servers, ours grow, and only those of the current connection map to the server's."""
     ids = Numbering()
     seen: list[int] = []
     for steps in connections:
@@ -93,7 +93,7 @@ def test_batch_ids_never_come_twice(connections: list[list[int]]) -> None:
 
 
 def test_a_rollback_takes_what_comes_later_with_it() -> None:
-    """One batch and all later ones, or all."""
+    """A rollback covers one batch and all later ones, or all batches."""
     ids = Numbering()
     ids.new_connection()
     for server_id in (1, 2, 3):

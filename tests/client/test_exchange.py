@@ -1,4 +1,4 @@
-"""Exchange on its own: links and a coordination that do what the test says, and callers in threads of their own."""
+"""Exchange alone: the test controls links and coordination, and callers run in their own threads."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ from canal_ha.errors import (
 from canal_ha.model.position import LogPosition
 from tests.zookeeper.stage import wait_until
 
-PATIENCE_S = 3.0  # of a test that waits for a thread; nothing takes that long
+PATIENCE_S = 3.0  # longest wait for a thread; nothing takes that long
 NODES = ("10.0.0.1:11111", "10.0.0.2:11111", "10.0.0.3:11111")
 
 
 class Script:
-    """What links do, and what they did.
+    """The behaviour of links, and their record.
 
-    made: every link, oldest first. fails: errors for the next connects. connecting: called in every connect.
+    made: every link, oldest first.
+    fails: errors for the next connects.
+    connecting, subscribing: called in every connect and subscribe.
     """
 
     def __init__(self) -> None:
@@ -62,14 +64,14 @@ class Script:
 
     @property
     def open(self) -> list[FakeLink]:
-        """Those that have a socket."""
+        """The links that have a socket."""
         return [link for link in self.made if link.connected]
 
 
 class FakeLink:
-    """A SimpleConnector without a socket. sent: what went over it, in order.
+    """A SimpleConnector without a socket. sent: its requests, in order.
 
-    Like the real one it has nothing to abort or interrupt before it is connected.
+    Like the real one, it has nothing to abort or interrupt before it is connected.
     """
 
     def __init__(self, script: Script, host: str, port: int, **options: Any) -> None:
@@ -82,12 +84,12 @@ class FakeLink:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """As SimpleConnector."""
+        """See SimpleConnector."""
         self._check()
         return "10.9.9.9", 40000
 
     def connect(self) -> None:
-        """As SimpleConnector."""
+        """See SimpleConnector."""
         self._script.connecting(self)
         error = self._script.fails.pop(0) if self._script.fails else None
         if error is not None:
@@ -95,41 +97,41 @@ class FakeLink:
         self.connected = True
 
     def subscribe(self, filter: str | None = None, *, tell_cursor: bool = False) -> LogPosition | None:
-        """As SimpleConnector."""
+        """See SimpleConnector."""
         self._check()
         self._script.subscribing(self)
         self.sent.append(f"subscribe {filter}{' and tell' if tell_cursor else ''}")
         return LogPosition("mysql-bin.000001", 4) if tell_cursor else None
 
     def rollback(self, batch_id: int = 0) -> None:
-        """As SimpleConnector."""
+        """See SimpleConnector."""
         self._check()
         self.sent.append("rollback")
 
     def ask(self, text: str) -> str:
-        """Any request that is answered."""
+        """Send a request and return its reply."""
         self._check()
         self.sent.append(text)
         return f"{text} at {self.host}"
 
     def wait(self) -> str:
-        """A request that is answered by nothing but an end from another thread."""
+        """Send a request that has no reply and ends only from another thread."""
         self._check()
         self.sent.append("wait")
         assert self.ended.wait(PATIENCE_S)
         raise ConnectionLost("interrupted")
 
     def disconnect(self) -> None:
-        """As SimpleConnector."""
+        """See SimpleConnector."""
         self.connected = False
 
     def interrupt(self) -> None:
-        """As SimpleConnector."""
+        """See SimpleConnector."""
         if self.connected:
             self.ended.set()
 
     def abort(self) -> None:
-        """As SimpleConnector."""
+        """See SimpleConnector."""
         if self.connected:
             self.aborted = True
             self.ended.set()
@@ -140,50 +142,50 @@ class FakeLink:
 
 
 class FakeCoordination:
-    """A Coordination whose news the test tells. holds: whether the lease does."""
+    """A Coordination whose news the test sends. holds: whether the lease is valid."""
 
     def __init__(
         self, servers: str, destination: str, client_id: int, tell: Callable[[News], None], **options: object
     ) -> None:
         self.tell = tell
         self.holds = False
-        self.looks = 0  # how often active() was asked
+        self.looks = 0  # number of active() calls
         self.started = self.stopped = False
         self.addresses: list[str] = []
 
     def start(self) -> None:
-        """As Coordination."""
+        """See Coordination."""
         self.started = True
 
     def stop(self) -> None:
-        """As Coordination."""
+        """See Coordination."""
         self.stopped = True
         self.holds = False
 
     def active(self) -> bool:
-        """As Coordination."""
+        """See Coordination."""
         self.looks += 1
         return self.holds
 
     def connected_to_node(self, local_address: str) -> None:
-        """As Coordination."""
+        """See Coordination."""
         self.addresses.append(local_address)
 
     # ---- what happens
 
     def win(self) -> None:
-        """It is this process's turn."""
+        """Give the turn to this process."""
         self.holds = True
         self.tell(BecameActive())
 
     def lose(self) -> None:
-        """It is not any more."""
+        """Take the turn from this process."""
         self.holds = False
         self.tell(LostActivity(i.Reason.SESSION_LOST))
 
 
 class Caller:
-    """Something that runs in a thread of its own; the test asks for its result or its error."""
+    """Work in its own thread. The test reads its result or its error."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._future: Future[Any] = Future()
@@ -197,24 +199,24 @@ class Caller:
             self._future.set_exception(error)
 
     def result(self) -> Any:
-        """What it returned; raises what it raised."""
+        """Return the result. Raises the error of the work."""
         return self._future.result(PATIENCE_S)
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the work has ended."""
         return self._future.done()
 
     @property
     def waits_for_a_lock(self) -> bool:
-        """Whether it stands at the lock of a call."""
+        """Whether the thread waits for the lock of a call."""
         assert self._thread.ident is not None
         frame = sys._current_frames().get(self._thread.ident)
         return frame is not None and frame.f_code.co_name == "calling"
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Let the other threads work until the condition holds; it must, soon."""
+    """Wait until the condition holds. Fails after PATIENCE_S."""
     wait_until(condition, PATIENCE_S)
 
 
@@ -226,21 +228,21 @@ class Gate:
         self._opened = threading.Event()
 
     def pass_through(self) -> None:
-        """The caller's side."""
+        """Wait until the gate is open. The caller calls this."""
         self._reached.set()
         assert self._opened.wait(PATIENCE_S)
 
     def reached(self) -> None:
-        """Wait until the caller is there."""
+        """Wait until the caller has reached the gate."""
         assert self._reached.wait(PATIENCE_S)
 
     def open(self) -> None:
-        """Let it go on."""
+        """Let the caller continue."""
         self._opened.set()
 
 
 class Stage:
-    """An exchange and the parts around it. new: how often it said that batches in flight are gone."""
+    """An exchange and the parts around it. new: how often it reported that batches in flight are gone."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **access: Any) -> None:
         self.script = Script()
@@ -289,7 +291,7 @@ class Stage:
         return self.coordinations[-1]
 
     def ask(self, text: str = "get") -> str:
-        """A call of this thread."""
+        """Make a call in this thread."""
 
         def request(link: Any) -> str:
             answer: str = link.ask(text)
@@ -298,7 +300,7 @@ class Stage:
         return self.exchange.call(text, request)
 
     def wait(self) -> Caller:
-        """A caller that waits for an answer which never comes; returns when it does."""
+        """Return a caller that has sent a request without a reply."""
         reached = threading.Event()
 
         def request(link: Any) -> str:
@@ -311,7 +313,7 @@ class Stage:
         return caller
 
     def gated(self, gate: Gate, *, then: Callable[[Any], Any] = lambda link: link.ask("late")) -> Caller:
-        """A caller whose first request stops at the gate before it is answered; later ones do not."""
+        """Return a caller whose first request waits at the gate before its reply; later requests do not wait."""
         first = [True]
 
         def request(link: Any) -> Any:
@@ -325,14 +327,14 @@ class Stage:
 
 @pytest.fixture
 def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Looks at the lease without waiting."""
+    """Make an exchange check the lease without pauses."""
     monkeypatch.setattr(module, "LEASE_LOOK_S", 0.001)
     return monkeypatch
 
 
 @pytest.fixture
 def alone(patch: pytest.MonkeyPatch) -> Stage:
-    """On a fixed list of two nodes, open."""
+    """Return an open Stage with a fixed list of two nodes."""
     stage = Stage(patch)
     stage.exchange.open()
     return stage
@@ -340,7 +342,7 @@ def alone(patch: pytest.MonkeyPatch) -> Stage:
 
 @pytest.fixture
 def elected(patch: pytest.MonkeyPatch) -> Stage:
-    """With ZooKeeper, active and connected to the node that runs the destination."""
+    """Return a Stage with ZooKeeper, active and connected to the node that runs the destination."""
     stage = Stage(patch, servers="zk:2181", nodes=())
     opening = Caller(stage.exchange.open)
     until(lambda: stage.exchange.is_open)
@@ -354,7 +356,7 @@ def elected(patch: pytest.MonkeyPatch) -> Stage:
 
 
 def test_a_connection_begins_with_the_greeting_the_judge_the_filter_and_a_rollback(patch: pytest.MonkeyPatch) -> None:
-    """In this order, before anything is asked; batches in flight are forgotten once."""
+    """All four come in this order, before any request. Batches in flight are forgotten once."""
     heard: list[object] = []
     stage = Stage(patch, judge=heard.append)
     stage.exchange.greet = lambda link: link.sent.append("greet")  # type: ignore[attr-defined]  # a FakeLink
@@ -368,7 +370,7 @@ def test_a_connection_begins_with_the_greeting_the_judge_the_filter_and_a_rollba
 
 
 def test_without_a_filter_or_a_rollback_a_connection_begins_with_nothing(patch: pytest.MonkeyPatch) -> None:
-    """And the judge hears that no cursor is known."""
+    """The judge gets no cursor."""
     heard: list[object] = []
     stage = Stage(patch, filter=None, rollback_on_connect=False, judge=heard.append)
     stage.exchange.open()
@@ -377,7 +379,7 @@ def test_without_a_filter_or_a_rollback_a_connection_begins_with_nothing(patch: 
 
 
 def test_what_the_judge_raises_ends_the_call_and_the_connection(patch: pytest.MonkeyPatch) -> None:
-    """It is raised as it is, at once, and the exchange is closed after open(); nothing was subscribed or taken back."""
+    """open() raises the same error at once and closes the exchange, before the filter is subscribed."""
 
     def judge(cursor: LogPosition | None) -> None:
         raise PositionLost("the spool is ahead")
@@ -392,7 +394,7 @@ def test_what_the_judge_raises_ends_the_call_and_the_connection(patch: pytest.Mo
 
 
 def test_a_node_that_refuses_the_login_is_not_asked_again(patch: pytest.MonkeyPatch) -> None:
-    """Nothing but the authentication is refused on connecting."""
+    """A refusal during connecting can only concern the login."""
     stage = Stage(patch)
     stage.script.fails = [ServerRefused("auth failed", 400)]
     with pytest.raises(ServerRefused, match="auth failed"):
@@ -402,7 +404,7 @@ def test_a_node_that_refuses_the_login_is_not_asked_again(patch: pytest.MonkeyPa
 
 
 def test_an_interrupt_of_the_caller_while_it_connects_leaves_nothing_open(patch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C goes through, and the next open begins anew."""
+    """KeyboardInterrupt reaches the caller, and the next open() starts again."""
     stage = Stage(patch)
     stage.script.fails = [KeyboardInterrupt()]
     with pytest.raises(KeyboardInterrupt):
@@ -414,7 +416,7 @@ def test_an_interrupt_of_the_caller_while_it_connects_leaves_nothing_open(patch:
 
 
 def test_a_start_that_fails_stops_its_coordination(patch: pytest.MonkeyPatch) -> None:
-    """Otherwise it would hold the turn of an exchange that is closed."""
+    """A coordination that ran on would hold the turn of a closed exchange."""
     stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.0)
     with pytest.raises(WaitedTooLong, match="client 1001 is not active yet: check ZooKeeper at zk:2181"):
         stage.exchange.open()
@@ -423,7 +425,7 @@ def test_a_start_that_fails_stops_its_coordination(patch: pytest.MonkeyPatch) ->
 
 
 def test_a_call_before_open_says_so(patch: pytest.MonkeyPatch) -> None:
-    """And one after close says that it was stopped."""
+    """A call after close() says that the exchange was stopped."""
     stage = Stage(patch)
     with pytest.raises(LocalProtocolError, match="should connect first"):
         stage.ask()
@@ -437,7 +439,7 @@ def test_a_call_before_open_says_so(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_link_that_breaks_in_the_middle_of_a_request_is_replaced_and_asked_again(alone: Stage) -> None:
-    """On the next node; the broken link sends no rollback, as another client may have the batches in flight."""
+    """The next node gets the request. The broken link sends no rollback: another client may have the batches."""
     broken = alone.script.last
     answers = iter([ConnectionLost("reset"), None])
 
@@ -456,7 +458,7 @@ def test_a_link_that_breaks_in_the_middle_of_a_request_is_replaced_and_asked_aga
 
 
 def test_an_interrupt_of_the_caller_in_the_middle_of_a_request_ends_the_connection(alone: Stage) -> None:
-    """Half a request may be on its way, and its answer must not be taken for the next one's."""
+    """Half of the request may be sent, and the next request must not read its reply."""
     broken = alone.script.last
 
     def request(link: Any) -> str:
@@ -469,7 +471,7 @@ def test_an_interrupt_of_the_caller_in_the_middle_of_a_request_ends_the_connecti
 
 
 def test_an_interrupt_of_the_caller_in_the_middle_of_an_acknowledgement_ends_the_connection(alone: Stage) -> None:
-    """It may have been written in part: what follows it would be read as its rest."""
+    """A part of it may be sent, and the server would read the next bytes as its rest."""
     broken = alone.script.last
 
     def acknowledge(link: Any) -> None:
@@ -482,7 +484,7 @@ def test_an_interrupt_of_the_caller_in_the_middle_of_an_acknowledgement_ends_the
 
 
 def test_an_acknowledgement_that_cannot_be_sent_is_told_to_be_dropped(alone: Stage) -> None:
-    """False, and the next call connects again; without a connection nothing is tried."""
+    """The result is False, and the next call connects again. Without a connection nothing is tried."""
     tried: list[Any] = []
 
     def acknowledge(link: Any) -> None:
@@ -500,7 +502,7 @@ def test_an_acknowledgement_that_cannot_be_sent_is_told_to_be_dropped(alone: Sta
 def test_the_last_error_is_raised_when_retries_are_used_up_and_the_next_call_tries_again(
     patch: pytest.MonkeyPatch,
 ) -> None:
-    """The exchange stays open then."""
+    """The exchange stays open."""
     stage = Stage(patch, retry_times=2)
     stage.exchange.open()
     stage.script.fails = [ConnectionLost("refused")]
@@ -518,7 +520,7 @@ def test_the_last_error_is_raised_when_retries_are_used_up_and_the_next_call_tri
 
 
 def test_stop_ends_the_call_that_waits_and_leaves_an_idle_link_alone(alone: Stage) -> None:
-    """Later calls are stopped as well, acknowledgements are not, and only close and open begin anew."""
+    """Later calls are stopped too, but not acknowledgements. Only close() and open() start again."""
     caller = alone.wait()
     alone.exchange.stop()
     with pytest.raises(ConnectorStopped, match="example: stopped"):
@@ -536,7 +538,7 @@ def test_stop_ends_the_call_that_waits_and_leaves_an_idle_link_alone(alone: Stag
 
 
 def test_an_answer_that_comes_after_a_stop_is_still_handed_out(alone: Stage) -> None:
-    """It was there in time: the batch is in flight and can be acknowledged."""
+    """The reply came in time: the batch is in flight and can be acknowledged."""
     gate = Gate()
     caller = alone.gated(gate)
     gate.reached()
@@ -546,7 +548,7 @@ def test_an_answer_that_comes_after_a_stop_is_still_handed_out(alone: Stage) -> 
 
 
 def test_close_ends_the_call_that_waits(alone: Stage) -> None:
-    """Its link is aborted first and closed by the caller's thread; twice does no harm."""
+    """close() aborts the link, and the caller's thread closes it. A second close() does nothing."""
     link = alone.script.last
     caller = alone.wait()
     alone.exchange.close()
@@ -559,7 +561,7 @@ def test_close_ends_the_call_that_waits(alone: Stage) -> None:
 
 
 def test_an_idle_link_is_closed_in_good_order(alone: Stage) -> None:
-    """Not aborted: the server reads the last acknowledgement."""
+    """The link is not aborted, so the server reads the last acknowledgement."""
     link = alone.script.last
     alone.exchange.close()
     assert not link.aborted
@@ -567,7 +569,7 @@ def test_an_idle_link_is_closed_in_good_order(alone: Stage) -> None:
 
 
 def test_an_answer_that_comes_after_close_is_not_handed_out(alone: Stage) -> None:
-    """The connection that it came on is gone, and so is the batch."""
+    """The connection of the reply is gone, and so is the batch."""
     gate = Gate()
     caller = alone.gated(gate, then=lambda link: "late")
     gate.reached()
@@ -580,7 +582,7 @@ def test_an_answer_that_comes_after_close_is_not_handed_out(alone: Stage) -> Non
 
 @pytest.mark.parametrize("waits", ["for its answer", "for another call"])
 def test_a_call_that_waited_at_close_does_not_go_on_after_the_next_open(alone: Stage, waits: str) -> None:
-    """It raises ConnectorStopped, however late it notices; open() need not wait for what it asked."""
+    """The call raises ConnectorStopped, however late it notices. open() does not wait for its reply."""
     gate, outcome = Gate(), SimpleQueue[Any]()
 
     def slow(link: Any) -> str:
@@ -607,7 +609,7 @@ def test_a_call_that_waited_at_close_does_not_go_on_after_the_next_open(alone: S
 
 
 def test_a_request_that_queued_at_close_is_not_sent_after_the_next_open(alone: Stage) -> None:
-    """A connector takes the lock of a call before it sends. A ROLLBACK would take back batches of the new stay."""
+    """A connector takes the lock of a call before it sends. A late ROLLBACK would take back newer batches."""
     gate = Gate()
     first = alone.gated(gate, then=lambda link: "late")
     gate.reached()
@@ -632,7 +634,7 @@ def test_a_request_that_queued_at_close_is_not_sent_after_the_next_open(alone: S
 
 
 def test_a_request_within_a_call_is_not_sent_after_the_next_open(alone: Stage) -> None:
-    """A connector can be closed and opened after it took the lock. The request belongs to the first stay."""
+    """The connector is closed and opened after the call took the lock, so the request belongs to the first open()."""
     sent: list[object] = []
     with alone.exchange.calling():
         alone.exchange.close()
@@ -646,7 +648,7 @@ def test_a_request_within_a_call_is_not_sent_after_the_next_open(alone: Stage) -
 
 
 def test_an_open_that_is_closed_while_it_waits_leaves_the_next_one_open(patch: pytest.MonkeyPatch) -> None:
-    """It cleans up after itself alone, however late it notices."""
+    """The first open() cleans up only its own parts, however late it notices."""
     stage = Stage(patch, servers="zk:2181", nodes=())
     gate = Gate()
     stage.script.connecting = lambda link: gate.pass_through()
@@ -671,7 +673,7 @@ def test_an_open_that_is_closed_while_it_waits_leaves_the_next_one_open(patch: p
 
 
 def test_another_process_is_active(patch: pytest.MonkeyPatch) -> None:
-    """open() returns, a call waits for the turn and says for whom when it may not wait longer."""
+    """open() returns. A call waits for the turn; its timeout error names the active client."""
     stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.2)
     opening = Caller(stage.exchange.open)
     until(lambda: stage.exchange.is_open)
@@ -690,7 +692,7 @@ def test_another_process_is_active(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_turn_that_is_over_closes_the_connection_before_the_news_is_taken(elected: Stage) -> None:
-    """Whoever waits on it goes on when the turn is back, on another connection."""
+    """A caller that waits on it continues on another connection when the turn is back."""
     first = elected.script.last
     gate = Gate()
     caller = elected.gated(gate)
@@ -706,7 +708,7 @@ def test_a_turn_that_is_over_closes_the_connection_before_the_news_is_taken(elec
 
 
 def test_an_answer_that_comes_when_the_turn_is_over_does_not_count(elected: Stage) -> None:
-    """Even if the link did not notice its end: the batch is another client's by then."""
+    """The batch belongs to another client by then, even if the link has not noticed."""
     first = elected.script.last
     gate = Gate()
     caller = elected.gated(gate, then=lambda link: f"answer of {id(link)}")
@@ -720,9 +722,9 @@ def test_an_answer_that_comes_when_the_turn_is_over_does_not_count(elected: Stag
 
 
 def test_an_answer_that_is_dropped_takes_its_connection_along(elected: Stage) -> None:
-    """The lease was over for a moment and was extended by a late answer, before anybody said that the turn is over.
+    """The lease ended for a moment, and a late reply extended it before the end of the turn was reported.
 
-    The batch that was dropped is in flight on that connection: only another one takes it back.
+    The dropped batch is in flight on that connection; only another connection takes it back.
     """
     first = elected.script.last
     gate = Gate()
@@ -739,7 +741,7 @@ def test_an_answer_that_is_dropped_takes_its_connection_along(elected: Stage) ->
 
 
 def test_a_link_that_is_hung_up_while_it_connects_sends_nothing(elected: Stage) -> None:
-    """It has no socket yet that could be aborted. A rollback would take the batches of the client that is active."""
+    """The link has no socket to abort yet. Its rollback would take the batches of the client that is active now."""
     gate = Gate()
     elected.script.connecting = lambda link: gate.pass_through()
     elected.script.last.abort()
@@ -756,7 +758,7 @@ def test_a_link_that_is_hung_up_while_it_connects_sends_nothing(elected: Stage) 
 
 
 def test_nobody_is_dialled_while_the_lease_is_over(elected: Stage) -> None:
-    """The other thread has yet to say so; another client may be active by now."""
+    """The other thread has not reported the end of the lease yet, but another client may be active."""
     made, breaks = len(elected.script.made), [True]
 
     def request(link: Any) -> str:
@@ -775,7 +777,7 @@ def test_nobody_is_dialled_while_the_lease_is_over(elected: Stage) -> None:
 
 
 def test_nothing_is_asked_or_acknowledged_while_the_lease_is_over(elected: Stage) -> None:
-    """The connection stands by until the lease is extended, or the other thread says that the turn is over."""
+    """The connection waits until the lease is extended, or the other thread reports that the turn is over."""
     sent = list(elected.script.last.sent)
     elected.turn.holds = False
     assert not elected.exchange.call_if_connected(lambda link: None)
@@ -789,7 +791,7 @@ def test_nothing_is_asked_or_acknowledged_while_the_lease_is_over(elected: Stage
 
 
 def test_a_lease_that_ends_while_a_link_connects_lets_it_send_nothing(elected: Stage) -> None:
-    """Also when nobody has hung it up yet."""
+    """The link sends nothing even if nobody has hung it up yet."""
 
     def connecting(link: FakeLink) -> None:
         elected.turn.holds = link is not late()
@@ -808,7 +810,7 @@ def test_a_lease_that_ends_while_a_link_connects_lets_it_send_nothing(elected: S
 
 
 def test_a_destination_that_moves_in_the_middle_of_a_request_is_followed(elected: Stage) -> None:
-    """A frozen node holds nobody up; news of the same node change nothing."""
+    """A frozen node blocks no caller. News about the same node change nothing."""
     first = elected.script.last
     caller = elected.wait()
     elected.turn.tell(RunningIs(NODES[0], 1))
@@ -826,7 +828,7 @@ def test_a_destination_that_moves_in_the_middle_of_a_request_is_followed(elected
 
 
 def test_a_coordination_that_broke_ends_every_call(elected: Stage) -> None:
-    """Until the next open(), which has another one."""
+    """The next open() starts another coordination."""
     caller = elected.wait()
     elected.turn.holds = False
     elected.turn.tell(Broke(ValueError("unforeseen")))
@@ -853,15 +855,15 @@ EVENTS = st.sampled_from(
 @settings(max_examples=150)
 @given(steps=st.lists(st.tuples(st.sampled_from(["before", "connecting", "answering"]), EVENTS), max_size=12))
 def test_whatever_happens_nothing_is_sent_out_of_turn(steps: list[tuple[str, str]]) -> None:
-    """In any order, between calls, while a link connects and while an answer is on its way.
+    """Events come in any order: between calls, while a link connects, and before a reply.
 
-    There is one link at most, and one that is used in turn begins with a rollback; in the end a call is answered.
+    There is at most one link, and a link used in turn starts with a rollback. At the end a call gets its reply.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeCoordination, "start", lambda self: self.tell(StandsBy("10.7.7.7:5")))
         stage = Stage(patch, servers="zk:2181", nodes=(), call_timeout_s=0.0)
         stage.exchange.open()
-        told: list[bool] = []  # not empty: the last news said that it is our turn
+        told: list[bool] = []  # not empty if the last news was BecameActive
 
         def happen(event: str) -> None:
             turn = stage.turn

@@ -1,4 +1,4 @@
-"""Which node next, and when: the machine against scripts, and against anything at all."""
+"""Failover: which node is next, and when. Scripts and random steps drive the machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ A, B = "10.0.0.1:11111", "10.0.0.2:11111"
 
 
 def longest(low: float, high: float) -> float:
-    """A back-off as long as it gets."""
+    """Return the longest back-off."""
     return high
 
 
 def with_zookeeper(retry_times: int | None = None) -> tuple[Failover, Discovered]:
-    """A machine that is active and knows that A runs the destination, B could."""
+    """Return an active machine. It knows that A runs the destination and that B is a member."""
     directory = Discovered(lambda names: names.reverse())
     directory.members_are([A, B])
     directory.running_is(A, 10)
@@ -30,7 +30,7 @@ def with_zookeeper(retry_times: int | None = None) -> tuple[Failover, Discovered
 
 
 def online() -> tuple[Failover, Discovered]:
-    """One that is connected to A."""
+    """Return a machine that is connected to A."""
     machine, directory = with_zookeeper()
     assert (machine.state, machine.node) == (ConnectorState.DIALLING, ServerNode(A, 10))
     machine.step(f.Dialled(machine.attempt), 0.0)
@@ -40,7 +40,7 @@ def online() -> tuple[Failover, Discovered]:
 
 
 def test_a_lost_connection_is_dialled_again_at_once_then_with_growing_pauses() -> None:
-    """0, 0.1, 0.2 … 5 s; an answered request makes the next failure a first one again."""
+    """The pauses are 0, 0.1, 0.2 … 5 s. An answered request resets them."""
     machine, _ = online()
     rests, now = [], 0.0
     for _ in range(9):
@@ -71,7 +71,7 @@ def test_a_connection_that_never_works_keeps_its_back_off() -> None:
 
 
 def test_a_destination_that_moved_is_followed_at_once() -> None:
-    """Whoever waits on the old node's connection waits no longer, and no back-off holds it up."""
+    """The old connection is hung up, so that nobody waits on it, and no back-off delays the new one."""
     machine, directory = online()
     old = machine.attempt
     directory.running_is(B, 11)
@@ -87,11 +87,11 @@ def test_a_destination_that_moved_is_followed_at_once() -> None:
     machine.step(f.Moved(), 100.0)
     assert (machine.state, machine.node) == (ConnectorState.DIALLING, ServerNode(A, 12))
     machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), 100.0)
-    assert machine.wakes_at == 100.0  # it may have claimed a moment ago and not serve yet
+    assert machine.wakes_at == 100.0  # the node may have just claimed and not serve yet
 
 
 def test_the_same_address_anew_is_another_node() -> None:
-    """A node that lost and claimed the destination again knows nothing of the batches handed out before."""
+    """A node that lost and claimed the destination again does not know the earlier batches."""
     machine, directory = online()
     directory.running_is_gone()
     assert machine.step(f.Moved(), 1.0) == []
@@ -102,7 +102,7 @@ def test_the_same_address_anew_is_another_node() -> None:
 
 
 def test_a_guess_that_turns_out_right_is_kept() -> None:
-    """Without `running` any member is tried, the first of the shuffled list; when it is named, nothing changes."""
+    """Without `running` the first of the shuffled members is tried. If that node then runs, nothing changes."""
     directory = Discovered(lambda names: names.reverse())
     machine = Failover(directory, retry_times=None, interval_s=5.0, uniform=longest)
     machine.step(f.Open(waits=True), 0.0)
@@ -118,7 +118,7 @@ def test_a_guess_that_turns_out_right_is_kept() -> None:
 
 
 def test_a_turn_that_is_over_ends_the_connection() -> None:
-    """And what comes of it later is not heard; the next turn begins without back-off."""
+    """Later events of that connection are ignored, and the next turn starts without back-off."""
     machine, _ = online()
     assert machine.step(f.Deactivated(), 1.0) == [f.HangUp(1)]
     assert machine.step(f.Failed(1, f.FailureKind.LOST), 1.0) == []
@@ -128,7 +128,7 @@ def test_a_turn_that_is_over_ends_the_connection() -> None:
 
 
 def test_callers_are_told_when_they_want_to_be() -> None:
-    """After retry_times failures in a row; refusals after a handful; what cannot get better at once."""
+    """Callers get an error after retry_times failures, after a few refusals, or at once if no retry can help."""
     machine, _ = with_zookeeper(retry_times=3)
     commands: list[f.Command] = []
     for _ in range(3):
@@ -168,8 +168,9 @@ Step = st.one_of(
 
 @given(st.lists(st.tuples(Step, st.floats(0.0, 2.0)), max_size=60))
 def test_whatever_happens_there_is_one_connection_and_a_way_on(steps: list[tuple[object, float]]) -> None:
-    """A connection is made or kept only for the attempt in force; every older one was hung up; nothing rests for ever;
-    with a node known for certain, an active machine never sits on another.
+    """Only the current attempt has a connection; every older one was hung up. No pause exceeds five seconds.
+
+    If the running node is known, an active machine does not stay on another node.
     """
     directory = Discovered(lambda names: None)
     directory.members_are([A, B])

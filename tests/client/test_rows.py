@@ -1,4 +1,4 @@
-"""Typed rows, their JSON, and the console's form."""
+"""Typed rows, their JSON form and their console form."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tests.server.harness import JOURNAL, entry, transaction
     ],
 )
 def test_values_have_the_type_of_their_column(sql_type: int, mysql_type: str, text: str, value: object) -> None:
-    """As the table of the module says; what does not look like its type stays text."""
+    """The types are those in the docstring of canal_ha.client.rows; a value that does not fit stays text."""
     column = pb.Column(sqlType=sql_type, mysqlType=mysql_type, value=text, isNull=False)
     assert value_of(column) == value
     assert type(value_of(column)) is type(value)
@@ -57,7 +57,7 @@ def test_values_have_the_type_of_their_column(sql_type: int, mysql_type: str, te
 
 @pytest.mark.parametrize("sql_type", [-7, 4, 3, 8, 12, 93, 2004, 1111])
 def test_null_is_none(sql_type: int) -> None:
-    """Whatever the type; an empty text is not NULL."""
+    """NULL of every type is None."""
     assert value_of(pb.Column(sqlType=sql_type, isNull=True)) is None
 
 
@@ -74,7 +74,7 @@ def update() -> bytes:
 
 
 def test_an_entry_becomes_its_rows() -> None:
-    """Two rows of one event differ in their index only; bytes or parsed, transactions' ends have none."""
+    """Two rows of one event differ only in their index. Parsed entries give the same rows; an END gives none."""
     raw = [transaction(0)[0], update(), transaction(0)[2]]
     rows = list(rows_of(raw))
     assert rows == list(rows_of(pb.Entry.FromString(one) for one in raw))
@@ -86,7 +86,7 @@ def test_an_entry_becomes_its_rows() -> None:
 
 
 def test_inserts_and_deletes_have_one_side() -> None:
-    """The other one is None, not an empty row."""
+    """The other side is None, not an empty row."""
     (inserted,) = rows_of(transaction(0))
     assert (inserted.before, inserted.after) == (None, {"id": 0, "v": "x"})
     data = pb.RowData(beforeColumns=columns(id={"sqlType": 4, "value": "7"}))
@@ -96,7 +96,7 @@ def test_inserts_and_deletes_have_one_side() -> None:
 
 
 def test_a_statement_is_a_row_without_sides() -> None:
-    """DDL and queries carry their text."""
+    """The row has the statement's text."""
     change = pb.RowChange(eventType=pb.ALTER, isDdl=True, sql="ALTER TABLE t ADD c int")
     (row,) = rows_of([entry(5, pb.ROWDATA, change.SerializeToString(), eventType=pb.ALTER, schemaName="shop")])
     assert (row.type, row.schema, row.sql, row.before, row.after) == (
@@ -105,7 +105,7 @@ def test_a_statement_is_a_row_without_sides() -> None:
 
 
 def test_json_loses_nothing() -> None:
-    """Keys in a fixed order; decimals as texts, bytes as an object, numbers of any size as numbers."""
+    """Keys have a fixed order, a decimal is a text, bytes are an object, and numbers have any size."""
     after = columns(
         big={"sqlType": 3, "mysqlType": "bigint(20) unsigned", "value": str(2**64 - 1)},
         price={"sqlType": 3, "mysqlType": "decimal(10,2)", "value": "1.50"},
@@ -132,7 +132,7 @@ def test_json_loses_nothing() -> None:
 
 
 def test_bytes_that_are_no_entry_are_refused() -> None:
-    """An entry, or what an entry stores."""
+    """The bytes are those of an entry, or those that an entry stores."""
     for raw in (b"\xff", entry(5, pb.ROWDATA, b"\xff")):
         with pytest.raises(RemoteProtocolError):
             list(rows_of([raw]))
@@ -144,7 +144,7 @@ def message(batch_id: int, raw: list[bytes]) -> Message:
 
 @pytest.fixture
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Local time is UTC+8, as where the example was written."""
+    """Set local time to UTC+8, as in canal's example."""
     monkeypatch.setenv("TZ", "CST-8")
     time.tzset()
     yield
@@ -154,7 +154,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("utc")
 def test_the_console_form_is_canals() -> None:
-    """The example of canal's documentation, character for character."""
+    """The output equals the example of canal's documentation, character by character."""
     head: dict[str, Any] = {"version": 1, "logfileName": "mysql-bin.000004", "executeTime": 1507701989000}
     after = columns(
         uid={"sqlType": 4, "mysqlType": "int(4)", "value": "1", "updated": True},
@@ -199,7 +199,7 @@ def test_the_console_form_is_canals() -> None:
 
 
 def test_the_console_shows_statements_and_what_was_deleted() -> None:
-    """A query's text; before columns of a DELETE."""
+    """The console shows the text of a query and the before columns of a DELETE."""
     query = pb.RowChange(eventType=pb.QUERY, isDdl=True, sql="create database canal_test")
     gone = pb.RowData(beforeColumns=columns(id={"sqlType": 4, "mysqlType": "int", "value": "7"}))
     deleted = pb.RowChange(eventType=pb.DELETE, rowDatas=[gone])
@@ -219,7 +219,7 @@ def test_the_console_shows_statements_and_what_was_deleted() -> None:
 
 
 def test_frames_are_not_confused() -> None:
-    """A message keeps its frames as they came, and parses each entry once."""
+    """A message keeps its frames unchanged, and parses each entry once."""
     batch = message(3, transaction(0))
     assert batch.entries is batch.entries
     assert frame(batch.raw_entries[0])[4:] == transaction(0)[0]

@@ -1,4 +1,4 @@
-"""Who is the active client: the machine alone, and several of them on one ensemble in virtual time."""
+"""The race for the active client: the machine alone, and several machines on one ensemble in virtual time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEDS = 80
 
 
 def seat(past: set[int] | None = None) -> Seat:
-    """A seat that has joined and is connected; its look has ticket 1."""
+    """Return a seat that has joined and is connected. Its look has ticket 1."""
     made = Seat(CLIENT, "10.0.0.1", past_sessions=past if past is not None else set())
     assert made.step(Join(), 0.0) == []
     assert made.step(SessionUp(OURS, 6.0), 0.0) == [Look(1)]
@@ -35,7 +35,7 @@ def seat(past: set[int] | None = None) -> Seat:
 
 
 def active_seat() -> Seat:
-    """One that is active since 0.0, connected from port 5555; its newest look has ticket 3."""
+    """Return a seat that is active since 0.0. Its newest look has ticket 3."""
     made = seat()
     data = RunningData("10.0.0.1", True, CLIENT)
     assert made.step(i.ConsumerSeen(1, None), 0.0) == [i.ClaimConsumer(2, data)]
@@ -44,7 +44,7 @@ def active_seat() -> Seat:
 
 
 def test_the_node_says_first_the_host_then_the_connection() -> None:
-    """As canal: the address is the host's until there is a connection, then that connection's end, with its port."""
+    """As in canal, the address is the host's at first, and the connection's with its port later."""
     machine = active_seat()
     assert machine.step(i.NodeConnected("10.0.0.1:5555"), 0.1) == [Look(4)]
     rewrite = machine.step(i.ConsumerSeen(4, RunningNode(OURS, 0, "10.0.0.1")), 0.1)
@@ -55,7 +55,7 @@ def test_the_node_says_first_the_host_then_the_connection() -> None:
 
 
 def test_a_lost_answer_to_the_claim_is_looked_after() -> None:
-    """The create may have landed: the node is ours by its session, whatever it says, and is claimed with a write."""
+    """The create may have succeeded. The session shows that the node is ours, and a write claims it."""
     machine = seat()
     machine.step(i.ConsumerSeen(1, None), 0.0)
     assert machine.step(i.Unanswered(2), 0.0) == []
@@ -66,7 +66,7 @@ def test_a_lost_answer_to_the_claim_is_looked_after() -> None:
 
 
 def test_the_lease_counts_from_the_time_of_sending() -> None:
-    """Two thirds of the session time-out after the last answered write was sent it is over, whatever was read since."""
+    """The lease ends two thirds of the session timeout after the last answered write was sent, despite later reads."""
     machine = active_seat()
     assert machine.active(6.0 * PART - 0.01)
     assert not machine.active(6.0 * PART)
@@ -79,7 +79,7 @@ def test_the_lease_counts_from_the_time_of_sending() -> None:
 
 
 def test_probes_keep_the_lease() -> None:
-    """A sixth of the session time-out after the last write a probe is sent; its answer extends the lease."""
+    """A probe is sent a sixth of the session timeout after the last write; its reply extends the lease."""
     machine = active_seat()
     assert machine.wakes_at == 1.0
     assert machine.step(i.RaceTick(), 1.0) == [i.Probe(4, 0)]
@@ -88,7 +88,7 @@ def test_probes_keep_the_lease() -> None:
 
 
 def test_a_look_is_not_lost_behind_a_probe() -> None:
-    """The answer to a look that was under way when a probe was due still counts."""
+    """The reply to a pending look still counts after a probe is sent."""
     machine = active_seat()
     assert machine.step(i.RaceTick(), 1.0) == [i.Probe(4, 0)]
     commands = machine.step(i.ConsumerSeen(3, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.1)
@@ -96,7 +96,7 @@ def test_a_look_is_not_lost_behind_a_probe() -> None:
 
 
 def test_only_a_leftover_of_this_process_is_deleted() -> None:
-    """A node of an earlier session of ours is replaced; one with our own address but an unknown session is not."""
+    """A node of an earlier session of ours is replaced; one with our address and an unknown session is not."""
     stale = RunningNode(THEIRS, 3, "10.0.0.1")
     replaced = seat({THEIRS}).step(i.ConsumerSeen(1, stale), 0.0)
     assert replaced == [i.ClaimConsumer(2, RunningData("10.0.0.1", True, CLIENT), leftover=3)]
@@ -105,7 +105,7 @@ def test_only_a_leftover_of_this_process_is_deleted() -> None:
 
 @pytest.mark.parametrize("changed_first", [True, False])
 def test_an_orderly_end_is_followed_at_once_any_other_after_the_delay(changed_first: bool) -> None:
-    """A node that changed and then was gone was released; one that just vanished may come back within the delay."""
+    """A node that changed before its deletion was released. Otherwise its client may come back within the delay."""
     machine = seat()
     machine.step(i.ConsumerSeen(1, RunningNode(THEIRS, 1, "10.0.0.2:1")), 0.0)
     assert machine.step(NodeEvent(deleted=not changed_first), 1.0) == [Look(2)]
@@ -119,7 +119,7 @@ def test_an_orderly_end_is_followed_at_once_any_other_after_the_delay(changed_fi
 
 
 def test_an_operator_sends_the_active_client_back() -> None:
-    """`active` set to false: close, release, and stand back for 5 s."""
+    """If `active` is set to false, it disconnects, releases the node, and stands back for 5 s."""
     machine = active_seat()
     assert machine.step(NodeEvent(deleted=False), 1.0) == [Look(4)]
     commands = machine.step(i.ConsumerSeen(4, RunningNode(OURS, 1, "10.0.0.1", active=False)), 1.0)
@@ -133,7 +133,7 @@ def test_an_operator_sends_the_active_client_back() -> None:
 
 
 def test_answers_out_of_date_are_not_heard() -> None:
-    """Whatever answers an older ticket changes nothing."""
+    """A reply to an older ticket changes nothing."""
     machine = seat()
     machine.step(NodeEvent(deleted=False), 0.0)
     for late in (i.ConsumerSeen(1, None), i.Unanswered(1), i.Held(1, 0, 0.0), Released(1)):
@@ -142,7 +142,7 @@ def test_answers_out_of_date_are_not_heard() -> None:
 
 
 def test_the_node_stands_where_canal_has_it() -> None:
-    """Path and JSON as captured from the Java client, byte by byte."""
+    """Path and JSON equal those captured from the Java client, byte by byte."""
     assert PATH == "/otter/canal/destinations/example/1001/running"
     data = RunningData("127.0.0.1:47178", True, 1001).to_bytes()
     assert data == b'{"active":true,"address":"127.0.0.1:47178","clientId":1001}'
@@ -152,7 +152,7 @@ def test_the_node_stands_where_canal_has_it() -> None:
 
 
 def test_one_of_many_is_active() -> None:
-    """Five start together: one is active, the others see whom they stand by for."""
+    """Five start together: one is active, and the others know its address."""
     contest = Contest(1, count=5)
     contest.run(2.0)
     winner = contest.winner()
@@ -161,7 +161,7 @@ def test_one_of_many_is_active() -> None:
 
 
 def test_an_orderly_release_hands_over_at_once() -> None:
-    """No delay but the messages'."""
+    """Only the messages take time; there is no takeover delay."""
     contest = Contest(2)
     contest.run(2.0)
     winner = contest.winner()
@@ -171,7 +171,7 @@ def test_an_orderly_release_hands_over_at_once() -> None:
 
 
 def test_a_killed_client_is_followed_after_session_and_delay() -> None:
-    """Not before the session time-out, not later than it, a delay and a bit."""
+    """The takeover needs more than the delay, and hardly more than session timeout and delay together."""
     contest = Contest(3)
     contest.run(2.0)
     winner = contest.winner()
@@ -182,7 +182,7 @@ def test_a_killed_client_is_followed_after_session_and_delay() -> None:
 
 
 def test_a_client_that_loses_its_session_comes_back_first() -> None:
-    """Its place is its own: it does not wait the delay that others wait."""
+    """The client does not wait for the delay of other clients, because the node was its own."""
     contest = Contest(4)
     contest.run(2.0)
     winner = contest.winner()
@@ -193,7 +193,7 @@ def test_a_client_that_loses_its_session_comes_back_first() -> None:
 
 
 def test_a_client_behind_a_stale_server_stops_before_another_starts() -> None:
-    """The server it talks to has lost its leader and answers reads as ever."""
+    """The client's server has lost the leader, but still answers reads."""
     contest = Contest(5)
     contest.run(2.0)
     winner = contest.winner()
@@ -204,7 +204,7 @@ def test_a_client_behind_a_stale_server_stops_before_another_starts() -> None:
 
 
 def test_a_node_that_somebody_deleted_is_made_again() -> None:
-    """As by a server's UNSUBSCRIBE, which deletes the client's nodes and their parent."""
+    """A server's UNSUBSCRIBE, for example, deletes the client's nodes and their parent."""
     contest = Contest(6, count=1)
     contest.run(2.0)
     del contest.ensemble.tree[PATH]
@@ -217,8 +217,9 @@ def test_a_node_that_somebody_deleted_is_made_again() -> None:
 @pytest.mark.parametrize("meddling", [False, True])
 @pytest.mark.parametrize("chunk", range(4))
 def test_whatever_breaks_one_is_active_at_most_and_one_in_the_end(chunk: int, meddling: bool) -> None:
-    """Crashes, pauses, cut and stale links, operators: never two; when things have mended, one. That one is found as
-    well after somebody deleted nodes and ended sessions from outside.
+    """Crashes, pauses, bad links and operators never make two clients active. After the repair one is active.
+
+    The latter also holds if nodes were deleted and sessions ended from outside.
     """
     for seed in range(chunk, SEEDS, 4):
         contest = Contest(seed, count=3)
