@@ -1,6 +1,6 @@
-"""A real server on a loopback port: service, embedded server and instance, fed with entries by the test.
+"""A real server on a loopback port: service, embedded server and instance, with entries from the test.
 
-Twisted's reactor runs in a thread of its own; a test talks to the port from the outside.
+Twisted's reactor runs in its own thread; a test uses the port.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ reactor: Any = global_reactor
 
 
 def on_reactor(work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float = 20.0) -> T:
-    """Run a coroutine on the reactor, which is started if need be, and return what it returns."""
+    """Run a coroutine on the reactor, which is started if necessary, and return the result."""
     if not reactor.running:
         threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True).start()
         while not reactor.running:
@@ -60,7 +60,7 @@ def on_reactor(work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float = 20
 
 
 class PushedFeed:
-    """A feed that passes on what the test pushes."""
+    """A feed of the segments that the test pushes."""
 
     def __init__(self, request: FeedRequest) -> None:
         self.request = request
@@ -78,7 +78,7 @@ class PushedFeed:
 
 
 class QuietSource:
-    """A source that stands still."""
+    """A source without new rows."""
 
     version = "test"
 
@@ -97,7 +97,7 @@ class QuietSource:
 
 
 class Silent:
-    """Logs nothing."""
+    """A listener that logs nothing."""
 
     def event(self, destination: str, name: str, /, **facts: object) -> None:
         pass
@@ -107,7 +107,7 @@ class Silent:
 
 
 class Hurried:
-    """Destinations whose GETs wait a hundredth of the time asked for; without limit stays without limit."""
+    """Destinations whose GETs wait a hundredth of the requested time. A GET without limit keeps no limit."""
 
     def __init__(self, inner: Destinations) -> None:
         self._inner = inner
@@ -120,7 +120,7 @@ class Hurried:
 
 
 class Served:
-    """One server with the destination `example`. push() is what its source says next, to every client's stream."""
+    """One server with the destination `example`. push() delivers its source's next rows to every client's stream."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Served:
 
     @property
     def meta(self) -> Meta:
-        """Of the instance that runs."""
+        """The cursors of the running instance."""
         running = self.embedded.running(self.destination)
         assert running is not None
         return running.meta
@@ -164,13 +164,13 @@ class Served:
                 feed.request.accept(made)
 
     def durable(self) -> Snapshot:
-        """What a node would find that starts now."""
+        """Return what a node that starts now would load."""
         return on_reactor(self._backend.load)
 
     def lose_and_regain(self) -> None:
-        """Stop the destination without a flush and start it again, as a node does whose lease was over for a moment.
+        """Stop the destination without a flush and start it again, like a node whose lease was over for a moment.
 
-        Connections stay, and cursors are what was flushed.
+        Connections stay, and cursors are the flushed ones.
         """
         on_reactor(self._lose_and_regain)
 
@@ -212,7 +212,7 @@ async def _at_once(work: Callable[[], T]) -> T:
 
 
 def entries_segment(bodies: Sequence[bytes]) -> Segment:
-    """A segment of serialized entries, its arrays read from their headers."""
+    """Return a segment of serialized entries, with arrays from their headers."""
     return segment([_item(body) for body in bodies], journal=pb.Entry.FromString(bodies[0]).header.logfileName)
 
 
@@ -234,7 +234,7 @@ def _kind(entry: pb.Entry) -> EntryKind:
 
 
 def transaction(number: int, *, rows: int = 1, value: str = "x") -> list[bytes]:
-    """Begin, one event with `rows` inserted rows (id, v), end; a transaction every thousand bytes of JOURNAL."""
+    """Return begin, one event with `rows` inserted rows (id, v), and end. A transaction has 1000 bytes of JOURNAL."""
     offset = 1000 + number * 1000
     row_datas = [_inserted(number * rows + row, value) for row in range(rows)]
     change = pb.RowChange(tableId=1, eventType=pb.INSERT, isDdl=False, rowDatas=row_datas)
@@ -257,7 +257,7 @@ def _inserted(number: int, value: str) -> pb.RowData:
 
 
 def entry(offset: int, entry_type: pb.EntryType.ValueType, value: bytes, **header: Any) -> bytes:
-    """One serialized Entry as the server writes it."""
+    """Return one serialized Entry as the server writes it."""
     head: dict[str, Any] = {"schemaName": "", "tableName": "", **header}
     return pb.Entry(
         header=pb.Header(
@@ -277,7 +277,7 @@ def entry(offset: int, entry_type: pb.EntryType.ValueType, value: bytes, **heade
 
 
 def read_frame(sock: socket.socket) -> bytes | None:
-    """One frame with its length, or None at the end of the stream."""
+    """Return one frame with its length, or None at the end of the stream."""
     head = _read(sock, 4)
     if head is None:
         return None

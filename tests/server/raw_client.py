@@ -1,4 +1,4 @@
-"""A client for tests that writes requests and reads replies one by one, without minding what canal's clients would."""
+"""A client for tests that writes requests and reads replies one by one, without the checks of canal's clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLE = ClientIdentity("example", 1001)
 
 
 class RawClient:
-    """Greeted; authenticated as well unless told otherwise."""
+    """A client that has read the handshake and, unless `authenticate` is false, is authenticated."""
 
     def __init__(self, served: Served, *, client_id: int = 1001, authenticate: bool = True, idle_ms: int = 0) -> None:
         self.sock: socket.socket = served.connect()
@@ -48,24 +48,24 @@ class RawClient:
         self.write(pb.CLIENTROLLBACK, pb.ClientRollback(batch_id=batch_id, **self.names))
 
     def packet(self) -> pb.Packet:
-        """The next packet. Fails at the end of the stream."""
+        """Return the next packet. Fails at the end of the stream."""
         frame = read_frame(self.sock)
         assert frame is not None, "the server closed the connection"
         return pb.Packet.FromString(frame[4:])
 
     def refusal(self) -> tuple[int, str]:
-        """Code and text of the next packet, an ACK."""
+        """Return code and text of the next packet, which must be an ACK."""
         packet = self.packet()
         assert packet.type == pb.ACK
         ack = pb.Ack.FromString(packet.body)
         return ack.error_code, ack.error_message
 
     def fetched(self) -> Fetched:
-        """The next packet, a MESSAGES."""
+        """Return the content of the next packet, which must be a MESSAGES."""
         packet = self.packet()
         assert packet.type == pb.MESSAGES, pb.Ack.FromString(packet.body)
         return messages.decode(packet.body)
 
     def closed(self) -> bool:
-        """Whether the server closes the connection without another word."""
+        """Return whether the server closes the connection without another frame."""
         return read_frame(self.sock) is None

@@ -1,4 +1,4 @@
-"""Whatever peers send, only their own connection suffers."""
+"""Whatever a peer sends, only its own connection is affected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUESTS = [
 
 
 def mangled(random: Random) -> bytes:
-    """Real requests with bytes changed, cut or repeated, or plain noise, framed or not."""
+    """Return real requests with bytes changed, cut or inserted, or with noise in a frame."""
     data = bytearray(b"".join(random.choices(REQUESTS, k=random.randrange(1, 6))))
     for _ in range(random.randrange(4)):
         kind, at = random.randrange(4), random.randrange(len(data) or 1)
@@ -42,7 +42,7 @@ def mangled(random: Random) -> bytes:
 
 
 def test_mangled_requests_harm_nobody_else() -> None:
-    """Hundreds of broken peers beside a good one, which is served as before; afterwards no connection is left."""
+    """A good client is served beside hundreds of broken peers, and no connection is left at the end."""
     random = Random(4711)
     with Served() as served, RawClient(served, client_id=2) as good:
         good.subscribe()

@@ -1,7 +1,7 @@
-"""Sessions recorded between canal's server and real clients, replayed: ours must write the same bytes.
+"""Recorded sessions between canal's server and real clients, replayed: our server must write the same bytes.
 
 Seed and channel id of every connection are those of the recording, so that handshakes, tokens and error texts agree.
-Addresses differ, and a Java stack trace is compared up to its first line.
+Addresses differ, and a Java stack trace is compared only up to its first line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ADDRESSES = re.compile(r"/127\.0\.0\.1:\d+ => /127\.0\.0\.1:\d+")
 
 
 class Recording:
-    """One file: its lines, and for every request the reply that belongs to it."""
+    """One file: its lines, and for every request its reply."""
 
     def __init__(self, name: str) -> None:
         with gzip.open(WIRE / f"{name}.jsonl.gz", "rt") as file:
@@ -61,7 +61,7 @@ class Recording:
         assert not replies
 
     def seeds(self) -> Iterator[bytes]:
-        """Per connection its seed, then its channel id, in the order in which connections were opened."""
+        """Yield for each connection its seed and then its channel id, in the order in which the connections open."""
         for line in self.lines:
             if line.get("event") == "open":
                 frames = self.frames(line["conn"], "s2c")
@@ -70,7 +70,7 @@ class Recording:
                 yield bytes.fromhex(next((match[1] for match in found if match), "00000000"))
 
     def first_batch_id(self) -> int:
-        """The id that the session's first batch has; 1 without any."""
+        """Return the id of the session's first batch; 1 if there is none."""
         ids = (messages_of(line).batch_id for line in self.lines if is_messages(line))
         return next((batch_id for batch_id in ids if batch_id > 0), 1)
 
@@ -81,7 +81,7 @@ class Recording:
 
 
 def packet_of(line: dict[str, Any]) -> pb.Packet:
-    """The packet of a frame; an empty one for garbage."""
+    """Return the packet of a frame; an empty packet for garbage."""
     return pb.Packet() if "undecodable" in line["decoded"] else pb.Packet.FromString(bytes.fromhex(line["hex"])[4:])
 
 
@@ -103,7 +103,7 @@ def is_error(line: dict[str, Any]) -> bool:
 
 
 def comparable(frame: bytes) -> object:
-    """The frame itself; an error as its code and stable text."""
+    """Return the frame itself, or code and stable text of an error."""
     packet = pb.Packet.FromString(frame[4:])
     if packet.type != pb.ACK or not packet.body:
         return frame.hex()
@@ -113,13 +113,13 @@ def comparable(frame: bytes) -> object:
 
 
 class Replay:
-    """Plays the clients' side of a recording. What the source had to say is pushed just before the GET that told it."""
+    """Plays the clients' side of a recording, and pushes the source's entries just before the GET that returns them."""
 
     def __init__(self, recording: Recording, served: Served) -> None:
         self.recording = recording
         self.served = served
         self.sockets: dict[int, socket.socket] = {}
-        self.ready: list[bytes] = []  # pushed and not handed out
+        self.ready: list[bytes] = []  # pushed and not delivered
         self.handed_out: dict[int, list[bytes]] = {}
 
     def run(self) -> None:
@@ -156,7 +156,7 @@ class Replay:
         )
 
     def _before(self, line: dict[str, Any]) -> None:
-        """Follow what this request will do to the store, and push what its reply needs."""
+        """Note what this request changes in the store, and push the entries that its reply needs."""
         packet = packet_of(line)
         reply = self.recording.reply_to.get(line["seq"])
         if packet.type == pb.CLIENTACK and not reply:
@@ -175,7 +175,7 @@ class Replay:
 
 
 async def use_up_ids(served: Served, first: int, filter_text: str) -> None:
-    """Hand out and take back batches until the next one gets the id `first`."""
+    """Deliver batches and roll them back until the next batch gets the id `first`."""
     identity = ClientIdentity("example", 1001, filter_text)
     await served.embedded.subscribe(identity)
     if first > 1:
@@ -191,7 +191,7 @@ async def use_up_ids(served: Served, first: int, filter_text: str) -> None:
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_server_answers_as_canals_did(name: str) -> None:
-    """Frame for frame, on every connection of the session."""
+    """Every frame on every connection of the session equals the recorded one."""
     recording = Recording(name)
     asks = "auth_" in name or "wrong_password" in name
     user: dict[str, Any] = (

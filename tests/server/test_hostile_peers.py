@@ -1,4 +1,4 @@
-"""What a stranger makes up is neither kept nor repeated at length: names, numbers, addresses, log lines."""
+"""Names, numbers and addresses that a stranger invents are not kept, and not repeated at length in replies or logs."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from tests.waiting import until
 
 
 def page(served: Served) -> bytes:
-    """The metrics."""
+    """Return the metrics page."""
     return exposition(CanalCollector(served.embedded.status, served.service.counters, "compiled").collect())
 
 
 def written(caplog: pytest.LogCaptureFixture) -> int:
-    """Characters of the log so far."""
+    """Return the number of characters in the log so far."""
     return sum(len(str(record.msg)) for record in caplog.records)
 
 
 def test_long_names_leave_no_memory_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    """40 GETs with destination names of 4 MiB: refused in short, and gone."""
+    """40 GETs with destination names of 4 MiB get short refusals, and the names are not kept."""
     with Served() as served, caplog.at_level(logging.INFO):
         with RawClient(served) as client:
             client.names["destination"] = "w" * 4 * 1024 * 1024
-            client.get()  # whatever is allocated once
+            client.get()  # makes the allocations that happen once
             client.refusal()
             before = resident_kib()
             for number in range(40):
@@ -61,7 +61,7 @@ def test_long_names_leave_no_memory_and_no_log(caplog: pytest.LogCaptureFixture)
 
 
 def test_made_up_names_share_one_label() -> None:
-    """3,000 names of destinations that nobody configured: one label more on the metrics page."""
+    """3,000 names of unknown destinations add one label to the metrics page."""
     with Served() as served:
         with RawClient(served) as client:
             client.subscribe()
@@ -77,7 +77,7 @@ def test_made_up_names_share_one_label() -> None:
 
 
 def test_addresses_are_bounded() -> None:
-    """The first so many addresses have figures of their own, later ones count as unknown."""
+    """A limited number of addresses have their own figures; later ones count as unknown."""
     counters = RequestCounters(lambda name: True)
     for number in range(3 * COUNTED_PEERS):
         counters.note(Reply((b"x",), packet_type="HEARTBEAT", error_code=400), f"/10.0.0.{number}", 1.0)
@@ -104,7 +104,7 @@ LONG = "y" * 1_000_000
 def test_long_texts_are_cut(
     request_of: Callable[[], tuple[pb.PacketType.ValueType, object]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No reply and no log line repeats what a peer sent beyond 500 characters, and the connection goes on."""
+    """No reply and no log line repeats more than 500 characters of a request, and the connection stays open."""
     with Served() as served, RawClient(served) as client, caplog.at_level(logging.INFO):
         client.write(*request_of())
         code, text = client.refusal()
@@ -116,7 +116,7 @@ def test_long_texts_are_cut(
 
 
 def test_long_texts_before_login_are_cut(caplog: pytest.LogCaptureFixture) -> None:
-    """The name of a user, and a destination named in CLIENTAUTHENTICATION."""
+    """The texts are a user name, and a destination in CLIENTAUTHENTICATION."""
     with caplog.at_level(logging.INFO):
         with Served(user="canal", passwd="00" * 20) as served, RawClient(served, authenticate=False) as client:
             client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="u" * 60_000))
@@ -128,7 +128,7 @@ def test_long_texts_before_login_are_cut(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_flood_of_refusals_writes_few_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """The first lines, then one a second with the number left out; nothing is left out without being counted."""
+    """The log has the first lines, and then one a second with the number of omitted lines. Each omitted line counts."""
     with Served() as served, caplog.at_level(logging.INFO):
         began = time.monotonic()
         for _ in range(5):
@@ -144,7 +144,7 @@ def test_a_flood_of_refusals_writes_few_lines(caplog: pytest.LogCaptureFixture) 
 
 
 def test_complaints_of_one_address_hide_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """Each address has its lines, has new ones after a while, and old ones are forgotten."""
+    """Each address has its own lines and gets new ones with time; omitted lines are counted."""
     clock = Clock()
     complaints = Complaints(clock)
     assert sum(complaints.may("/1") for _ in range(100)) == LINES_AT_ONCE
@@ -160,12 +160,12 @@ def test_complaints_of_one_address_hide_no_other(caplog: pytest.LogCaptureFixtur
 
 
 def left_out(caplog: pytest.LogCaptureFixture) -> int:
-    """Lines that the log says were not written."""
+    """Return the number of lines that the log reports as omitted."""
     return sum(record.msg["count"] for record in caplog.records if isinstance(record.msg, dict))
 
 
 def test_many_addresses_together_write_few_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """600 addresses that complain without end: so many lines at once and in a second, reports included."""
+    """600 addresses that complain without end share limits for a burst and for a second. Reports are limited too."""
     clock = Clock()
     complaints = Complaints(clock)
     lines = 0
@@ -178,7 +178,7 @@ def test_many_addresses_together_write_few_lines(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_crowd_of_addresses_gives_none_of_them_fresh_lines() -> None:
-    """An address is forgotten only when it has all its lines again; newcomers share an allowance until then."""
+    """An address is forgotten only after it has all its lines again. Until then newcomers share an allowance."""
     clock = Clock()
     complaints = Complaints(clock)
     assert sum(complaints.may("/first") for _ in range(100)) == LINES_AT_ONCE
@@ -196,7 +196,7 @@ def test_a_crowd_of_addresses_gives_none_of_them_fresh_lines() -> None:
 
 
 def test_a_network_of_ipv6_has_the_lines_of_one_address() -> None:
-    """Who has one address of a /64 has them all. IPv4 addresses written as IPv6 are told apart."""
+    """A peer with one address of a /64 has all of them. IPv4 addresses in IPv6 form count separately."""
     complaints = Complaints(Clock())
     assert sum(complaints.may(f"/2001:db8:0:1::{number:x}") for number in range(100)) == LINES_AT_ONCE
     assert complaints.may("/2001:db8:0:2:0:0:0:1")
@@ -204,6 +204,6 @@ def test_a_network_of_ipv6_has_the_lines_of_one_address() -> None:
 
 
 def test_excerpts() -> None:
-    """Short texts stay as they are; of long ones the cut is seen."""
+    """A short text is unchanged; a long one ends with an ellipsis."""
     assert excerpt("x" * EXCERPT_CHARACTERS) == "x" * EXCERPT_CHARACTERS
     assert excerpt("x" * (EXCERPT_CHARACTERS + 1)) == "x" * (EXCERPT_CHARACTERS - 1) + "…"

@@ -1,4 +1,4 @@
-"""Connectors with a judge, over TCP: a refused query leaves no trace, and no row comes before the cursor is judged."""
+"""Connectors with a judge, over TCP: a refused query changes nothing, and no row arrives before the verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Judge = Callable[[LogPosition | None], None]
 
 
 def connector(served: Served, judge: Judge, filter: str = "") -> ClusterConnector:
-    """As Spark's driver makes it."""
+    """Return a connector with the settings of Spark's driver."""
     return ClusterConnector(
         [f"{LOOPBACK}:{served.port}"],
         "example",
@@ -33,13 +33,13 @@ def connector(served: Served, judge: Judge, filter: str = "") -> ClusterConnecto
 
 
 def refuse(told: LogPosition | None) -> None:
-    """The judge of a query whose client id is another one's."""
+    """Refuse the query, because another one uses its client id."""
     raise ClientIdTaken("another spool has this client id")
 
 
 @pytest.mark.parametrize("filter", [r"shop\.orders", ""], ids=["another filter", "no filter"])
 def test_a_refused_query_changes_no_filter_and_takes_back_no_batch(filter: str) -> None:
-    """The query that was there keeps its filter, also the durable one, its feed, its batch and its connection."""
+    """The first query keeps its feed, its batch, its connection and its filter, also the durable one."""
     with Served(config=ITEMS) as served:
         first = connector(served, lambda told: None, r"shop\..*")
         first.connect()
@@ -62,7 +62,7 @@ def test_a_refused_query_changes_no_filter_and_takes_back_no_batch(filter: str) 
 
 
 def put_cursor(served: Served, offset: int) -> None:
-    """As `canal-ha cursor set` does while the node runs."""
+    """Move the cursor as `canal-ha cursor set` does while the node runs."""
 
     async def put() -> None:
         instance = served.embedded.running("example")
@@ -74,7 +74,7 @@ def put_cursor(served: Served, offset: int) -> None:
 
 @pytest.mark.parametrize("held", [0, 1], ids=["nothing in flight", "a batch in flight"])
 def test_a_cursor_that_is_put_elsewhere_beside_a_client_is_judged_before_the_next_row(held: int) -> None:
-    """It connects anew by itself. The mark of an acknowledgement never hides the rows in between."""
+    """The client connects again by itself. The mark of an acknowledgement never hides the rows in between."""
     with Served(config=ITEMS) as served:
         judged: list[int] = []
         client = connector(served, lambda told: judged.append(told.offset if told else -1))
@@ -99,7 +99,7 @@ def test_a_cursor_that_is_put_elsewhere_beside_a_client_is_judged_before_the_nex
 
 
 def test_a_get_that_waits_while_the_cursor_is_put_elsewhere_brings_no_row_before_it_is_judged() -> None:
-    """Nor does one after the node lost the destination and claimed it again: the cursor is the flushed one then."""
+    """The same holds after the node lost and regained the destination, with the flushed cursor."""
     with Served(config=ITEMS) as served:
         refused = connector(served, lambda told: None if told and told.offset == 4 else refuse(told))
         refused.connect()
@@ -121,7 +121,7 @@ def test_a_get_that_waits_while_the_cursor_is_put_elsewhere_brings_no_row_before
 
 
 def test_a_client_that_asks_for_no_cursor_goes_on_behind_one_that_is_put_elsewhere() -> None:
-    """canal's clients do not ask: their connections stay."""
+    """canal's clients do not ask for the cursor, so their connections stay open."""
     with Served(config=ITEMS) as served, RawClient(served) as client:
         client.subscribe()
         assert client.refusal() == (0, "")

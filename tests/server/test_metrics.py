@@ -1,4 +1,4 @@
-"""What Prometheus reads."""
+"""The metrics page for Prometheus."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def collector(*instances: InstanceStatus, counters: RequestCounters | None = Non
 
 
 def samples(from_collector: CanalCollector) -> dict[tuple[str, ...], float]:
-    """(name, label values in order of label names) -> value, through the text and back.
+    """Return (name, label values in order of label names) -> value, after a round trip through the text.
 
-    The library's parser adds `_total` to counters; that they come without is seen in test_types_and_big_numbers.
+    The library's parser adds `_total` to counters; test_types_and_big_numbers shows that the text does not have it.
     """
     families = text_string_to_metric_families(exposition(from_collector.collect()).decode())
     return {
@@ -70,7 +70,7 @@ def samples(from_collector: CanalCollector) -> dict[tuple[str, ...], float]:
 
 
 def test_canals_families_of_one_client() -> None:
-    """With one client every figure is canal's, under canal's name without `_total`."""
+    """With one client every figure has canal's value under canal's name, without `_total`."""
     found = samples(
         collector(
             InstanceStatus("example", "db:1", batch_mode="MEMSIZE", buffer_size=16384, subscriptions=1, streams=(FULL,))
@@ -100,7 +100,7 @@ def test_canals_families_of_one_client() -> None:
 
 
 def test_every_stream_by_itself() -> None:
-    """Lag in seconds and bytes, ring and oldest batch per client id; what is unknown has no sample."""
+    """Each client id has lag in seconds and bytes, ring and oldest batch. An unknown figure has no sample."""
     found = samples(collector(InstanceStatus("example", "db:1", streams=(FULL, NEW))))
     assert found["canal_stream_lag_seconds", "1001", "example"] == 0.25
     assert found["canal_stream_lag_bytes", "1001", "example"] == 700
@@ -116,7 +116,7 @@ def test_every_stream_by_itself() -> None:
 
 
 def test_several_streams_together() -> None:
-    """Counters add up and sequences still start at -1; delays are those of the stream farthest behind."""
+    """Counters are summed, sequences still start at -1, and delays are those of the stream farthest behind."""
     older = StreamStatus(
         1003, "", "open", put_seq=0, put_time_ms=1_990_000, get_time_ms=1_995_000, put_bytes=1, seconds_behind=7.0
     )
@@ -125,27 +125,27 @@ def test_several_streams_together() -> None:
     assert found["canal_instance_store_consume_seq", "example"] == 4
     assert found["canal_instance_store_produce_mem", "example"] == 901
     assert found["canal_instance_put_delay", "example"] == 10_000
-    assert found["canal_instance_get_delay", "example"] == 10_000  # no later than put
+    assert found["canal_instance_get_delay", "example"] == 10_000  # a get counts as no later than its put
     assert found["canal_instance_ack_delay", "example"] == 3000
     assert found["canal_instance_traffic_delay", "example"] == 7000
 
 
 def test_a_destination_without_clients() -> None:
-    """Sequences are -1, there are no delays, and nothing fails."""
+    """Sequences are -1, and there are no delays."""
     found = samples(collector(InstanceStatus("example", "db:1")))
     assert found["canal_instance_store_produce_seq", "example"] == -1
     assert not [key for key in found if key[0].endswith("_delay")]
 
 
 def test_memory_figures_need_memsize() -> None:
-    """canal shows bytes in MEMSIZE mode only."""
+    """canal shows bytes only in MEMSIZE mode."""
     found = samples(collector(InstanceStatus("example", "db:1", batch_mode="ITEMSIZE", streams=(FULL,))))
     assert not [key for key in found if key[0].endswith("_mem")]
     assert found["canal_instance_store", "ITEMSIZE", "example", "0"] == 1
 
 
 def test_the_data_port() -> None:
-    """Answers, bytes, errors and the latency histogram, cumulated as Prometheus wants it."""
+    """The port's metrics are packets, bytes, errors, and a latency histogram with Prometheus' cumulative buckets."""
     latency = Latency()
     for took_ms in (1.0, 2.5, 3.0, 50.0, 1000.0):
         latency.note(took_ms)
@@ -172,7 +172,7 @@ def test_the_data_port() -> None:
 
 
 def test_types_and_big_numbers() -> None:
-    """Counters are announced as counters under the name of their samples, and keep every digit."""
+    """Counters are declared under the names of their samples, and keep every digit."""
     text = exposition(collector(InstanceStatus("example", "db:1", streams=(FULL,))).collect()).decode()
     assert "# TYPE canal_instance_put_rows counter\ncanal_instance_put_rows{" in text
     assert "# TYPE canal_instance_put_delay gauge\n" in text
@@ -187,7 +187,7 @@ def test_label_values_are_escaped() -> None:
 
 
 def test_the_page_holds_the_process_too() -> None:
-    """Any path answers with the destinations' and the process's own metrics, in Prometheus' content type."""
+    """The page has the metrics of destinations and process, in Prometheus' content type."""
     site: Any = QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1"))))  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
@@ -204,7 +204,7 @@ def test_the_page_holds_the_process_too() -> None:
 
 
 def test_a_taken_port_stops_nobody() -> None:
-    """The node goes on without metrics; 0 and less switch them off."""
+    """The node continues without metrics. Port 0 and negative ports turn them off."""
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
@@ -214,7 +214,7 @@ def test_a_taken_port_stops_nobody() -> None:
 
 
 def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:
-    """By destination and kind; of canal.properties without a destination; nothing when all is well."""
+    """The sample has destination and kind; canal.properties has no destination. Without an alarm there is no sample."""
     alarms = [
         ConfigAlarm(name, destination, "text", True, 1.0) for name, destination in (("refused", "a"), ("restart", ""))
     ]
@@ -226,6 +226,6 @@ def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:
 
 @pytest.mark.parametrize("kernel", ["compiled", "interpreted"])
 def test_the_build_is_named(kernel: str) -> None:
-    """Which kernel runs shows on a dashboard."""
+    """A dashboard can show which kernel runs."""
     found = samples(CanalCollector(list, RequestCounters(lambda name: True), kernel))
     assert [key for key in found if key[0] == "canal_build_info" and kernel in key]

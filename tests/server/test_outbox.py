@@ -23,7 +23,7 @@ from tests.waiting import until
 
 
 class Sender(Protocol):
-    """Sends its factory's replies as soon as somebody connects, one after the other."""
+    """Sends its factory's replies, one after the other, when a client connects."""
 
     factory: Replies
 
@@ -41,7 +41,11 @@ class Sender(Protocol):
 
 
 class Replies(Factory):
-    """done: whether the client was gone, once all replies have left or cannot; taken: how often it took something."""
+    """The replies of a Sender, and the result.
+
+    done: for each connection whose replies are sent or cannot be: whether the client was gone.
+    taken: how often the client took bytes.
+    """
 
     protocol = Sender  # type: ignore[assignment]  # Twisted's stub wants a protocol of any factory
 
@@ -55,14 +59,14 @@ class Replies(Factory):
 
 
 def replies(sizes: list[int]) -> list[tuple[bytes | memoryview, ...]]:
-    """Replies of a head, views of these sizes, and an empty view."""
+    """Return replies of a head, views of these sizes, and an empty view."""
     whole = memoryview(bytes(range(251)) * 60_000)
     return [(b"head", *(whole[size : 2 * size] for size in sizes), whole[:0]) for _ in range(3)]
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and its certificate in one file."""
+    """Return a file with a key and its certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -112,7 +116,7 @@ def connected(port: int, tls: bool) -> socket.socket:
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("sizes", [[1], [100_000, 7, 200_000], [7_000_000, 1, 5_000_000], [1] * 300])
 def test_replies_arrive_whole(sizes: list[int], tls: bool, certificate: Path) -> None:
-    """Whatever their sizes, one after the other, read in pieces that have nothing to do with those written."""
+    """Replies of any size arrive one after the other, read in pieces that differ from those written."""
     factory = Replies(replies(sizes))
     client = connected(listening(factory, certificate if tls else None), tls)
     received = bytearray()
@@ -126,10 +130,10 @@ def test_replies_arrive_whole(sizes: list[int], tls: bool, certificate: Path) ->
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 def test_a_client_that_goes_ends_the_reply(tls: bool, certificate: Path) -> None:
-    """Who waits for the reply to leave goes on when it never will."""
+    """A sender that waits for its reply to be sent continues when that has become impossible."""
     factory = Replies(replies([7_000_000, 7_000_000]))
     client = connected(listening(factory, certificate if tls else None), tls)
     assert client.recv(4) == b"head"
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset, what was sent is lost
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close with a reset
     client.close()
     until(lambda: factory.done == [True])

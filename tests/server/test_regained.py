@@ -1,6 +1,6 @@
-"""A destination that this node loses and gets back, or a client that subscribes anew, while connections stay open.
+"""A destination that this node loses and regains, or a client that subscribes again, while connections stay open.
 
-Batch ids of the time before mean nothing then. They must not meet batches of the time after, which hold other rows.
+Earlier batch ids are void then. They must not equal the ids of later batches, which hold other rows.
 """
 
 from __future__ import annotations
@@ -25,37 +25,40 @@ WAIT_MS = 200
 
 
 def push(served: Served, *numbers: int) -> None:
-    """Transactions with these numbers, for every stream that is open."""
+    """Push transactions with these numbers to every open stream."""
     for number in numbers:
         served.push(entries_segment(transaction(number)))
 
 
 def numbers(bodies: Sequence[bytes]) -> list[int]:
-    """Which transactions end in a batch."""
+    """Return the numbers of the transactions that end in a batch."""
     entries = [entry_pb.Entry.FromString(body) for body in bodies]
     return [entry.header.logfileOffset // 1000 - 1 for entry in entries if entry.entryType == entry_pb.TRANSACTIONEND]
 
 
 def fetch(client: RawClient, transactions: int = 100) -> Fetched:
-    """What a GET brings at once."""
+    """Return the result of a GET that does not wait."""
     client.get(size=transactions * A_TRANSACTION)
     return client.fetched()
 
 
 def end_of(number: int) -> int:
-    """The offset at which a transaction ends."""
+    """Return the offset at which a transaction ends."""
     return 1900 + number * 1000
 
 
 def cursor(served: Served) -> int:
-    """The offset of the client's cursor."""
+    """Return the offset of the client's cursor."""
     position = served.meta.cursor(1001)
     assert position is not None
     return position.offset
 
 
 def test_an_old_ack_moves_no_cursor_after_the_same_node_claims_again() -> None:
-    """The connection stays, so the client still acknowledges its old batch: refused, and a rollback brings all rows."""
+    """The connection stays open, so the client acknowledges its old batches. Its ACKs and ROLLBACKs are refused.
+
+    A ROLLBACK of everything then brings all rows.
+    """
     with Served(config=ITEMS) as served, RawClient(served) as client:
         client.subscribe()
         assert client.refusal() == (0, "")
@@ -87,7 +90,7 @@ def test_an_old_ack_moves_no_cursor_after_the_same_node_claims_again() -> None:
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same connection", "another connection"])
 def test_an_old_ack_moves_no_cursor_after_unsubscribe_and_subscribe(same: bool) -> None:
-    """UNSUBSCRIBE with a batch in flight, then SUBSCRIBE: the new subscription's batches have ids of their own."""
+    """A batch is in flight at UNSUBSCRIBE. Batches of the new subscription have new ids."""
     with Served(config=ITEMS) as served, RawClient(served) as first, RawClient(served) as second:
         first.subscribe()
         assert first.refusal() == (0, "")
@@ -111,7 +114,7 @@ def test_an_old_ack_moves_no_cursor_after_unsubscribe_and_subscribe(same: bool) 
 
 
 def test_an_old_ack_closes_no_batch_of_a_private_read() -> None:
-    """A connection that reads privately gets ids that no client's stream and no earlier read of the process has."""
+    """A private read gets ids that no client's stream and no earlier read of the process has."""
     with Served(config=ITEMS) as served, RawClient(served) as client:
         client.subscribe()
         assert client.refusal() == (0, "")
@@ -136,7 +139,7 @@ def test_an_old_ack_closes_no_batch_of_a_private_read() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"lazy_acks": True}, {"read_ahead": True}], ids=["plain", "lazy", "ahead"])
 def test_a_simple_client_gets_every_row_after_the_same_node_claims_again(options: dict[str, bool]) -> None:
-    """It acknowledges two batches late. Once it is refused it connects anew, and what was in flight comes again."""
+    """The client acknowledges two batches late. After the refusal it connects again, and its batches come again."""
     with Served(config=ITEMS) as served:
         client = SimpleConnector(LOOPBACK, served.port, "example", filter="", **options)  # type: ignore[arg-type]  # flags
         client.connect()
@@ -169,7 +172,7 @@ def test_a_simple_client_gets_every_row_after_the_same_node_claims_again(options
 
 
 def test_a_cluster_client_gets_every_row_after_the_same_node_claims_again() -> None:
-    """It connects anew by itself once an acknowledgement was refused; its caller only sees rows again."""
+    """The client connects again by itself after a refused acknowledgement; its caller only sees repeated rows."""
     with Served(config=ITEMS) as served:
         client = ClusterConnector([f"{LOOPBACK}:{served.port}"], "example", filter="", retry_interval_ms=100)
         with client:

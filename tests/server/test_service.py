@@ -1,4 +1,4 @@
-"""The port: order, waiting, slow and broken clients, idle limits, an orderly end, counters."""
+"""The port: order of replies, waiting GETs, slow and broken clients, idle limits, an orderly stop, counters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.waiting import until
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    """A GET that waits, an ACK that fails and a GET behind them: three replies in the order of the requests."""
+    """A GET that waits, an ACK that fails and a GET after them get replies in the order of the requests."""
     with Served() as served, RawClient(served) as client:
         client.subscribe()
         assert client.refusal() == (0, "")
@@ -43,7 +43,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_a_waiting_get_blocks_its_own_connection_only() -> None:
-    """One client waits without limit; another one on the same destination is served meanwhile."""
+    """One client waits without limit; meanwhile another client of the same destination is served."""
     with Served() as served, RawClient(served) as waiting, RawClient(served, client_id=2) as other:
         for client in (waiting, other):
             client.subscribe()
@@ -58,7 +58,7 @@ def test_a_waiting_get_blocks_its_own_connection_only() -> None:
 
 
 def test_the_end_of_a_connection_ends_its_waiting_get() -> None:
-    """No batch is handed to nobody: the next client gets batch 1, and the ACK sent ahead of the end still counts."""
+    """The GET takes no batch: the next client gets batch 2. The ACK before the end still counts."""
     with Served() as served:
         with RawClient(served) as client:
             client.subscribe()
@@ -76,13 +76,13 @@ def test_the_end_of_a_connection_ends_its_waiting_get() -> None:
 
 
 def resident_kib() -> int:
-    """Memory of this process at this moment."""
+    """Return the resident memory of this process, KiB."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(fields["VmRSS"].split()[0])
 
 
 def test_a_slow_client_costs_little_memory() -> None:
-    """Batches of 16 MiB for clients that do not read: the server copies no more than a slice of each at a time."""
+    """If clients do not read their batches of 16 MiB, the server copies only a slice of each at a time."""
     with Served(config={"buffer_mem_unit": 8192}) as served:
         filler = "x" * 1_000_000
         clients = [RawClient(served, client_id=number) for number in range(1, 9)]
@@ -104,7 +104,7 @@ def test_a_slow_client_costs_little_memory() -> None:
 
 
 def test_a_peer_that_reads_no_replies_is_cut_off() -> None:
-    """Refused authentications without end, never read: the connection ends instead of growing."""
+    """A peer that sends bad authentications without end and reads no reply loses its connection."""
     with Served(user="canal", passwd="00" * 20) as served:
         client = RawClient(served, authenticate=False)
         flood = client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x" * 1000)) * 10_000
@@ -122,14 +122,14 @@ def test_a_peer_that_reads_no_replies_is_cut_off() -> None:
     ],
 )
 def test_impossible_frames_close_the_connection(data: bytes) -> None:
-    """A length that is negative or too large for a stranger, or no packet: closed without a word."""
+    """A negative length, a length too large for a stranger, or an invalid packet closes it without a reply."""
     with Served() as served, RawClient(served, authenticate=False) as client:
         client.sock.sendall(data)
         assert client.closed()
 
 
 def test_large_frames_are_for_those_who_are_known() -> None:
-    """After authentication a frame may have max_frame_bytes, and no more."""
+    """After authentication a frame may have up to max_frame_bytes."""
     with Served(max_frame_bytes=200_000) as served, RawClient(served) as client:
         client.subscribe("a" * 150_000)
         assert "table filter of 150000 bytes" in client.refusal()[1]
@@ -138,7 +138,7 @@ def test_large_frames_are_for_those_who_are_known() -> None:
 
 
 def test_errors_are_canals() -> None:
-    """Codes and texts of docs/protocol.md#checks that no recording shows."""
+    """The codes and texts are those of docs/protocol.md#checks that no recording shows."""
     with Served() as served, RawClient(served) as client:
         for packet_type, name, body in (
             (pb.SUBSCRIPTION, "Sub", pb.Sub(client_id="é")),
@@ -165,14 +165,17 @@ def test_errors_are_canals() -> None:
 
 
 def test_a_failed_subscription_during_authentication_closes() -> None:
-    """canal gives no reply then."""
+    """Like canal, the server sends no reply."""
     with Served() as served, RawClient(served, authenticate=False) as client:
         client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(destination="nope", client_id="1001"))
         assert client.closed()
 
 
 def test_units_of_a_timeout() -> None:
-    """Microseconds and seconds; nothing at all means nanoseconds without limit, so it is not tried here."""
+    """The units are microseconds, seconds, and milliseconds for an unknown number.
+
+    A GET without timeout and unit is not tested, because it waits without limit.
+    """
     with Served() as served, RawClient(served) as client:
         client.subscribe()
         assert client.refusal() == (0, "")
@@ -184,7 +187,7 @@ def test_units_of_a_timeout() -> None:
 
 
 def test_idle_connections_are_closed() -> None:
-    """The limits of the authentication packet hold, in milliseconds, and a GET puts them off."""
+    """The limits of the authentication packet are in milliseconds, and a GET restarts them."""
     with Served() as served, RawClient(served, idle_ms=300) as client:
         client.subscribe()
         assert client.refusal() == (0, "")
@@ -198,7 +201,7 @@ def test_idle_connections_are_closed() -> None:
 
 
 def test_many_silent_requests_in_a_row() -> None:
-    """Acknowledgements by the hundred give way to others in between, and all are carried out before what follows."""
+    """Hundreds of acknowledgements let other work run in between, and all are done before the next request."""
     with Served() as served, RawClient(served) as client:
         client.subscribe()
         assert client.refusal() == (0, "")
@@ -209,7 +212,7 @@ def test_many_silent_requests_in_a_row() -> None:
 
 
 def test_either_direction_may_be_idle_for_too_long() -> None:
-    """The earlier limit counts, from the last time something went that way; new limits begin anew."""
+    """The earlier limit counts, from the last read or write. New limits start again."""
     clock, expired = Clock(), list[str]()
     limits = IdleLimits(clock, expired.append, (1000, 5000))
     for _ in range(6):
@@ -229,7 +232,7 @@ def test_either_direction_may_be_idle_for_too_long() -> None:
 
 
 def test_stopping_closes_every_connection_and_the_port() -> None:
-    """Waiting GETs do not hold it up, a reply under way is written to its end, nobody can connect afterwards."""
+    """Waiting GETs do not delay the stop, a reply in progress is completed, and no client can connect afterwards."""
     with Served(config={"buffer_mem_unit": 8192}) as served:
         waiting, reading = RawClient(served), RawClient(served, client_id=2)
         for client in (waiting, reading):
@@ -258,7 +261,7 @@ def test_stopping_closes_every_connection_and_the_port() -> None:
 
 
 def test_an_ack_under_way_counts_when_the_node_stops() -> None:
-    """A batch has left, the node ends the conversation, the ACK comes after that: the cursor moves all the same."""
+    """The ACK arrives after the node has closed its half of the connection, and still moves the cursor."""
     with Served() as served, RawClient(served) as client:
         client.subscribe()
         assert client.refusal() == (0, "")
@@ -267,13 +270,13 @@ def test_an_ack_under_way_counts_when_the_node_stops() -> None:
         batch = client.fetched()
         before = served.meta.cursor(1001)
         reactor.callFromThread(lambda: Deferred.fromCoroutine(served.service.stop()))
-        assert client.closed()  # the server's half is
+        assert client.closed()  # the server's half is closed
         client.ack(batch.batch_id)
         until(lambda: served.meta.cursor(1001) != before, what="the cursor's move")
 
 
 def test_counters() -> None:
-    """Packets by type, bytes, empty batches, errors and latencies by destination; what names none counts by address."""
+    """Packets, bytes, empty batches, errors and latencies count by destination; a request without one by address."""
     with Served() as served, RawClient(served) as client:
         client.subscribe()
         client.get()
@@ -302,7 +305,7 @@ def test_counters() -> None:
 
 
 def test_a_header_sent_apart_from_its_body_costs_nothing() -> None:
-    """As the Java client writes, without TCP_NODELAY: delayed acknowledgements would cost 40 ms a request."""
+    """The Java client writes like this, without TCP_NODELAY. Delayed acknowledgements would cost 40 ms a request."""
     with Served() as served, RawClient(served) as client:
         client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
         client.subscribe()
@@ -319,7 +322,7 @@ def test_a_header_sent_apart_from_its_body_costs_nothing() -> None:
 
 
 def test_a_user_needs_a_password_and_a_password_is_hex() -> None:
-    """Refused at the start, with the key to change."""
+    """The error names the key to change."""
     with Served() as served:
         for user, passwd in (("canal", ""), ("canal", "canal")):
             with pytest.raises(ConfigError, match=r"canal\.passwd"):
@@ -327,7 +330,7 @@ def test_a_user_needs_a_password_and_a_password_is_hex() -> None:
 
 
 def test_a_taken_port_is_said_so() -> None:
-    """ConfigError with the key, not a traceback of Twisted's."""
+    """The error is a ConfigError that names the key, not a traceback of Twisted."""
     with Served() as served:
 
         async def start() -> None:
@@ -338,7 +341,7 @@ def test_a_taken_port_is_said_so() -> None:
 
 
 def test_a_destination_that_breaks_keeps_the_connection() -> None:
-    """What nobody foresaw becomes an error packet, and the connection goes on."""
+    """An unforeseen error becomes an error packet, and the connection stays open."""
     with Served() as served, RawClient(served) as client:
 
         async def broken(identity: ClientIdentity) -> None:
