@@ -1,4 +1,4 @@
-"""An origin for tests: its view and its feeds are the test's, and there is nothing to switch."""
+"""An origin for tests. The test supplies its view and its feeds, and there is no server to switch to."""
 
 from __future__ import annotations
 

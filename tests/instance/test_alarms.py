@@ -1,4 +1,4 @@
-"""Alarms of a stream: when they begin, when they end."""
+"""Alarms of a stream: when they begin and when they end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DAY = 86400.0
 
 
 def told(alarms: Alarms, stream: StreamStatus, now: float, outlook: Outlook | None = None) -> list[tuple[str, bool]]:
-    """(alarm, whether it begins)."""
+    """Return the changes as (alarm, whether it begins)."""
     return [(change.alarm, change.begins) for change in alarms.step(stream, outlook or Outlook(), now)]
 
 
 def test_each_begins_once_and_ends_once() -> None:
-    """Lag beyond the limit, and back."""
+    """The lag exceeds the limit, stays there, and goes back."""
     alarms = Alarms(lag_s=10, unmoved_s=0)
     late = replace(STREAM, seconds_behind=11.0)
     assert [told(alarms, each, 0) for each in (STREAM, late, late, STREAM)] == [
@@ -33,7 +33,7 @@ def test_each_begins_once_and_ends_once() -> None:
 
 
 def test_a_cursor_stands_still_only_while_rows_wait() -> None:
-    """Time counts from when rows began to wait; an acknowledgement ends it."""
+    """The time counts from when rows began to wait, and an acknowledgement ends it."""
     alarms = Alarms(lag_s=0, unmoved_s=10)
     waiting = replace(STREAM, put_seq=12)
     assert told(alarms, STREAM, 0) == told(alarms, STREAM, 100) == told(alarms, waiting, 109) == []
@@ -42,7 +42,7 @@ def test_a_cursor_stands_still_only_while_rows_wait() -> None:
 
 
 def test_a_ring_full_of_unacknowledged_batches_is_an_alarm() -> None:
-    """It begins when nothing is acknowledged for too long, and ends with the next acknowledgement or roll-back."""
+    """The alarm begins if nothing is acknowledged for too long; the next acknowledgement or roll-back ends it."""
     for after in (replace(FULL, ack_seq=12, ring_entries=7), replace(FULL, get_seq=9)):
         alarms = Alarms(0, 0, blocked_s=30)
         assert told(alarms, FULL, 0) == told(alarms, FULL, 30) == []
@@ -52,7 +52,7 @@ def test_a_ring_full_of_unacknowledged_batches_is_an_alarm() -> None:
 
 
 def test_a_full_ring_that_flows_is_no_alarm() -> None:
-    """Each acknowledgement starts the time anew, and a client that has not asked for what waits is lag, not this."""
+    """Each acknowledgement or put restarts the time. Rows that the client has not fetched are lag, not this alarm."""
     alarms = Alarms(0, 0, blocked_s=30)
     for now in range(0, 200, 20):
         assert told(alarms, replace(FULL, put_seq=19 + now, get_seq=19 + now, ack_seq=9 + now), now) == []
@@ -77,5 +77,5 @@ def test_a_full_ring_that_flows_is_no_alarm() -> None:
     ],
 )
 def test_a_purge_is_near(outlook: Outlook, near: bool) -> None:
-    """In the last quarter of a journal's life, at most a day before its end, and when it is gone."""
+    """A purge is near in the last quarter of a journal's life, at most a day before its end, and after its end."""
     assert told(Alarms(0, 0), STREAM, 0, outlook) == ([("purge", True)] if near else [])

@@ -1,4 +1,4 @@
-"""Requests that come while an instance starts: a client that follows `running` comes within milliseconds of a claim."""
+"""Requests during the start of an instance: a client that follows `running` sends them milliseconds after a claim."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IDENTITY = ClientIdentity("example", 1001, "")
 
 
 class SlowBackend(MemoryBackend):
-    """Loads when it is told to."""
+    """A backend that loads when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class SlowBackend(MemoryBackend):
 
 
 class NoRows:
-    """A source that stands still."""
+    """A source without new rows."""
 
     version = ""
 
@@ -62,7 +62,7 @@ class NoRows:
 
 
 class Silent:
-    """Implements InstanceListener."""
+    """An InstanceListener that logs nothing."""
 
     def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
         """See InstanceListener."""
@@ -72,19 +72,19 @@ class Silent:
 
 
 class OneThread(Clock):
-    """Virtual time, and no threads."""
+    """Virtual time without threads."""
 
     def callFromThread(self, call: Callable[..., object], /, *args: object) -> None:
-        """Nothing calls from elsewhere here."""
+        """Do nothing, because there is no other thread."""
 
 
 def blocking(call: Callable[[], T], /) -> Deferred[T]:
-    """Blocks here."""
+    """Run the call at once, in this thread."""
     return succeed(call())
 
 
 class ClosingOrigin(PlainOrigin):
-    """Counts how often it was closed."""
+    """An origin that counts its close() calls."""
 
     def __init__(self) -> None:
         super().__init__(NoRows(), self._replay)
@@ -111,7 +111,7 @@ def origin() -> ClosingOrigin:
 
 @pytest.fixture
 def embedded(backend: SlowBackend, origin: ClosingOrigin) -> Embedded:
-    """One that has begun to start `example`."""
+    """Return an Embedded that has begun to start `example`."""
     embedded = Embedded()
     instance = Instance(
         InstanceConfig("example", SourceConfig("127.0.0.1")),
@@ -129,7 +129,7 @@ def embedded(backend: SlowBackend, origin: ClosingOrigin) -> Embedded:
 
 
 def asked(embedded: Embedded) -> tuple[Deferred[Any], list[Any]]:
-    """A SUBSCRIBE and what came of it so far."""
+    """Send a SUBSCRIBE; return it and the list that gets its result."""
     answers: list[Any] = []
     request: Deferred[Any] = Deferred.fromCoroutine(embedded.subscribe(IDENTITY))
     request.addCallbacks(answers.append, lambda failure: answers.append(failure.value))
@@ -137,7 +137,7 @@ def asked(embedded: Embedded) -> tuple[Deferred[Any], list[Any]]:
 
 
 def test_a_request_waits_for_the_start(embedded: Embedded, backend: SlowBackend) -> None:
-    """It is answered by the instance once that runs, not refused."""
+    """The request is not refused: the instance answers it when it runs."""
     _, answers = asked(embedded)
     assert answers == []
     backend.loading.callback(Snapshot())
@@ -146,14 +146,14 @@ def test_a_request_waits_for_the_start(embedded: Embedded, backend: SlowBackend)
 
 
 def test_a_start_that_fails_refuses_who_waited(embedded: Embedded, backend: SlowBackend) -> None:
-    """The client looks elsewhere then."""
+    """The client then asks another node."""
     _, answers = asked(embedded)
     backend.loading.errback(MetaUnreadable("broken"))
     assert [type(answer) for answer in answers] == [NotRunningHere]
 
 
 def test_a_start_that_fails_closes_its_source(embedded: Embedded, backend: SlowBackend, origin: ClosingOrigin) -> None:
-    """Otherwise its connections and its detecting thread would stay for as long as the process lives."""
+    """An open source would keep its connections and its detecting thread until the process ends."""
     backend.loading.errback(MetaUnreadable("broken"))
     assert origin.closed == 1
 
@@ -161,7 +161,7 @@ def test_a_start_that_fails_closes_its_source(embedded: Embedded, backend: SlowB
 def test_a_stop_waits_for_a_start_under_way_and_closes_its_source(
     embedded: Embedded, backend: SlowBackend, origin: ClosingOrigin
 ) -> None:
-    """The next start of the destination finds nothing of this one."""
+    """The next start of the destination finds nothing left of this one."""
     stopped: list[object] = []
     Deferred.fromCoroutine(embedded.stop("example")).addCallback(stopped.append)
     assert (stopped, origin.closed) == ([], 0)
@@ -171,7 +171,7 @@ def test_a_stop_waits_for_a_start_under_way_and_closes_its_source(
 
 
 def test_a_waiting_request_can_be_cancelled(embedded: Embedded, backend: SlowBackend) -> None:
-    """Its connection is gone; others that wait are answered all the same."""
+    """A request is cancelled when its connection closes. Other waiting requests are still answered."""
     request, answers = asked(embedded)
     _, others = asked(embedded)
     request.cancel()

@@ -1,4 +1,4 @@
-"""Merging several sources: order, whole transactions, nothing lost, and what a cursor says of each source."""
+"""Merging several sources: order, complete transactions, no loss, and the position of each source in a cursor."""
 
 from __future__ import annotations
 
@@ -28,18 +28,23 @@ START_MS = 1_700_000_000_000
 
 
 def moment(at_s: float) -> Moment:
-    """Virtual time, from 0."""
+    """Return a moment of virtual time, which starts at 0."""
     return Moment(at_s, START_MS + int(at_s * 1000))
 
 
 def start(part: int) -> LogPosition:
-    """Where a source begins."""
+    """Return the start position of a source."""
     return LogPosition("mysql-bin.000001", 4, address=f"source{part}", part=part)
 
 
 def transaction(part: int, number: int, at_s: float, rows: int = 1, *, begins: bool = True) -> list[Item]:
-    """Begin, rows, end. number: of this source's transactions, each 1000 bytes; at_s: when it was committed; begins:
-    not so on MariaDB, which has the statement before each change instead.
+    """Return the begin, the rows and the end of a transaction.
+
+    part: number of the source.
+    number: number of the transaction in its source; each has 1000 bytes.
+    at_s: time of the commit.
+    rows: number of row events.
+    begins: False as on MariaDB, which has the statement before each change and no begin.
     """
     time_ms = moment(at_s).ms
     at = 1000 * (number + 1)
@@ -54,24 +59,24 @@ def transaction(part: int, number: int, at_s: float, rows: int = 1, *, begins: b
 
 
 def of(part: int, items: Sequence[Item]) -> Segment:
-    """A segment of this source, cut where it ends inside a transaction."""
+    """Return a segment of this source, marked as cut if it ends inside a transaction."""
     cut = bool(items) and (items[-1].kind in (EntryKind.BEGIN, EntryKind.ROWS) or b" note " in items[-1].body)
     return replace(segment(items), source=Source(f"source{part}", 3306), cut=cut)
 
 
 def merging(parts: int = 2, *, wait_s: float = WAIT_S, behind: LogPosition | None = None) -> Merge:
-    """From the beginning of every source."""
+    """Return a merge from the beginning of every source."""
     starts = [start(part) for part in range(1, parts + 1)]
     return Merge(starts, wait_s=wait_s, now=moment(0), behind=behind)
 
 
 def bodies(segment: Segment) -> list[str]:
-    """The entries as texts."""
+    """Return the entries as texts."""
     return [entry.decode() for entry in segment.entries()]
 
 
 def drained(merge: Merge, at_s: float) -> list[str]:
-    """Everything that can be handed on now; what happens to sources as its name."""
+    """Return all entries that can be delivered now, as texts; a change of a source appears as its class name."""
     out: list[str] = []
     while (got := merge.step(moment(at_s))) is not None:
         out += bodies(got) if isinstance(got, Segment) else [type(got).__name__]
@@ -79,12 +84,12 @@ def drained(merge: Merge, at_s: float) -> list[str]:
 
 
 def ends(texts: Sequence[str]) -> list[str]:
-    """Only the transactions' ends, as source.number."""
+    """Return only the ends of transactions, as source.number."""
     return [".".join(text.split(" end ")) for text in texts if " end " in text]
 
 
 def idle(at_s: float, decoded: LogPosition | None = None) -> Seen:
-    """A source that says at this time that there is nothing newer."""
+    """Return the report of a source that has nothing newer at this time."""
     return Seen(decoded, idle=moment(at_s))
 
 
@@ -92,7 +97,7 @@ def idle(at_s: float, decoded: LogPosition | None = None) -> Seen:
 
 
 def test_the_earlier_comes_first() -> None:
-    """Transactions of both sources come by their time, and wait while the other may still have an earlier one."""
+    """Transactions of both sources come by time, and wait while the other source may still have an earlier one."""
     merge = merging()
     merge.put(1, of(1, transaction(1, 0, 1) + transaction(1, 1, 5)), moment(6))
     assert drained(merge, 6) == []
@@ -101,7 +106,7 @@ def test_the_earlier_comes_first() -> None:
 
 
 def test_an_idle_source_holds_nobody_up() -> None:
-    """A heartbeat after a transaction had come says that nothing earlier exists; one before does not."""
+    """A heartbeat after the transaction says that no earlier one exists; a heartbeat before it does not."""
     merge = merging()
     merge.seen(2, idle(1), moment(1))
     merge.put(1, of(1, transaction(1, 0, 1.5)), moment(2))
@@ -111,7 +116,7 @@ def test_an_idle_source_holds_nobody_up() -> None:
 
 
 def test_what_is_old_needs_no_new_heartbeat() -> None:
-    """A source that catches up passes one that was idle long after."""
+    """A source that catches up does not wait for a source that was idle at a later time."""
     merge = merging()
     merge.seen(2, idle(100), moment(100))
     merge.put(1, of(1, transaction(1, 0, 50) + transaction(1, 1, 99)), moment(101))
@@ -119,7 +124,7 @@ def test_what_is_old_needs_no_new_heartbeat() -> None:
 
 
 def test_filtered_transactions_tell_the_time() -> None:
-    """A source whose transactions are all filtered out says how far its time is by them."""
+    """If all transactions of a source are filtered out, their times still say how far it is."""
     merge = merging()
     merge.put(1, of(1, transaction(1, 0, 5)), moment(6))
     merge.seen(2, Seen(start(2), moment(4).ms), moment(6))
@@ -131,7 +136,7 @@ def test_filtered_transactions_tell_the_time() -> None:
 
 
 def test_a_silent_source_is_waited_for_once() -> None:
-    """After wait_s the others go on; when it is heard again it is waited for again, and what it brings is not lost."""
+    """After wait_s the others continue. They wait again when the source returns, and none of its rows is lost."""
     merge = merging()
     merge.put(1, of(1, transaction(1, 0, 1)), moment(1))
     assert drained(merge, 9.9) == []
@@ -146,7 +151,7 @@ def test_a_silent_source_is_waited_for_once() -> None:
 
 
 def test_a_source_that_only_connects_is_silent() -> None:
-    """Bytes without events, as of a server that ends every dump, are no sign of life; many bytes are."""
+    """A few bytes without events, as from a server that ends every dump, are no sign of life; many bytes are."""
     merge = merging()
     merge.put(1, of(1, transaction(1, 0, 1)), moment(1))
     for at_s in range(2, 10):
@@ -157,7 +162,7 @@ def test_a_source_that_only_connects_is_silent() -> None:
 
 
 def test_a_large_transaction_stays_whole() -> None:
-    """Pieces of one transaction are not parted by another source, however early that one's are."""
+    """Another source's transactions do not separate its pieces, however early they are."""
     merge = merging()
     large = transaction(1, 0, 1, rows=4)
     merge.seen(2, idle(2), moment(2))
@@ -170,7 +175,7 @@ def test_a_large_transaction_stays_whole() -> None:
 
 
 def test_a_transaction_whose_source_dies_is_read_again() -> None:
-    """The others go on after wait_s; the source is read again from the transaction's begin, as every cursor says."""
+    """The other source continues after wait_s. The dead one is read again from the begin, where its cursors stand."""
     merge = merging()
     merge.seen(2, idle(2), moment(2))
     large = transaction(1, 0, 1, rows=4)
@@ -198,7 +203,7 @@ def test_clocks_ahead_hold_nobody_for_long() -> None:
 
 
 def test_nobody_is_waited_for_without_a_wait() -> None:
-    """With 0 transactions come as they arrive, whole, and nobody is left behind."""
+    """With wait_s=0 complete transactions come as they arrive. An unfinished one delays the others for SILENCE_S."""
     merge = merging(wait_s=0)
     merge.put(1, of(1, transaction(1, 0, 5)), moment(5))
     assert ends(drained(merge, 5)) == ["1.0"]
@@ -209,7 +214,7 @@ def test_nobody_is_waited_for_without_a_wait() -> None:
 
 
 def test_a_stream_goes_on_inside_a_transaction() -> None:
-    """What was handed out of a large transaction before a stream was parked is not parted from its rest."""
+    """If a stream is parked inside a large transaction, the rest of the transaction comes first afterwards."""
     large = of(2, transaction(2, 0, 9, rows=4))
     behind = replace(large.position(2), part=2, others=(start(1),))
     merge = merging(behind=behind)
@@ -221,7 +226,7 @@ def test_a_stream_goes_on_inside_a_transaction() -> None:
 
 
 def test_entries_of_one_event_stay_together() -> None:
-    """What shares an offset, as in a compressed payload, is not parted: a cursor could not say where."""
+    """Entries that share an offset, as in a compressed payload, stay together: a cursor cannot separate them."""
     merge = merging()
     one = [Item(10, EntryKind.DDL, b"a", 0, moment(1).ms), Item(10, EntryKind.DDL, b"b", 1, moment(9).ms)]
     merge.put(1, of(1, one), moment(9))
@@ -231,7 +236,7 @@ def test_entries_of_one_event_stay_together() -> None:
 
 
 def test_a_boundary_inside_is_none() -> None:
-    """While a transaction is open its source stands before it."""
+    """While a transaction is open, the position of its source stays before it."""
     merge = merging(wait_s=0)
     merge.put(1, of(1, transaction(1, 0, 1, rows=4)[:3]), moment(1))
     assert len(drained(merge, 1)) == 3
@@ -241,7 +246,7 @@ def test_a_boundary_inside_is_none() -> None:
 
 
 def test_room() -> None:
-    """A source that runs ahead is stopped by its queue, not by memory."""
+    """The queue stops a source that is ahead, so its memory is bounded."""
     merge = merging()
     assert merge.has_room(1)
     merge.put(1, of(1, [Item(10, EntryKind.QUERY, bytes(QUEUE_BYTES))]), moment(1))
@@ -257,7 +262,10 @@ def test_room() -> None:
 
 @dataclass(frozen=True)
 class Act:
-    """A source's next piece of binlog of `entries` entries is read, or it is idle, or it has died for so long."""
+    """One step of reading, after a pause of `silence_s`.
+
+    It reads the next `entries` entries of a source. If all are read, the source reports that it is idle.
+    """
 
     part: int
     entries: int
@@ -266,7 +274,7 @@ class Act:
 
 @st.composite
 def histories(draw: st.DrawFn, *, parts: int = 3) -> tuple[list[list[Item]], list[Act]]:
-    """Each source's binlog, its transactions in the order of their times, and how they are read."""
+    """Draw each source's binlog, with its transactions in the order of time, and the steps of reading."""
     binlogs = []
     for part in range(1, parts + 1):
         items: list[Item] = []
@@ -289,7 +297,7 @@ def histories(draw: st.DrawFn, *, parts: int = 3) -> tuple[list[list[Item]], lis
 def played(
     merge: Merge, binlogs: Sequence[Sequence[Item]], acts: Sequence[Act], *, at_s: float = 100.0
 ) -> Iterator[Segment | LeftBehind | Abandoned | Back]:
-    """What comes of sources that are all written already and are read in pieces; in the end all are idle."""
+    """Yield what comes from sources whose binlogs are complete and read in pieces; at the end all are idle."""
     read = [0] * len(binlogs)
 
     def do(act: Act, now: Moment) -> None:
@@ -312,8 +320,9 @@ def played(
 
 @given(histories())
 def test_any_sources(drawn: tuple[list[list[Item]], list[Act]]) -> None:
-    """Of any sources, read in any pieces with any silences: nothing is lost, order within a source holds, transactions
-    are whole, and as long as nobody was left behind times never fall.
+    """For any sources, read in any pieces with any silences, nothing is lost and the order within a source holds.
+
+    Transactions are complete. Until a source is left behind, times never fall.
     """
     binlogs, acts = drawn
     merge = merging(3)
@@ -343,8 +352,9 @@ def test_any_sources(drawn: tuple[list[list[Item]], list[Act]]) -> None:
 
 @given(histories(), st.integers(0, 100), st.integers(0, 100))
 def test_any_cursor(drawn: tuple[list[list[Item]], list[Act]], stop: int, inside: int) -> None:
-    """From the ack point of any batch, each source goes on behind exactly what was acknowledged of it: nothing is lost,
-    and what comes again begins at a transaction's begin.
+    """From the ack point of any batch, each source continues exactly after its acknowledged entries.
+
+    Nothing is lost, and entries that come again start at the begin of a transaction.
     """
     binlogs, acts = drawn
     handed: list[Segment] = []
@@ -374,7 +384,7 @@ def test_any_cursor(drawn: tuple[list[list[Item]], list[Act]], stop: int, inside
 
 
 def _again(offset: int, start: LogPosition) -> bool:
-    """Whether a dump from there brings what is at this offset."""
+    """Return whether a dump from `start` delivers the event at this offset."""
     return offset > start.offset or (offset == start.offset and not start.consumed)
 
 

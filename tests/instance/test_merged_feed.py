@@ -22,7 +22,7 @@ from tests.waiting import until
 
 
 class Source:
-    """A source whose feed is driven by the test. requests: one for each time that it was opened."""
+    """A source whose feed the test drives. requests: one for each time that it was opened."""
 
     def __init__(self) -> None:
         self.requests: list[FeedRequest] = []
@@ -45,12 +45,12 @@ class Source:
         self.stopped += 1
 
     def rests(self) -> None:
-        """It says that there is nothing newer."""
+        """Report that there is nothing newer."""
         self.idle, self.idle_at = True, time.monotonic()
 
 
 class Bench:
-    """Two sources, merged; what came of them, and what was told."""
+    """Two merged sources, the segments that came of them, and the events."""
 
     def __init__(self, wait_s: float = 30.0, *, accept: Callable[[Segment], None] | None = None) -> None:
         self.sources = [Source(), Source()]
@@ -79,11 +79,11 @@ class Bench:
         self.told.append(name)
 
     def texts(self) -> list[str]:
-        """Everything that came."""
+        """Return all entries that came, as texts."""
         return [text for segment in self.came for text in bodies(segment)]
 
     def brings(self, part: int, items: list[Item]) -> None:
-        """This source's thread has a segment."""
+        """Deliver a segment of this source, as its thread does."""
         self.sources[part - 1].requests[-1].accept(of(part, items))
 
     def __enter__(self) -> Bench:
@@ -94,7 +94,7 @@ class Bench:
 
 
 def now_transaction(part: int, number: int, rows: int = 1) -> list[Item]:
-    """Committed now."""
+    """Return a transaction that is committed now."""
     time_ms = int(time.time() * 1000)
     at = 1000 * (number + 1)
     rest = [
@@ -108,7 +108,7 @@ def now_transaction(part: int, number: int, rows: int = 1) -> list[Item]:
 
 
 def test_an_idle_source_lets_the_other_pass() -> None:
-    """A transaction waits for the other source's next heartbeat; the position tells of both."""
+    """A transaction waits for the other source's next heartbeat; the position covers both sources."""
     with Bench() as bench:
         bench.brings(1, now_transaction(1, 0))
         bench.sources[1].rests()
@@ -121,7 +121,7 @@ def test_an_idle_source_lets_the_other_pass() -> None:
 
 
 def test_a_full_queue_stops_its_source_alone() -> None:
-    """A source that runs ahead waits for the other one, which goes on."""
+    """A source that is ahead waits for the other one, which continues."""
     with Bench() as bench:
         heavy = [Item(10, EntryKind.QUERY, bytes(QUEUE_BYTES), timestamp_ms=int(time.time() * 1000))]
         bench.brings(1, heavy)
@@ -135,7 +135,7 @@ def test_a_full_queue_stops_its_source_alone() -> None:
 
 
 def test_stopping_wakes_whoever_waits() -> None:
-    """A source's thread that waits for room is let go, and so is the merging one."""
+    """A source's thread that waits for room is released, and both sources stop."""
     with Bench() as bench:
         bench.brings(1, [Item(10, EntryKind.QUERY, bytes(QUEUE_BYTES), timestamp_ms=int(time.time() * 1000))])
         ended = threading.Event()
@@ -152,7 +152,7 @@ def test_stopping_wakes_whoever_waits() -> None:
 
 
 def test_a_closed_ring_ends_everything() -> None:
-    """When the stream is parked, no source is read any more."""
+    """When the stream is parked, no source is read any longer."""
 
     def closed(segment: Segment) -> None:
         raise RingClosed("parked")
@@ -165,7 +165,7 @@ def test_a_closed_ring_ends_everything() -> None:
 
 
 def test_failures() -> None:
-    """A source's failure is told, and over when no other one fails; what ends a source for good ends the stream."""
+    """A failure is reported until no source fails. A source that fails for good ends the stream."""
     with Bench() as bench:
         first, second = (source.requests[0] for source in bench.sources)
         first.failed(SourceUnavailable("one is down"), 1.0)
@@ -182,8 +182,9 @@ def test_failures() -> None:
 
 
 def test_a_transaction_is_read_again() -> None:
-    """A source that is silent in the middle of a transaction is left behind with an alarm, and read again from there;
-    what its old feed still brings is refused.
+    """A source that is silent inside a transaction is left behind, and then read again from the begin.
+
+    The new feed delivers the whole transaction once.
     """
     with Bench(wait_s=0.3) as bench:
         large = now_transaction(1, 0, rows=4)
@@ -204,7 +205,7 @@ def test_a_transaction_is_read_again() -> None:
 
 
 def test_moving_to_another_server() -> None:
-    """Another server of one source is told of under the source's number, and the position goes along."""
+    """The move of one source is reported under the source's number, and the position follows."""
     with Bench() as bench:
         elsewhere = LogPosition("other.000001", 99, address="standby", server="b")
         bench.sources[0].requests[0].moved(Move(start(1), elsewhere, True, {}))
@@ -214,7 +215,7 @@ def test_moving_to_another_server() -> None:
 
 
 def test_what_breaks_is_told() -> None:
-    """An error that nobody foresaw ends the stream with its text."""
+    """An unforeseen error ends the stream with its text."""
 
     def broken(segment: Segment) -> None:
         raise ZeroDivisionError("oops")

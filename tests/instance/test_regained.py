@@ -1,4 +1,4 @@
-"""Clients that keep old batch ids, against a node that loses and regains a destination, and against a model of it."""
+"""Clients that keep old batch ids, on a node that loses and regains a destination, compared with a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
 from tests.instance.test_stream import JOURNAL, Bench, now, transactions
 from tests.sim.replay import ReplayFeed
 
-ROWS = frozenset(range(8))  # a transaction each
+ROWS = frozenset(range(8))  # each in its own transaction
 CLIENTS = (1001, 1002)
 FILTERS = ("", "shop\\..*")
 
@@ -45,7 +45,7 @@ class Beginning(NoRows):
 
 
 class PromptFeed(ReplayFeed):
-    """Has pushed everything once it has started."""
+    """A feed that has pushed everything when start() returns."""
 
     def start(self) -> None:
         """See Feed."""
@@ -54,9 +54,9 @@ class PromptFeed(ReplayFeed):
 
 
 class OneNode:
-    """A node that can lose its destination and claim it again. Cursors are what it flushed.
+    """A node that can lose its destination and claim it again. Cursors are the flushed ones.
 
-    right: what its instances check; None: they are never in doubt.
+    right: the claim that its instances check; None for an undisputed one.
     """
 
     def __init__(self, right: Claim | None = None) -> None:
@@ -81,7 +81,7 @@ class OneNode:
         return running
 
     def passed(self, client_id: int) -> set[int]:
-        """Rows that lie before the client's cursor."""
+        """Return the rows before the client's cursor."""
         cursor = self.instance.meta.cursor(client_id)
         return set() if cursor is None else {row for row in ROWS if 130 + row * 100 < cursor.offset}
 
@@ -107,13 +107,13 @@ class OneNode:
 
 
 def rows(message: GetAnswer) -> frozenset[int]:
-    """The rows of a message."""
+    """Return the rows of a message."""
     bodies = Bench.bodies(message) if message.batch else []
     return frozenset(int(body.split()[1]) for body in bodies if body.startswith("rows"))
 
 
 def test_batch_ids_are_not_reused_after_the_same_node_claims_again() -> None:
-    """An ACK of an old batch is refused, and so is its ROLLBACK; the cursor passes nothing that was not worked off."""
+    """ACK and ROLLBACK of an old batch are refused, and the cursor passes only rows with a valid ACK."""
     node, identity = OneNode(), ClientIdentity("example", 1001)
     node.claim()
     now(node.embedded.subscribe(identity))
@@ -141,7 +141,7 @@ def test_batch_ids_are_not_reused_after_the_same_node_claims_again() -> None:
 
 @dataclass(eq=False)
 class Held:
-    """A batch that a client has, and will have for ever. void: another filter chose its rows."""
+    """A batch that a client keeps for ever. void: another filter selected its rows."""
 
     client_id: int
     batch_id: int
@@ -150,13 +150,13 @@ class Held:
 
 
 class RegainedMachine(RuleBasedStateMachine):
-    """No cursor passes a row whose batch was not acknowledged since the stream last began at its cursor."""
+    """No cursor passes a row whose batch was not acknowledged since the stream last started at its cursor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.node = OneNode()
         self.running = False
-        self.filters: dict[int, str] = {}  # of who is subscribed
+        self.filters: dict[int, str] = {}  # filters of subscribed clients
         self.held: list[Held] = []
         self.in_flight: dict[int, list[Held]] = {client_id: [] for client_id in CLIENTS}
         self.acknowledged: dict[int, set[int]] = {client_id: set() for client_id in CLIENTS}
@@ -166,7 +166,7 @@ class RegainedMachine(RuleBasedStateMachine):
             self.subscribe(client_id, "")
 
     def teardown(self) -> None:
-        """Whatever happened, a client that connects anew and rolls back gets every row that it did not acknowledge."""
+        """Check that a client that connects again and rolls back gets every row that it did not acknowledge."""
         if not self.running:
             self.claim()
         for client_id in self.filters:
@@ -184,7 +184,7 @@ class RegainedMachine(RuleBasedStateMachine):
         return ClientIdentity("example", client_id)
 
     def begin_anew(self, client_id: int) -> None:
-        """What lies behind the cursor is handed out anew."""
+        """Note that everything after the cursor is delivered again."""
         self.in_flight[client_id].clear()
         self.acknowledged[client_id] = self.node.passed(client_id)
 
@@ -209,18 +209,18 @@ class RegainedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(seconds=st.sampled_from([1, 301]))
     def time_passes(self, seconds: int) -> None:
-        """Cursors are flushed, and idle streams are parked."""
+        """Let time pass: cursors are flushed, and idle streams are parked."""
         self.node.clock.advance(seconds)
 
     @precondition(lambda self: self.running)
     @rule(client_id=st.sampled_from(CLIENTS), row=st.sampled_from(sorted(ROWS)))
     def rewind(self, client_id: int, row: int) -> None:
-        """An operator edits the cursor."""
+        """Edit the cursor as an operator does."""
         if client_id in self.filters:
             self.node.instance.cursor_replaced(client_id, LogPosition(JOURNAL, 100 + row * 100))
             self.begin_anew(client_id)
 
-    # ---- clients, over connections that outlive everything
+    # ---- clients, whose connections never close
 
     @precondition(lambda self: self.running)
     @rule(client_id=st.sampled_from(CLIENTS), filter_text=st.sampled_from(FILTERS))
@@ -277,7 +277,7 @@ class RegainedMachine(RuleBasedStateMachine):
     def roll_back(self, data: st.DataObject) -> None:
         held = data.draw(st.sampled_from(self.held))
         expected = self.refusal(held)
-        if expected and expected is not NotSubscribed:  # such a client is told nothing, as canal has it
+        if expected and expected is not NotSubscribed:  # as in canal, such a client gets no error
             with pytest.raises(expected):
                 now(self.node.embedded.rollback(self.identity(held.client_id), held.batch_id))
             return
@@ -293,7 +293,7 @@ class RegainedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(client_id=st.sampled_from(CLIENTS))
     def read_privately(self, client_id: int) -> None:
-        """On the same connection: whatever the client holds, it is no batch of the read."""
+        """Read on the same connection. No batch that the client holds is a batch of the read."""
         read = now(self.node.embedded.read_from(self.identity(client_id), Place(JOURNAL, 100), None))
         batch = now(read.get(GetRequest(3, 0.0)))
         for held in self.held:
@@ -303,7 +303,7 @@ class RegainedMachine(RuleBasedStateMachine):
         read.close()
 
     def refusal(self, held: Held) -> type[CanalError] | None:
-        """How an ACK or ROLLBACK of this batch must end."""
+        """Return the error of an ACK or ROLLBACK of this batch; None if it must succeed."""
         if not self.running:
             return NotRunningHere
         if held.client_id not in self.filters:

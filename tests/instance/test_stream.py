@@ -1,4 +1,4 @@
-"""A client's stream over parking, roll-back, filter changes and failures; the feed runs in a thread of its own."""
+"""A client's stream through parking, roll-back, filter changes and failures. The feed runs in its own thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JOURNAL = "mysql-bin.000001"
 
 
 class TestReactor(Clock):
-    """Virtual time; calls from threads are made when `hop` is called. drift: seconds that pass with a look at it."""
+    """Virtual time. Calls from threads run when `hop` is called. drift: seconds that each look at the time takes."""
 
     __test__ = False
 
@@ -57,7 +57,7 @@ class TestReactor(Clock):
             self._calls.append(lambda: call(*args))
 
     def hop(self) -> None:
-        """Make the calls that threads asked for."""
+        """Run the calls that threads have posted."""
         with self._lock:
             calls, self._calls = self._calls, []
         for call in calls:
@@ -65,7 +65,7 @@ class TestReactor(Clock):
 
 
 def now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that does not wait."""
+    """Return the result of a coroutine that does not wait."""
     deferred = Deferred.fromCoroutine(coroutine)
     results: list[Any] = []
     deferred.addBoth(results.append)
@@ -76,7 +76,7 @@ def now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def transactions(count: int, *, first: int = 0) -> Segment:
-    """Begin, rows, end for each; a transaction starts every 100 bytes."""
+    """Return a segment with begin, rows and end of each transaction. A transaction starts every 100 bytes."""
     items = []
     for number in range(first, first + count):
         at = 100 + number * 100
@@ -89,7 +89,7 @@ def transactions(count: int, *, first: int = 0) -> Segment:
 
 
 class Remembering:
-    """Remembers what each entry said."""
+    """A trail that holds the text of each entry."""
 
     def __init__(self, trail: str) -> None:
         self.said = trail.split(",") if trail else []
@@ -142,7 +142,7 @@ class Bench:
         return self.feeds[-1]
 
     def get(self, size: int = 100) -> GetAnswer:
-        """What is there once the feed has pushed everything; opens a parked stream."""
+        """Open a parked stream, and return the batch after the feed has pushed everything."""
         answers: list[GetAnswer] = []
         asked = Deferred.fromCoroutine(self.stream.get(GetRequest(size, 1000.0)))
         asked.addCallback(answers.append)
@@ -155,7 +155,7 @@ class Bench:
         return answers[0]
 
     def get_slowly(self) -> GetAnswer:
-        """The next batch, while the feed waits for room now and then."""
+        """Return the next batch, while the feed may have to wait for room."""
         for _ in range(5000):
             message = now(self.stream.get(GetRequest(100, 0.0)))
             if message.batch is not None:
@@ -168,7 +168,7 @@ class Bench:
 
     @staticmethod
     def bodies(message: GetAnswer) -> list[str]:
-        """The texts of the entries of a message."""
+        """Return the texts of a message's entries."""
         assert message.batch is not None
         data = b"".join(message.batch.views)
         out, at = [], 0
@@ -180,7 +180,7 @@ class Bench:
 
 
 def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
-    """Parked in the middle of a transaction with a batch in flight: the ACK still counts, the next GET has the rest."""
+    """The stream parks inside a transaction with a batch in flight: the ACK counts, and the next GET has the rest."""
     bench = Bench()
     bench.subscribe()
     first = bench.get(4)
@@ -191,7 +191,7 @@ def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
     bench.stream.ack(first.batch_id)
     cursor = bench.meta.cursor(1001)
     assert cursor is not None
-    assert cursor.offset == 200  # the begin of transaction 1, the last point a cursor may take
+    assert cursor.offset == 200  # the begin of transaction 1, the last possible cursor
     rest = bench.get(100)
     assert bench.bodies(rest)[-1] == "end 2"
     everything = bench.bodies(first) + bench.bodies(rest)
@@ -199,7 +199,7 @@ def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
 
 
 def test_rollback_after_parking_hands_out_again_from_the_cursor() -> None:
-    """What was in flight when the stream was parked comes again after a roll-back, though the new ring began later."""
+    """A batch in flight during parking comes again after a roll-back, though the new ring started later."""
     bench = Bench()
     bench.subscribe()
     bench.get(3)
@@ -212,7 +212,7 @@ def test_rollback_after_parking_hands_out_again_from_the_cursor() -> None:
 
 
 def test_a_client_that_rests_inside_a_transaction_gets_on() -> None:
-    """What was acknowledged inside a transaction does not come again, neither after parking nor after a roll-back."""
+    """Entries acknowledged inside a transaction do not come again, neither after parking nor after a roll-back."""
     bench = Bench()
     bench.subscribe()
     for expected in (["begin 0", "rows 0"], ["end 0", "begin 1"], ["rows 1", "end 1"]):
@@ -233,7 +233,7 @@ def test_a_client_that_rests_inside_a_transaction_gets_on() -> None:
 
 
 def test_batches_of_another_filter_move_no_cursor() -> None:
-    """They can still be acknowledged, but what the new filter selects lies before their end and must not be skipped."""
+    """Such batches can be acknowledged, but rows that the new filter selects before their end must not be skipped."""
     bench = Bench()
     bench.subscribe()
     batch = bench.get(6)
@@ -248,7 +248,7 @@ def test_batches_of_another_filter_move_no_cursor() -> None:
 
 
 def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
-    """A GET that waits counts as a GET however long it waits; enough data answers it before its time is up."""
+    """The stream stays open however long the GET waits. Enough data ends the wait before the timeout."""
     bench = Bench()
     bench.segments = []
     bench.subscribe()
@@ -266,7 +266,7 @@ def test_a_waiting_get_keeps_the_stream_open_and_is_woken_by_data() -> None:
 
 @pytest.mark.parametrize("mode", BatchMode)
 def test_an_eager_get_is_answered_by_whatever_comes(mode: BatchMode) -> None:
-    """Less than asked for is enough, in both modes of counting; without anything it waits its time."""
+    """Fewer entries than requested are enough, in both batch modes. Without entries it waits until its timeout."""
     bench = Bench(config={"batch_mode": mode})
     bench.segments = []
     bench.subscribe()
@@ -284,7 +284,7 @@ def test_an_eager_get_is_answered_by_whatever_comes(mode: BatchMode) -> None:
 
 
 def test_a_busy_feed_wakes_the_reactor_when_it_is_done() -> None:
-    """What comes while the feed is busy is told at the end, once; a full ring, for which the feed waits, at once."""
+    """Entries that arrive meanwhile are announced once, at the end; a full ring is announced at once."""
     bench = Bench(config={"buffer_size": 16})
     bench.segments = []
     bench.subscribe()
@@ -311,7 +311,7 @@ def test_a_busy_feed_wakes_the_reactor_when_it_is_done() -> None:
 
 
 def test_each_waiting_get_has_its_own_time() -> None:
-    """The one whose time is up first ends first, whichever came first; an answered one's time disturbs nobody."""
+    """GETs end in the order of their timeouts. The timeout of an answered GET affects no other GET."""
     bench = Bench()
     bench.segments = []
     bench.subscribe()
@@ -339,7 +339,7 @@ def test_each_waiting_get_has_its_own_time() -> None:
 
 
 def test_a_wait_that_is_over_at_once_disturbs_no_other() -> None:
-    """A microsecond passes while the GET is taken down; the longer wait still ends in time."""
+    """Microseconds pass while the short GET is registered; the longer wait still ends in time."""
     bench = Bench()
     bench.segments = []
     bench.subscribe()
@@ -360,7 +360,7 @@ def test_a_wait_that_is_over_at_once_disturbs_no_other() -> None:
 
 
 def test_a_get_takes_what_is_there_when_its_time_is_up() -> None:
-    """Fewer entries than asked for: the GET waits its time, then takes them."""
+    """With fewer entries than requested, the GET waits until its timeout and then takes them."""
     bench = Bench()
     bench.subscribe()
     bench.feeds[-1].join()
@@ -373,7 +373,7 @@ def test_a_get_takes_what_is_there_when_its_time_is_up() -> None:
 
 
 def test_a_get_that_is_cancelled_takes_nothing() -> None:
-    """The connection closed while its GET waited: the data stays for the next one."""
+    """If a connection closes while its GET waits, the data stays for the next GET."""
     bench = Bench()
     bench.subscribe()
     bench.feeds[-1].join()
@@ -385,7 +385,7 @@ def test_a_get_that_is_cancelled_takes_nothing() -> None:
 
 
 def test_a_changed_filter_starts_again_at_the_cursor() -> None:
-    """Entries of the old filter are dropped; the new dump begins at the cursor; the same filter changes nothing."""
+    """Entries of the old filter are dropped, and the new dump starts at the cursor. The same filter changes nothing."""
     bench = Bench()
     bench.subscribe()
     batch = bench.get(3)
@@ -414,7 +414,7 @@ def test_acks_go_in_order() -> None:
 
 
 def test_a_mark_stays_with_the_cursor_until_something_else_moves_it() -> None:
-    """An ACK that moves nothing leaves it; one without a mark, or an operator, drops it."""
+    """An ACK without a mark drops it, and so does an operator who replaces the cursor."""
     bench = Bench()
     bench.subscribe()
 
@@ -436,7 +436,7 @@ def test_a_mark_stays_with_the_cursor_until_something_else_moves_it() -> None:
 
 
 def test_a_feed_that_ended_for_good_says_so_until_the_client_subscribes_again() -> None:
-    """A lost position fails the waiting GET and every later one; a SUBSCRIBE tries again."""
+    """A lost position fails the waiting GET and every later one. A SUBSCRIBE tries again."""
     bench = Bench()
     bench.segments = []
     bench.subscribe()
@@ -459,7 +459,7 @@ def test_a_feed_that_ended_for_good_says_so_until_the_client_subscribes_again() 
 
 
 def test_what_was_decoded_before_a_failure_is_handed_out() -> None:
-    """Three good transactions, then an event that makes no sense: GETs bring the good ones, then the error."""
+    """An invalid event follows three good transactions: GETs return the transactions, and then the error."""
     bench = Bench()
     bench.subscribe()
     bench.feeds[-1].join()
@@ -475,7 +475,7 @@ def test_what_was_decoded_before_a_failure_is_handed_out() -> None:
 
 
 def test_lag_while_the_source_is_away() -> None:
-    """Level with the source until the connection broke: behind by the time since then, however old the last event."""
+    """The stream had caught up before the connection broke, so it is behind by the time since then."""
     bench = Bench()
     bench.subscribe()
     bench.feeds[-1].join()
@@ -494,7 +494,7 @@ def test_lag_while_the_source_is_away() -> None:
 
 
 def test_an_error_that_is_tried_again_leaves_the_client_waiting() -> None:
-    """MySQL is away for a moment: GETs stay empty, the status names the error, and connecting clears it."""
+    """While MySQL is away, GETs are empty and the status shows the error. The next connection clears it."""
     bench = Bench()
     bench.segments = []
     bench.subscribe()
@@ -510,14 +510,14 @@ def test_an_error_that_is_tried_again_leaves_the_client_waiting() -> None:
 
 
 def test_one_stream_too_many_is_refused() -> None:
-    """The destination's limit of open streams is an error that names the key."""
+    """The error names the key of the destination's limit."""
     bench = Bench(room=False)
     with pytest.raises(TooManyStreams, match=r"canal\.instance\.stream\.max"):
         bench.subscribe()
 
 
 def test_the_trail_is_that_of_the_cursor() -> None:
-    """What was acknowledged, no more; a feed that opens again begins with it; a cursor from outside brings its own."""
+    """The trail covers acknowledged entries. A feed that opens again starts with it; a new cursor brings its own."""
     bench = Bench()
     bench.subscribe()
     message = bench.get(3)
@@ -535,7 +535,7 @@ def test_the_trail_is_that_of_the_cursor() -> None:
 
 
 def test_a_cursor_goes_along_when_the_source_changes() -> None:
-    """At once where it stood where the feed stood; not while batches are in flight, and not when it is uncertain."""
+    """The cursor moves if it is where the feed is, but not with batches in flight or to an uncertain position."""
     there = LogPosition("mysql-bin.000007", 4, server="u-2")
 
     def moved(*, whole: bool = True, get: bool = False, mark: str = "") -> LogPosition | None:
@@ -558,7 +558,7 @@ def test_a_cursor_goes_along_when_the_source_changes() -> None:
 
 
 def test_a_transaction_larger_than_the_ring_comes_again_after_a_roll_back() -> None:
-    """The client acknowledges nothing before the end, so the ring let go of the begin: it is read again."""
+    """The client acknowledges nothing before the end, so the ring has dropped the begin, which is read again."""
     bench = Bench(config={"buffer_size": 4})
     items = [Item(100, EntryKind.BEGIN, b"begin"), *(Item(101 + n, body=b"row %d" % n) for n in range(30))]
     items.append(Item(200, EntryKind.END, b"end"))
