@@ -1,4 +1,4 @@
-"""docker-compose.ha.yml, deploy/Dockerfile and the systemd unit, as far as they can be checked without containers."""
+"""docker-compose.ha.yml, deploy/Dockerfile and the systemd unit, checked without containers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ YAML_TO_JSON = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, Any]:
-    """The services as docker-compose understands them, all profiles."""
+    """Return the services of all profiles, as docker-compose reads them."""
     text = subprocess.run(
         ["docker-compose", "-f", "docker-compose.ha.yml", "--profile", "client", "--profile", "spark", "config"],
         cwd=ROOT,
@@ -34,7 +34,7 @@ def services() -> dict[str, Any]:
         text=True,
         check=True,
     ).stdout
-    # Debian's docker-compose brings the parser for Debian's Python
+    # Debian's docker-compose depends on the YAML parser of Debian's Python
     done = subprocess.run(
         ["/usr/bin/python3", "-c", YAML_TO_JSON], input=text, capture_output=True, text=True, check=True
     )
@@ -43,7 +43,7 @@ def services() -> dict[str, Any]:
 
 
 def test_the_cluster_has_all_its_parts_and_watches_their_health(services: dict[str, Any]) -> None:
-    """Three ZooKeepers, a database, three nodes that wait for them; each has a health check and comes back."""
+    """Three nodes wait for three ZooKeepers and a database. Each has a health check and is restarted."""
     consumers = {"client", "spark"}
     assert set(services) == {*ZOOKEEPERS, *NODES, "mysql", *consumers}
     for name, service in services.items():
@@ -60,7 +60,7 @@ def test_the_cluster_has_all_its_parts_and_watches_their_health(services: dict[s
 
 
 def test_the_zookeepers_form_one_ensemble(services: dict[str, Any]) -> None:
-    """Each has its own number in the same list, and its data on a volume."""
+    """Each ZooKeeper has its own number in the same list, and its data on a volume."""
     for number, name in enumerate(ZOOKEEPERS, 1):
         environment = services[name]["environment"]
         assert int(environment["ZOO_MY_ID"]) == number
@@ -71,7 +71,7 @@ def test_the_zookeepers_form_one_ensemble(services: dict[str, Any]) -> None:
 
 
 def test_the_nodes_settings_are_ones_that_a_node_knows(services: dict[str, Any]) -> None:
-    """With the shipped conf and the service's environment the configuration loads, without a warning."""
+    """The configuration loads without a warning from the shipped conf and the service's environment."""
     for name in NODES:
         environment = services[name]["environment"]
         config = load(ROOT / "conf", (), environment)
@@ -79,14 +79,14 @@ def test_the_nodes_settings_are_ones_that_a_node_knows(services: dict[str, Any])
         (instance,) = config.destinations
         assert instance.master.host in services
         assert config.warnings == ()
-        # a key that is not used leaves no trace, a misspelt one neither
+        # an unknown key in the environment gives no warning
         known = (ROOT / "conf/canal.properties").read_text() + (ROOT / "conf/example/instance.properties").read_text()
         assert all(re.search(rf"^#?{re.escape(key)} =", known, re.MULTILINE) for key in environment)
     assert (ROOT / "deploy/compose/mysql.sql").exists()
 
 
 def test_commands_of_services_and_health_checks_exist(services: dict[str, Any]) -> None:
-    """The options given to canal-ha are ones it has."""
+    """canal-ha has all options of these commands."""
     commands = [services["client"]["command"], services["canal1"]["healthcheck"]["test"][2:]]
     commands += [
         json.loads(text) for text in re.findall(r"^(?:CMD| +CMD) (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)
@@ -99,13 +99,13 @@ def test_commands_of_services_and_health_checks_exist(services: dict[str, Any]) 
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile's, continuation lines joined."""
+    """Return the Dockerfile's instructions, with continuation lines joined."""
     text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE))
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines()) if word]
 
 
 def test_the_image_is_built_from_what_is_here_and_runs_as_nobody_special() -> None:
-    """Copied files exist, bases are tagged, the last stage drops root and can be stopped and watched."""
+    """Copied files exist, base images have tags, and the last stage is not root and stops on SIGTERM."""
     found = instructions()
     known = {
         "FROM",
@@ -134,7 +134,7 @@ def test_the_image_is_built_from_what_is_here_and_runs_as_nobody_special() -> No
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    """With the program where it is here, systemd finds nothing to complain of."""
+    """`systemd-analyze verify` reports nothing if the unit has the path of the installed program."""
     unit = tmp_path / UNIT.name
     text = UNIT.read_text()
     assert "/opt/canal-ha/venv/bin/canal-ha" in text
