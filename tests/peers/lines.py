@@ -1,4 +1,4 @@
-"""Rows as the peers print them: schema, table, type, `side name updated base64-of-value` per column, tabs between."""
+"""Rows as the peers print them: schema, table, type, `side name updated base64-of-value` for each column, with tabs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 def lines(entry: pb.Entry) -> Iterator[str]:
-    """The lines of one entry."""
+    """Yield the lines of one entry."""
     if entry.entryType != pb.ROWDATA:
         return
     change = pb.RowChange.FromString(entry.storeValue)
@@ -30,7 +30,7 @@ def lines(entry: pb.Entry) -> Iterator[str]:
 
 
 class Peer:
-    """One program of canal's own clients, subscribed once it is constructed."""
+    """A program that uses one of canal's own clients. It is subscribed after construction."""
 
     def __init__(self, command: list[str], errors: Path) -> None:
         with errors.open("wb") as log:
@@ -42,19 +42,19 @@ class Peer:
         raise StartFailed(errors.read_text())
 
     def read(self, timeout_s: float = 60.0) -> list[str]:
-        """Everything it prints until it ends by itself."""
+        """Return all lines that it prints until it ends by itself."""
         text, _ = self.process.communicate(timeout=timeout_s)
         assert self.process.returncode == 0
         return text.splitlines()
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill the program."""
         self.process.kill()
         self.process.wait()
 
 
 def java(errors: Path, port: int, destination: str, tables: str, rows: int, size: int) -> Peer:
-    """The simple connector of canal.client 1.1.8; its client id is always 1001."""
+    """Start the simple connector of canal.client 1.1.8. Its client id is always 1001."""
     libraries = cache_directory() / "java" / "lib"
     if not libraries.exists():
         raise StartFailed(f"there is no {libraries}; run: bash deploy/install.sh java")
@@ -65,7 +65,7 @@ def java(errors: Path, port: int, destination: str, tables: str, rows: int, size
 
 
 def python(errors: Path, port: int, destination: str, client_id: int, tables: str, rows: int) -> Peer:
-    """canal-python 0.4 with the pure-Python protobuf."""
+    """Start canal-python 0.4 with the pure-Python protobuf."""
     program = cache_directory() / "canal-python" / "bin" / "python"
     if not program.exists():
         raise StartFailed(f"there is no {program}; run: bash deploy/install.sh peers")
@@ -75,7 +75,7 @@ def python(errors: Path, port: int, destination: str, client_id: int, tables: st
 
 
 def golang(errors: Path, port: int, destination: str, client_id: int, tables: str, rows: int) -> Peer:
-    """canal-go 1.1.2."""
+    """Start canal-go 1.1.2."""
     program = cache_directory() / "canal-go" / "read"
     if not program.exists():
         raise StartFailed(f"there is no {program}; run: bash deploy/install.sh go")

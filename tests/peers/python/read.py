@@ -1,6 +1,6 @@
-"""canal-python 0.4 reads a destination: a line for every row, as tests/peers/lines.py has them. Runs in its own venv.
+"""canal-python 0.4 reads a destination and prints a line for each row, like tests/peers/lines.py. Runs in its own venv.
 
-Arguments: port, destination, client id, filter, rows to read. Says `subscribed` first; each batch is acknowledged.
+Arguments: port, destination, client id, filter, rows to read. Prints `subscribed` first; acknowledges each batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from canal.protocol import EntryProtocol_pb2 as pb
 
 
 def lines(entry: Any) -> Iterator[str]:
-    """The lines of one entry."""
+    """Yield the lines of one entry."""
     change = pb.RowChange()
     change.ParseFromString(entry.storeValue)
     kind = pb.EventType.Name(change.eventType)
@@ -29,7 +29,7 @@ def lines(entry: Any) -> Iterator[str]:
 
 
 def main() -> None:
-    """Read until enough rows came."""
+    """Read until enough rows have come."""
     port, destination, client_id, table_filter, wanted = sys.argv[1:]
     client = Client()
     client.connect(host="127.0.0.1", port=int(port))
