@@ -1,1 +1,1 @@
-"""Servers and clients that CI has not: run by `deploy/test-long.sh`."""
+"""Tests with servers and clients that CI does not have: run by `deploy/test-long.sh`."""

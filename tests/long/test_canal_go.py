@@ -14,7 +14,7 @@ from tests.peers import lines
 
 @pytest.mark.long
 def test_the_same_rows(zookeeper: ZooKeeper, source_server: SqlServer, database: str, tmp_path: Path) -> None:
-    """The rows of a mixed workload, value by value, in the same order as our client gets them."""
+    """Both clients get the same rows of a mixed workload, value by value and in the same order."""
     rehearsal, tables = f"{database}_r", rf"{database}\..*"
     for name in (database, rehearsal):
         workload.create(source_server, name)

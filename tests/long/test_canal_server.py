@@ -1,4 +1,4 @@
-"""Beside canal's own server, on the same source: our client reads from it, and its entries are ours, byte for byte."""
+"""Our client reads from canal's own server, and on the same source our entries equal canal's byte for byte."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CanalServer(Process):
 
 
 def entries(port: int, destination: str, tables: str, last: str) -> list[bytes]:
-    """Every entry up to the end of the transaction that writes the table `last`."""
+    """Return every entry up to the end of the transaction that inserts into the table `last`."""
     found: list[bytes] = []
     with SimpleConnector(LOOPBACK, port, destination) as client:
         client.subscribe(tables)
@@ -59,7 +59,7 @@ def entries(port: int, destination: str, tables: str, last: str) -> list[bytes]:
 
 
 def text(raw: bytes) -> str:
-    """An entry in words, for a message."""
+    """Return an entry as text, for a message."""
     entry = pb.Entry.FromString(raw)
     change = pb.RowChange.FromString(entry.storeValue) if entry.entryType == pb.ROWDATA else ""
     return f"{entry.header}{change}"[:3000]
@@ -67,7 +67,7 @@ def text(raw: bytes) -> str:
 
 @pytest.mark.long
 def test_the_same_entries() -> None:
-    """A mixed workload; without the table history, which canal keeps in another form than the server shows."""
+    """A mixed workload, without the table history, which canal stores in another form than the server shows."""
     with MariaDB() as server:
         server.execute("CREATE DATABASE bench")
         workload.create(server, "mixed")

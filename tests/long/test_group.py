@@ -1,4 +1,4 @@
-"""Several sources in one destination, for minutes: nodes and sources die all the time."""
+"""Several sources in one destination for minutes, while nodes and sources die."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.parametrize("sources_die", [False, True])
 def test_for_minutes(zookeeper: ZooKeeper, database: str, sources_die: bool) -> None:
-    """Three sources under three nodes, one of which is killed or stopped every few seconds, and with sources_die one of
-    the sources too: nothing is lost or parted, and as long as all sources live nothing goes back in time.
+    """Three sources on three nodes: nothing is lost, reordered or separated while nodes die.
+
+    Every few seconds a node is killed or stopped, or, with sources_die, a source is killed. While all sources live,
+    nothing goes back in time.
     """
     random = Random(int(sources_die))
     with MySQL(server_id=1) as one, MariaDB(server_id=2) as two, MariaDB(server_id=3) as three:

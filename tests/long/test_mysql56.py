@@ -1,4 +1,4 @@
-"""MySQL 5.6: no row metadata, the first checksums, the first times with fractions."""
+"""MySQL 5.6: no row metadata, the first checksums, the first fractional times."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def mysql56() -> Iterator[MySQL56]:
-    """One server for all of them."""
+    """Yield one server for the tests that share it."""
     with MySQL56() as server:
         yield server
 
 
 def test_mixed_workload(mysql56: MySQL56, database: str) -> None:
-    """Through a node that is killed five times: as many rows as were changed, and they fold to what SELECT returns.
+    """Though the node is killed five times, all changed rows arrive, and they fold to those of SELECT.
 
-    mysql-replication is no second opinion here: it reads no columns without row metadata.
+    There is no comparison with mysql-replication, which reads no columns without row metadata.
     """
     received, written = mixed.through_kills(mysql56, database)
     assert len(received.changes) == written
@@ -34,7 +34,7 @@ def test_mixed_workload(mysql56: MySQL56, database: str) -> None:
 
 
 def test_statements_of_the_corpus(mysql56: MySQL56, database: str) -> None:
-    """After each statement that this version takes, names and primary key are the server's own."""
+    """After each statement that this version accepts, column names and primary key equal the server's."""
     journal, start, marks = corpus.run(mysql56, database, statements("mysql"))
     wrong = list(corpus.disagreements(mysql56, database, journal, start, marks))
     print(f"{len(marks)} statements taken")
@@ -43,17 +43,17 @@ def test_statements_of_the_corpus(mysql56: MySQL56, database: str) -> None:
 
 
 def test_random_alters(mysql56: MySQL56, database: str) -> None:
-    """Any sequence of ALTER TABLE that this version accepts leaves the columns it has."""
+    """After any accepted sequence of ALTER TABLE statements, the columns equal the server's."""
     corpus.test_random_alters(mysql56, database)
 
 
 def test_cold_start_with_ddl_ahead() -> None:
-    """200 statements while the node is down: every row comes once, with its own table's columns."""
+    """200 statements run while the node is down: every row comes once, with its own table's columns."""
     history.test_cold_start_with_ddl_ahead(MySQL56, "MINIMAL")
 
 
 def test_values() -> None:
-    """Every column type of this version, as text and as NULL; images of all three kinds."""
+    """Every column type of this version arrives as text and as NULL, with row images of all three kinds."""
     columns = {
         "t1 tinyint": ("-128", "-128"),
         "t2 tinyint unsigned": ("255", "255"),
