@@ -1,1 +1,1 @@
-"""Finding the right place again, whatever happened to source, node or cursor: on real MySQL and MariaDB."""
+"""Tests of where a node resumes reading after changes of source, node or cursor, on real MySQL and MariaDB servers."""

@@ -1,4 +1,4 @@
-"""Writers on several sources, a client of their merged stream, and the judge of what it got."""
+"""Writers on several sources, a client of their merged stream, and a check of what the client received."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from lab import SqlServer
 from lab.mysql import CANAL
 
 TEMPLATE = "classpath:spring/group-instance.xml"
-PIECE = 16  # canal.instance.transaction.size: large transactions come in pieces
+PIECE = 16  # canal.instance.transaction.size: larger transactions are delivered in pieces
 
 
 def following(servers: Mapping[int, SqlServer], **more: str) -> dict[str, str]:
-    """The instance.properties of a destination with these sources, by number. more: dots as underscores."""
+    """Return instance.properties that merge these servers, by source number.
+
+    more: further keys, underscores for dots.
+    """
     addresses = {f"canal.instance.master{number}.address": server.address for number, server in servers.items()}
     return {
         **addresses,
@@ -36,12 +39,12 @@ def following(servers: Mapping[int, SqlServer], **more: str) -> dict[str, str]:
 
 
 def rows_in(number: int) -> int:
-    """How many rows, each an event of its own, transaction `number` has."""
+    """Return how many rows transaction `number` inserts. Each row is an event of its own."""
     return 3 * PIECE + 5 if number % 12 == 0 else 1 + number % 3
 
 
 class Writer(threading.Thread):
-    """Commits transactions 1, 2, … on one source until told to stop. pause_s: between two of them, at most."""
+    """A thread that commits transactions 1, 2, … on one source until end(). pause_s: the longest pause between two."""
 
     def __init__(self, source: int, server: SqlServer, database: str, *, pause_s: float = 0.02) -> None:
         super().__init__(name=f"writer-{source}", daemon=True)
@@ -69,7 +72,7 @@ class Writer(threading.Thread):
             self._server.connect(database=self._database, autocommit=False) as connection,
             connection.cursor() as cursor,
         ):
-            cursor.execute("SELECT COALESCE(MAX(txn), 0) FROM t")  # a commit whose answer was lost counts
+            cursor.execute("SELECT COALESCE(MAX(txn), 0) FROM t")  # a commit counts even if its answer was lost
             self.committed = cursor.fetchone()[0]
             connection.rollback()
             while not self._stopping.is_set():
@@ -81,7 +84,7 @@ class Writer(threading.Thread):
                 self._stopping.wait(self._random.random() * self._pause_s)
 
     def end(self) -> int:
-        """Stop; returns how many transactions were committed."""
+        """Stop writing, and return how many transactions were committed."""
         self._stopping.set()
         self.join(30)
         return self.committed
@@ -89,9 +92,11 @@ class Writer(threading.Thread):
 
 @dataclass
 class Verdict:
-    """What is wrong with a delivery, in transactions; and what may be: `repeated` ones, and `cut` ones that came again.
+    """What `judged` found. All counts are of transactions.
 
-    parted: came in more than one run of rows.
+    Errors: lost, out_of_order, back_in_time, and parted: its rows were incomplete or out of order when it ended.
+    Allowed after a break: repeated, and cut: its end did not arrive before the rows of another one.
+    delivered: source -> the newest transaction that ended.
     """
 
     lost: int = 0
@@ -105,7 +110,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry as the judge looks at it. source: 0 for begins and ends, which do not say."""
+    """The facts of an entry that `judged` compares. source: 0 for begins and ends, which do not name one."""
 
     kind: int
     time_ms: int
@@ -115,7 +120,7 @@ class Entry:
 
 
 class Reader(threading.Thread):
-    """Takes everything, acknowledges it, and connects again when it has to."""
+    """A client thread that reads and acknowledges all batches, and connects again after an error."""
 
     def __init__(self, connect: Callable[[], SimpleConnector | ClusterConnector], database: str) -> None:
         super().__init__(name="reader", daemon=True)
@@ -168,15 +173,18 @@ class Reader(threading.Thread):
 
 
 def judged(entries: list[Entry], committed: Mapping[int, int], *, late: Collection[int] = ()) -> Verdict:
-    """Compare a delivery with what was committed. late: sources that were left behind: they alone may go back in time.
+    """Compare the delivered entries with the committed transactions.
 
-    After a break transactions may come again, from the begin of any that was delivered; then one after another.
+    committed: source -> its last transaction.
+    late: sources that were left behind; only their transactions may be older than those before them.
+
+    After a break, delivery may go back to any delivered transaction, and continues in order from there.
     """
     verdict = Verdict()
-    last = dict.fromkeys(committed, 0)  # the last transaction that came whole
+    last = dict.fromkeys(committed, 0)  # the last transaction that ended
     farthest = dict.fromkeys(committed, 0)
     newest_ms = 0
-    rows: list[Entry] = []  # of the open transaction; MariaDB's have no begin
+    rows: list[Entry] = []  # of the open transaction; MariaDB's transactions have no begin
     for entry in entries:
         if entry.kind == EntryType.ROWDATA and entry.source:
             begins = rows and (not entry.k or (entry.source, entry.number) != (rows[0].source, rows[0].number))
@@ -191,10 +199,10 @@ def judged(entries: list[Entry], committed: Mapping[int, int], *, late: Collecti
             again = number <= farthest[source]
             verdict.repeated += again
             if again and number != last[source] + 1:
-                newest_ms = 0  # a break: this goes back
+                newest_ms = 0  # a break: delivery continues at an earlier time
             last[source], farthest[source] = number, max(farthest[source], number)
             verdict.back_in_time += entry.time_ms < newest_ms and source not in late
-            pieces = len(rows) > PIECE  # its place is that of its first piece
+            pieces = len(rows) > PIECE  # a transaction in pieces is ordered by its first piece
             newest_ms = max(newest_ms, rows[0].time_ms if pieces else entry.time_ms)
             rows = []
     verdict.lost = sum(committed.values()) - sum(farthest.values())

@@ -1,4 +1,4 @@
-"""A master with a standby that replicates from it, a writer, and a client that notes what it gets."""
+"""A master, a standby that replicates from it, a writer, and a client that records the rows it gets."""
 
 from __future__ import annotations
 
@@ -33,14 +33,18 @@ SWITCHING = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Two servers with a table shop.t (id, word); gtid: the standby replicates by GTID."""
+    """A master and a standby with a table shop.t (id, word). gtid: whether the standby replicates by GTID."""
 
     master: SqlServer
     standby: SqlServer
     gtid: bool
 
     def node(self, properties: dict[str, str] | None = None, *, master: str = "", standby: bool = True) -> Node:
-        """A node that follows the pair. master: another address of it."""
+        """Return a node that reads from the master.
+
+        master: another address of the master.
+        standby: whether the node knows the standby.
+        """
         settings = {"canal.instance.gtidon": str(self.gtid).lower(), **(properties or {})}
         if standby:
             settings["canal.instance.standby.address"] = self.standby.address
@@ -53,16 +57,16 @@ class Pair:
         until(lambda: self._position() == self.master.position(), what="the standby to catch up")
 
     def cut_off(self) -> None:
-        """Stop to replicate, whatever there is."""
+        """Stop replication at once."""
         self.standby.execute("STOP REPLICA" if self.standby.flavor == "mysql" else "STOP SLAVE")
 
     def lag(self, *, over: bool = False) -> None:
-        """Let the standby receive, and apply nothing until it is over."""
+        """Make the standby receive events without applying them. over: apply them again."""
         word = "REPLICA" if self.standby.flavor == "mysql" else "SLAVE"
         self.standby.execute(f"{'START' if over else 'STOP'} {word} SQL_THREAD")
 
     def promote(self) -> None:
-        """Let the standby apply what it has received, and stop to replicate."""
+        """Wait until the standby has applied all events that it received, then stop replication."""
         state = self._state()
         word = "REPLICA" if self.standby.flavor == "mysql" else "SLAVE"
         key = {"REPLICA": "Replica_SQL_Running_State", "SLAVE": "Slave_SQL_Running_State"}[word]
@@ -80,13 +84,13 @@ class Pair:
         return str(state[names[0]]), int(state[names[1]])
 
     def ids(self) -> list[int]:
-        """Rows that the standby has."""
+        """Return the ids of the rows that the standby has."""
         return [int(row["id"]) for row in self.standby.query("SELECT id FROM shop.t ORDER BY id")]
 
 
 @contextmanager
 def paired(make: type[SqlServer], *, gtid: bool, metadata: Any = "FULL") -> Iterator[Pair]:
-    """Start both and let one follow the other."""
+    """Start a master and a standby that replicates from it; yield them when both have shop.t."""
     updates = "--log-replica-updates=ON" if make.flavor == "mysql" else "--log-slave-updates=ON"
     by_gtid = gtid or make.flavor == "mariadb"
     master = make(gtid=by_gtid, row_metadata=metadata)
@@ -100,7 +104,7 @@ def paired(make: type[SqlServer], *, gtid: bool, metadata: Any = "FULL") -> Iter
         stack.enter_context(master)
         stack.enter_context(standby)
         pair = Pair(master, standby, gtid)
-        # a standby's own journals are numbered and filled in another way
+        # give the standby's own journals other names and offsets than the master's
         standby.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
         journal, offset = master.position()
         source = {"HOST": f"'{LOOPBACK}'", "PORT": master.port, "USER": f"'{ADMIN}'", "PASSWORD": f"'{ADMIN}'"}
@@ -120,7 +124,7 @@ def paired(make: type[SqlServer], *, gtid: bool, metadata: Any = "FULL") -> Iter
 
 @dataclass
 class Writer:
-    """Inserts a row after the other, a transaction each, every third one with an update of the row before.
+    """Inserts rows with ascending ids, each in its own transaction: with `write`, or in a thread until the block ends.
 
     skew_s: how far its session's clock is from the server's.
     """
@@ -133,7 +137,7 @@ class Writer:
     _thread: threading.Thread | None = None
 
     def write(self, count: int) -> None:
-        """So many, then return."""
+        """Insert `count` rows."""
         with self.server.connect() as connection, connection.cursor() as cursor:
             for _ in range(count):
                 self._one(cursor)
@@ -162,7 +166,7 @@ class Writer:
 
 
 class Getting:
-    """A client in a thread of its own. ids: of the rows it got, each batch acknowledged, in their order."""
+    """A client thread that acknowledges every batch. ids: of the rows it got, in order of arrival."""
 
     def __init__(self, node: Node) -> None:
         self.ids: list[int] = []
@@ -198,13 +202,13 @@ class Getting:
             self.ids += found
 
     def upto(self, number: int, *, seconds: float = 60.0) -> None:
-        """Wait for a row."""
+        """Wait for the row with this id."""
         until(lambda: number in self.ids, seconds=seconds, what=f"row {number} (problems: {self.problems[-3:]})")
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a client got beside what it should have."""
+    """Differences between the row ids that a client got and those that it should get."""
 
     lost: list[int]
     repeated: list[int]
@@ -212,7 +216,10 @@ class Compared:
 
     @classmethod
     def of(cls, got: list[int], wanted: list[int]) -> Self:
-        """wanted: ascending, each once. A row that comes again is not out of order by that alone."""
+        """Compare two lists of ids; only the first arrival of an id counts for the order.
+
+        wanted: ascending, each once.
+        """
         first_time = list(dict.fromkeys(got))
         return cls(
             sorted(set(wanted) - set(got)),

@@ -1,4 +1,4 @@
-"""A client of the destination `example`, step by step."""
+"""Functions that subscribe to the destination `example` and read its rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import until
 
 
 def rows(client: SimpleConnector | ClusterConnector, count: int, *, seconds: float = 30.0) -> list[Row]:
-    """Changes of rows, each batch acknowledged, until there are `count`."""
+    """Return at least `count` rows that have an after image; acknowledge each batch."""
     found: list[Row] = []
     deadline = time.monotonic() + seconds
     while len(found) < count:
@@ -30,14 +30,14 @@ def rows(client: SimpleConnector | ClusterConnector, count: int, *, seconds: flo
 
 @contextmanager
 def connected(node: Node, schema: str) -> Iterator[SimpleConnector]:
-    """A client, subscribed to one schema."""
+    """Yield a client that is subscribed to one schema."""
     with SimpleConnector(LOOPBACK, node.port, "example") as client:
         until(lambda: subscribed_to(client, schema), what="a node that runs the destination")
         yield client
 
 
 def subscribed_to(client: SimpleConnector, schema: str) -> bool:
-    """Subscribe; False when the destination does not run there yet."""
+    """Subscribe to a schema. Return False, after a reconnect, if the destination does not run there yet."""
     try:
         client.subscribe(rf"{schema}\..*")
     except CanalError:

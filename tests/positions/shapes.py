@@ -1,4 +1,4 @@
-"""Tables that change their shape all the time, and what each row looked like when it was written."""
+"""Tables whose columns change often, and a record of each row as it was written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Written = tuple[str, dict[str, Any]]  # table, columns by name
 
 @dataclass
 class Shapes:
-    """A schema with tables of integer and text columns. written: every row inserted, in order."""
+    """A schema with tables of integer columns. written: every inserted row, in order."""
 
     server: SqlServer
     schema: str
@@ -26,20 +26,23 @@ class Shapes:
     _connection: Any = None
 
     def create(self, count: int = 4) -> None:
-        """Make the schema and its first tables."""
+        """Create the schema and its first tables."""
         self.server.execute(f"CREATE DATABASE {self.schema}")
         for _ in range(count):
             self._create()
 
     def change(self, statements: int) -> None:
-        """Run so many statements, half of them inserts. Columns are mostly of one type: only names tell them apart."""
+        """Run about `statements` statements, half of them inserts.
+
+        All columns are integers: only their names tell them apart.
+        """
         kinds = [self._add, self._drop, self._rename_column, self._swap, self._rename, self._replace, self._index]
         for _ in range(statements // 2):
             self.random.choice(kinds)()
             self.insert(self.random.choice(list(self.tables)))
 
     def insert(self, table: str) -> None:
-        """One row; values tell column and row."""
+        """Insert one row of random values, and note it in `written`."""
         self._number += 1
         row: dict[str, Any] = {"id": self._number}
         row |= {column: self.random.randrange(1_000_000) for column in self.tables[table]}
@@ -48,7 +51,7 @@ class Shapes:
         self.written.append((table, row))
 
     def insert_everywhere(self) -> None:
-        """One row into each table."""
+        """Insert one row into each table."""
         for table in self.tables:
             self.insert(table)
 
@@ -118,5 +121,5 @@ class Shapes:
 
 
 def seen(rows: Sequence[Row]) -> list[Written]:
-    """What a client got, in the same form; statements are left out."""
+    """Return the rows that a client got in the form of `written`; leave out entries without an after image."""
     return [(row.table, dict(row.after)) for row in rows if row.after is not None]

@@ -1,4 +1,4 @@
-"""How a node logs in to its source: TLS in every mode, client certificates, each kind of password."""
+"""Logging in to a source: every TLS mode, client certificates, and several authentication plugins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSWORD = "pässwörd"
 
 
 class Authority:
-    """A certificate authority whose files lie in a directory. ca: its own certificate."""
+    """A certificate authority that writes its files to a directory. ca: path of its own certificate."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
@@ -38,7 +38,7 @@ class Authority:
         self._write(name, self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
 
     def issue(self, name: str, *extensions: x509.ExtensionType) -> tuple[str, str]:
-        """Files of a certificate and its key."""
+        """Issue a certificate, and return the paths of it and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._write(name, subject, key, *extensions)
@@ -69,7 +69,7 @@ class Authority:
 
 @pytest.fixture(params=[MySQL, MariaDB])
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SqlServer, Authority]]:
-    """A server whose certificate is for 127.0.0.1, by an authority of our own."""
+    """A server with a certificate for 127.0.0.1, and the authority that issued it."""
     authority = Authority(tmp_path, "ours")
     certificate, key = authority.issue("server", x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))]))
     with request.param(extra=[f"--ssl-ca={authority.ca}", f"--ssl-cert={certificate}", f"--ssl-key={key}"]) as server:
@@ -77,19 +77,19 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sq
 
 
 def account(server: SqlServer, name: str, how: str, require: str = "") -> str:
-    """A new account with the rights to replicate. how: what follows IDENTIFIED."""
+    """Create an account with the rights to replicate, and return its name. how: what follows IDENTIFIED."""
     server.execute(f"CREATE USER '{name}'@'%' IDENTIFIED {how} {require}", GRANTS.format(name))
     return name
 
 
 def reads(server: SqlServer, start: LogPosition, user: str, tls: TlsConfig) -> None:
-    """A dump with this account delivers the row behind `start`."""
+    """Check that a dump with this account delivers the row behind `start`."""
     with Reading(server, "shop", start, user=user, password=PASSWORD, tls=tls) as reading:
         assert reading.wait_rows(1) == ["1"]
 
 
 def refused(server: SqlServer, user: str, tls: TlsConfig, host: str = LOOPBACK) -> str:
-    """What keeps this account from logging in."""
+    """Check that this account cannot log in, and return the error's text."""
     config = config_of(server, user=user, password=PASSWORD, tls=tls)
     with pytest.raises(CanalError) as error:
         SourceSession(config, replace(config.master, host=host)).close()
@@ -97,7 +97,7 @@ def refused(server: SqlServer, user: str, tls: TlsConfig, host: str = LOOPBACK) 
 
 
 def cipher(server: SqlServer, user: str, tls: TlsConfig) -> str:
-    """What a session is encrypted with; "" when it is not."""
+    """Return the cipher of a session with the server; "" if it is not encrypted."""
     config = config_of(server, user=user, password=PASSWORD, tls=tls)
     with closing(SourceSession(config, config.master)) as session:
         return str(session.query("SHOW SESSION STATUS LIKE 'Ssl_cipher'")[0]["Value"])
@@ -105,8 +105,9 @@ def cipher(server: SqlServer, user: str, tls: TlsConfig) -> str:
 
 @pytest.mark.real
 def test_tls(secured: tuple[SqlServer, Authority], tmp_path: Path) -> None:
-    """DISABLED is plain text; VERIFY_CA wants an authority that is known, VERIFY_IDENTITY the right name as well;
-    accounts that require TLS or a certificate get what they require, or the refusal is told.
+    """DISABLED is plain text; VERIFY_CA needs a known authority, VERIFY_IDENTITY also the right name.
+
+    Accounts that require TLS or a client certificate can log in with it; without it, the error names the account.
     """
     server, authority = secured
     server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
@@ -138,7 +139,10 @@ def test_tls(secured: tuple[SqlServer, Authority], tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_passwords(source_server: SqlServer, database: str) -> None:
-    """Every plugin that the server has, with TLS and without, at the first login and from then on."""
+    """Logins work with two plugins of each server, with and without TLS, the first time and again.
+
+    The error of a wrong password names dbPassword.
+    """
     server = source_server
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     if server.flavor == "mysql":
@@ -149,7 +153,7 @@ def test_passwords(source_server: SqlServer, database: str) -> None:
     for number, way in enumerate(ways):
         user = account(server, f"{database}_{number}", way)
         for tls in (TlsConfig("DISABLED"), TlsConfig("PREFERRED")):
-            server.execute("FLUSH PRIVILEGES")  # forgets who has logged in before
+            server.execute("FLUSH PRIVILEGES")  # clears the cache of earlier logins
             for _ in range(2):
                 encrypted = cipher(server, user, tls)
                 assert bool(encrypted) == (tls.mode != "DISABLED" and server.flavor == "mysql")

@@ -17,18 +17,18 @@ from tests.positions.reading import connected
 
 
 def arguments(conf: Path, sets: tuple[str, ...]) -> list[str]:
-    """Of the command."""
+    """Return the arguments of the command."""
     return ["check", "--conf", str(conf), *(f"--set={each}" for each in sets)]
 
 
 def check_as_installed(conf: Path, *sets: str) -> tuple[int, str]:
-    """Exit code and everything printed."""
+    """Run the installed command; return its exit code and all output."""
     done = subprocess.run([PROGRAM, *arguments(conf, sets)], capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def check(conf: Path, *sets: str) -> tuple[int, str]:
-    """`check_as_installed` without the seconds that a process takes to start."""
+    """Return what `check_as_installed` returns, without starting a process."""
     result = CliRunner().invoke(group, arguments(conf, sets))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -39,7 +39,7 @@ def check(conf: Path, *sets: str) -> tuple[int, str]:
 def test_what_it_finds(
     source_server: SqlServer, database: str, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing on a good configuration; wrong passwords, missing rights, dead servers and lost positions otherwise."""
+    """The command passes a good configuration and names wrong passwords, missing rights, dead servers and bad paths."""
     monkeypatch.setattr(reading, "CONNECT_MOST_S", 1.0)
     server = source_server
     hosts = f"{zookeeper.hosts}/{database}"
@@ -68,7 +68,7 @@ def test_what_it_finds(
 
 
 def test_a_bad_file_is_told_beside_the_others(tmp_path: Path) -> None:
-    """One line for each destination that cannot be used, with file, line and key, as a node's log has it."""
+    """The command prints a line for each unusable destination, with file, line and key, and still checks the others."""
     (tmp_path / "canal.properties").write_text("canal.destinations = good,bad,worse\n")
     address = f"canal.instance.master.address = 127.0.0.1:{free_port()}\n"
     added = {"good": "", "bad": "canal.instance.stream.max = 0", "worse": "canal.instance.filter.regex = ("}
@@ -87,7 +87,7 @@ def test_a_bad_file_is_told_beside_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_lost_position(mysql: SqlServer, tmp_path: Path) -> None:
-    """A cursor whose journal is gone fails, with the command that moves it."""
+    """A cursor whose journal is purged fails the check, and the output has the command that moves the cursor."""
     with Node({"example": follow(mysql)}) as node:
         with connected(node, "x"):
             pass

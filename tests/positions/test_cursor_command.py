@@ -1,4 +1,4 @@
-"""`canal-ha cursor`: shows and moves cursors, on a running cluster and on a node that is stopped."""
+"""`canal-ha cursor` shows and moves cursors, in a running cluster and on a stopped node."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ INSERT = "INSERT INTO {}.t VALUES ({})"
 
 
 def cursor_as_installed(*arguments: str) -> tuple[int, str]:
-    """Exit code and everything printed."""
+    """Run the installed command; return its exit code and all output."""
     done = subprocess.run([PROGRAM, "cursor", *arguments], capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def cursor(*arguments: str) -> tuple[int, str]:
-    """`cursor_as_installed` without the second that a process takes to start."""
+    """Return what `cursor_as_installed` returns, without starting a process."""
     result = CliRunner().invoke(group, ["cursor", *arguments])
     if isinstance(result.exception, CanalError):
         return 1, f"{result.output}{result.exception}"
@@ -35,7 +35,9 @@ def cursor(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.real
 def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper: ZooKeeper) -> None:
-    """Back to an offset inside a transaction, to a time, to the newest: the connected client goes on there."""
+    """The connected client continues where the command moves the cursor: an offset, also inside a transaction, a time,
+    or the newest position. Positions that do not exist are refused.
+    """
     server = source_server
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     journal, offset = server.position()
@@ -75,7 +77,7 @@ def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper
 
 @pytest.mark.real
 def test_in_files(mysql: SqlServer, database: str) -> None:
-    """Refused while the node runs, because it would write over the file; done while it does not."""
+    """The command is refused while the node runs, which would overwrite the file, and works when it is stopped."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     gtids = mysql.gtid_set()
     node = Node({"example": follow(mysql)})

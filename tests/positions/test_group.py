@@ -1,4 +1,4 @@
-"""Several sources in one destination, on real servers: what a client gets of them, compared with what was written."""
+"""A destination that merges real servers: what its client receives, compared with what was committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROPERTIES = {"canal.instance.global.spring.xml": TEMPLATE}
 
 
 def caught_up(reader: Reader, writers: list[Writer]) -> None:
-    """Stop writing, and wait until the client has everything."""
+    """Stop the writers, and wait until the client has all their transactions."""
     for writer in writers:
         writer.end()
     wanted = {writer.source: writer.committed for writer in writers}
@@ -31,14 +31,14 @@ def caught_up(reader: Reader, writers: list[Writer]) -> None:
 
 
 def verdict(reader: Reader, writers: list[Writer], *, late: Collection[int] = ()) -> Verdict:
-    """What there is to say of the delivery; printed, for those who look on."""
+    """Judge the delivery, print the verdict and return it."""
     found = judged(reader.entries, {writer.source: writer.committed for writer in writers}, late=late)
     print(found)
     return found
 
 
 def grown(reader: Reader, by: int) -> None:
-    """Wait until that many more transactions of every source came."""
+    """Wait until the client has `by` more transactions of every source."""
     before = dict(reader.seen)
     sources = before or {1: 0, 2: 0}
     until(
@@ -49,7 +49,7 @@ def grown(reader: Reader, by: int) -> None:
 
 
 def connect_to(node: Node) -> SimpleConnector:
-    """A client of that node."""
+    """Return a client of that node."""
     return SimpleConnector(LOOPBACK, node.port, "both")
 
 
@@ -57,7 +57,7 @@ def connect_to(node: Node) -> SimpleConnector:
 def three_nodes(
     zookeeper: ZooKeeper, database: str, destinations: dict[str, dict[str, str]]
 ) -> Iterator[tuple[list[Node], Reader]]:
-    """A cluster in a part of ZooKeeper's tree of its own, and a subscribed client of its destination."""
+    """Start three nodes below a ZooKeeper path of their own; yield them and a subscribed client."""
     properties = {**PROPERTIES, "canal.zookeeper.session.timeout": "2000"}
     chroot = f"{zookeeper.hosts}/{database}"
     zookeeper_root(zookeeper, database)
@@ -72,9 +72,10 @@ def three_nodes(
 
 
 def test_restart_crash_and_fail_over(mysql: MySQL, mariadb: MariaDB, database: str, zookeeper: ZooKeeper) -> None:
-    """MySQL and MariaDB in one stream, large transactions in pieces: through an orderly hand-over to another node, and
-    through the crash of that one, nothing is lost, transactions are whole and come in the order of each source and of
-    time; what comes again was delivered within the last flush period or not acknowledged.
+    """A merged stream of MySQL and MariaDB survives an orderly stop of its node and a crash of the next one.
+
+    Nothing is lost; transactions arrive whole, in the order of each source and of time. The stop repeats none of them,
+    and the crash less than half.
     """
     writers = [Writer(1, mysql, database), Writer(2, mariadb, database)]
     destinations = {"both": following({1: mysql, 2: mariadb})}
@@ -82,7 +83,7 @@ def test_restart_crash_and_fail_over(mysql: MySQL, mariadb: MariaDB, database: s
         for writer in writers:
             writer.start()
         grown(reader, 25)
-        owner(nodes).stop()  # in good order
+        owner(nodes).stop()  # an orderly stop
         grown(reader, 25)
         assert judged(reader.entries, reader.seen).repeated == 0
         owner(nodes).kill()
@@ -94,8 +95,9 @@ def test_restart_crash_and_fail_over(mysql: MySQL, mariadb: MariaDB, database: s
 
 
 def test_a_source_dies_and_comes_back(mysql: MySQL, database: str) -> None:
-    """While one source is down the other goes on after canal.instance.group.wait, with an alarm; when it is back, every
-    row of it comes, in its order, and nobody's twice. One source alone can be moved back then.
+    """While one source is down, the other continues after canal.instance.group.wait, with an alarm.
+
+    When the source is back, all its rows arrive in order, and none twice. `cursor set` can then move it alone.
     """
     with MariaDB(server_id=2) as second:
         servers: dict[int, SqlServer] = {1: mysql, 2: second}
@@ -134,14 +136,14 @@ def test_a_source_dies_and_comes_back(mysql: MySQL, database: str) -> None:
 
 
 def canal_ha(*arguments: str) -> str:
-    """What a command prints. Fails when it does."""
+    """Run a command, check that it succeeds, and return its output."""
     done = CliRunner().invoke(group, arguments)
     assert done.exit_code == 0, done.output
     return done.output
 
 
 def zookeeper_root(zookeeper: ZooKeeper, name: str) -> None:
-    """A part of the tree of its own."""
+    """Create the path /`name` in ZooKeeper."""
     from kazoo.client import KazooClient
 
     client = KazooClient(zookeeper.hosts)
@@ -152,12 +154,12 @@ def zookeeper_root(zookeeper: ZooKeeper, name: str) -> None:
 
 
 def owner(nodes: list[Node]) -> Node:
-    """The node that runs the destination."""
+    """Wait for the node that runs the destination, and return it."""
     return until(lambda: next((node for node in nodes if node.alive() and node.running()), None), what="an owner")
 
 
 def subscribed(*nodes: Node) -> bool:
-    """Whether a client's stream is open on one of them."""
+    """Return whether a client's stream is open on one of the nodes."""
     return any(
         stream["state"] == "open"
         for node in nodes
@@ -168,5 +170,5 @@ def subscribed(*nodes: Node) -> bool:
 
 
 def parts_of(node: Node) -> list[dict[str, object]]:
-    """The sources of the only stream, as the status tells of them."""
+    """Return the status of each source of the only stream."""
     return list(node.status()["destinations"][0]["streams"][0]["parts"])

@@ -1,4 +1,4 @@
-"""GTID mode: turned on and off while a destination runs, cursors with place and set, sets that are purged."""
+"""GTID mode: turned on and off while a destination runs; cursors with a position and a set; purged sets."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ INSERT = "INSERT INTO shop.t VALUES ({})"
 
 
 def cursor(node: Node) -> dict[str, Any]:
-    """`postion` of the cursor on disk."""
+    """Return the position (`postion`) of the cursor on disk."""
     meta = json.loads((node.conf / "example" / "meta.dat").read_text())
     return dict(meta["clientDatas"][0]["cursor"]["postion"])
 
 
 def switch(node: Node, server: SqlServer, gtid: bool) -> None:
-    """Write the configuration anew; return when the destination was restarted with it."""
+    """Rewrite the configuration, and wait until the destination was restarted with it."""
     starts = node.log_file("example").count("instance.started")
     lines = follow(server, {"canal.instance.gtidon": str(gtid).lower()})
     text = "".join(f"{key} = {value}\n" for key, value in lines.items())
@@ -44,7 +44,7 @@ def switch(node: Node, server: SqlServer, gtid: bool) -> None:
 
 
 def one(node: Node, server: SqlServer, number: int, *before: str) -> Row:
-    """Insert a row; the next row of the client is this one."""
+    """Insert a row, check that it is the client's next one, and return it. before: statements to execute first."""
     with connected(node, "shop") as client:
         server.execute(*before, INSERT.format(number))
         (row,) = rows(client, 1)
@@ -53,7 +53,7 @@ def one(node: Node, server: SqlServer, number: int, *before: str) -> Row:
 
 
 def persisted(node: Node, gtids: str) -> None:
-    """Wait for a cursor with this set."""
+    """Wait until the cursor on disk has this set."""
     until(lambda: _same(str(cursor(node)["gtid"]), gtids), what=f"a cursor with {gtids!r}")
 
 
@@ -64,9 +64,9 @@ def _same(one: str, other: str) -> bool:
 @pytest.mark.real
 @EACH
 def test_turned_on_and_off_while_it_runs(make: type[SqlServer]) -> None:
-    """The cursor keeps its place; on: entries and cursor get the set that the server tells; off: they have none.
+    """The cursor keeps its position when GTID mode changes, and each row arrives once.
 
-    Nothing is lost, repeated or out of order. MySQL's tagged GTIDs count as others do.
+    While the mode is on, entries and cursor have the server's GTID set, MySQL's tagged GTIDs included; while off, none.
     """
     scan = {"canal.auto.scan": "true", "canal.auto.scan.interval": "0.2"}
     with make() as server:
@@ -88,16 +88,16 @@ def test_turned_on_and_off_while_it_runs(make: type[SqlServer]) -> None:
 
 
 def dumped(server: SqlServer, at: LogPosition) -> Reading:
-    """A dump from here, in GTID mode."""
+    """Return a dump in GTID mode that starts at this position."""
     return Reading(server, "shop", at, options=ON, decode=ON)
 
 
 @pytest.mark.real
 @EACH
 def test_a_set_without_its_journal(make: type[SqlServer]) -> None:
-    """A cursor whose journal is purged goes on behind its set if nothing of it is lost; else the error names what is.
+    """A cursor whose journal is purged continues after its set if no later transaction is purged, and fails otherwise.
 
-    A server whose binary logs were reset is found out even where the cursor's place exists again.
+    It fails as well if the binary logs were reset, even if the cursor's offset exists again.
     """
     with make() as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY, a text)")
@@ -120,7 +120,7 @@ def test_a_set_without_its_journal(make: type[SqlServer]) -> None:
 
 @pytest.mark.real
 def test_the_set_at_any_place(source_server: SqlServer, database: str) -> None:
-    """A cursor without a set finds the one executed before its place: between transactions, inside one, at the end."""
+    """The scanner finds the set executed up to a position. Inside a transaction, the set includes that transaction."""
     server = source_server
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     places = []

@@ -1,4 +1,4 @@
-"""A source that hangs, as a frozen machine or a dead disk makes it: whoever waits for it can still be stopped."""
+"""A source that hangs, as with a frozen machine or a dead disk: everything that waits for it can still be stopped."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
 from tests.source.reading import config_of
 
-STOPS_WITHIN_S = 10.0  # two when the machine has nothing else to do; the read time-out alone is 30
+STOPS_WITHIN_S = 10.0  # two on an idle machine; the read time-out alone is 30
 
 
 @pytest.mark.real
 @pytest.mark.timed
 def test_a_node_stops(mysql: MySQL, database: str) -> None:
-    """With a dump that waits, a SUBSCRIBE that asks for the newest position and whatever else asks now and then; with a
-    destination that never came so far.
-    """
+    """A node stops in time while its source hangs: with a dump and a waiting SUBSCRIBE, and right after a start."""
     server = mysql
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     node = Node({"example": follow(server)})
@@ -50,7 +48,7 @@ def test_a_node_stops(mysql: MySQL, database: str) -> None:
 
 @pytest.mark.real
 def test_every_connection_can_be_woken(source_server: SqlServer) -> None:
-    """Looking for a place opens connections of its own, which are told as well."""
+    """A search by time reports the connections that it opens, so that they can be interrupted."""
     opened: list[Interruptible] = []
     view = View(config_of(source_server), opening=opened.append)
     view.find(Place(timestamp_ms=int(time.time() * 1000) - 5000))
@@ -59,13 +57,13 @@ def test_every_connection_can_be_woken(source_server: SqlServer) -> None:
 
 
 def subscribe(node: Node) -> None:
-    """As a client that never was there; it is refused when the node stops."""
+    """Subscribe with a new client id; the node refuses this when it stops."""
     with suppress(CanalError), SimpleConnector(LOOPBACK, node.port, "example", 7) as client:
         client.subscribe("")
 
 
 def seconds_to_stop(node: Node) -> float:
-    """How long an orderly stop takes."""
+    """Return how long an orderly stop takes."""
     began = time.monotonic()
     node.stop()
     return time.monotonic() - began

@@ -1,4 +1,4 @@
-"""The journal of a cursor is gone: stop, or go on where canal.instance.position.lost says."""
+"""A cursor whose journal is purged: the stream stops, or continues where canal.instance.position.lost says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSERT = "INSERT INTO shop.t VALUES "
 
 
 def purged(server: SqlServer, node: Node) -> None:
-    """Row 1 is acknowledged; rows 2 and 3 are in journals that get purged, 4 in the oldest one, which remains."""
+    """Acknowledge row 1, purge the journals with rows 2 and 3, and keep the journal with row 4."""
     server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
     with connected(node.start(), "shop") as client:
         server.execute(INSERT + "(1)")
@@ -24,7 +24,7 @@ def purged(server: SqlServer, node: Node) -> None:
     server.execute(INSERT + "(2)", "FLUSH BINARY LOGS", INSERT + "(3)", "FLUSH BINARY LOGS", INSERT + "(4)")
     newest = server.journals()[-1]
 
-    def alone() -> bool:  # MariaDB keeps a journal as long as it has not seen that its reader is gone
+    def alone() -> bool:  # MariaDB keeps a journal until it notices that its reader is gone
         server.execute(f"PURGE BINARY LOGS TO '{newest}'")
         return server.journals() == [newest]
 
@@ -33,7 +33,7 @@ def purged(server: SqlServer, node: Node) -> None:
 
 @pytest.mark.real
 def test_fail_stops_and_names_the_oldest_journal() -> None:
-    """Without a policy GET is refused; the text says which journal is gone and which is the oldest."""
+    """Without a policy, GET is refused with an error that names the oldest journal."""
     with MariaDB() as server:
         node = Node({"example": follow(server)})
         purged(server, node)
@@ -53,7 +53,7 @@ def test_fail_stops_and_names_the_oldest_journal() -> None:
     ],
 )
 def test_goes_on_where_the_policy_says(make: type[SqlServer], properties: dict[str, str], expected: list[int]) -> None:
-    """The stream goes on by itself, the cursor with it, and an alarm says what was passed over."""
+    """The stream continues by itself where the policy says, after an alarm in the log; so does a restarted node."""
     with make() as server:
         node = Node({"example": follow(server, properties)})
         purged(server, node)
@@ -78,7 +78,7 @@ def test_goes_on_where_the_policy_says(make: type[SqlServer], properties: dict[s
 @pytest.mark.real
 @pytest.mark.parametrize("make", [MySQL, MariaDB])
 def test_binary_logs_that_were_reset(make: type[SqlServer]) -> None:
-    """A reset starts the binlog anew under smaller names: what is known of tables is forgotten, the cursor moves."""
+    """A reset begins the journals anew at smaller numbers: a node forgets the tables' columns and moves the cursor."""
     with make(row_metadata="MINIMAL") as server:
         node = Node({"example": follow(server, {"canal.instance.position.lost": "earliest"})})
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY, a int)", "FLUSH BINARY LOGS")

@@ -1,4 +1,4 @@
-"""Reading from a position: private, without a cursor, beside the client of the same id."""
+"""read_from: a private stream from a position, without a cursor, beside the subscribed client of the same id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from tests.positions.reading import connected, rows
 
 @pytest.mark.real
 def test_a_range_beside_the_client(source_server: SqlServer, database: str) -> None:
-    """Exactly the rows of the range come, as often as asked for; the client's cursor and batches stay as they are."""
+    """Each read_from delivers exactly the rows of its range.
+
+    The subscribed client's cursor and batches do not change.
+    """
     server = source_server
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     with (
@@ -42,7 +45,7 @@ def test_a_range_beside_the_client(source_server: SqlServer, database: str) -> N
                 rows(reader, 1)
         reader.read_from(places[1], filter=tables)
         assert [row.after for row in rows(reader, 2)] == [{"id": 2}, {"id": 3}]
-        assert not reader.get_without_ack(1)  # a reply behind the last ACK: what is refused now is no ACK
+        assert not reader.get_without_ack(1)  # a reply after the last ACK: the next refusal is not of an ACK
         with pytest.raises(ServerRefused, match="use another one to subscribe"):
             reader.subscribe("")
         with (
@@ -58,7 +61,10 @@ def test_a_range_beside_the_client(source_server: SqlServer, database: str) -> N
 
 @pytest.mark.real
 def test_a_range_of_gtid_sets(source_server: SqlServer, database: str) -> None:
-    """From one set to another: what the second has more. A set that is not executed yet is refused."""
+    """A range between two sets has the transactions that only the second contains.
+
+    A set not yet executed is refused.
+    """
     server = source_server
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     with (
@@ -83,7 +89,7 @@ def test_a_range_of_gtid_sets(source_server: SqlServer, database: str) -> None:
 
 @pytest.mark.real
 def test_through_zookeeper_and_over_a_restart(mysql: MySQL, database: str, zookeeper: ZooKeeper) -> None:
-    """A private connector takes nobody's turn; when the node comes back it goes on at the last acknowledged row."""
+    """A private connector does not replace the client; after a restart of the node it continues from its last batch."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     begin = ":".join(map(str, mysql.position()))
     hosts = f"{zookeeper.hosts}/{database}"
@@ -96,7 +102,7 @@ def test_through_zookeeper_and_over_a_restart(mysql: MySQL, database: str, zooke
         reader.read_from(begin, filter=tables)
         with pytest.raises(LocalProtocolError, match="is private"):
             reader.subscribe(tables)
-        message = reader.get_without_ack(4, 5000)  # BEGIN, row, END, and the next one's BEGIN
+        message = reader.get_without_ack(4, 5000)  # BEGIN, row, END, and the next transaction's BEGIN
         assert len(message.entries) == 4
         reader.ack(message.id)
         assert [row.after for row in rows(reader, 2)] == [{"id": 2}, {"id": 3}]
@@ -116,7 +122,7 @@ def test_through_zookeeper_and_over_a_restart(mysql: MySQL, database: str, zooke
 
 
 def printed(*arguments: str) -> list[object]:
-    """Rows that `canal-ha client` prints until it ends."""
+    """Return the rows that `canal-ha client` prints until it ends."""
     done = subprocess.run(
         [PROGRAM, "client", "--destination", "example", "--format", "json", *arguments],
         capture_output=True,

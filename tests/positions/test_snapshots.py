@@ -25,7 +25,7 @@ LONG = 3
 
 
 class Site:
-    """A table of the server that changes, and a history that reads of it. now: seconds, by the history's clock."""
+    """A table whose columns change, and a history that is given each statement. now: seconds of the history's clock."""
 
     def __init__(self, server: SqlServer, database: str, directory: Path, most_records: int) -> None:
         self.now = time.time()
@@ -52,7 +52,7 @@ class Site:
         self.view = self.history.view(self.decoded, self)
 
     def change(self, times: int = 1) -> LogPosition:
-        """Add columns; the history reads of each, close together. Returns where it read of the last one."""
+        """Add columns, give each statement to the history, and return the position of the last one."""
         first = newest(self._server)
         statements = []
         for _ in range(times):
@@ -66,17 +66,17 @@ class Site:
         return at
 
     def columns(self, at: LogPosition, count: int) -> list[str]:
-        """Of the table as of a position where it has so many."""
+        """Return the table's column names as of a position where it has `count` columns."""
         types, metas = bytes([LONG] * count), (0,) * count
         table_map = TableMap(1, self._database, "t", types, metas, (True,) * count, None, None, ())
         return [column.name for column in self.view.table(table_map, at).columns]
 
     def kept(self) -> Kept:
-        """What the store holds."""
+        """Return what the store holds."""
         return self.store.load(self._source)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the history and its connections."""
         self.history.close()
         self._tables.close()
 
@@ -86,7 +86,7 @@ class Site:
 
 @pytest.fixture
 def site(source_server: SqlServer, database: str, tmp_path: Path) -> Iterator[Site]:
-    """See Site; a snapshot is due after four statements."""
+    """A Site whose history takes a snapshot after four statements."""
     site = Site(source_server, database, tmp_path, most_records=4)
     yield site
     site.close()
@@ -94,8 +94,9 @@ def site(source_server: SqlServer, database: str, tmp_path: Path) -> Iterator[Si
 
 @pytest.mark.real
 def test_snapshots_and_their_expiry(site: Site) -> None:
-    """One is due a day after the last if anything changed. What lies before one that is too old goes, except what a
-    cursor still needs.
+    """A snapshot is due a day after the last one if a table changed.
+
+    Old snapshots and records expire unless a cursor needs them.
     """
     site.history.look(None)
     assert len(site.kept().snapshots) == 1
@@ -124,7 +125,7 @@ def test_snapshots_and_their_expiry(site: Site) -> None:
 
 @pytest.mark.real
 def test_many_statements(site: Site, source_server: SqlServer) -> None:
-    """What is kept stays bounded while cursors follow, however many there are; looking costs no login each time."""
+    """The stored history stays small while cursors follow, and its connections are reused."""
     logins = set()
     for _ in range(4):
         at = site.change(4)
@@ -135,10 +136,10 @@ def test_many_statements(site: Site, source_server: SqlServer) -> None:
     assert len(kept.records) <= 8
     assert len(kept.snapshots) <= 3
     assert site.columns(newest_of(site), 17)[-1] == "c16"
-    assert len(logins) <= 2  # questions, and definitions of tables
+    assert len(logins) <= 2  # one for questions, one for definitions of tables
 
 
 def newest_of(site: Site) -> LogPosition:
-    """Where the history has read to."""
+    """Return the position up to which the history has read."""
     assert site.decoded is not None
     return site.decoded

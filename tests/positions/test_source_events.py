@@ -1,4 +1,4 @@
-"""What a client gets while its source is flushed, purged, killed and reset: everything, once, in order."""
+"""A client gets every row once and in order while its source is flushed, purged, killed and reset."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TORN = bytes.fromhex("00000000 02 01000000 e8030000 00000000 0000") + b"INSERT I
 
 
 class Writer:
-    """Inserts 1, 2, 3, ... into shop.t, each in a transaction of its own, over crashes of the server.
+    """Inserts 1, 2, 3, ... into shop.t, each in its own transaction, and continues after crashes of the server.
 
-    written: what was committed; a row whose commit was cut off is looked up when the server is back.
+    written: the committed rows; they are counted again when the server is back.
     """
 
     def __init__(self, server: SqlServer) -> None:
@@ -34,7 +34,7 @@ class Writer:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Write meanwhile."""
+        """Write until the block ends."""
         self._thread.start()
         try:
             yield
@@ -44,7 +44,7 @@ class Writer:
             assert not self._thread.is_alive()
 
     def more(self, count: int = 20) -> None:
-        """Wait until so many more were written."""
+        """Wait until `count` more rows are written."""
         before = len(self.written)
         until(lambda: len(self.written) >= before + count, what=f"{count} rows more")
 
@@ -67,7 +67,7 @@ class Writer:
 
 
 class Reader:
-    """Reads and acknowledges what a client gets, in a thread. ids: of the rows, as they came."""
+    """Reads and acknowledges a client's batches in a thread. ids: of the rows, in order of arrival."""
 
     def __init__(self, client: SimpleConnector) -> None:
         self.ids: list[int] = []
@@ -84,12 +84,12 @@ class Reader:
                 self._client.ack(message.id)
 
     def reach(self, expected: list[int]) -> None:
-        """Wait for the last row; all of them came, once, in order."""
+        """Wait for the last expected row; check that exactly the expected rows came, in order."""
         until(lambda: self.ids[-1:] == expected[-1:], seconds=40, what=f"row {expected[-1]}")
         assert self.ids == expected
 
     def end(self) -> None:
-        """Leave the client alone."""
+        """Stop reading."""
         self._stopping = True
         self._thread.join(10)
 
@@ -97,7 +97,7 @@ class Reader:
 @pytest.mark.real
 @pytest.mark.parametrize("make", [MySQL, MariaDB])
 def test_flush_purge_crash_and_reset(make: type[SqlServer]) -> None:
-    """Under writes: FLUSH, PURGE, a SIGKILL that leaves half an event behind. Then a reset, which the policy allows."""
+    """FLUSH, PURGE, a crash that leaves half an event and a reset that the policy allows lose and repeat no row."""
     with make() as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
         writer = Writer(server)

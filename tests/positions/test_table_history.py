@@ -1,4 +1,4 @@
-"""Rows are decoded with the columns that their table had when they were written, wherever a node starts again."""
+"""Rows are decoded with the columns that their table had when they were written, wherever a node resumes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
 @EACH
 @BOTH
 def test_cold_start_with_ddl_ahead(make: Server, metadata: RowMetadata) -> None:
-    """200 statements while the node is down, half of them DDL: every row comes once, with its own table's columns."""
+    """After 200 statements without a node, half of them DDL, each row arrives once with its columns of that time."""
     with make(row_metadata=metadata) as server:
         shapes = Shapes(server, "shop")
         shapes.create()
@@ -49,10 +49,10 @@ def test_cold_start_with_ddl_ahead(make: Server, metadata: RowMetadata) -> None:
 def test_fail_over_to_a_node_that_has_never_seen_the_tables(
     make: Server, metadata: RowMetadata, shared: bool, zookeeper: ZooKeeper
 ) -> None:
-    """The other node goes on from the cursor in ZooKeeper, behind which tables have changed.
+    """A second node continues from the cursor in ZooKeeper; tables have changed since.
 
-    With FULL row metadata or the shared store every row is right; without either a row of a table that changed since is
-    refused in plain words, and no row has a wrong name.
+    With FULL row metadata or the shared store every row is right. With neither, a row of a table that changed is
+    refused, and no row has a wrong column name.
     """
     with make(row_metadata=metadata) as server:
         shapes = Shapes(server, "shop")
@@ -88,7 +88,7 @@ def test_fail_over_to_a_node_that_has_never_seen_the_tables(
 
 
 def until_refused(client: SimpleConnector) -> tuple[list[Row], str]:
-    """The rows that come before a GET is refused, and why."""
+    """Read rows until a GET is refused; return the rows and the reason."""
     got: list[Row] = []
     while True:
         try:
@@ -99,7 +99,7 @@ def until_refused(client: SimpleConnector) -> tuple[list[Row], str]:
 
 @pytest.mark.real
 def test_unchanged_tables_of_a_new_node(zookeeper: ZooKeeper) -> None:
-    """A node without any record and MINIMAL metadata knows tables that no statement since the cursor has touched."""
+    """With MINIMAL metadata, a node without records knows the tables that no statement has changed since the cursor."""
     with MySQL(row_metadata="MINIMAL") as server:
         shapes = Shapes(server, "shop")
         shapes.create()
@@ -117,7 +117,7 @@ def test_unchanged_tables_of_a_new_node(zookeeper: ZooKeeper) -> None:
 
 @pytest.mark.real
 def test_a_store_that_cannot_be_written(source_server: SqlServer, database: str, tmp_path: Path) -> None:
-    """It is an alarm; rows go on."""
+    """A store that cannot be written raises an alarm, and rows continue."""
     taken = tmp_path / "taken"
     taken.write_text("a file where a directory should be")
     node = Node({"example": follow(source_server, {"canal.instance.tsdb.dir": str(taken)})})

@@ -20,7 +20,7 @@ BEYOND_THE_RING = 40  # transactions
 
 
 def far_ahead(server: SqlServer) -> None:
-    """Begin more journals than a node reads for a stream that begins behind what it knows."""
+    """Begin more journals than a node reads to extend its history to a new stream."""
     for _ in range(10):
         server.execute("FLUSH BINARY LOGS")
 
@@ -28,7 +28,7 @@ def far_ahead(server: SqlServer) -> None:
 @pytest.mark.real
 @EACH
 def test_the_history_under_a_stream_that_lags_stays_when_another_one_opens_far_ahead(make: Server) -> None:
-    """The lagging client's rows have the names of their own time, though the columns were swapped meanwhile."""
+    """A lagging client's rows keep their names after a swap of columns, though another client opens far ahead."""
     with make(row_metadata="MINIMAL") as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY, price int, qty int)")
         with (
@@ -56,7 +56,7 @@ def test_the_history_under_a_stream_that_lags_stays_when_another_one_opens_far_a
 @pytest.mark.real
 @EACH
 def test_the_order_in_which_clients_open_does_not_matter(make: Server) -> None:
-    """A node that starts again keeps what it knows of a client that is far behind, when another one opens first."""
+    """After a restart, a client far behind gets the right columns even if another client opens far ahead first."""
     with make(row_metadata="MINIMAL") as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY, price int, qty int)")
         node = Node({"example": follow(server)}).start()
@@ -78,7 +78,7 @@ def test_the_order_in_which_clients_open_does_not_matter(make: Server) -> None:
 @pytest.mark.real
 @EACH
 def test_rows_from_before_full_metadata_are_not_taken_for_rows_with_it(make: Server) -> None:
-    """What was logged without names before an ALTER and the switch to FULL is refused or right on a fresh node."""
+    """On a fresh node, rows logged before the switch to FULL are refused if their table changed since, else right."""
     with make(row_metadata="MINIMAL") as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY, price int, qty int)")
         server.execute("CREATE TABLE shop.calm (id int PRIMARY KEY, a int)")
@@ -99,7 +99,7 @@ def test_rows_from_before_full_metadata_are_not_taken_for_rows_with_it(make: Ser
 
 
 def begun(reader: SimpleConnector) -> bool:
-    """Read from the newest place on; False when the destination does not run there yet."""
+    """Read from the newest position. Return False, after a reconnect, if the destination does not run there yet."""
     try:
         reader.read_from("latest", filter=r"shop\..*")
     except ServerRefused:

@@ -1,4 +1,4 @@
-"""Warned before it hurts: alarms in the destination's log, in the status and as metrics, begun and ended."""
+"""Alarms, when they begin and when they end, in the destination's log and as metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import until
 
 @pytest.mark.real
 def test_alarms(source_server: SqlServer, database: str) -> None:
-    """A cursor that stands still while rows wait; a journal about to be purged."""
+    """A cursor that does not move while rows wait raises an alarm, and so does a journal about to be purged."""
     server = source_server
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     unmoved = {"canal.instance.alarm.unmoved": "1"}
@@ -40,7 +40,7 @@ def test_alarms(source_server: SqlServer, database: str) -> None:
         try:
             server.execute("FLUSH BINARY LOGS", f"SET GLOBAL {variable} = 1")
             told("alarm.purge")
-            if server.flavor == "mysql":  # looked at every five seconds: once is enough
+            if server.flavor == "mysql":  # the node looks every five seconds: one server is enough
                 server.execute(f"SET GLOBAL {variable} = 864000")
                 told("alarm.purge_over")
         finally:
