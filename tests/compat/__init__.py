@@ -1,1 +1,1 @@
-"""Comparisons with other programs and with what real servers say of themselves."""
+"""Comparisons with canal, with its clients, and with the real servers' own descriptions of their tables."""

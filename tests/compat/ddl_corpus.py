@@ -1,7 +1,7 @@
 """Statements that change tables: every type, every form of CREATE and ALTER, and random alterations.
 
-ddl/types*.txt: one column type with attributes a line, for a column named c; ddl/tables.txt: one CREATE TABLE a line;
-ddl/sequences.txt: statements for one table a line, separated by `; `. `{t}` is the table, `\\n` a line end.
+Files in ddl/, one case a line: types*.txt has a column type with attributes, for a column c; tables.txt a CREATE TABLE;
+sequences.txt statements for one table, separated by `; `. `{t}` stands for the table, `\\n` for a line end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RANDOM_TYPES = (
 
 
 def statements(flavor: str) -> Iterator[tuple[str, list[str]]]:
-    """(table, statements for it); a server refuses some of them. flavor: `mysql` or `mariadb`."""
+    """Yield (table, statements for it). A server refuses some of them. flavor: `mysql` or `mariadb`."""
     for number, definition in enumerate(_lines("types.txt") + _lines(f"types_{flavor}.txt")):
         table = f"ty{number}x"
         yield (
@@ -52,7 +52,7 @@ def _lines(name: str) -> list[str]:
 
 
 def random_alter(table: str, columns: list[str], random: Random) -> str:
-    """One ALTER TABLE of one to four items on these columns, mostly valid."""
+    """Return an ALTER TABLE of one to four items on these columns, mostly valid."""
     items = []
     for _ in range(random.randint(1, 4)):
         old, other, new = random.choice(columns), random.choice(columns), f"n{random.randint(0, 30)}"

@@ -1,9 +1,9 @@
-"""Seeded damage to recorded transactions, and what a decoder may make of it.
+"""Seeded damage to recorded transactions, and the rules for what a decoder may deliver then.
 
-A case is a recorded file's format description and three of its transactions; one event of the middle one is damaged.
-`Breaking` damage leaves no well-formed event: the decoder must stop there, and deliver exactly what came before.
-`Changing` damage may leave a well-formed event that says something else (a flipped bit of a number is a number): then
-the decoder may go on, but raises nothing else, delivers parsable entries, and leaves what came before untouched.
+A case is a recorded file's format description and three of its transactions; the middle one is damaged.
+Breaking damage leaves a malformed event: the decoder must stop there, and deliver exactly what came before.
+Other damage may leave a well-formed event with other content, such as another number. Then the decoder may continue,
+but it raises no other error, delivers entries that can be parsed, and does not change what came before.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from lab import golden
 from lab.dump import packed, packets
 
 TAGS = ("mysql9", "mysql9_gtid", "mariadb10.11", "mariadb10.11_gtid")
-LARGEST_EVENT = 4000  # bytes: larger ones cost time and say nothing new
+LARGEST_EVENT = 4000  # bytes; larger events take time and test nothing new
 ROWS = (23, 24, 25, 30, 31, 32, 39)
 COMPRESSED = {23: 166, 24: 167, 25: 168, 30: 169, 31: 170, 32: 171}  # rows events, and MariaDB's compressed ones
 BEGINS = (kinds.GTID, kinds.ANONYMOUS_GTID, kinds.MARIADB_GTID)
-CASE_REUSED = 20  # times, because its undamaged outcome takes as long as a damaged one
+CASE_REUSED = 20  # times; decoding it undamaged takes as long as decoding a mutation
 UNKNOWN_EVENTS = (0, 43, 99, 159, 172, 255)
 UNKNOWN_COLUMNS = (0x14, 0x40, 0x80, 0xA0, 0xF0, 0xF1)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is damaged. before, after: whole transactions; target: the one that is damaged, damaged or not."""
+    """Transactions to damage. target: the one that is damaged; before, after: whole transactions."""
 
     tag: str
     charset: str
-    defined: bool  # whether SHOW CREATE TABLE can be asked; reading its text takes longer than everything else
+    defined: bool  # whether SHOW CREATE TABLE has an answer; reading it takes longer than everything else
     head: bytes  # the format description
     before: tuple[bytes, ...]
     target: tuple[bytes, ...]
@@ -53,7 +53,7 @@ class Case:
 
 @dataclass
 class Mutation:
-    """A damaged case. breaking: the first damaged event is no well-formed one any more; offset: where that begins."""
+    """A damaged case. breaking: the first damaged event is malformed. offset: where that event begins."""
 
     events: list[bytes]
     breaking: bool
@@ -65,7 +65,7 @@ class Mutation:
 
 @dataclass
 class Outcome:
-    """What a decoder made of bytes. error: its class name and text, "" when there was none."""
+    """What a decoder delivered. error: class name and text of its error; "" if there was none."""
 
     entries: list[bytes] = field(default_factory=list)
     error: str = ""
@@ -76,7 +76,7 @@ class Outcome:
 
 @cache
 def transactions(tag: str) -> tuple[bytes, tuple[tuple[bytes, ...], ...]]:
-    """The format description and the small transactions of a recorded file."""
+    """Return the format description and the small transactions of a recorded file."""
     data = golden.binlog(tag)
     events: list[bytes] = []
     at = 4
@@ -96,18 +96,18 @@ def transactions(tag: str) -> tuple[bytes, tuple[tuple[bytes, ...], ...]]:
 
 @cache
 def definitions(tag: str) -> dict[str, str]:
-    """SHOW CREATE TABLE by table name, as of the end of the file."""
+    """Return the answers of SHOW CREATE TABLE by table name, as of the end of the file."""
     return {name.partition("/")[2]: text for name, text in golden.definitions(tag).items()}
 
 
 @cache
 def with_payload(tag: str) -> tuple[int, ...]:
-    """Which transactions are compressed."""
+    """Return the indexes of the compressed transactions."""
     return tuple(i for i, one in enumerate(transactions(tag)[1]) if any(event[4] == kinds.PAYLOAD for event in one))
 
 
 def draw_case(chance: random.Random) -> Case:
-    """Three neighbours of one file; the middle one is compressed more often than in the file."""
+    """Draw three adjacent transactions of a file. The middle one is compressed more often than in the file."""
     tag = chance.choice(TAGS)
     head, all_of_it = transactions(tag)
     at = chance.randrange(len(all_of_it) - 2)
@@ -121,7 +121,7 @@ def draw_case(chance: random.Random) -> Case:
 
 
 def decode(case: Case, events: Sequence[bytes], *, as_packets: bool = False, cut: int = 0) -> Outcome:
-    """Decode events as a file or as a dump. Raises whatever is neither MalformedEvent nor TableUnknown."""
+    """Decode events as a file or as a dump's packets. Raises any error but MalformedEvent and TableUnknown."""
     texts = definitions(case.tag) if case.defined else {}
     decoder = Decoder(
         source=Source("localhost", 3306),
@@ -150,14 +150,14 @@ def decode(case: Case, events: Sequence[bytes], *, as_packets: bool = False, cut
 
 @cache
 def undamaged(case: Case) -> tuple[Outcome, int]:
-    """The outcome without damage, and how many of its entries come before the target."""
+    """Return the outcome without damage, and how many of its entries come before the target."""
     whole = decode(case, (case.head, *case.before, *case.target, *case.after))
     assert not whole.error, whole.error
     return whole, len(decode(case, (case.head, *case.before)).entries)
 
 
 def check(case: Case, mutation: Mutation) -> Outcome:
-    """Decode a damaged case, and hold the outcome to the rules. Raises AssertionError."""
+    """Decode a damaged case, and check the outcome against the rules. Raises AssertionError."""
     whole, before = undamaged(case)
     outcome = decode(case, mutation.events, as_packets=mutation.as_packets, cut=mutation.cut)
     assert outcome.entries[:before] == whole.entries[:before], f"{mutation.what}: what came before is not the same"
@@ -177,7 +177,7 @@ def check(case: Case, mutation: Mutation) -> Outcome:
 
 
 def with_checksum(event: bytes, body: bytes, kind: int | None = None) -> bytes:
-    """The event with another body (and type), its length and checksum made right. body: without checksum."""
+    """Return an event with another body (and type), and correct length and checksum. body: without checksum."""
     header = bytearray(event[:19])
     if kind is not None:
         header[4] = kind
@@ -187,7 +187,7 @@ def with_checksum(event: bytes, body: bytes, kind: int | None = None) -> bytes:
 
 
 def body_of(event: bytes) -> bytes:
-    """Without header and checksum."""
+    """Return an event without header and checksum."""
     return event[19:-4]
 
 
@@ -205,17 +205,17 @@ def _pick(chance: random.Random, events: Sequence[bytes], *types: int) -> int | 
 
 
 def flip_under_the_checksum(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """One bit of an event, the checksum as it was."""
+    """Flip one bit of an event, and keep its checksum."""
     index = chance.randrange(len(events))
     event = bytearray(events[index])
-    at = chance.choice([*range(9), *range(13, len(event))])  # the length is `wrong_length`
+    at = chance.choice([*range(9), *range(13, len(event))])  # `wrong_length` changes the length
     event[at] ^= 1 << chance.randrange(8)
-    # a type of ROTATE or FORMAT_DESCRIPTION brings its own rules for checksums
+    # ROTATE and FORMAT_DESCRIPTION have rules of their own for checksums
     return _one(events, index, bytes(event)), event[4] not in (kinds.ROTATE, kinds.FORMAT_DESCRIPTION)
 
 
 def wrong_length(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """The header claims more or fewer bytes than there are."""
+    """Make the header claim more or fewer bytes than there are."""
     index = chance.randrange(len(events))
     event = bytearray(events[index])
     right = len(event)
@@ -225,7 +225,7 @@ def wrong_length(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequen
 
 
 def flip_in_body(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """One to three bits of a body, with a checksum that holds."""
+    """Flip one to three bits of a body, and correct the checksum."""
     index = chance.randrange(len(events))
     body = bytearray(body_of(events[index]))
     for _ in range(chance.choice((1, 1, 2, 3))):
@@ -234,7 +234,7 @@ def flip_in_body(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequen
 
 
 def set_in_body(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """A byte of a body becomes one that means much."""
+    """Set one byte of a body to a value that has a special meaning in many fields."""
     index = chance.randrange(len(events))
     body = bytearray(body_of(events[index]))
     body[chance.randrange(len(body))] = chance.choice((0, 1, 0x7F, 0x80, 0xFB, 0xFC, 0xFD, 0xFE, 0xFF))
@@ -242,7 +242,7 @@ def set_in_body(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequenc
 
 
 def flip_in_header(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """Type, time, server id, end position or flags, with a checksum that holds."""
+    """Flip a bit of the type, time, server id, end position or flags, and correct the checksum."""
     index = chance.randrange(len(events))
     event = bytearray(events[index])
     at = chance.choice([*range(9), *range(13, 19)])
@@ -251,14 +251,14 @@ def flip_in_header(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequ
 
 
 def cut_body(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """A body ends early, with length and checksum that hold."""
+    """Cut off the end of a body, and correct length and checksum."""
     index = chance.randrange(len(events))
     body = body_of(events[index])
     return _one(events, index, with_checksum(events[index], body[: chance.randrange(len(body))])), False
 
 
 def lose_or_repeat(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """An event is missing, comes twice, or changes places with another."""
+    """Remove an event, repeat it, or swap it with another."""
     index = chance.randrange(len(events))
     what = chance.randrange(3)
     if what == 0:
@@ -272,7 +272,7 @@ def lose_or_repeat(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequ
 
 
 def cut_the_first_row(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """A rows event that ends within the bitmap of NULLs of its first row, or a byte behind it."""
+    """End a rows event behind the bitmap of NULLs of its first row, or a byte later."""
     index = _pick(chance, events, *ROWS)
     if index is None:
         return None
@@ -286,7 +286,7 @@ def cut_the_first_row(chance: random.Random, events: Sequence[bytes]) -> tuple[S
 
 
 def half_a_row_more(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """A rows event with a row begun behind the last one: bitmaps without values."""
+    """Add a byte behind the last row of a rows event, as if another row began."""
     index = _pick(chance, events, *ROWS)
     if index is None:
         return None
@@ -294,7 +294,7 @@ def half_a_row_more(chance: random.Random, events: Sequence[bytes]) -> tuple[Seq
 
 
 def another_width(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """Rows of more or fewer columns than the table map has."""
+    """Give a rows event more or fewer columns than its table map has."""
     index = _pick(chance, events, *ROWS)
     if index is None:
         return None
@@ -307,7 +307,7 @@ def another_width(chance: random.Random, events: Sequence[bytes]) -> tuple[Seque
 
 
 def another_table_id(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """Rows of a table that no table map announced."""
+    """Give a rows event a table id that no table map announced."""
     index = _pick(chance, events, *ROWS)
     if index is None:
         return None
@@ -317,7 +317,7 @@ def another_table_id(chance: random.Random, events: Sequence[bytes]) -> tuple[Se
 
 
 def another_tables_map(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """A table map of another table, with another number of columns, under the id of the rows."""
+    """Replace a table map by that of another table with another number of columns, under the same table id."""
     index = _pick(chance, events, kinds.TABLE_MAP)
     if index is None or not any(event[4] in ROWS for event in events):
         return None
@@ -331,14 +331,14 @@ def another_tables_map(chance: random.Random, events: Sequence[bytes]) -> tuple[
 
 
 def unknown_event(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """An event of a type that no server writes."""
+    """Give an event a type that no server writes."""
     index = chance.randrange(len(events))
     event = events[index]
     return _one(events, index, with_checksum(event, body_of(event), chance.choice(UNKNOWN_EVENTS))), True
 
 
 def unknown_column(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """A column of a type that no server has."""
+    """Give a column a type that no server has."""
     index = _pick(chance, events, kinds.TABLE_MAP)
     if index is None:
         return None
@@ -349,7 +349,7 @@ def unknown_column(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequ
 
 
 def bad_text(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool]:
-    """Bytes that are no UTF-8, wherever they land."""
+    """Overwrite bytes anywhere in a body with invalid UTF-8."""
     index = chance.randrange(len(events))
     body = bytearray(body_of(events[index]))
     bad = chance.choice((b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xff\xfe", b"\xe4\xb8"))
@@ -360,18 +360,18 @@ def bad_text(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[b
 
 @cache
 def zlib_bomb() -> bytes:
-    """Much from little."""
+    """Return 64 MiB of zeros, compressed by zlib."""
     return zlib.compress(bytes(64 << 20), 1)
 
 
 @cache
 def zstd_bomb() -> bytes:
-    """The same for zstd."""
+    """Return 64 MiB of zeros, compressed by zstd."""
     return zstandard.ZstdCompressor().compress(bytes(64 << 20))
 
 
 def damaged_compressed_rows(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """MariaDB's compressed rows whose content or claims are not what they should be."""
+    """Compress a rows event as MariaDB does, mostly with damaged content, length or method."""
     index = _pick(chance, events, *COMPRESSED)
     if index is None:
         return None
@@ -384,7 +384,7 @@ def damaged_compressed_rows(chance: random.Random, events: Sequence[bytes]) -> t
     claim, squeezed, method, breaking = len(rows), zlib.compress(rows), 8, True
     what = chance.randrange(6)
     if what == 0:
-        breaking = False  # well compressed: the same rows
+        breaking = False  # correctly compressed: the same rows
     elif what == 1:
         claim = chance.choice((0, len(rows) - 1, len(rows) + 1, 1 << 24, (1 << 32) - 1))
     elif what == 2:
@@ -401,29 +401,29 @@ def damaged_compressed_rows(chance: random.Random, events: Sequence[bytes]) -> t
 
 
 def damaged_payload(chance: random.Random, events: Sequence[bytes]) -> tuple[Sequence[bytes], bool] | None:
-    """A compressed transaction whose content or claims are not what they were."""
+    """Damage the content, the claimed size or the method of a compressed transaction."""
     index = _pick(chance, events, kinds.PAYLOAD)
     if index is None:
         return None
     event = events[index]
     content, _ = payload_content(body_of(event))
     what = chance.randrange(6)
-    if what == 0:  # another content, well compressed
+    if what == 0:  # other content, correctly compressed
         changed = bytearray(content)
         changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
         return _one(events, index, with_checksum(event, payload(bytes(changed)))), False
-    if what == 1:  # claims less or more
+    if what == 1:  # claims fewer or more bytes
         claim = chance.choice((0, 1, len(content) - 1, len(content) + 1, 1 << 20, 1 << 31, 1 << 40, (1 << 63) - 1))
         return _one(events, index, with_checksum(event, payload(content, claim))), True
     if what == 2:  # holds much more than it claims
         return _one(events, index, with_checksum(event, payload(content, len(content), zstd_bomb()))), True
-    if what == 3:  # cut
+    if what == 3:  # compressed data cut off
         squeezed = zstandard.ZstdCompressor().compress(content)
         squeezed = squeezed[: chance.randrange(len(squeezed))]
         return _one(events, index, with_checksum(event, payload(content, len(content), squeezed))), True
-    if what == 4:  # compressed by a method that nobody knows
+    if what == 4:  # an unknown method
         return _one(events, index, with_checksum(event, payload(content, len(content), content, method=7))), True
-    nested = with_checksum(event, payload(content))  # inside another; events inside have no checksum
+    nested = with_checksum(event, payload(content))  # one payload inside another; events inside have no checksum
     inner = nested[:9] + struct.pack("<I", len(nested) - 4) + nested[13:-4]
     return _one(events, index, with_checksum(event, payload(inner))), True
 
@@ -450,7 +450,7 @@ DAMAGE: tuple[Damage, ...] = (
 
 
 def mutate(chance: random.Random, case: Case) -> Mutation:
-    """One damaged case."""
+    """Return the case with one kind of damage."""
     made = None
     while made is None:
         damage = chance.choice(DAMAGE)
@@ -459,13 +459,13 @@ def mutate(chance: random.Random, case: Case) -> Mutation:
     first = next((old for old, new in zip(case.target, target, strict=False) if old != new), case.after[0])
     events = [case.head, *case.before, *target, *case.after]
     mutation = Mutation(events, breaking, start_of(first), what=damage.__name__)
-    # an event's length stands in the packet's header too, where it is right
+    # a packet's header has the event's length too, and there it is right
     mutation.as_packets = chance.random() < 0.3
     if damage is lose_or_repeat and chance.random() < 0.3:
         last = [*case.target, *case.after]
         size = sum(map(len, last)) + (5 * len(last) if mutation.as_packets else 0)
         mutation.events = [case.head, *case.before, *last]
-        # more than the transaction behind it: the target is never complete
+        # more than the transaction behind the target, so that the target is incomplete
         mutation.cut = chance.randrange(size - sum(map(len, case.target)) + 1, size)
         mutation.breaking = False
         mutation.what = "the end is missing"
@@ -476,19 +476,19 @@ def mutate(chance: random.Random, case: Case) -> Mutation:
 
 
 def start_of(event: bytes) -> int:
-    """The offset that an event was recorded at."""
+    """Return the offset that an event was recorded at."""
     length, end = struct.unpack_from("<II", event, 9)
     return int(end - length)
 
 
 def width_at(body: bytes | bytearray, kind: int) -> int:
-    """Where a rows event says how many columns it has."""
+    """Return where a rows event has its number of columns."""
     extra: int = struct.unpack_from("<H", body, 8)[0] if kind >= 30 else 0
     return 8 + extra
 
 
 def images(body: bytes, kind: int) -> int:
-    """Where the row images of a rows event begin; 0 when the event is too wide for us."""
+    """Return where the row images of a rows event begin; 0 if it has more than 249 columns."""
     at = width_at(body, kind)
     width = body[at]
     if width > 249:
@@ -497,7 +497,7 @@ def images(body: bytes, kind: int) -> int:
 
 
 def types_at(body: bytes) -> tuple[int, int]:
-    """Where the column types of a table map are, and how many."""
+    """Return where the column types of a table map begin, and how many there are."""
     at = 8
     at += body[at] + 2
     at += body[at] + 2
@@ -506,12 +506,12 @@ def types_at(body: bytes) -> tuple[int, int]:
 
 
 def width_of(body: bytes) -> int:
-    """The columns of a table map."""
+    """Return how many columns a table map has."""
     return types_at(body)[1]
 
 
 def payload_content(body: bytes) -> tuple[bytes, int]:
-    """The events of a TRANSACTION_PAYLOAD, and how many bytes it claims."""
+    """Return the events of a TRANSACTION_PAYLOAD, and the size that it claims for them."""
     at = claim = 0
     while body[at]:
         kind, size = body[at], body[at + 1]
@@ -523,7 +523,11 @@ def payload_content(body: bytes) -> tuple[bytes, int]:
 
 
 def payload(content: bytes, claim: int | None = None, squeezed: bytes | None = None, method: int = 0) -> bytes:
-    """The body of a TRANSACTION_PAYLOAD. claim: the length it says its content has; squeezed: what it really holds."""
+    """Return the body of a TRANSACTION_PAYLOAD of these events.
+
+    claim: the size it claims for them, if not the right one.
+    squeezed: its compressed data, if not `content` compressed.
+    """
     data = zstandard.ZstdCompressor().compress(content) if squeezed is None else squeezed
     fields = ((2, method), (3, len(content) if claim is None else claim), (1, len(data)))
     return b"".join(bytes([kind, len(packed(value))]) + packed(value) for kind, value in fields) + b"\0" + data
@@ -533,9 +537,9 @@ def payload(content: bytes, claim: int | None = None, squeezed: bytes | None = N
 
 
 def run(seed: int, count: int) -> dict[str, tuple[int, int]]:
-    """Damage `count` times and check; what was damaged -> (how often, how often an error was raised).
+    """Damage `count` times, and check each outcome. Return kind of damage -> (times, errors raised).
 
-    Raises AssertionError naming seed and number of the first damage that breaks the rules.
+    Raises AssertionError with seed and number of the first damage that breaks the rules.
     """
     chance = random.Random(seed)
     totals: dict[str, tuple[int, int]] = {}

@@ -1,7 +1,7 @@
-"""The table history held against real servers: what information_schema says after each statement, for every statement.
+"""The table history compared with information_schema of real servers, after each statement of a corpus.
 
-Row events follow each statement; the history has read nothing but the binlog's own statements by then (their table maps
-are stripped of names and keys, and there is no server to ask), so every column name and key must come from them.
+Row events follow each statement. The history reads only statements from the binlog: the table maps are stripped of
+names and keys, and there is no server to ask. So every column name and key must come from the statements.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _QUERY, _TABLE_MAP = 2, 19
 
 @dataclass(frozen=True)
 class Marked:
-    """What the server says at a position of its binlog: tables by name; statement: the last before it."""
+    """The tables, by name, as the server describes them at an offset of its binlog.
+
+    statement: the last one before it.
+    """
 
     offset: int
     tables: dict[str, Described]
@@ -42,7 +45,7 @@ class Marked:
 
 
 def events(server: SqlServer, journal: str, start: int) -> Iterator[tuple[int, int, bytes]]:
-    """(offset, type, body) of every event from `start` on."""
+    """Yield (offset, type, body) of every event from `start` on."""
     data = (server.data / journal).read_bytes()
     offset = start
     while offset < len(data):
@@ -52,9 +55,9 @@ def events(server: SqlServer, journal: str, start: int) -> Iterator[tuple[int, i
 
 
 def described(cursor: Any, database: str, prefix: str) -> dict[str, Described]:
-    """The columns of the tables with this prefix, as the server knows them.
+    """Return the columns of the tables with this prefix, as the server describes them.
 
-    Its column_key also says PRI of a unique key over NOT NULL columns, so keys come from the constraints.
+    Keys come from the constraints: column_key is also PRI for a unique key over NOT NULL columns.
     """
     cursor.execute(
         "SELECT table_name, column_name FROM information_schema.key_column_usage"
@@ -74,7 +77,7 @@ def described(cursor: Any, database: str, prefix: str) -> dict[str, Described]:
 
 
 def touch(cursor: Any, tables: dict[str, Described]) -> None:
-    """Write a row into each table, whatever its columns, so that a table map is logged."""
+    """Write a row of default values into each table that takes one, so that a table map is logged."""
     for table in tables:
         with suppress(pymysql.MySQLError):
             cursor.execute(f"REPLACE INTO `{table}` () VALUES ()")
@@ -83,9 +86,10 @@ def touch(cursor: Any, tables: dict[str, Described]) -> None:
 def run(
     server: SqlServer, database: str, groups: Iterator[tuple[str, list[str]]], setting: str = ""
 ) -> tuple[str, int, list[Marked]]:
-    """Execute the statements that the server takes. Returns its binlog, where it starts, and what held when.
+    """Execute the statements that the server accepts. Return its journal, the start offset and the marks.
 
-    groups: (table, statements), the former being the prefix of all tables the latter make; setting: of the session.
+    groups: (prefix of the tables that the statements make, statements).
+    setting: what to add to SET SESSION.
     """
     server.execute(f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
     journal, start = server.position()
@@ -108,7 +112,7 @@ def run(
 
 
 def disagreements(server: SqlServer, database: str, journal: str, start: int, marks: list[Marked]) -> Iterator[str]:
-    """Where the history, fed by the binlog, differs from what the server said."""
+    """Yield each difference between the server's descriptions and the history, which is fed from the binlog."""
     view = History(lambda schema, table: None).view(LogPosition(journal, start))
     index = -1
     told: set[tuple[int, str]] = set()
@@ -124,13 +128,13 @@ def disagreements(server: SqlServer, database: str, journal: str, start: int, ma
             table_map = parse_table_map(body)
             if table_map.schema == database and (index, table_map.name) not in told:
                 told.add((index, table_map.name))
-                # rows of CREATE TABLE ... SELECT come before what the server said after it
+                # rows of CREATE TABLE ... SELECT are logged before the mark of the statement
                 mark = marks[index] if table_map.name in marks[index].tables else marks[index + 1]
                 yield from compared(view, table_map, at, mark)
 
 
 def compared(view: TableHistory, table_map: TableMap, at: LogPosition, mark: Marked) -> Iterator[str]:
-    """One table map without its names and keys against the mark before it."""
+    """Strip a table map of names and keys, and yield how the history's columns for it differ from the mark."""
     expected = mark.tables[table_map.name]
     with_names = [(name, index in (table_map.primary_key or ())) for index, name in enumerate(table_map.names or ())]
     try:
@@ -145,7 +149,7 @@ def compared(view: TableHistory, table_map: TableMap, at: LogPosition, mark: Mar
 
 
 def test_every_statement_of_the_corpus(source_server: SqlServer, database: str) -> None:
-    """After each statement the server took, names and primary key are the server's own, and the types agree."""
+    """After each statement that the server accepts, the history has the server's column names and primary key."""
     journal, start, marks = run(source_server, database, statements(source_server.flavor))
     wrong = list(disagreements(source_server, database, journal, start, marks))
     print(f"{source_server.flavor}: {len(marks)} statements taken")
@@ -154,7 +158,7 @@ def test_every_statement_of_the_corpus(source_server: SqlServer, database: str) 
 
 
 def test_every_statement_with_generated_primary_keys(mysql: SqlServer, database: str) -> None:
-    """A primary key that MySQL adds to a table without one is known from the statement as the source logs it."""
+    """The history has the primary key that MySQL adds to a table without one: the logged statement has it."""
     setting = ", SESSION sql_generate_invisible_primary_key = ON"
     journal, start, marks = run(mysql, database, statements("mysql"), setting)
     wrong = list(disagreements(mysql, database, journal, start, marks))
@@ -163,7 +167,7 @@ def test_every_statement_with_generated_primary_keys(mysql: SqlServer, database:
 
 
 def test_definitions_of_the_server_are_read(source_server: SqlServer, database: str) -> None:
-    """SHOW CREATE TABLE of every table of the corpus gives the columns and primary key that the server has."""
+    """SHOW CREATE TABLE of each table of the corpus parses to the columns and primary key that the server has."""
     run(source_server, database, statements(source_server.flavor))
     wrong = []
     with source_server.connect(database=database) as connection, connection.cursor() as cursor:
@@ -181,7 +185,7 @@ def test_definitions_of_the_server_are_read(source_server: SqlServer, database: 
 
 
 def test_random_alters(source_server: SqlServer, database: str) -> None:
-    """Any sequence of ALTER TABLE that the server accepts leaves the columns it has."""
+    """After any sequence of ALTER TABLE that the server accepts, the history has the server's columns."""
     random = Random(20)
 
     def groups() -> Iterator[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""docs/compatibility.md proves what it says."""
+"""docs/compatibility.md names an existing test for each of its claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROOF = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
 def test_every_proof_exists() -> None:
-    """Each test that the page names is there."""
+    """Each test that the page names exists."""
     proofs = PROOF.findall(PAGE.read_text(encoding="utf-8"))
     assert len(proofs) > 40
     missing = [
@@ -21,7 +21,7 @@ def test_every_proof_exists() -> None:
 
 
 def test_every_feature_and_difference_has_a_proof() -> None:
-    """No row of the two tables of features and differences is a mere claim."""
+    """Each row of the two tables of features and differences names a test."""
     tables = PAGE.read_text(encoding="utf-8").partition("## Feature by feature")[2].partition("## Versions")[0]
     rows = [
         line for line in tables.splitlines() if line.startswith("| ") and not line.startswith(("| canal |", "| case |"))

@@ -1,4 +1,4 @@
-"""The texts that clients search for, as docs/protocol.md#errors has them, over TCP."""
+"""The error texts that clients search for, over TCP, as docs/protocol.md#errors lists them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ META = "com.alibaba.otter.canal.meta.exception.CanalMetaManagerException"
 
 
 def generic(client: RawClient) -> tuple[str, str]:
-    """Class and text inside the next packet, an error 400."""
+    """Check that the next packet is an error 400, and return the class and text in it."""
     code, text = client.refusal()
     found = GENERIC.fullmatch(text)
     assert code == 400
@@ -29,7 +29,7 @@ def generic(client: RawClient) -> tuple[str, str]:
 
 
 def test_every_text() -> None:
-    """Each condition of docs/protocol.md#requests that a client can bring about."""
+    """Each error of docs/protocol.md#requests that a client can cause has its text."""
     with Served() as served, RawClient(served) as client:
         client.get()
         never = "ClientIdentity:ClientIdentity[destination=example,clientId=1001,filter=<null>] should subscribe first"
@@ -68,7 +68,7 @@ def test_every_text() -> None:
 
 
 def test_a_wrong_password() -> None:
-    """The connection stays open, for another try."""
+    """After a wrong password, the connection stays open for another try."""
     with Served(user="canal", passwd="00" * 20) as served, RawClient(served, authenticate=False) as client:
         for _ in range(2):
             client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="canal", password=b"0" * 40))

@@ -1,4 +1,4 @@
-"""Each key of canal's that drops something drops that and nothing else: from the properties file to the entries."""
+"""Each of canal's filter keys drops what it names and nothing else, from the properties to the entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DDL = frozenset({pb.CREATE, pb.ALTER, pb.ERASE, pb.RENAME, pb.TRUNCATE, pb.CINDE
 
 
 def made(*sets: str) -> list[pb.Entry]:
-    """The entries of a recorded file under these settings, as a client would get them."""
+    """Return the entries of a recorded file under these settings, as a client gets them."""
     decoding = load_decoding(sets, {})
     options = decoding.options
     texts = {name.partition("/")[2]: text for name, text in golden.definitions("mysql9").items()}
@@ -44,17 +44,17 @@ def made(*sets: str) -> list[pb.Entry]:
 
 @pytest.fixture(scope="module")
 def everything() -> list[pb.Entry]:
-    """Without any filter."""
+    """Return the entries without any filter."""
     return made()
 
 
 def is_rows(entry: pb.Entry) -> bool:
-    """Whether it has rows, not the statement behind them."""
+    """Return whether an entry has rows, and not the statement behind them."""
     return entry.entryType == pb.ROWDATA and bool(pb.RowChange.FromString(entry.storeValue).rowDatas)
 
 
 def kept(entries: Iterable[pb.Entry], *, rows: frozenset[int] = ROWS, statements: frozenset[int]) -> list[pb.Entry]:
-    """Rows of these types and statements of these types."""
+    """Return the entries with rows of these types, and those with statements of these types."""
     return [
         entry
         for entry in entries
@@ -75,13 +75,13 @@ ANY = ROWS | DDL | {pb.QUERY, pb.XACOMMIT, pb.XAROLLBACK}
     ],
 )
 def test_rows(everything: list[pb.Entry], key: str, rows: frozenset[int]) -> None:
-    """One kind of rows is gone, or all; every other entry with content is as it was."""
+    """The key drops its kind of rows, or all rows. Every other entry with content stays the same."""
     found = made(f"{INSTANCE}{key}=true")
     assert kept(found, statements=ANY) == kept(everything, rows=rows, statements=ANY)
 
 
 def test_statements(everything: list[pb.Entry]) -> None:
-    """filter.query.ddl: no DDL; .dml: none of the statements behind rows; .dcl: no others. Rows stay in all cases."""
+    """filter.query.ddl drops DDL, .dml the statements behind rows, .dcl other statements. Rows always stay."""
     assert kept(made(f"{INSTANCE}query.ddl=true"), statements=ANY) == kept(everything, statements=ANY - DDL)
     for key in ("dml", "dcl"):
         found = kept(made(f"{INSTANCE}query.{key}=true"), statements=ANY)
@@ -93,7 +93,7 @@ def test_statements(everything: list[pb.Entry]) -> None:
 
 
 def test_transactions(everything: list[pb.Entry]) -> None:
-    """filter.transaction.entry: few begins and ends are left, in pairs, and all that lies between them."""
+    """filter.transaction.entry drops most begins and ends, and keeps all entries between them."""
     found = made(f"{INSTANCE}transaction.entry=true")
     assert kept(found, statements=ANY) == kept(everything, statements=ANY)
     ends = [entry for entry in found if entry.entryType == pb.TRANSACTIONEND]
@@ -101,7 +101,7 @@ def test_transactions(everything: list[pb.Entry]) -> None:
 
 
 def test_tables_and_columns(everything: list[pb.Entry]) -> None:
-    """regex, black.regex, field and black.field, in any letter case."""
+    """regex, black.regex, field and black.field match names in any letter case."""
     found = made(f"{INSTANCE}regex=GOLDEN\\.t_.*", f"{INSTANCE}black.regex=.*\\.t_json,golden\\.t_geo")
     tables = {entry.header.tableName for entry in found if is_rows(entry)}
     assert tables == {
@@ -118,6 +118,6 @@ def test_tables_and_columns(everything: list[pb.Entry]) -> None:
 
 
 def test_table_errors() -> None:
-    """table.error: rows of a table that nobody can tell are passed over instead of stopping the stream."""
+    """table.error sets the option that skips rows of tables that cannot be known."""
     options = load_decoding((f"{INSTANCE}table.error=true",), {}).options
     assert options.filter_table_error  # what it does: tests/decode/test_decoder.py::test_a_table_that_cannot_be_told

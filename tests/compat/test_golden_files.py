@@ -14,33 +14,33 @@ from tests.decode.conftest import zone
 
 @pytest.fixture(autouse=True)
 def utc() -> Iterator[None]:
-    """The recordings were made in UTC."""
+    """Set the time zone to UTC, in which the recordings were made."""
     with zone("UTC"):
         yield
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_every_entry(variant: Variant) -> None:
-    """In order, with nothing more and nothing less."""
+    """All entries are canal's, in order, with none missing and none added."""
     score = variants.score(variant)
     assert score.perfect, f"{score.equal} of {score.total} equal, {score.made} made; first: {score.first}"
 
 
 @pytest.mark.parametrize(("variant", "count"), COUNTED)
 def test_as_many_as_recorded(variant: Variant, count: int) -> None:
-    """Settings whose entries are not kept leave as many of them as canal left."""
+    """Under settings whose entries were not kept, the number of entries is canal's."""
     assert len(variants.made(variant)) == count
 
 
 def test_only_json_of_mariadb_differs() -> None:
-    """The deliberate differences touch no other entries than those with a JSON column of MariaDB."""
+    """The deliberate differences change only entries with a JSON column of MariaDB."""
     for variant in VARIANTS:
         changed = {one.case for one in golden.entries(variant.name) if differences.deliberate(one.entry) != one.entry}
         assert changed == ({"json"} if variant.name == "mariadb10.11" else set())
 
 
 def test_time_zone() -> None:
-    """In another zone nothing but the text of TIMESTAMP columns differs, by the zone's offset."""
+    """In another time zone, only entries with TIMESTAMP columns differ."""
     in_utc = variants.made(VARIANTS[0])
     with zone("Asia/Shanghai"):
         in_shanghai = variants.made(VARIANTS[0])
@@ -51,7 +51,7 @@ def test_time_zone() -> None:
 
 
 def test_dml_filters_and_compressed_transactions() -> None:
-    """filter.dml.* of MySQL's compressed transactions: canal stops at the first one, we go on to the end."""
+    """With filter.dml.*, canal stops at MySQL's first compressed transaction; the decoder continues to the end."""
     options = DecodeOptions(filter_dml_insert=True, filter_dml_update=True)
     made = variants.made(Variant("mysql9", options))
     assert len(made) > 231  # where canal stopped

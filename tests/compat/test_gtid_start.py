@@ -1,4 +1,4 @@
-"""canal.instance.gtidon with canal.instance.master.gtid and nothing else: no journal, position or time."""
+"""A start at canal.instance.master.gtid alone, with gtidon and without journal, position or time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.waiting import until
 
 @pytest.mark.real
 def test_a_configured_set_is_where_the_first_client_begins(source_server: SqlServer, database: str) -> None:
-    """Behind the set, not in it; every entry tells the set so far, as the server counts it (canal wants a time too)."""
+    """The first client begins behind the set, and every entry has the set so far. (canal wants a time, too.)"""
     source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     source_server.execute(f"INSERT INTO {database}.t VALUES (1)", "FLUSH BINARY LOGS")
     behind = source_server.gtid_set()

@@ -22,7 +22,10 @@ TEMPLATE = {"canal.instance.global.spring.xml": "classpath:spring/local-instance
 
 
 def entries_of(node: Node, count: int, *, acknowledge: int) -> list[bytes]:
-    """So many entries; batches are small, and those among the first `acknowledge` entries are acknowledged."""
+    """Return at least `count` entries, read in small batches.
+
+    acknowledge: batches that end within so many entries are acknowledged.
+    """
     found: list[bytes] = []
     with SimpleConnector(LOOPBACK, node.port, "example", CLIENT) as client:
         client.subscribe("")
@@ -36,13 +39,15 @@ def entries_of(node: Node, count: int, *, acknowledge: int) -> list[bytes]:
 
 
 def rows_of(entries: list[bytes]) -> list[str]:
-    """The rows of entries in the peers' form."""
+    """Return the rows of entries in the peers' form."""
     return [line for entry in entries for line in lines.lines(pb.Entry.FromString(entry))]
 
 
 @pytest.mark.real
 def test_a_directory_is_served_as_canal_served_its_server(tmp_path: Path) -> None:
-    """Every entry, byte for byte, over a crash of the node; Java reads the same rows, and those of a file to come."""
+    """Every entry arrives byte for byte, also after a crash of the node. The Java client reads the same rows, and those
+    of a file that is added later.
+    """
     directory = tmp_path / "files"
     directory.mkdir()
     recorded = golden.binlog("mysql9")

@@ -1,4 +1,4 @@
-"""Damaged binlogs: an error and nothing wrong delivered, whatever the damage; never a crash, a hang, or much memory."""
+"""Damaged binlogs: an error and only correct entries before it; no crash, no hang and no large use of memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PIECE_S = 120
 
 
 def limited(seed: int) -> dict[str, tuple[int, int]]:
-    """One piece of the work in a process that can neither grow nor hang."""
+    """Run one part of the work in a process with limits for memory and time."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
     signal.alarm(PIECE_S)  # ends the process
@@ -40,7 +40,7 @@ def limited(seed: int) -> dict[str, tuple[int, int]]:
 
 
 def test_mutations() -> None:
-    """10,400 seeded mutations: broken events stop the stream at their place, behind exactly what came before them."""
+    """A malformed event stops the stream there, behind exactly the entries that came before it, whatever the damage."""
     totals: Counter[str] = Counter()
     errors: Counter[str] = Counter()
     with ProcessPoolExecutor(2, mp_context=get_context("fork")) as workers:
@@ -55,7 +55,7 @@ def test_mutations() -> None:
 
 
 def test_a_payload_that_claims_too_much() -> None:
-    """Whether or not the claim is true: a transaction of 32 KB does not become one of gigabytes."""
+    """A payload that claims 1 TiB is refused, whether it holds much data or none."""
     claim = 1 << 40
     squeezed = zstandard.ZstdCompressor().compress(bytes(64 << 20))
     for content in (squeezed, b""):
@@ -65,7 +65,7 @@ def test_a_payload_that_claims_too_much() -> None:
 
 
 def test_a_column_that_holds_more_than_it_claims() -> None:
-    """MariaDB's COMPRESSED columns and compressed events are inflated as far as they claim."""
+    """A COMPRESSED column of MariaDB is inflated only as far as it claims."""
     bomb = zlib.compress(bytes(128 << 20), 1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(Broken, match="length differs"):
@@ -76,7 +76,7 @@ def test_a_column_that_holds_more_than_it_claims() -> None:
 
 
 def test_a_table_of_too_many_columns() -> None:
-    """No server has tables of more than 4096 columns; a plan for as many as an event can name would fill memory."""
+    """A table map of 5000 columns is refused: no server has more than 4096, and plans for more would fill memory."""
     dump = Dump().format().begin().table(columns=(ColumnType(1),) * 5000)
     with pytest.raises(MalformedEvent, match="a table of 5000 columns"):
         list(decoder().feed(bytes(dump.data)))

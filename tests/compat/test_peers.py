@@ -1,4 +1,4 @@
-"""canal's own clients read from a cluster of two nodes what ours reads."""
+"""canal's own clients read the same rows from a cluster of two nodes as our client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGES = 3000
 
 @contextmanager
 def cluster(zookeeper: ZooKeeper, server: SqlServer, database: str) -> Iterator[Node]:
-    """Two nodes; the one that runs the destination."""
+    """Start two nodes; yield the one that runs the destination."""
     follows = {"example": follow(server)}
     hosts = f"{zookeeper.hosts}/peers-{server.flavor}-{database}"
     with ExitStack() as stack:
@@ -32,7 +32,7 @@ def cluster(zookeeper: ZooKeeper, server: SqlServer, database: str) -> Iterator[
 
 
 def ours(node: Node, tables: str, client_id: int, change: Callable[[], int]) -> list[str]:
-    """What our client gets of a change, in the peers' form."""
+    """Make a change, and return its rows as our client gets them, in the peers' form. change: returns how many rows."""
     found: list[str] = []
     with SimpleConnector(LOOPBACK, node.port, "example", client_id) as connector:
         connector.subscribe(tables)
@@ -50,7 +50,7 @@ def test_the_same_rows(zookeeper: ZooKeeper, source_server: SqlServer, database:
     workload.create(source_server, database)
     tables = rf"{database}\..*"
     with cluster(zookeeper, source_server, database) as node, ExitStack() as stack:
-        # peers are told how many rows to expect: as many as the same seed changed in a schema of its own
+        # peers need the number of rows in advance: the same seed changes as many in another schema
         rehearsal = f"{database}_r"
         workload.create(source_server, rehearsal)
         count = workload.run(source_server, rehearsal, CHANGES)
@@ -68,9 +68,10 @@ def test_the_same_rows(zookeeper: ZooKeeper, source_server: SqlServer, database:
 
 
 def test_the_java_client_is_acknowledged_at_once(mariadb: SqlServer, database: str, tmp_path: Path) -> None:
-    """Its header goes out apart from its body, which waits for the header's ACK: 40 ms unless we acknowledge at once.
+    """A batch to the Java client takes less than half the time when the node sends TCP ACKs at once.
 
-    The same node is reached once directly and once over a link, which acknowledges as Linux does by itself.
+    The client sends a request's body only when the header is acknowledged, which Linux by itself delays by 40 ms. The
+    same node is reached once directly, and once over a link that acknowledges as Linux does.
     """
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(100))")
     taken: dict[str, float] = {}

@@ -1,6 +1,6 @@
-"""The statements on which canal's server stops for ever: here each of them goes from a real server to a client.
+"""Statements on which canal's server stops for ever; here each of them passes from a real server to a client.
 
-Every list was recorded with canal's error; what canal printed is in the docstrings of the cases.
+The name of each case begins with the error that canal's server printed.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ MARIADB: tuple[Case, ...] = (
 def changes(
     node: Node, tables: str, server: SqlServer, statements: tuple[str, ...], database: str, count: int
 ) -> list[Any]:
-    """The rows after each change of these statements, as a client gets them."""
+    """Execute the statements, and return the row after each change as a client gets it. count: rows to wait for."""
     found: list[Any] = []
     with SimpleConnector(LOOPBACK, node.port, "example", 1001) as client:
         client.subscribe(tables)
@@ -131,20 +131,20 @@ def changes(
 
 @pytest.fixture(scope="module")
 def mysql_node(mysql: MySQL) -> Iterator[Node]:
-    """A node that follows MySQL with its stock settings."""
+    """A node that follows MySQL with default settings."""
     with Node({"example": follow(mysql)}) as node:
         yield node
 
 
 @pytest.fixture(scope="module")
 def mariadb_node(mariadb: MariaDB) -> Iterator[Node]:
-    """A node that follows MariaDB with its stock settings."""
+    """A node that follows MariaDB with default settings."""
     with Node({"example": follow(mariadb)}) as node:
         yield node
 
 
 def check(node: Node, server: SqlServer, database: str, case: Case) -> None:
-    """The rows of a case arrive with all their columns, hidden ones of the server's bookkeeping aside."""
+    """Check that the rows of a case arrive with all their columns; the servers' hidden columns may come, too."""
     _, statements, expected = case
     server.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
     found = changes(node, rf"{database}\..*", server, statements, database, len(expected))
@@ -158,18 +158,18 @@ def check(node: Node, server: SqlServer, database: str, case: Case) -> None:
 
 @pytest.mark.parametrize("case", MYSQL, ids=lambda case: case[0])
 def test_mysql(mysql_node: Node, mysql: MySQL, database: str, case: Case) -> None:
-    """What stops canal on MySQL does not stop us."""
+    """A statement that stops canal on MySQL does not stop a node."""
     check(mysql_node, mysql, database, case)
 
 
 @pytest.mark.parametrize("case", MARIADB, ids=lambda case: case[0])
 def test_mariadb(mariadb_node: Node, mariadb: MariaDB, database: str, case: Case) -> None:
-    """What stops canal on MariaDB does not stop us."""
+    """A statement that stops canal on MariaDB does not stop a node."""
     check(mariadb_node, mariadb, database, case)
 
 
 def test_filtered_kinds_of_changes_in_compressed_transactions(mysql: MySQL, database: str) -> None:
-    """filter.dml.insert and filter.dml.update with binlog_transaction_compression: only the DELETE is left."""
+    """With filter.dml.insert and filter.dml.update, only the DELETE of the compressed transactions arrives."""
     switches = {"canal.instance.filter.dml.insert": "true", "canal.instance.filter.dml.update": "true"}
     mysql.execute(f"CREATE DATABASE {database}")
     with Node({"example": follow(mysql, switches)}) as node:
@@ -178,7 +178,7 @@ def test_filtered_kinds_of_changes_in_compressed_transactions(mysql: MySQL, data
 
 
 def test_another_connection_charset(mysql: MySQL, database: str) -> None:
-    """Names of schemas, tables and columns are UTF-8 in every binlog, whatever connectionCharset says of values."""
+    """Names of schemas, tables and columns are read as UTF-8, whatever connectionCharset says of values."""
     mysql.execute(f"CREATE DATABASE {database}")
     with Node({"example": follow(mysql, {"canal.instance.connectionCharset": "GBK"})}) as node:
         statements = (
@@ -189,7 +189,7 @@ def test_another_connection_charset(mysql: MySQL, database: str) -> None:
 
 
 def test_names_of_a_server_of_another_charset(database: str) -> None:
-    """A MariaDB whose default is latin1, without the table history: definitions are asked for in UTF-8."""
+    """Without the table history, definitions are asked for in UTF-8, even if the server's default is latin1."""
     with MariaDB(extra=["--character-set-server=latin1"]) as server:
         server.execute(f"CREATE DATABASE {database}")
         with Node({"example": follow(server, {"canal.instance.tsdb.enable": "false"})}) as node:
@@ -198,7 +198,7 @@ def test_names_of_a_server_of_another_charset(database: str) -> None:
 
 
 def test_an_account_without_a_password(database: str) -> None:
-    """canal sends a scramble for an empty password, which servers refuse."""
+    """A node logs in with an empty password. canal sends a scramble for it, which servers refuse."""
     with MariaDB() as server:
         server.execute(
             f"CREATE DATABASE {database}",
