@@ -1,4 +1,4 @@
-"""Cluster in virtual time: destinations that come and go while ZooKeeper or an instance is slow."""
+"""Cluster in virtual time: destinations added and removed while ZooKeeper or an instance is slow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sim.zookeeper import Ensemble
 
 
 class Node:
-    """One process of the real Cluster, on an ensemble of its own."""
+    """A process with the real Cluster, on its own ensemble, that runs one destination."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -39,12 +39,12 @@ class Node:
 
     @property
     def listed(self) -> bool:
-        """Whether clients are offered this node for the destination."""
+        """Whether ZooKeeper lists this node for the destination, so that clients connect to it."""
         return self.ensemble.tree.get(tree.destination_member(D, self.cluster.node)) is not None
 
 
 def test_a_destination_added_again_during_its_removal_stays_listed() -> None:
-    """The removal that ends then must not take away what the addition has registered."""
+    """A removal that ends after an addition does not delete what the addition has registered."""
     node = Node()
     node.owner.stopping = Deferred()
     spawn(node.cluster.remove(D))
@@ -57,7 +57,7 @@ def test_a_destination_added_again_during_its_removal_stays_listed() -> None:
 
 
 def test_a_stop_waits_for_a_removal_under_way() -> None:
-    """Otherwise the session ends before the instance has flushed, and acknowledged rows come again."""
+    """The session ends after the instance has stopped, so that the instance can flush its acknowledged rows."""
     node = Node()
     node.owner.stopping = Deferred()
     stopped: list[object] = []
@@ -73,7 +73,7 @@ def test_a_stop_waits_for_a_removal_under_way() -> None:
 
 
 def test_a_destination_removed_while_zookeeper_is_away_is_not_listed_when_it_is_back() -> None:
-    """The session lives on with the other destinations, and clients would be offered a node that refuses them."""
+    """The node deletes its listing when ZooKeeper is back: the session lives on, and clients would be refused."""
     node = Node()
     assert node.listed
     node.session.cut(Link.DOWN, 0.0)

@@ -1,4 +1,4 @@
-"""Election on its own: a node's races in virtual time, and an owner whose starts and stops end when the test says."""
+"""Election alone, in virtual time, with an owner whose starts and stops end when the test says."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ D = "example"
 
 
 class LateSession(SimulatedSession):
-    """A session whose answers to claims, probes and releases can be held back: kazoo's threads race each other.
+    """A session that can hold back the answers to claims, probes and releases, as a race of kazoo's threads does.
 
-    sent: every transaction, in the order in which they were asked for.
+    sent: every transaction, in order of request.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.sent: list[Sequence[Operation]] = []
         self.before_claim: Callable[[], object] | None = None  # called once, before a claim is sent
-        self.deaf = False  # reads get no answer, as where the account has no rights
+        self.deaf = False  # reads fail, as if the account had no rights
         self._late: list[Deferred[None]] | None = None
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """As ClusterSession."""
+        """See ClusterSession."""
         self.sent.append(operations)
         meddle, held = (
             self.before_claim,
@@ -62,38 +62,39 @@ class LateSession(SimulatedSession):
                 await waiting
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         if self.deaf:
             raise ZooKeeperUnavailable("no rights")
         return await super().get(path, watch)
 
     def hold(self) -> None:
-        """Keep the answers to what is asked from now on."""
+        """Hold back the answers to transactions from now on."""
         self._late = []
 
     def deliver_late(self) -> None:
-        """Let the kept answers through, and hold no more."""
+        """Deliver the answers held back, and hold back no more."""
         late, self._late = self._late or [], None
         for waiting in late:
             waiting.callback(None)
 
     @property
     def claims(self) -> list[str]:
-        """Destinations that were claimed, or tried, in their order."""
+        """The destinations of all claims sent, in order."""
         return [
             one.path.rpartition("/")[2] for operations in self.sent if is_claim(operations) for one in operations[1:2]
         ]
 
 
 def is_claim(operations: Sequence[Operation]) -> bool:
-    """Whether a transaction makes `running` and moves the epoch."""
+    """Return whether a transaction creates `running` and advances the epoch."""
     return len(operations) > 1 and isinstance(operations[1], SetData) and operations[1].path.count("/") == 4
 
 
 class Owner:
-    """Runs nothing. calls: what it was told, in order. starting, stopping: what ends a call; None ends it at once.
+    """An owner without instances. calls: its calls, in order.
 
-    Fails the test when calls for a destination overlap, or when start and stop do not alternate.
+    starting, stopping: what the next call waits for; None if it ends at once.
+    broken: calls for a destination that overlapped, or were not a start and a stop in turn. They fail the test.
     """
 
     def __init__(self) -> None:
@@ -101,13 +102,13 @@ class Owner:
         self.ownerships: list[Ownership] = []
         self.starting: Deferred[None] | None = None
         self.stopping: Deferred[None] | None = None
-        self.under_way: Deferred[None] | None = None  # what the call that has not ended waits for
+        self.under_way: Deferred[None] | None = None  # what the unfinished call waits for
         self.broken: list[str] = []
         self._inside: dict[str, str] = {}
         self._last: dict[str, str] = {}
 
     async def start(self, destination: str, ownership: Ownership) -> None:
-        """As Owner."""
+        """See the election's Owner."""
         self.calls.append(("start", ownership.epoch))
         self.ownerships.append(ownership)
         self._enter(destination, "start")
@@ -120,7 +121,7 @@ class Owner:
             self._inside.pop(destination)
 
     async def stop(self, destination: str, reason: StopReason) -> None:
-        """As Owner."""
+        """See the election's Owner."""
         self.calls.append(("stop", reason))
         self._enter(destination, "stop")
         stopping, self.stopping = self.stopping, None
@@ -132,7 +133,7 @@ class Owner:
             self._inside.pop(destination)
 
     def end(self, error: Exception | None = None) -> None:
-        """End the call that is under way, if there is one."""
+        """End the unfinished call, if there is one, with the error, if there is one."""
         if self.under_way is not None and not self.under_way.called:
             if error is None:
                 self.under_way.callback(None)
@@ -148,7 +149,7 @@ class Owner:
 
     @property
     def reasons(self) -> list[object]:
-        """Why instances were stopped."""
+        """Why instances were stopped, in order."""
         return [what for call, what in self.calls if call == "stop"]
 
     @property
@@ -158,20 +159,20 @@ class Owner:
 
 
 class Log:
-    """Keeps the names of the events."""
+    """A log that keeps the names of the events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
 
     def info(self, event: str, **keys: object) -> None:
-        """As structlog's."""
+        """See structlog."""
         self.events.append(event)
 
     warning = error = info
 
 
 class Node:
-    """One process: the real election and members, on a session of its own."""
+    """A process with the real Election and Members, on its own session."""
 
     def __init__(self, world: World, ensemble: Ensemble, number: int, seed: int = 0) -> None:
         random = Random(seed * 100 + number)
@@ -194,7 +195,7 @@ class Node:
         self.election.session_changed(event)
 
     def remove(self, destination: str = D) -> list[bool]:
-        """Begin to remove a destination. The list gets an item when that is done."""
+        """Begin to remove a destination. Return a list that gets an item when the removal is done."""
         done: list[bool] = []
 
         async def removed() -> None:
@@ -206,12 +207,12 @@ class Node:
 
     @property
     def state(self) -> str:
-        """Where it stands in the race for the destination; "" when it takes no part."""
+        """The node's state in the race for the destination; "" if it takes no part."""
         return self.election.states().get(D, ("", ""))[0]
 
 
 class Stage:
-    """An ensemble and one node; a second one comes when a test asks for it."""
+    """An ensemble and one node; `join` adds another."""
 
     def __init__(self, seed: int = 0) -> None:
         self.world = World()
@@ -221,19 +222,19 @@ class Stage:
         self.node = self.join()
 
     def join(self) -> Node:
-        """One more node."""
+        """Add a node."""
         self.nodes.append(Node(self.world, self.ensemble, len(self.nodes) + 1, self._seed))
         return self.nodes[-1]
 
     def run(self, seconds: float = SOON_S) -> None:
-        """Let time pass. Fails when an owner's calls overlapped, or when the election met something unforeseen."""
+        """Let time pass; check that no owner's calls overlapped, and that no election failed."""
         self.world.run(self.world.seconds() + seconds)
         for node in self.nodes:
             assert node.owner.broken == []
             assert "election.failed" not in node.log.events
 
     def until(self, condition: Callable[[], bool], step_s: float = 0.001) -> None:
-        """Let time pass in small steps until the condition holds; it must, soon."""
+        """Let time pass in small steps until the condition holds, for 30 s at most."""
         end = self.world.seconds() + 30.0
         while not condition():
             assert self.world.seconds() < end, "it did not happen in time"
@@ -246,7 +247,7 @@ class Stage:
         return self.node
 
     def held_by(self, destination: str = D) -> int:
-        """Id of the session that holds `running`; 0 when there is none."""
+        """Return the id of the session that holds `running`; 0 if no session does."""
         node = self.ensemble.tree.get(tree.running(destination))
         return 0 if node is None else node.owner
 
@@ -259,7 +260,7 @@ def spawn(work: Coroutine[Deferred[Any], Any, None]) -> None:
 
 
 def test_a_start_that_fails_hands_the_destination_on() -> None:
-    """The instance is stopped as failed, another node gets it, and this one holds back."""
+    """The node stops the instance as failed, and another node gets the destination."""
     stage = Stage()
     first, second = stage.node, stage.join()
     first.owner.starting = starting = Deferred[None]()
@@ -276,7 +277,7 @@ def test_a_start_that_fails_hands_the_destination_on() -> None:
 
 
 def test_a_start_that_was_cancelled_by_its_own_parts_hands_the_destination_on() -> None:
-    """CancelledError is an error like others unless the election itself ended the start: nobody else would notice."""
+    """A CancelledError that the election did not cause is a failed start, and the instance is started again."""
     stage = Stage()
     stage.node.owner.starting = starting = Deferred[None]()
     stage.node.election.add(D)
@@ -289,7 +290,7 @@ def test_a_start_that_was_cancelled_by_its_own_parts_hands_the_destination_on() 
 
 
 def test_a_session_that_is_lost_while_an_instance_starts_cancels_the_start() -> None:
-    """It is stopped without a flush, and started again under a newer epoch when there is a session again."""
+    """The instance is stopped without a flush, and started again at a newer epoch when there is a session again."""
     stage = Stage()
     node = stage.node
     node.owner.starting = Deferred()
@@ -306,15 +307,15 @@ def test_a_session_that_is_lost_while_an_instance_starts_cancels_the_start() -> 
 
 
 def test_a_cancelled_start_that_fails_late_does_not_stop_the_next_instance() -> None:
-    """A start that cleans up for a while after its cancellation speaks of an ownership that has ended."""
+    """The late error of a cancelled start belongs to an ownership that has ended; the next instance runs on."""
     stage = Stage()
     node, cleaning = stage.node, Deferred[None]()
 
     class SlowToEnd(Owner):
-        """The first start needs time to clean up."""
+        """An owner whose first start needs time to clean up."""
 
         async def start(self, destination: str, ownership: Ownership) -> None:
-            """As Owner."""
+            """See the election's Owner."""
             self.calls.append(("start", ownership.epoch))
             self._last[destination] = "start"
             if self.starts == 1:
@@ -335,7 +336,7 @@ def test_a_cancelled_start_that_fails_late_does_not_stop_the_next_instance() -> 
 
 
 def test_an_ownership_that_has_ended_writes_and_reports_nothing() -> None:
-    """What an old instance still says does not touch the new one."""
+    """Writes through an ownership that has ended raise Fenced, and its reports do not affect the new instance."""
     stage = Stage()
     node = stage.running()
     old = node.owner.ownerships[0]
@@ -358,7 +359,7 @@ def test_an_ownership_that_has_ended_writes_and_reports_nothing() -> None:
 
 
 def test_a_stop_that_fails_gives_the_destination_away_all_the_same() -> None:
-    """It must not stay with a node that cannot even stop it."""
+    """The node releases a destination even if its instance fails to stop, so that another node can run it."""
     stage = Stage()
     node = stage.running()
     node.owner.stopping = stopping = Deferred[None]()
@@ -374,7 +375,7 @@ def test_a_stop_that_fails_gives_the_destination_away_all_the_same() -> None:
 
 
 def test_a_session_that_is_lost_while_an_instance_stops_in_good_order_ends_its_rights() -> None:
-    """Until then it may write; from then on nothing is written or released, and the leave ends."""
+    """The instance may write until the session is lost. Then nothing is written or released, and the leave ends."""
     stage = Stage()
     node = stage.running()
     node.owner.stopping = stopping = Deferred[None]()
@@ -394,7 +395,7 @@ def test_a_session_that_is_lost_while_an_instance_stops_in_good_order_ends_its_r
 
 
 def test_a_lease_that_ends_while_an_instance_stops_in_good_order_ends_its_rights() -> None:
-    """The flush that is under way may write no more, and the leave ends when ZooKeeper answers again."""
+    """The flush may write no more when the lease ends, and the leave ends when ZooKeeper answers again."""
     stage = Stage()
     node = stage.running()
     node.owner.stopping = stopping = Deferred[None]()
@@ -415,7 +416,7 @@ def test_a_lease_that_ends_while_an_instance_stops_in_good_order_ends_its_rights
 
 
 def test_an_instance_that_fails_twice_is_stopped_once() -> None:
-    """Also when it fails while it is being stopped."""
+    """Later failures of an instance, also while it stops, do not stop it again."""
     stage = Stage()
     node = stage.running()
     node.owner.stopping = stopping = Deferred[None]()
@@ -434,7 +435,7 @@ def test_an_instance_that_fails_twice_is_stopped_once() -> None:
 
 
 def test_a_refused_claim_starts_nothing() -> None:
-    """Somebody was faster: this node stands by for it."""
+    """When another node claims first, this one stands by for it and starts nothing."""
     stage = Stage()
     node = stage.node
     other = stage.ensemble.grant(60.0)
@@ -461,7 +462,7 @@ def test_a_refused_claim_starts_nothing() -> None:
 
 
 def test_one_claim_at_a_time() -> None:
-    """The next destination is claimed when the answer to the claim before is there."""
+    """The next destination is claimed only after the answer to the claim before it."""
     stage = Stage()
     node, names = stage.node, [f"d{number}" for number in range(4)]
     stage.until(lambda: node.session.connected)
@@ -478,7 +479,7 @@ def test_one_claim_at_a_time() -> None:
 
 
 def test_a_claim_whose_answer_is_lost_is_found_by_a_look() -> None:
-    """The node holds `running` already, and starts the instance under another epoch."""
+    """A look shows that the node already holds `running`. It takes another epoch and starts the instance."""
     stage = Stage()
     node = stage.node
     stage.until(lambda: node.session.connected)
@@ -497,7 +498,7 @@ def test_a_claim_whose_answer_is_lost_is_found_by_a_look() -> None:
 
 
 def test_a_claim_without_answer_over_a_connection_that_stays_is_made_again() -> None:
-    """The look shows that nothing was done."""
+    """A look shows that the claim had no effect, and the node claims again."""
     stage = Stage()
     node = stage.node
     stage.until(lambda: node.session.connected)
@@ -513,7 +514,7 @@ def test_a_claim_without_answer_over_a_connection_that_stays_is_made_again() -> 
 
 
 def test_an_answer_of_the_session_before_gives_no_lease() -> None:
-    """A probe of a session that is gone proves nothing for the next one."""
+    """The answer to a probe of a lost session gives the next session no lease."""
     stage = Stage()
     node = stage.running()
     node.session.hold()
@@ -532,7 +533,7 @@ def test_an_answer_of_the_session_before_gives_no_lease() -> None:
 
 
 def test_a_candidate_that_leaves_while_it_looks_starts_nothing() -> None:
-    """The look is waited for, because the destination may be this node's."""
+    """The leave waits for the look, because the node may hold the destination. Nothing is claimed or started."""
     stage = Stage()
     node = stage.node
     stage.until(lambda: node.session.connected)
@@ -549,7 +550,7 @@ def test_a_candidate_that_leaves_while_it_looks_starts_nothing() -> None:
 
 
 def test_a_candidate_that_leaves_while_it_claims_releases_what_it_won() -> None:
-    """The instance is not started, and `running` does not stay behind."""
+    """When the claim succeeds, the node deletes `running` again and does not start the instance."""
     stage = Stage()
     node = stage.node
     stage.until(lambda: node.session.connected)
@@ -568,7 +569,7 @@ def test_a_candidate_that_leaves_while_it_claims_releases_what_it_won() -> None:
 
 
 def test_a_destination_that_is_left_twice_and_added_between_runs_in_the_end_as_wished_last() -> None:
-    """Whoever waits for a leave is told when a later wish takes its place; nobody waits for ever."""
+    """An addition ends the wait for earlier removals. The last call decides whether the node runs the destination."""
     stage = Stage()
     node = stage.running()
     node.owner.stopping = stopping = Deferred[None]()
@@ -589,7 +590,7 @@ def test_a_destination_that_is_left_twice_and_added_between_runs_in_the_end_as_w
 
 
 def test_leaving_what_was_never_joined_ends_at_once() -> None:
-    """Also without a session."""
+    """Leaving an unknown destination ends at once, even without a session."""
     stage = Stage()
     assert stage.node.remove("nobody knows it")
     stage.node.election.hand_over("nobody knows it")
@@ -598,7 +599,7 @@ def test_leaving_what_was_never_joined_ends_at_once() -> None:
 
 @pytest.mark.parametrize("when", ["claiming", "running", "releasing", "offline"])
 def test_a_destination_that_is_left_while_zookeeper_is_away_does_not_stay_held(when: str) -> None:
-    """The session outlives the leave, as other destinations need it: what it holds is released when it is back.
+    """The node deletes `running` when ZooKeeper is back, because the session lives on for other destinations.
 
     Otherwise no other node could run the destination while this process lives.
     """
@@ -632,7 +633,7 @@ def test_a_destination_that_is_left_while_zookeeper_is_away_does_not_stay_held(w
 
 
 def test_a_destination_that_was_left_while_zookeeper_was_away_is_forgotten_with_the_session() -> None:
-    """Its node went with the session, so there is nothing to look after; added again, it is raced for again."""
+    """`running` goes with the session, so nothing is left to release. The destination can be added again."""
     stage = Stage()
     node = stage.running()
     node.session.cut(Link.DOWN, 0.0)
@@ -651,7 +652,10 @@ def test_a_destination_that_was_left_while_zookeeper_was_away_is_forgotten_with_
 
 
 def test_a_look_that_fails_while_a_candidate_leaves_ends_the_leave() -> None:
-    """Added again over the same connection, the destination is looked at again."""
+    """A failed look ends the leave.
+
+    If the destination is added again over the same connection, the node looks again.
+    """
     stage = Stage()
     node = stage.node
     stage.until(lambda: node.session.connected)
@@ -670,7 +674,10 @@ def test_a_look_that_fails_while_a_candidate_leaves_ends_the_leave() -> None:
 
 
 def test_probes_keep_the_lease_of_an_idle_owner() -> None:
-    """And nothing but an answered write does."""
+    """Answered probes keep the lease.
+
+    When a connection delivers no answers, the lease ends and the instance is stopped.
+    """
     stage = Stage()
     node = stage.running()
     for _ in range(40):
@@ -683,7 +690,7 @@ def test_probes_keep_the_lease_of_an_idle_owner() -> None:
 
 
 def test_a_process_that_was_stopped_does_not_serve_before_its_timers_run() -> None:
-    """Whoever asks first is told that the lease is over, and the instance is stopped."""
+    """After a pause longer than the lease, the first call already finds the lease over, and the instance is stopped."""
     stage = Stage()
     node = stage.running()
     node.process.pause()
@@ -696,7 +703,7 @@ def test_a_process_that_was_stopped_does_not_serve_before_its_timers_run() -> No
 
 
 def test_a_probe_that_is_refused_stops_the_fenced_destination_alone() -> None:
-    """One probe serves all destinations; the others go on and keep their lease."""
+    """One probe serves all destinations. The fenced one is stopped; the others run on and keep their lease."""
     stage = Stage()
     node = stage.node
     for name in ("a", "b", "c"):
@@ -716,7 +723,7 @@ def test_a_probe_that_is_refused_stops_the_fenced_destination_alone() -> None:
 
 
 def test_a_hand_over_gives_another_node_the_destination() -> None:
-    """This one stands back for a while; handing over what runs elsewhere changes nothing."""
+    """The node stands back for a while. A hand-over on a node that does not run the destination changes nothing."""
     stage = Stage()
     first = stage.running()
     second = stage.join()
@@ -748,7 +755,7 @@ STEPS = st.sampled_from(
 @settings(max_examples=60)
 @given(steps=st.lists(STEPS, max_size=14), pauses=st.randoms(use_true_random=False))
 def test_whatever_happens_calls_alternate_and_the_last_wish_is_met(steps: list[str], pauses: Random) -> None:
-    """An owner's calls never overlap; a destination that is wanted runs in the end, one that is not is free."""
+    """An owner's calls never overlap. In the end the destination runs if it is wanted, and is free otherwise."""
     stage = Stage()
     node, owner = stage.node, stage.node.owner
     wanted = False

@@ -1,4 +1,4 @@
-"""The race of one node for one destination, fact by fact."""
+"""The race of one node for one destination, event by event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINE, OTHER = 11, 22
 
 
 class Player:
-    """A race, its last commands by type, and the tickets that answers need."""
+    """A race, its clock, its newest commands, and the answers to them."""
 
     def __init__(self) -> None:
         self.race = Race(lambda low, high: 40)
@@ -35,13 +35,13 @@ class Player:
         self.commands: list[i.Command] = []
 
     def tell(self, *events: i.Input) -> list[i.Command]:
-        """Feed events; returns the commands of the last."""
+        """Feed events, and return the commands of the last one."""
         for event in events:
             self.commands = self.race.step(event, self.now)
         return self.commands
 
     def last(self, kind: type) -> i.Command | None:
-        """The last command of this type among the newest commands."""
+        """Return the last command of this type among the newest commands."""
         return next((command for command in reversed(self.commands) if isinstance(command, kind)), None)
 
     def sees(self, version: int | None, running: RunningNode | None) -> list[i.Command]:
@@ -66,14 +66,14 @@ class Player:
 
 
 def joined() -> Player:
-    """Connected and looking."""
+    """Return a race that is connected and looks."""
     player = Player()
     player.tell(Join(), SessionUp(MINE, 6.0))
     return player
 
 
 def running(version: int = 4) -> Player:
-    """Owner at epoch version + 1, watches set."""
+    """Return a race that owns the destination at epoch version + 1, with watches set."""
     player = joined()
     player.sees(version, None)
     player.tell(i.Turn())
@@ -83,12 +83,12 @@ def running(version: int = 4) -> Player:
 
 
 def kinds(commands: Iterable[i.Command]) -> list[str]:
-    """Names of the commands."""
+    """Return the type names of the commands."""
     return [type(command).__name__ for command in commands]
 
 
 def test_a_free_destination_is_claimed_when_the_turn_comes() -> None:
-    """Look, queue, claim at the version seen, start with the epoch the claim returned, watch."""
+    """The race looks, queues, claims at the version it saw, starts at the epoch of the claim, and watches."""
     player = joined()
     assert player.sees(4, None) == [i.WantTurn(ORDERLY_STEP_S)]
     (claim,) = player.tell(i.Turn())
@@ -102,7 +102,7 @@ def test_a_free_destination_is_claimed_when_the_turn_comes() -> None:
 
 @pytest.mark.parametrize("version", [None, 0])
 def test_a_new_destination_jumps_to_an_epoch_that_never_was(version: int | None) -> None:
-    """At version 0, or without the node, the claim writes it a random number of further times."""
+    """If the destination's node is missing or at version 0, the claim writes it a random number of further times."""
     player = joined()
     player.sees(version, None)
     (claim,) = player.tell(i.Turn())
@@ -111,14 +111,14 @@ def test_a_new_destination_jumps_to_an_epoch_that_never_was(version: int | None)
 
 
 def test_an_owner_is_who_holds_the_session_not_who_has_the_address() -> None:
-    """Our address under another session is somebody else's: a leftover of a process before us."""
+    """`running` with our address but another session is another owner's: an earlier process of this node left it."""
     player = joined()
     assert player.sees(4, RunningNode(OTHER, 0, "me")) == [StandingBy("me")]
     assert player.race.state is RaceState.STANDBY
 
 
 def test_a_claim_without_answer_is_looked_at() -> None:
-    """It may have landed: then `running` is ours, and a new epoch is taken on the node that is held."""
+    """The claim may have succeeded: if a look shows that `running` is ours, the race takes a new epoch with it."""
     player = joined()
     player.sees(4, None)
     (claim,) = player.tell(i.Turn())
@@ -130,7 +130,7 @@ def test_a_claim_without_answer_is_looked_at() -> None:
 
 
 def test_what_an_earlier_session_of_this_process_left_is_replaced() -> None:
-    """No need to wait for its expiry."""
+    """A claim replaces `running` of this process's earlier session without waiting for its expiry."""
     player = joined()
     player.tell(SessionLost(), SessionUp(33, 6.0))
     (claim,) = player.sees(4, RunningNode(MINE, 2, "me"))
@@ -139,7 +139,7 @@ def test_what_an_earlier_session_of_this_process_left_is_replaced() -> None:
 
 
 def test_answers_to_old_questions_are_not_heard() -> None:
-    """A look that was overtaken by an event says nothing."""
+    """The answer to a look has no effect if an event came after the question."""
     player = joined()
     look = player.last(Look)
     assert isinstance(look, Look)
@@ -160,7 +160,7 @@ def test_answers_to_old_questions_are_not_heard() -> None:
 def test_an_owner_steps_down_by_what_it_sees(
     version: int | None, seen: RunningNode | None, reason: i.StopReason
 ) -> None:
-    """Ownership that is gone, or asked back, ends the instance at once."""
+    """The instance is stopped at once when a look shows that ownership is gone or asked back."""
     player = running()
     player.tell(NodeEvent(False))
     assert player.sees(version, seen) == [i.StopInstance(reason)]
@@ -178,14 +178,14 @@ def test_an_owner_steps_down_by_what_it_sees(
     ],
 )
 def test_an_owner_steps_down_by_what_it_hears(event: i.Input, reason: i.StopReason) -> None:
-    """Also when a new session is heard of before the loss of the old one."""
+    """A lost session, an ended lease, a wrong epoch and an unexpected new session stop the instance."""
     player = running()
     assert i.StopInstance(reason) in player.tell(event)
     assert not player.race.writing
 
 
 def test_a_suspended_owner_goes_on_and_looks_when_it_is_back() -> None:
-    """Within the lease nothing stops; the watches went with the connection and are left again."""
+    """The instance runs on within the lease. The watches went with the connection, and a look sets them again."""
     player = running()
     assert player.tell(SessionSuspended()) == []
     assert player.race.serving
@@ -193,7 +193,7 @@ def test_a_suspended_owner_goes_on_and_looks_when_it_is_back() -> None:
 
 
 def test_an_orderly_leave_flushes_and_releases() -> None:
-    """Stop first, then one release at the epoch, then the end."""
+    """The instance is stopped, then the destination is released at the epoch, then the leave ends."""
     player = running()
     assert player.tell(Leave()) == [i.StopInstance(i.StopReason.SHUTDOWN)]
     (release,) = player.tell(i.InstanceStopped())
@@ -204,14 +204,14 @@ def test_an_orderly_leave_flushes_and_releases() -> None:
 
 
 def test_a_leave_without_zookeeper_ends_all_the_same() -> None:
-    """Nothing to release with: the session's end does it."""
+    """A leave while ZooKeeper is away releases nothing; the end of the session does."""
     player = running()
     player.tell(SessionSuspended(), Leave())
     assert Left() in player.tell(i.InstanceStopped())
 
 
 def test_a_leave_whose_look_failed_can_be_taken_back() -> None:
-    """It ends without an answer. Who joins again over the same connection looks at once."""
+    """A failed look ends the leave. A join over the same connection looks at once."""
     player = joined()
     look = player.last(Look)
     assert isinstance(look, Look)
@@ -221,7 +221,7 @@ def test_a_leave_whose_look_failed_can_be_taken_back() -> None:
 
 
 def test_a_leave_while_claiming_releases_what_was_won() -> None:
-    """The instance is not started."""
+    """When the claim succeeds, the destination is released and the instance is not started."""
     player = joined()
     player.sees(4, None)
     player.tell(i.Turn())
@@ -232,7 +232,7 @@ def test_a_leave_while_claiming_releases_what_was_won() -> None:
 
 
 def test_after_an_operators_release_this_node_stands_back() -> None:
-    """Any other node comes first; after 5 s this one races again."""
+    """The node races again only after HOLD_BACK_S, so that any other node comes first."""
     player = running()
     player.tell(i.HandOver())
     (release,) = player.tell(i.InstanceStopped())
@@ -244,7 +244,7 @@ def test_after_an_operators_release_this_node_stands_back() -> None:
 
 
 def test_an_instance_that_fails_backs_off_longer_each_time() -> None:
-    """One poisonous event must not spin round the cluster."""
+    """The pause doubles with each failure, up to 60 s, so that one bad event does not go round the cluster quickly."""
     player = running()
     for round_ in range(8):
         player.tell(i.InstanceFailed())
@@ -259,7 +259,9 @@ def test_an_instance_that_fails_backs_off_longer_each_time() -> None:
 
 
 def test_an_orderly_release_of_another_is_followed_at_once_a_crash_a_little_later() -> None:
-    """Changed and gone: short steps. Vanished: time for a deleteall to end, then long steps."""
+    """After a change of `running` the race queues at once, with short steps. After its deletion it waits, in case a
+    deleteall is under way, and queues with long steps.
+    """
     for deleted, step_s in ((False, ORDERLY_STEP_S), (True, VANISHED_STEP_S)):
         player = joined()
         player.sees(4, RunningNode(OTHER, 0, "other"))
@@ -272,7 +274,7 @@ def test_an_orderly_release_of_another_is_followed_at_once_a_crash_a_little_late
 
 
 def test_ownership_that_goes_while_stopping_in_good_order_is_not_released() -> None:
-    """Nor may anything be flushed from then on."""
+    """A wrong epoch during an orderly stop ends the right to write, and nothing is released."""
     player = running()
     player.tell(Leave())
     before = player.race.writing
@@ -282,7 +284,10 @@ def test_ownership_that_goes_while_stopping_in_good_order_is_not_released() -> N
 
 
 def test_an_emptied_ensemble() -> None:
-    """New session and the destination at version 0 again: who owned it claims at once and puts back; others wait."""
+    """If a new session finds the destination at version 0, its former owner claims at once and restores the cursors.
+
+    Other nodes wait.
+    """
     player = running()
     player.tell(i.LeaseOver(), i.InstanceStopped(), SessionLost(), SessionUp(33, 6.0))
     (claim,) = player.sees(0, None)
@@ -297,7 +302,7 @@ def test_an_emptied_ensemble() -> None:
 
 
 def test_a_destination_reset_by_a_person_is_not_put_back() -> None:
-    """Same session: the cursors were meant to go."""
+    """If the destination is deleted within a session, a person did it: the cursors are not restored."""
     player = running()
     player.tell(NodeEvent(True))
     player.sees(None, None)

@@ -1,4 +1,4 @@
-"""The queue of claims, by numbers."""
+"""The queue of claims: how long a turn takes, and who gets it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canal_ha.cluster.spread import MOST_S, ORDERLY_STEP_S, VANISHED_STEP_S, Tur
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.integers(0, 30), st.integers(0, 10))
 def test_a_turn_takes_longer_the_more_runs_here(names: list[str], running: int, seed: int) -> None:
-    """Between step x running and one step more, never above a second; every queued destination is taken once."""
+    """The delay is between step x running and one step more, at most MOST_S; each queued destination gets one turn."""
     turns = Turns(Random(seed).uniform)
     assert turns.delay(running) is None
     for name in names:
@@ -26,7 +26,7 @@ def test_a_turn_takes_longer_the_more_runs_here(names: list[str], running: int, 
 
 
 def test_a_dropped_turn_is_not_taken() -> None:
-    """Somebody else runs it by now."""
+    """A destination that was dropped from the queue gets no turn."""
     turns = Turns(Random(1).uniform)
     turns.want("a", ORDERLY_STEP_S)
     turns.drop("a")

@@ -1,4 +1,4 @@
-"""The cursor store in znodes: fenced, certain of its own writes, open to edits by hand."""
+"""The cursor store in znodes: fenced writes, writes without an answer, and edits by hand."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CURSOR = tree.cursor("example", 1001)
 
 
 def at(offset: int) -> LogPosition:
-    """A place in the only binlog there is."""
+    """Return a position in the only binlog."""
     return LogPosition("mysql-bin.000001", offset, timestamp_ms=5, server_id=1, address="localhost")
 
 
 class Store:
-    """A backend of the owner at the present epoch, and a session beside it that plays the operator."""
+    """A backend of the owner at the current epoch, and a session of an operator."""
 
     def __init__(self, stage: MemoryStage | None = None, restore: Snapshot | None = None) -> None:
         self.stage = stage or MemoryStage()
@@ -72,31 +72,31 @@ class Store:
         return versions
 
     def load(self) -> Snapshot:
-        """As MetaBackend."""
+        """See MetaBackend."""
         return self.stage.do(self.backend.load)
 
     def write(self, *changes: Change) -> None:
-        """As MetaBackend."""
+        """See MetaBackend."""
         self.stage.do(lambda: self.backend.write(changes))
 
     def read(self, path: str) -> Znode | None:
-        """What the operator sees."""
+        """Return a znode as the operator sees it."""
         return self.stage.do(lambda: self.operator.get(path))
 
     def cursor(self) -> int:
-        """Offset in the cursor node."""
+        """Return the offset in the cursor node."""
         node = self.read(CURSOR)
         assert node is not None
         return LogPosition.from_json(node.data.decode()).offset
 
     def edit(self, *operations: Operation) -> None:
-        """The operator does this, and everybody has time to notice."""
+        """Execute operations as the operator, and let time pass so that all sessions notice."""
         self.stage.do(lambda: self.operator.transaction(operations))
         self.stage.pass_time()
 
 
 def subscribed() -> Store:
-    """One client at offset 4."""
+    """Return a store with one client at offset 4."""
     store = Store()
     store.load()
     store.write(Subscribed(ClientIdentity("example", 1001, r"a\..*")), CursorMoved(1001, at(4)))
@@ -104,7 +104,7 @@ def subscribed() -> Store:
 
 
 def test_everything_written_is_read_by_the_next_owner() -> None:
-    """Clients with raw filter text, cursors in canal's JSON, the start without @type; the first cursor voids it."""
+    """The next owner loads clients and cursors. Cursors are canal's JSON with @type; the kept start has none."""
     store = Store()
     assert store.load() == Snapshot()
     store.write(StartKept(at(3)))
@@ -125,7 +125,7 @@ def test_everything_written_is_read_by_the_next_owner() -> None:
 
 
 def test_a_late_writer_is_refused() -> None:
-    """From the next claim on nothing of an earlier epoch is written, and the election is told."""
+    """After the next claim, a write of an earlier epoch is refused, and the election is told."""
     store = subscribed()
     store.edit(SetData(DESTINATION, b""))
     with pytest.raises(Fenced):
@@ -136,7 +136,7 @@ def test_a_late_writer_is_refused() -> None:
 
 @pytest.mark.parametrize("lose", ["before", "after"])
 def test_a_write_without_answer_is_found_out(lose: str) -> None:
-    """It failed for the caller; the next write knows whether it landed, and takes neither for an edit."""
+    """The caller gets an error. The next write finds out whether this one succeeded, and reports no edit."""
     store = subscribed()
     store.lose = lose
     with pytest.raises(MetaWriteFailed):
@@ -153,7 +153,7 @@ def test_a_write_without_answer_is_found_out(lose: str) -> None:
 
 
 def test_an_edit_on_an_idle_client_is_told_at_once() -> None:
-    """Backwards as well as forwards; our own writes are not edits."""
+    """An edit is reported at once, also when it moves the cursor back. The owner's own writes are not reported."""
     store = subscribed()
     store.write(CursorMoved(1001, at(900)))
     store.stage.pass_time()
@@ -165,7 +165,7 @@ def test_an_edit_on_an_idle_client_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("edited", [100, 4], ids=["elsewhere", "to-what-the-node-holds"])
 def test_an_edit_in_the_way_of_a_flush_wins(edited: int) -> None:
-    """The cursor stays as edited, what else the flush carried is written."""
+    """The cursor stays as edited, and the flush writes its other changes."""
     store = subscribed()
     store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(4)))
     edit = SetData(CURSOR, at(edited).to_json(with_type=True).encode())
@@ -182,14 +182,14 @@ def test_an_edit_in_the_way_of_a_flush_wins(edited: int) -> None:
 
 
 def test_an_edit_to_what_the_node_holds_is_told_too() -> None:
-    """Acknowledgements may have moved the cursor on in memory, where the next flush takes it from."""
+    """An edit that changes nothing is reported, because the cursor in memory may be ahead of the node."""
     store = subscribed()
     store.edit(SetData(CURSOR, at(4).to_json(with_type=True).encode()))
     assert store.replaced == [(1001, 4)]
 
 
 def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -> None:
-    """Neither is a place to go on from."""
+    """A deleted or unreadable cursor is reported as lost, and the owner can write it again."""
     store = subscribed()
     store.edit(SetData(CURSOR, b"{"))
     assert store.lost == [1001]
@@ -203,7 +203,7 @@ def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -
 
 
 def test_a_client_node_made_by_a_client_first_is_no_obstacle() -> None:
-    """canal's client creates the parent of its own `running`."""
+    """The store writes into a client's node that canal's client has created as the parent of its `running`."""
     store = Store()
     store.load()
     store.edit(
@@ -214,7 +214,7 @@ def test_a_client_node_made_by_a_client_first_is_no_obstacle() -> None:
 
 
 def test_unsubscribing_deletes_the_whole_subtree() -> None:
-    """Also what other meta modes and the client itself left there; an unknown client is no error."""
+    """Nodes of other meta modes and of the client itself are deleted, too. An unknown client is no error."""
     store = subscribed()
     client = tree.client("example", 1001)
     store.edit(Create(f"{client}/mark"), Create(f"{client}/mark/0000000001"), Create(f"{client}/running", b"{}", True))
@@ -227,7 +227,7 @@ def test_unsubscribing_deletes_the_whole_subtree() -> None:
 
 
 def test_cursors_that_zookeeper_lost_are_put_back() -> None:
-    """Only what is not there."""
+    """An owner that restores a snapshot writes its clients and cursors to a ZooKeeper that lacks them."""
     before = Snapshot(
         {1001: ClientIdentity("example", 1001, "f"), 7: ClientIdentity("example", 7)}, {1001: at(77), 7: at(5)}
     )
@@ -237,7 +237,7 @@ def test_cursors_that_zookeeper_lost_are_put_back() -> None:
 
 
 def test_what_cannot_be_read_needs_a_person() -> None:
-    """The node is named and left as it is."""
+    """An unreadable cursor raises MetaUnreadable with the path of its node."""
     store = subscribed()
     store.edit(SetData(CURSOR, b"what?"))
     with pytest.raises(MetaUnreadable, match=CURSOR):
