@@ -1,7 +1,7 @@
-"""What arrived at the clients of one destination, judged row by row.
+"""A check, row by row, of what arrived at the clients of one destination.
 
-The rows of all processes with one client id are one history: every row follows the one before it, or begins again at
-the first row of a transaction that was delivered before. Whatever else happens is counted as out of order.
+The rows of all processes with one client id are one sequence: each row follows the one before it, or is the first row
+of a transaction that was delivered before. Any other row counts as out of order.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 
 class Delivery:
-    """Rows in the order of their arrival. Numbers begin at 1.
+    """Rows in order of arrival. Numbers begin at 1.
 
-    A batch counts as acknowledged once the same process got another one on the same connection: the command line client
-    acknowledges before it asks again, and the server answers in order.
+    A batch counts as acknowledged when the same process has got the next one on the same connection: the command line
+    client acknowledges before it asks again, and the server answers in order.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class Delivery:
         self._lock = threading.Lock()
         self._current = 0
         self._acked_to = 0
-        self._news: list[float] = []  # when rows came that were new
+        self._news: list[float] = []  # when new rows came
 
     def take(self, process: str, rows: list[dict[str, Any]], at: float) -> None:
-        """The rows of one batch. process: name of the client that got them; at: monotonic seconds."""
+        """Add the rows of one batch. process: name of the client that got them; at: monotonic seconds."""
         with self._lock:
             before, highest = self._current, self.highest
             for row in rows:
@@ -56,12 +56,12 @@ class Delivery:
         self.highest = max(self.highest, number)
 
     def lost(self, head: int) -> int:
-        """How many rows up to `head` never came."""
+        """Return how many rows up to `head` never came."""
         with self._lock:
             return head - sum(number <= head for number in self.seen)
 
     def silence_s(self, since: float) -> float:
-        """The longest time without a new row after `since`, monotonic seconds, up to now."""
+        """Return the longest time without a new row from `since` (monotonic seconds) until now."""
         with self._lock:
             moments = [since, *(at for at in self._news if at > since), time.monotonic()]
         return max(after - before for before, after in pairwise(moments))

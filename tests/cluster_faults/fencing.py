@@ -1,4 +1,4 @@
-"""Whose writes ZooKeeper accepted: cursors by anybody but the last claimer, unfenced ones, ones that went back."""
+"""A search for cursor writes that ZooKeeper should not have accepted: by an earlier owner, unfenced, or backwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster_faults.history import Operation, Transaction
 
 @dataclass(slots=True)
 class Fencing:
-    """What a list of transactions says. from_old_epoch: has to stay empty, as has unfenced and backwards."""
+    """Counts of claims and cursor writes, and lists of wrong writes, which must be empty."""
 
     claims: int = 0
     cursor_writes: int = 0
@@ -22,7 +22,7 @@ class Fencing:
 
 
 def judge(transactions: Iterable[Transaction], destinations: Iterable[str]) -> Fencing:
-    """Follow claims and cursors through the history."""
+    """Follow claims and cursors through the transactions, and return what was found."""
     result = Fencing()
     known = set(destinations)
     owners: dict[str, int] = {}  # destination -> session of the newest claim
@@ -59,7 +59,7 @@ def _move(result: Fencing, cursors: dict[str, tuple[str, int]], operation: Opera
 
 
 def _split(path: str) -> tuple[str, tuple[str, ...]]:
-    """The destination a path belongs to, and what follows it."""
+    """Return the destination that a path belongs to, and the parts of the path behind it."""
     if not path.startswith(tree.DESTINATIONS + "/"):
         return "", ()
     destination, *rest = path.removeprefix(tree.DESTINATIONS + "/").split("/")

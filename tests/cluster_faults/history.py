@@ -1,7 +1,6 @@
-"""What was written to an ensemble, by which session, in order: read from ZooKeeper's own transaction logs.
+"""What each session wrote to an ensemble, in order, from ZooKeeper's own transaction logs.
 
-Watches would show values but neither who wrote them nor every one of them. Source of the format: ZooKeeper 3.8,
-FileTxnLog and zookeeper.jute.
+Watches show neither every value nor who wrote it. Source of the format: ZooKeeper 3.8, FileTxnLog and zookeeper.jute.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _DELETE, _SET_DATA, _CHECK, _MULTI, _CLOSE_SESSION = 2, 5, 13, 14, -11
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """kind: create, delete, set, check. version: after a set; one more than was checked; -1 otherwise."""
+    """One operation. kind: create, delete, set or check. version: after a set; the checked one plus 1; otherwise -1."""
 
     kind: str
     path: str
@@ -31,7 +30,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction that took effect. session: who sent it; operations: all of a multi, empty when it ends a session.
+    """A transaction that took effect. session: who sent it; operations: all of a multi, empty when it ends a session.
 
     at: seconds since 1970 by the leader's clock.
     """
@@ -43,7 +42,7 @@ class Transaction:
 
 
 def transactions(ensemble: Ensemble) -> list[Transaction]:
-    """Everything in the logs of all servers, once, in the order of the ensemble."""
+    """Return the transactions in the logs of all servers, each once, in the order of the ensemble."""
     found: dict[int, Transaction] = {}
     for node in ensemble.nodes:
         for path in sorted((node.directory / "data" / "version-2").glob("log.*")):
@@ -75,7 +74,7 @@ class _Reader:
 
 
 def _file(path: Path) -> Iterator[Transaction]:
-    """The transactions of one log file, also of one that is being written: it ends with zeros or in the middle."""
+    """Yield the transactions of a log file. A file that is being written ends with zeros or within a record."""
     with path.open("rb") as log:
         if log.read(16)[:4] != _MAGIC:
             return

@@ -1,7 +1,7 @@
-"""What was written: numbered rows in transactions of different sizes, at a steady pace, one writer per server.
+"""Writers of numbered rows, in transactions of different sizes, at a steady pace: one writer for each server.
 
-Each destination follows one schema with one table. A row's number is one more than that of the row before it, and the
-writer's memory of what was committed is what deliveries are judged by.
+Each destination follows one schema with one table. Row numbers have no gaps. Deliveries are compared with the rows
+that the writer knows to be committed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_ROWS = 5
 
 
 class Ledger:
-    """One destination's. head: number of the last committed row."""
+    """The committed rows of one destination. head: number of the last one."""
 
     def __init__(self, schema: str) -> None:
         self.schema = schema
@@ -28,7 +28,7 @@ class Ledger:
         self.transactions = 0
 
     def statements(self, random: random.Random) -> tuple[str, int]:
-        """The next transaction, and the head once it is committed. nth of size: a row's place in its transaction."""
+        """Return the next transaction, and the head after its commit. nth of size: a row's place in its transaction."""
         size = random.randint(1, MOST_ROWS)
         rows = ",".join(
             f"({self.head + nth},{self.transactions + 1},{nth},{size},REPEAT('x',{random.randint(0, 200)}))"
@@ -38,7 +38,7 @@ class Ledger:
 
 
 class Writer:
-    """Writes to the schemas of one server in turn, in a thread, until it is stopped."""
+    """A thread that writes to the schemas of one server in turn until the block ends."""
 
     def __init__(self, server: SqlServer, schemas: Sequence[str], seed: int) -> None:
         self.ledgers: Mapping[str, Ledger] = {schema: Ledger(schema) for schema in schemas}
@@ -49,7 +49,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=f"writer-{server.name}", daemon=True)
 
     def create(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
         for schema in self.ledgers:
             self._server.execute(
                 f"CREATE DATABASE {schema}",

@@ -1,4 +1,4 @@
-"""`canal-ha client --zk` processes, whose output is read in a thread each and handed to a Delivery."""
+"""`canal-ha client --zk` processes. A thread reads the output of each and passes it to a Delivery."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ PIPE_BYTES = 1 << 20  # a batch fits as a whole, so that one read is one batch o
 
 
 class Reader:
-    """One process of a cluster client. name: unique; links: its way to ZooKeeper; errors: where its log lines go."""
+    """A process of a cluster client.
+
+    name: unique; links: its links to ZooKeeper; errors: the file for its log lines.
+    """
 
     def __init__(self, name: str, links: Sequence[Link], destination: str, delivery: Delivery, errors: Path) -> None:
         self.name = name
@@ -47,7 +50,7 @@ class Reader:
         self._thread.start()
 
     def kill(self) -> None:
-        """As a crash."""
+        """Kill the process, as a crash does."""
         self.process.kill()
         self.process.wait()
 

@@ -7,7 +7,7 @@ _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Ra
 
 
 def password_of(session: int) -> bytes:
-    """What the server derived from the session's id: 16 bytes of java.util.Random, seeded with it.
+    """Return the password of a session id, as the server derives it: 16 bytes of java.util.Random, seeded with the id.
 
     Source: ZooKeeper 3.8, ZooKeeperServer.generatePasswd.
     """

@@ -18,8 +18,8 @@ from tests.cluster_faults.ledger import Ledger, Writer
 from tests.cluster_faults.readers import CLIENT_ID, Reader
 from tests.waiting import until
 
-SESSION_S = 6.0  # canal.zookeeper.session.timeout, as it is by default
-PATIENCE_S = 60.0  # for what has no bar: a machine may be slow
+SESSION_S = 6.0  # the default of canal.zookeeper.session.timeout
+PATIENCE_S = 60.0  # for steps without a limit of their own: a machine may be slow
 
 
 class Member:
@@ -31,15 +31,15 @@ class Member:
 
     @property
     def address(self) -> str:
-        """As in the znodes."""
+        """The node's address as in the znodes."""
         return self.node.address
 
     def connected_to(self, zookeeper: ZooKeeper) -> bool:
-        """Whether its session lives on this server."""
+        """Return whether the node's session is on this server."""
         return self.links[zookeeper].connections > 0
 
     def move_to(self, zookeeper: ZooKeeper) -> None:
-        """Make it use this server, by refusing it the others for a moment."""
+        """Make the node use this server: refuse it the others for a moment."""
         others = [link for server, link in self.links.items() if server is not zookeeper]
         for link in others:
             link.refuse()
@@ -48,7 +48,7 @@ class Member:
             link.heal()
 
     def cut_off(self) -> None:
-        """From all of ZooKeeper; the database stays."""
+        """Cut the node off from all of ZooKeeper. The database stays reachable."""
         for link in self.links.values():
             link.cut()
 
@@ -59,9 +59,10 @@ class Member:
 
 
 class Stage:
-    """destinations: name -> kind of the server it follows; destinations with a name in `doubled` get a second client.
+    """A whole cluster. When the block begins, everything runs, and rows arrive everywhere.
 
-    Everything runs when it is entered, and rows arrive everywhere.
+    destinations: name -> kind of the server it follows.
+    doubled: destinations with a second client process.
     """
 
     def __init__(self, destinations: Mapping[str, type[MySQL] | type[MariaDB]], doubled: tuple[str, ...]) -> None:
@@ -81,7 +82,7 @@ class Stage:
         self._made_readers = 0
 
     def _between_zookeepers(self, one: int, other: int, port: int) -> int:
-        # a follower that is early tries again when it is refused, and gives up when its connection breaks
+        # a follower that starts early tries again when it is refused, but gives up when its connection breaks
         link = self.peer_links[one, other] = self.network.link(port, patience_s=2.0)
         return link.port
 
@@ -144,12 +145,12 @@ class Stage:
     # ---- who and where
 
     def owner(self, destination: str) -> Member | None:
-        """Whoever `running` names."""
+        """Return the member that `running` names, if any."""
         found = self.running(destination)
         return next((member for member in self.members if found is not None and member.address == found[0]), None)
 
     def running(self, destination: str) -> tuple[str, int] | None:
-        """Address and session of the owner."""
+        """Return address and session of the owner, if any."""
         try:
             data, stat = self.operator.retry(self.operator.get, tree.running(destination))
         except NoNodeError:
@@ -157,20 +158,20 @@ class Stage:
         return tree.RunningData.from_bytes(data).address, stat.ephemeralOwner
 
     def owned_by(self, member: Member) -> tuple[str, ...]:
-        """Destinations that run there."""
+        """Return the destinations that run on a member."""
         return tuple(name for name in self._kinds if self.owner(name) is member)
 
     def cursor_exists(self, destination: str, client_id: int = CLIENT_ID) -> bool:
-        """Whether the client has subscribed."""
+        """Return whether the client has subscribed, and so has a cursor."""
         path = tree.cursor(destination, client_id)
         return self.operator.retry(self.operator.exists, path) is not None
 
     def nodes(self) -> list[str]:
-        """Addresses of the nodes that have registered."""
+        """Return the addresses of the nodes that have registered."""
         return list(self.operator.retry(self.operator.get_children, tree.CLUSTER))
 
     def add_reader(self, destination: str) -> Reader:
-        """One more process of the destination's client."""
+        """Start another process of the destination's client."""
         self._made_readers += 1
         name = f"{destination}-client{self._made_readers}"
         errors = self.members[0].node.directory.with_name(f"{self.members[0].node.directory.name}-{name}.log")
@@ -183,7 +184,7 @@ class Stage:
     # ---- waiting
 
     def caught_up(self, seconds: float = PATIENCE_S) -> None:
-        """Wait until everything that is committed now has arrived."""
+        """Wait until all rows committed by now have arrived."""
         heads = {name: ledger.head for name, ledger in self.ledgers.items()}
 
         def there() -> bool:
@@ -196,7 +197,7 @@ class Stage:
             raise AssertionError(f"{error}\n{self.describe()}") from None
 
     def flushed(self) -> None:
-        """Wait until every cursor has been written once more."""
+        """Wait until every cursor has been written again."""
 
         def versions() -> dict[str, int]:
             paths = {name: tree.cursor(name, CLIENT_ID) for name in self._kinds}
@@ -210,11 +211,11 @@ class Stage:
         )
 
     def moved_from(self, destinations: tuple[str, ...], member: Member) -> Callable[[], bool]:
-        """Whether other nodes run all of them."""
+        """Return the condition that other nodes run all of these destinations."""
         return lambda: all(self.owner(name) not in (None, member) for name in destinations)
 
     def describe(self) -> str:
-        """For messages: who runs what, how far it is, and what the clients say."""
+        """Return a text for error messages: who runs what, how far it is, and what clients and nodes have logged."""
         lines = [
             f"{name}: running {self.running(name)}, committed {self.ledgers[name].head},"
             f" delivered {delivery.highest}, last by {delivery.active}"
@@ -232,5 +233,5 @@ def _tail(path: Path) -> list[str]:
 
 
 def at_least(seconds: float, since: float) -> None:
-    """Sleep until so long after `since`, monotonic seconds: for a fault that lasts a given time."""
+    """Sleep until `seconds` after `since` (monotonic seconds), for a fault that lasts a given time."""
     time.sleep(max(0.0, since + seconds - time.monotonic()))

@@ -1,7 +1,7 @@
-"""What goes wrong in a cluster, one after the other, while rows are written: what is lost, and how long it takes.
+"""Faults in a cluster, one after another, while rows are written: what is lost, and how long recovery takes.
 
-Three ZooKeepers (tickTime 500), MySQL and MariaDB, three nodes with sessions of 6 s, four destinations, clients of
-which two have a second process standing by. Each fault prints one line.
+The cluster has three ZooKeepers (tickTime 500), MySQL and MariaDB, three nodes with sessions of 6 s, and four
+destinations with a client each. Two clients have a second process that stands by. Each fault prints one line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def stage() -> Iterator[Stage]:
 
 
 class Fault:
-    """One fault, from when it begins to its verdict. affected: destinations that it stops."""
+    """A fault, from its beginning to its verdict. affected: destinations that it stops."""
 
     def __init__(self, stage: Stage, name: str, affected: tuple[str, ...]) -> None:
         assert affected
@@ -55,7 +55,7 @@ class Fault:
         self._acked_again = {name: stage.deliveries[name].acked_transactions_repeated for name in DESTINATIONS}
 
     def over(self, condition: Callable[[], bool]) -> None:
-        """Wait for the condition, then for all rows committed by then; print and judge."""
+        """Wait for the condition, then for all rows committed by then; print the verdict and check it."""
         until(condition, seconds=PATIENCE_S, what=f"recovery from: {self.name}")
         heads = {name: ledger.head for name, ledger in self._stage.ledgers.items()}
         self._stage.caught_up()
@@ -80,23 +80,26 @@ class Fault:
         assert (fencing.from_old_epoch, fencing.unfenced, fencing.backwards) == ([], [], [])
 
     def within(self, seconds: float) -> None:
-        """Assert a bar."""
+        """Check that no affected destination was without new rows for longer."""
         assert self.seconds <= seconds, f"{self.seconds:.2f} s without a row\n{self._stage.describe()}"
 
 
 def owner(stage: Stage, destination: str) -> Member:
-    """Who runs it, now or soon."""
+    """Wait for an owner of the destination, and return it."""
     return until(lambda: stage.owner(destination), seconds=PATIENCE_S, what=f"an owner of {destination}")
 
 
 def active_client(stage: Stage, destination: str) -> tuple[Reader, Delivery]:
-    """The process that reads the destination."""
+    """Return the process that reads the destination, and its delivery."""
     delivery = stage.deliveries[destination]
     return next(reader for reader in stage.readers if reader.name == delivery.active), delivery
 
 
 def all_up(stage: Stage) -> None:
-    """Every node registered, every destination run, cursors written: where each fault begins."""
+    """Wait until all nodes are registered, all destinations run and all cursors are written.
+
+    Each fault begins there.
+    """
 
     def ready() -> bool:
         members = stage.nodes()
@@ -112,7 +115,7 @@ def all_up(stage: Stage) -> None:
 
 
 def test_the_running_node_is_killed(stage: Stage) -> None:
-    """SIGKILL: others run everything within the session time-out and 2 s."""
+    """After SIGKILL, other nodes run its destinations within the session time-out and 2 s."""
     all_up(stage)
     victim = owner(stage, "one")
     fault = Fault(stage, "node: SIGKILL", stage.owned_by(victim))
@@ -123,7 +126,7 @@ def test_the_running_node_is_killed(stage: Stage) -> None:
 
 
 def test_the_running_node_stops_in_order(stage: Stage) -> None:
-    """SIGTERM: others run everything within a second, and nothing acknowledged comes again."""
+    """After SIGTERM, other nodes run its destinations within a second, and nothing acknowledged comes again."""
     all_up(stage)
     leaver = owner(stage, "three")
     fault = Fault(stage, "node: orderly stop", stage.owned_by(leaver))
@@ -136,7 +139,7 @@ def test_the_running_node_stops_in_order(stage: Stage) -> None:
 
 
 def test_the_running_node_is_frozen(stage: Stage) -> None:
-    """SIGSTOP for three session time-outs, SIGCONT: it does not serve or write what it still believes to own."""
+    """A node frozen for three session time-outs neither serves nor writes for its old destinations when it resumes."""
     all_up(stage)
     frozen = owner(stage, "one")
     fault = Fault(stage, "node: SIGSTOP 18 s, SIGCONT", stage.owned_by(frozen))
@@ -149,7 +152,7 @@ def test_the_running_node_is_frozen(stage: Stage) -> None:
 
 
 def test_the_running_node_loses_zookeeper_only(stage: Stage) -> None:
-    """It still reaches its database and its clients, and stops all the same."""
+    """A node without ZooKeeper stops its instances before its session ends, though it reaches database and clients."""
     all_up(stage)
     lonely = owner(stage, "three")
     fault = Fault(stage, "node: cut off from ZooKeeper", stage.owned_by(lonely))
@@ -164,7 +167,10 @@ def test_the_running_node_loses_zookeeper_only(stage: Stage) -> None:
 
 
 def test_the_follower_of_the_running_node_loses_its_leader(stage: Stage) -> None:
-    """The owner's own connection is fine, but what it hears is old."""
+    """The owner's connection works, but its server has lost the leader.
+
+    The owner leaves that server, and no row is lost.
+    """
     all_up(stage)
     member = owner(stage, "one")
     leader, follower = stage.ensemble.leader(PATIENCE_S), stage.ensemble.followers()[0]
@@ -179,7 +185,7 @@ def test_the_follower_of_the_running_node_loses_its_leader(stage: Stage) -> None
 
 
 def test_the_session_of_the_running_node_ends(stage: Stage) -> None:
-    """Somebody ends its session: it stops, somebody runs, perhaps it again with a new one."""
+    """When somebody ends the owner's session, the destination runs again in another session, on any node."""
     all_up(stage)
     victim = owner(stage, "three")
     running = stage.running("three")
@@ -193,7 +199,7 @@ def test_the_session_of_the_running_node_ends(stage: Stage) -> None:
 
 
 def test_the_active_client_is_killed(stage: Stage) -> None:
-    """The process that stands by goes on within the session time-out and 2 s."""
+    """The process that stands by continues within the session time-out and 2 s."""
     all_up(stage)
     active, delivery = active_client(stage, "one")
     fault = Fault(stage, "client: SIGKILL", ("one",))
@@ -204,7 +210,10 @@ def test_the_active_client_is_killed(stage: Stage) -> None:
 
 
 def test_the_active_client_loses_zookeeper_only(stage: Stage) -> None:
-    """It still reaches its node, and lets the other process go on all the same; never do both read."""
+    """A client without ZooKeeper lets the other process continue, even if it reaches its node.
+
+    The two never read at once.
+    """
     all_up(stage)
     active, delivery = active_client(stage, "three")
     fault = Fault(stage, "client: cut off from ZooKeeper", ("three",))
@@ -218,7 +227,7 @@ def test_the_active_client_loses_zookeeper_only(stage: Stage) -> None:
 
 
 def test_the_leader_of_zookeeper_restarts(stage: Stage) -> None:
-    """The ensemble elects another one; sessions live on, and the owners with them if it is quick."""
+    """The ensemble elects another leader, and all destinations have an owner again, the same one or another."""
     all_up(stage)
     fault = Fault(stage, "ZooKeeper: leader restarted", tuple(DESTINATIONS))
     leader = stage.ensemble.leader(PATIENCE_S)
@@ -229,7 +238,10 @@ def test_the_leader_of_zookeeper_restarts(stage: Stage) -> None:
 
 
 def test_a_client_unsubscribes_and_subscribes_across_a_fail_over(stage: Stage) -> None:
-    """It stays forgotten when the node dies, and begins anew where the binlog is when it subscribes again."""
+    """An unsubscribed client stays forgotten when the node dies.
+
+    When it subscribes again, it begins at the binlog's end.
+    """
     all_up(stage)
     victim = owner(stage, "one")
     ledger = stage.ledgers["one"]
@@ -255,7 +267,7 @@ def test_a_client_unsubscribes_and_subscribes_across_a_fail_over(stage: Stage) -
 
 
 def read(client: ClusterConnector, to: int) -> list[int]:
-    """Numbers of the rows up to `to` at least, each acknowledged."""
+    """Return the numbers of the rows up to `to` at least; acknowledge each batch."""
     numbers: list[int] = []
     deadline = time.monotonic() + PATIENCE_S
     while not numbers or numbers[-1] < to:

@@ -1,4 +1,4 @@
-"""canal's own cluster client for Java on our nodes: it goes on through fail-overs, as it does with canal's."""
+"""canal's own cluster client for Java on our nodes: it continues after fail-overs, as it does on canal's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0  # the Java client waits 5 s between its attempts
 
 
 class JavaClient:
-    """One JVM, started by compiling the program in memory; its rows go to the delivery, the rest is kept."""
+    """A JVM that compiles and runs Follow.java. Its rows go to the delivery, its log lines to `errors`."""
 
     def __init__(self, zk_servers: str, destination: str, delivery: Delivery, errors: Path) -> None:
         libraries = cache_directory() / "java" / "lib"
@@ -58,7 +58,7 @@ class JavaClient:
 
 @pytest.fixture
 def written(mariadb: MariaDB, database: str) -> Iterator[Ledger]:
-    """A steady writer's ledger."""
+    """Yield the ledger of a steady writer."""
     writer = Writer(mariadb, [database], seed=1)
     writer.create()
     with writer:
@@ -69,7 +69,7 @@ def written(mariadb: MariaDB, database: str) -> Iterator[Ledger]:
 def test_the_java_client_reads_through_fail_overs(
     zookeeper: ZooKeeper, mariadb: MariaDB, written: Ledger, tmp_path: Path
 ) -> None:
-    """An orderly stop and a SIGKILL of the node it reads from: the same process gets every row, in order."""
+    """The same process gets every row, in order, through an orderly stop and a SIGKILL of the node it reads from."""
     hosts = f"{zookeeper.hosts}/java-{written.schema}"
     follows = {"example": follow(mariadb, {"canal.instance.filter.regex": rf"{written.schema}\..*"})}
     nodes = [Node(follows, zk_servers=hosts, name=f"node{number}") for number in range(2)]
@@ -107,6 +107,6 @@ def test_the_java_client_reads_through_fail_overs(
 
 
 def caught_up(delivery: Delivery, written: Ledger) -> None:
-    """Wait until what is committed now has arrived."""
+    """Wait until all rows committed by now have arrived, and one more."""
     head = written.head
     until(lambda: delivery.highest > head, seconds=PATIENCE_S, what="the arrival of all committed rows")

@@ -1,4 +1,4 @@
-"""What the judges of the faults count: they must see what they are there to see."""
+"""The checks of deliveries and of fencing find the errors that they look for."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.cluster_faults.history import Operation, Transaction
 
 
 def rows(first: int, last: int, size: int = 1) -> list[dict[str, Any]]:
-    """Rows of transactions of `size` rows, the first of which begins at 1."""
+    """Return these rows of transactions of `size` rows. The first transaction begins at row 1."""
     return [
         {"id": at, "txn": (at - 1) // size, "nth": (at - 1) % size + 1, "size": size} for at in range(first, last + 1)
     ]
 
 
 def test_a_gap_is_lost_and_out_of_order() -> None:
-    """3 never came."""
+    """A row that never came is lost, and the row behind it is out of order."""
     delivery = Delivery()
     delivery.take("a", rows(1, 2) + rows(4, 5), 1.0)
     assert delivery.lost(5) == 1
@@ -27,7 +27,7 @@ def test_a_gap_is_lost_and_out_of_order() -> None:
 
 
 def test_redelivery_begins_at_a_transaction_and_goes_on_without_gaps() -> None:
-    """Back to 4 (of 4 to 6) is right, to 5 is not, nor is it to leave out what was delivered before."""
+    """Delivery may go back to 4 (of 4 to 6), but not to 5, and may not leave out rows after that."""
     delivery = Delivery()
     delivery.take("a", rows(1, 9, 3), 1.0)
     delivery.take("b", rows(4, 9, 3), 2.0)
@@ -38,7 +38,7 @@ def test_redelivery_begins_at_a_transaction_and_goes_on_without_gaps() -> None:
 
 
 def test_what_came_before_another_batch_of_the_same_process_was_acknowledged() -> None:
-    """1 and 2 were; 3 was in the last batch, of which nobody knows."""
+    """Rows 1 and 2 count as acknowledged. Row 3 does not, because its process got no further batch."""
     delivery = Delivery()
     delivery.take("a", rows(1, 2), 1.0)
     delivery.take("a", rows(3, 3), 2.0)
@@ -49,7 +49,7 @@ def test_what_came_before_another_batch_of_the_same_process_was_acknowledged() -
 
 
 def test_the_longest_silence_after_a_moment() -> None:
-    """Repeated rows break no silence."""
+    """Repeated rows do not end a silence."""
     delivery = Delivery()
     for at in (1, 2):
         delivery.take("a", rows(at, at), float(at))
@@ -59,21 +59,21 @@ def test_the_longest_silence_after_a_moment() -> None:
 
 
 def cursor(session: int, offset: int, *, fenced: bool = True) -> Transaction:
-    """A write of client 1's cursor."""
+    """Return a write of client 1's cursor."""
     data = LogPosition("mysql-bin.000001", offset).to_json(with_type=True).encode()
     check = (Operation("check", tree.destination("d"), version=2),) if fenced else ()
     return Transaction(offset, session, 0.0, (*check, Operation("set", tree.cursor("d", 1), data)))
 
 
 def claim(session: int) -> Transaction:
-    """A node becomes the owner."""
+    """Return the claim of a new owner."""
     return Transaction(
         1, session, 0.0, (Operation("create", tree.running("d")), Operation("set", tree.destination("d")))
     )
 
 
 def test_a_write_of_an_earlier_owner_is_found() -> None:
-    """7 claimed after 6, so 6 must not write any more; nor may anybody without a check, or backwards."""
+    """A write by 6 after 7 has claimed is found, and so is a write without a check, or one that moves a cursor back."""
     good = [claim(6), cursor(6, 10), claim(7), cursor(7, 20)]
     result = judge(good, ["d"])
     assert (result.claims, result.cursor_writes) == (2, 2)

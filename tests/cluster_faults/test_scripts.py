@@ -41,14 +41,14 @@ def nodes(zookeeper: ZooKeeper, mysql: MySQL, database: str) -> Iterator[list[Lo
         yield here
     finally:
         for local in here:
-            if (process := local.process()) is not None:  # started by a script, so nobody else ends it
+            if (process := local.process()) is not None:  # started by a script; nothing else ends it
                 os.kill(process.pid, signal.SIGKILL)
         for node in started:
             node.__exit__()
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A script's end."""
+    """Run a script, and return its result."""
     return subprocess.run(
         ["bash", str(DEPLOY / script), *arguments],
         env={**os.environ, "CANAL_HA_VENV": str(VENV)},
@@ -59,12 +59,12 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def processes(nodes: list[LocalNode]) -> list[int]:
-    """Their process ids."""
+    """Return the process ids of the nodes."""
     return [process.pid for node in nodes if (process := node.process()) is not None]
 
 
 def test_a_rolling_restart_restarts_all_and_leaves_everything_running(nodes: list[LocalNode]) -> None:
-    """Two new processes, all destinations run; with a node down it touches nothing."""
+    """Both nodes have a new process, and all destinations run. With a node down, the script restarts none."""
     before = processes(nodes)
     conf = [str(node.conf) for node in nodes]
     done = run("rolling-restart.sh", *conf)
@@ -84,7 +84,7 @@ def test_a_rolling_restart_restarts_all_and_leaves_everything_running(nodes: lis
 
 
 def test_a_drill_measures_a_fail_over_and_brings_the_node_back(nodes: list[LocalNode]) -> None:
-    """A crash within the session time-out and 2 s, an orderly stop within one; both nodes stand afterwards."""
+    """The drill succeeds with an orderly stop and with a crash, and both nodes run afterwards."""
     conf = [str(node.conf) for node in nodes]
     for options in (["--orderly"], []):
         done = run("failover-drill.sh", *options, "a", *conf)

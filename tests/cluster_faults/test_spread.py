@@ -17,7 +17,7 @@ DESTINATIONS = [f"d{number}" for number in range(12)]
 def test_twelve_destinations_spread_over_three_nodes_and_over_two(
     zookeeper: ZooKeeper, mysql: MySQL, database: str
 ) -> None:
-    """Three nodes that meet at the same moment run 4 each, give or take one; without the one that died 6 each."""
+    """Three nodes that begin at once run 4 destinations each, give or take one. After a crash the others run 6 each."""
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         link = network.link(zookeeper.port)
@@ -35,7 +35,7 @@ def test_twelve_destinations_spread_over_three_nodes_and_over_two(
             node.launch()
         for node in nodes:
             stack.enter_context(node)
-        # a machine under load starts processes seconds apart: what counts is when they reach ZooKeeper
+        # a machine under load starts processes seconds apart; the link lets them reach ZooKeeper at once
         until(lambda: link.connections >= len(nodes), what="their connections")
         link.heal()
         spread = settled(nodes)
@@ -48,7 +48,7 @@ def test_twelve_destinations_spread_over_three_nodes_and_over_two(
 
 
 def settled(nodes: list[Node]) -> list[int]:
-    """How many each runs, once all run."""
+    """Wait until all destinations run, and return how many each node runs."""
 
     def counts() -> list[int] | None:
         running = [node.running() for node in nodes]

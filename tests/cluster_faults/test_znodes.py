@@ -1,7 +1,7 @@
-"""The znode tree step by step beside canal's, recorded while the same things were done to it (tests/golden/znodes).
+"""The znode tree compared with canal's at each step. canal's was recorded over the same steps (tests/golden/znodes).
 
-The same paths and modes, and the same JSON but for addresses and positions. What differs on purpose is taken out
-before comparing: `{d}/parse`, the start cursor written at SUBSCRIBE, the cursor's keys `consumed` and `source`, and the
+Paths and modes are equal, and so is the JSON except addresses and positions. Deliberate differences are removed before
+comparing: `{d}/parse`, the start cursor written at SUBSCRIBE, the cursor's keys `consumed` and `source`, and the
 data of `cluster/{n}`, where canal has none.
 """
 
@@ -32,14 +32,14 @@ FILTER = r"golden\..*"
 SESSION_MS = 2000
 CURSOR = tree.cursor("example", 1001)
 CLIENT_RUNNING = tree.client_running("example", 1001)
-OWN_KEYS = ("consumed", "source")  # canal's readers pass over keys that they do not know
+OWN_KEYS = ("consumed", "source")  # canal's readers ignore unknown keys
 
 Shape = dict[str, tuple[bool, Any]]
 """Path -> whether it is ephemeral, and what is compared of its data."""
 
 
 def shape(nodes: dict[str, tuple[bool, str]], servers: tuple[str, str]) -> Shape:
-    """What is compared of a tree. servers: addresses of the two servers, which become FIRST and SECOND."""
+    """Return what is compared of a tree. servers: addresses of the two servers, which become FIRST and SECOND."""
     found: Shape = {}
     for path, (ephemeral, data) in nodes.items():
         if path == tree.parse("example"):
@@ -53,7 +53,7 @@ def shape(nodes: dict[str, tuple[bool, str]], servers: tuple[str, str]) -> Shape
 
 
 def compared(data: str) -> Any:
-    """JSON with its keys in their order; a value only as its type where it tells a place or a time."""
+    """Return JSON as pairs in order, in the form of `value_of`; other data unchanged."""
     try:
         return json.loads(
             data, object_pairs_hook=lambda pairs: [value_of(*pair) for pair in pairs if pair[0] not in OWN_KEYS]
@@ -63,7 +63,7 @@ def compared(data: str) -> Any:
 
 
 def value_of(key: str, value: Any) -> tuple[str, Any]:
-    """A pair as it is compared."""
+    """Return a pair as it is compared: of a position or a time only its type."""
     if key in ("port", "position", "serverId", "timestamp") or (key == "address" and value not in ("FIRST", "SECOND")):
         return key, type(value).__name__
     if key == "journalName":
@@ -72,7 +72,7 @@ def value_of(key: str, value: Any) -> tuple[str, Any]:
 
 
 class Cluster:
-    """Two nodes that are started by the test, and what zkCli would show."""
+    """Two nodes that the test starts, a session that reads the tree, and canal's recorded steps."""
 
     def __init__(self, zookeeper: ZooKeeper, database: MySQL, chroot: str) -> None:
         self.hosts = f"{zookeeper.hosts}/{chroot}"
@@ -90,7 +90,7 @@ class Cluster:
         self._steps: Iterator[dict[str, Any]] = iter(golden)
 
     def nodes(self) -> dict[str, tuple[bool, str]]:
-        """The whole tree below the chroot: path -> ephemeral, data."""
+        """Return the whole tree below the chroot: path -> (ephemeral, data)."""
         found: dict[str, tuple[bool, str]] = {}
 
         def look(path: str) -> None:
@@ -108,26 +108,26 @@ class Cluster:
         return found
 
     def data(self, path: str) -> str:
-        """Of one node, empty when there is none."""
+        """Return the data of a node; empty if the node does not exist."""
         return self.nodes().get(path, (False, ""))[1]
 
     def runs(self, node: Node) -> Callable[[], bool]:
-        """Whether `running` names it."""
+        """Return the condition that `running` names this node."""
         return lambda: node.address in self.data(tree.running("example"))
 
     def registered(self, node: Node) -> Callable[[], bool]:
-        """Whether it is in both lists."""
+        """Return the condition that this node is in both lists."""
         paths = {tree.member(node.address), tree.destination_member("example", node.address)}
         return lambda: paths <= self.nodes().keys()
 
     def write(self) -> None:
-        """One more row."""
+        """Insert a row."""
         self.database.execute(f"INSERT INTO golden.t VALUES ({next(self._rows)})")
 
     def step(self, name: str, *, start_cursor: bool = False) -> None:
-        """Compare with canal's tree at its next step, which has this name; the tree may need a moment to get there.
+        """Compare with canal's tree at its next step, which must have this name. The trees have 10 s to become equal.
 
-        start_cursor: ours has one already, canal not yet.
+        start_cursor: our tree has the start cursor already, canal's has not.
         """
         golden = next(self._steps)
         assert golden["step"] == name
@@ -149,7 +149,7 @@ class Cluster:
             assert ours() == theirs, f"{name}: {golden['note']}"
 
     def done(self) -> None:
-        """All steps were compared."""
+        """Check that all steps were compared."""
         assert next(self._steps, None) is None
 
 
@@ -166,7 +166,7 @@ def cluster(zookeeper: ZooKeeper, mysql: MySQL, database: str) -> Iterator[Clust
 
 
 def test_the_tree_is_canals_at_every_step(cluster: Cluster) -> None:
-    """The life of two servers and their client: subscribe, ack, roll back, crash, return, stop, unsubscribe, kill."""
+    """Two servers and their client: subscribe, ack, roll back, crash, return, stop, unsubscribe, kill."""
     first, second = cluster.first, cluster.second
     cluster.step("empty")
     first.start()
@@ -237,7 +237,7 @@ def test_the_tree_is_canals_at_every_step(cluster: Cluster) -> None:
 
 
 def next_batch(client: ClusterConnector) -> int:
-    """The id of the next batch that holds something."""
+    """Return the id of the next batch that is not empty."""
 
     def get() -> int | None:
         message = client.get_without_ack(100, 1000)
@@ -247,7 +247,7 @@ def next_batch(client: ClusterConnector) -> int:
 
 
 def acknowledge(cluster: Cluster, client: ClusterConnector, batch: int) -> None:
-    """Acknowledge, and wait until the cursor in ZooKeeper has moved."""
+    """Acknowledge a batch, and wait until the cursor in ZooKeeper has moved."""
     before = cluster.data(CURSOR)
     client.ack(batch)
     until(lambda: cluster.data(CURSOR) != before, what="the cursor's move")
