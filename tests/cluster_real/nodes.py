@@ -1,4 +1,4 @@
-"""Nodes of a cluster in this process, each with a session of its own, whose instances only remember what they hold."""
+"""Nodes of a cluster in this process, each with its own session. They hold ownerships and cursors, but no instances."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ CLIENT = 1001
 
 
 def position(offset: int) -> LogPosition:
-    """A place in the only binlog there is."""
+    """Return a position in the only binlog."""
     return LogPosition("mysql-bin.000001", offset, timestamp_ms=1, address="127.0.0.1", port=3306)
 
 
 class Node:
-    """An Owner and its Cluster. number: its port; held: ownership per running destination; log: (time, event, keys)."""
+    """An Owner and its Cluster. number: its port; held: the ownership of each destination that runs here."""
 
     def __init__(self, stage: RealStage, number: int, destinations: tuple[str, ...], *, session: Any = None) -> None:
         self.session = session or stage.open()
@@ -42,7 +42,7 @@ class Node:
         self.cluster = Cluster(config, reactor, self.session, self, lambda: f"127.0.0.1:{number + 1}", random=Random())
 
     async def start(self, destination: str, ownership: Ownership) -> None:
-        """As Owner: load the cursors."""
+        """Load the cursors. See Owner."""
         backend = ownership.meta(replaced=lambda *edit: self.replaced.append(edit), lost=self.lost.append)
         meta = Meta(destination, backend, turn=DeferredLock())
         await meta.load()
@@ -50,7 +50,7 @@ class Node:
         self.starts.append((destination, time.monotonic()))
 
     async def stop(self, destination: str, reason: StopReason) -> None:
-        """As Owner: flush if that makes sense."""
+        """Flush the cursors if the reason allows it. See Owner."""
         self.held.pop(destination, None)
         meta = self.metas.pop(destination, None)
         self.stops.append((destination, reason, time.monotonic()))
@@ -60,7 +60,7 @@ class Node:
     # ---- from the test's thread
 
     def begin(self) -> None:
-        """Start and race for every destination."""
+        """Start, and race for every destination."""
 
         async def work() -> None:
             await self.cluster.start()
@@ -74,12 +74,12 @@ class Node:
         on_reactor(self.cluster.stop)
 
     def subscribe(self, destination: str, offset: int) -> None:
-        """A client subscribes and has its cursor at `offset`, durably."""
+        """Subscribe a client whose cursor is at `offset`; durable on return."""
         identity = ClientIdentity(destination, CLIENT, r"shop\..*")
         on_reactor(lambda: self.metas[destination].subscribe(identity, position(offset)))
 
     def move(self, destination: str, offset: int) -> None:
-        """The client acknowledges up to `offset`; durable on return."""
+        """Move the client's cursor to `offset`; durable on return."""
 
         async def work() -> None:
             self.metas[destination].move(CLIENT, position(offset))
@@ -88,12 +88,12 @@ class Node:
         on_reactor(work)
 
     def cursor(self, destination: str) -> int:
-        """The cursor as this node has it."""
+        """Return the offset of the cursor as this node has it; -1 if there is none."""
         cursor = self.metas[destination].cursor(CLIENT)
         return -1 if cursor is None else cursor.offset
 
 
 def owner_of(nodes: list[Node], destination: str, timeout_s: float = 15.0) -> Node:
-    """The one node that runs the destination."""
+    """Wait until exactly one node runs the destination, and return that node."""
     wait_until(lambda: sum(destination in node.held for node in nodes) == 1, timeout_s)
     return next(node for node in nodes if destination in node.held)

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).parents[2] / "zk" / "acl.sh"
 
 
 def test_the_script_closes_the_tree(zookeeper: ZooKeeper) -> None:
-    """Afterwards only who gives the digest gets in; a node configured with it does."""
+    """Afterwards only a session with the digest can read the tree, such as that of a node configured with it."""
     stage = RealStage(zookeeper.hosts, auth="canal:secret")
     open_stage = RealStage(zookeeper.hosts)
     open_stage.hosts = stage.hosts

@@ -1,4 +1,4 @@
-"""A bad edit that reaches every node of a cluster."""
+"""A bad edit of the configuration on every node of a cluster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.real
 
 
 def refused(node: Node) -> bool:
-    """Whether the node has told it."""
+    """Return whether the node's log has the refusal."""
     return "scan.refused destination=example" in node.log_file()
 
 
 def test_a_bad_edit_on_every_node_leaves_the_owner_running(
     mariadb: MariaDB, zookeeper: ZooKeeper, database: str
 ) -> None:
-    """The owner goes on without a new claim, the other one stands by with what it read before and takes over."""
+    """The owner runs on without a new claim. The other node stands by with its old configuration, and can take over."""
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     hosts = f"{zookeeper.hosts}/edited{time.time_ns()}"
     scan = {"canal.auto.scan": "true", "canal.auto.scan.interval": "0.5"}

@@ -1,4 +1,4 @@
-"""A cluster client through fail-overs of real nodes: every row, in order, none skipped."""
+"""A cluster client through fail-overs of real nodes: every row arrives, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ SESSION_MS = 3000
 
 
 class Reader(threading.Thread):
-    """Reads ids until told to stop; acknowledges each batch. seen: (time, id) in the order in which they came."""
+    """A client thread that reads ids and acknowledges each batch until finish().
+
+    seen: (time, id) in order of arrival.
+    """
 
     def __init__(self, hosts: str, filter_text: str) -> None:
         super().__init__(daemon=True)
@@ -48,13 +51,13 @@ class Reader(threading.Thread):
         self.connector.disconnect()
 
     def until_id(self, wanted: int, seconds: float = 40.0) -> None:
-        """Wait until this row has come."""
+        """Wait until this row has arrived."""
         until(lambda: self.error is not None or wanted in {number for _, number in self.seen[-5000:]}, seconds=seconds)
         assert self.error is None
 
 
 class Writer(threading.Thread):
-    """Inserts ids 1, 2, 3, …, a transaction each, until told to stop."""
+    """A thread that inserts ids 1, 2, 3, …, each in its own transaction, until finish()."""
 
     def __init__(self, server: MariaDB, table: str) -> None:
         super().__init__(daemon=True)
@@ -95,22 +98,23 @@ def nodes(mariadb: MariaDB, zookeeper: ZooKeeper, database: str) -> Iterator[tup
 
 
 def hosts_of(node: Node) -> str:
-    """Its canal.zkServers."""
+    """Return the node's canal.zkServers."""
     text = (node.conf / "canal.properties").read_text()
     return next(line.partition("=")[2].strip() for line in text.splitlines() if line.startswith("canal.zkServers"))
 
 
 def gap_s(reader: Reader, since: float) -> float:
-    """The longest time without rows after `since`."""
+    """Return the longest time without rows after `since`."""
     moments = [since, *(at for at, _ in reader.seen if at > since)]
     return max(after - before for before, after in pairwise(moments))
 
 
 @pytest.mark.parametrize("how", ["kill", "stop", "pause"])
 def test_every_row_through_a_fail_over(nodes: tuple[Node, Node], mariadb: MariaDB, database: str, how: str) -> None:
-    """The running node is killed, stopped in good order, or frozen, under load: the client goes on with the other.
+    """The client continues on the other node when the running one is killed, stopped or frozen under load.
 
-    Every row comes; what comes twice does so in one stretch; and the pause is session time-out, claim and a little.
+    Every row arrives, and repeated rows come in one run. Rows pause for at most the session time-out and 3 s, or 1.5 s
+    after an orderly stop.
     """
     reader, writer = Reader(hosts_of(nodes[0]), rf"{database}\..*"), Writer(mariadb, f"{database}.t")
     reader.start()

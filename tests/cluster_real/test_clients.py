@@ -1,6 +1,6 @@
-"""Clients of one id on a real ZooKeeper: who is active, what they write there, how they follow the destination.
+"""Clients with one id on a real ZooKeeper: which is active, what they write, how they follow the destination.
 
-The destination is served by real servers of this process; the test plays the node that publishes where it runs.
+Real servers in this process serve the destination. The test writes the znode that names the current one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WAIT_MS = 50
 
 
 class Place:
-    """A chroot of its own, an operator's session, servers that the test lets run the destination."""
+    """A chroot, an operator's session, and servers that can run the destination."""
 
     def __init__(self, hosts: str) -> None:
         self.hosts = f"{hosts}/clients{time.time_ns()}"
@@ -44,11 +44,11 @@ class Place:
         self.stack = ExitStack()
 
     def server(self) -> Served:
-        """One more server that could run the destination."""
+        """Start another server that can run the destination."""
         return self.stack.enter_context(Served())
 
     def runs_on(self, server: Served | None) -> None:
-        """`running` names this server from now on, or nobody."""
+        """Make `running` name this server, or delete it."""
         path = tree.running("example")
         if self.operator.exists(path):
             self.operator.delete(path)
@@ -57,20 +57,20 @@ class Place:
             self.operator.create(path, data, ephemeral=True)
 
     def client(self, **options: object) -> ClusterConnector:
-        """A connector, not connected."""
+        """Return a connector that is not connected."""
         made: Callable[..., ClusterConnector] = ClusterConnector
         self.clients.append(made(self.hosts, "example", **{"zk_session_timeout_ms": SESSION_MS, **options}))
         return self.clients[-1]
 
     def active_client(self) -> ClusterConnector:
-        """One that is connected, subscribed and active."""
+        """Return a connector that is connected, subscribed and active."""
         client = self.client()
         client.connect()
         client.subscribe("")
         return client
 
     def process(self, *options: str) -> subprocess.Popen[str]:
-        """`canal-ha client` as a process of its own."""
+        """Start `canal-ha client` as a process."""
         program = "from canal_ha.cli.main import main; main()"
         command = [sys.executable, "-c", program, "client", "--zk", self.hosts, "--destination", "example", *options]
         child: subprocess.Popen[str] = spawn(
@@ -80,7 +80,7 @@ class Place:
         return child
 
     def says(self) -> tuple[bytes, int] | None:
-        """Data and owner of the client's `running` node."""
+        """Return data and session of the client's `running` node, if it exists."""
         if self.operator.exists(RUNNING) is None:
             return None
         data, stat = self.operator.get(RUNNING)
@@ -108,7 +108,7 @@ def place(zookeeper: ZooKeeper) -> Iterator[Place]:
 
 
 def waiting_get(client: ClusterConnector) -> threading.Thread:
-    """A thread in `get_without_ack`; ends when that returns or is stopped."""
+    """Start a thread in `get_without_ack`. It ends when the call returns or is stopped."""
 
     def work() -> None:
         with suppress(ConnectorStopped):
@@ -120,7 +120,7 @@ def waiting_get(client: ClusterConnector) -> threading.Thread:
 
 
 def told(process: subprocess.Popen[str], event: str) -> None:
-    """Read its standard error up to this event."""
+    """Read a process's standard error up to this event."""
     assert process.stderr is not None
     for line in process.stderr:
         if event in line:
@@ -129,7 +129,7 @@ def told(process: subprocess.Popen[str], event: str) -> None:
 
 
 def test_the_node_reads_as_canals_own(place: Place) -> None:
-    """Ephemeral; created with the host's address, then set to this end of the connection. Gone after disconnect."""
+    """`running` is ephemeral and is updated once, to the local address of the connection. Disconnecting deletes it."""
     server = place.server()
     place.runs_on(server)
     client = place.active_client()
@@ -145,7 +145,7 @@ def test_the_node_reads_as_canals_own(place: Place) -> None:
 
 @pytest.mark.timed
 def test_a_second_client_waits_and_follows_at_once(place: Place) -> None:
-    """connect() returns; get blocks; when the first lets go in good order the second has its place in no time."""
+    """connect() returns and get waits. The second client is active within 0.5 s after the first one disconnects."""
     place.runs_on(place.server())
     first, second = place.active_client(), place.client()
     second.connect()
@@ -164,7 +164,7 @@ def test_a_second_client_waits_and_follows_at_once(place: Place) -> None:
 
 @pytest.mark.parametrize("stop", [ClusterConnector.stop_running, ClusterConnector.disconnect])
 def test_a_client_that_waits_can_be_stopped(place: Place, stop: Callable[[ClusterConnector], None]) -> None:
-    """From another thread, at once; or it gives up after call_timeout_s, and says who is active."""
+    """Another thread can stop it at once. It also gives up after call_timeout_s, with the active client's address."""
     place.runs_on(place.server())
     place.active_client()
     second = place.client(call_timeout_s=0.3)
@@ -182,7 +182,7 @@ def test_a_client_that_waits_can_be_stopped(place: Place, stop: Callable[[Cluste
 
 @pytest.mark.timed
 def test_a_killed_process_is_followed_after_its_session(place: Place) -> None:
-    """SIGKILL: within session time-out and delay, with what it had not acknowledged."""
+    """After SIGKILL the next client is active within the session time-out and 2 s, and gets the open batch again."""
     server = place.server()
     place.runs_on(server)
     process = place.process("--format", "json", "--no-ack", "--timeout", str(WAIT_MS))
@@ -205,7 +205,7 @@ def test_a_killed_process_is_followed_after_its_session(place: Place) -> None:
 
 @pytest.mark.timed
 def test_a_process_that_is_told_to_end_hands_over_at_once(place: Place) -> None:
-    """SIGTERM: code 0, and the next one need not wait for anything. Both tell what happened on standard error."""
+    """After SIGTERM a process ends with code 0, and the next one is active within a second, as its log lines show."""
     place.runs_on(place.server())
     first = place.process()
     until(place.says, what="the first client")
@@ -220,7 +220,7 @@ def test_a_process_that_is_told_to_end_hands_over_at_once(place: Place) -> None:
 
 
 def test_a_process_that_stands_by_ends_when_told(place: Place) -> None:
-    """SIGINT while it waits for its turn: code 0."""
+    """SIGINT ends a process that waits for its turn, with code 0."""
     place.runs_on(place.server())
     place.active_client()
     process = place.process()
@@ -230,7 +230,10 @@ def test_a_process_that_stands_by_ends_when_told(place: Place) -> None:
 
 
 def test_a_session_that_ends_takes_the_turn_with_it(place: Place) -> None:
-    """Closed from outside: the connection is closed, no ack goes out, and the place is taken again at once."""
+    """When its session ends, the client disconnects and sends no ACK.
+
+    It is active again at once and gets the batch again.
+    """
     server = place.server()
     place.runs_on(server)
     client = place.active_client()
@@ -255,7 +258,7 @@ def test_a_session_that_ends_takes_the_turn_with_it(place: Place) -> None:
 
 
 def test_an_operator_takes_the_turn_away(place: Place) -> None:
-    """`active` set to false: the first lets go and stands back, the second takes over at once."""
+    """When `active` is set to false, the first client stops and stands back, and the second takes over at once."""
     place.runs_on(place.server())
     first, second = place.active_client(), place.client()
     second.connect()
@@ -270,7 +273,7 @@ def test_an_operator_takes_the_turn_away(place: Place) -> None:
 
 
 def test_a_leftover_of_another_process_is_waited_for(place: Place) -> None:
-    """A `running` node with our own address, but of a session we never had, is left alone until that session ends."""
+    """The client leaves a `running` node of a foreign session alone until that session ends."""
     place.runs_on(place.server())
     other = KazooClient(place.hosts, timeout=2.0)
     other.start()
@@ -289,7 +292,7 @@ def test_a_leftover_of_another_process_is_waited_for(place: Place) -> None:
 
 @pytest.mark.timed
 def test_a_move_is_followed_in_the_middle_of_a_get(place: Place) -> None:
-    """The old server still holds the connection and says nothing; the waiting GET comes back from the new one."""
+    """The old server keeps the connection open in silence. The waiting GET returns with rows of the new server."""
     first, second = place.server(), place.server()
     place.runs_on(first)
     client = place.active_client()
@@ -306,7 +309,7 @@ def test_a_move_is_followed_in_the_middle_of_a_get(place: Place) -> None:
 
 
 def test_without_running_the_members_are_tried(place: Place) -> None:
-    """A node in the destination's list, IPv6 or not, is asked while nobody is named."""
+    """While `running` names no server, the client asks the nodes in the destination's list."""
     server = place.server()
     place.operator.create(
         tree.destination_member("example", f"{LOOPBACK}:{server.port}"), b"", ephemeral=True, makepath=True
@@ -316,7 +319,10 @@ def test_without_running_the_members_are_tried(place: Place) -> None:
 
 
 def test_unsubscribing_keeps_the_place(place: Place) -> None:
-    """A server deletes the client's nodes on UNSUBSCRIBE; the active client makes its own again, and can subscribe."""
+    """A server deletes the client's nodes on UNSUBSCRIBE.
+
+    The active client creates its own again, and can subscribe.
+    """
     place.runs_on(place.server())
     client = place.active_client()
     client.unsubscribe()
@@ -327,7 +333,7 @@ def test_unsubscribing_keeps_the_place(place: Place) -> None:
 
 
 def test_clients_outlive_the_leader_of_the_ensemble(ensemble: Ensemble) -> None:
-    """While a new leader is found an active client stays active, or is again soon; it goes on reading."""
+    """While ZooKeeper elects a new leader, an active client stays active or soon is again, and reads on."""
     place = Place(ensemble.hosts)
     server = place.server()
     place.runs_on(server)
@@ -347,7 +353,10 @@ def test_clients_outlive_the_leader_of_the_ensemble(ensemble: Ensemble) -> None:
 
 
 def test_a_frozen_process_has_lost_its_turn_when_it_goes_on(place: Place) -> None:
-    """SIGSTOP beyond its session: another one is active; resumed, it says so, sends nothing and stands by."""
+    """A process frozen beyond its session loses its turn.
+
+    When it resumes, it logs that, sends nothing and stands by.
+    """
     server = place.server()
     place.runs_on(server)
     process = place.process("--timeout", str(WAIT_MS))
@@ -371,7 +380,7 @@ def test_a_frozen_process_has_lost_its_turn_when_it_goes_on(place: Place) -> Non
 
 @pytest.mark.timed
 def test_ending_without_zookeeper() -> None:
-    """While ZooKeeper is away the client is not active any more, and disconnect() does not hang."""
+    """While ZooKeeper is away the client is not active, and disconnect() returns in time."""
     with ZooKeeper() as own:
         place = Place(own.hosts)
         place.runs_on(place.server())

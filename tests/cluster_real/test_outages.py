@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 
 
 def test_a_node_waits_for_zookeeper() -> None:
-    """Started first, a node waits; it runs soon after ZooKeeper is there."""
+    """A node that is started before ZooKeeper waits, and runs the destination soon after ZooKeeper is up."""
     server = ZooKeeper()
     stage = RealStage(server.hosts, timeout_ms=2000)
     node = Node(stage, 21000, ("example",))
@@ -32,8 +32,9 @@ def test_a_node_waits_for_zookeeper() -> None:
 
 @pytest.mark.timed
 def test_an_ensemble_changes_its_leader_and_loses_its_quorum() -> None:
-    """A new leader within the lease stops nobody, or somebody runs again soon. Without a quorum the owner stops before
-    its session could end elsewhere, and after it is back exactly one node runs, with the cursor.
+    """After a change of leader a node runs, with the cursor.
+
+    Without a quorum the owner stops before its session could end. Later exactly one node runs, with the cursor.
     """
     with Ensemble() as ensemble:
         stage = RealStage(ensemble.hosts, timeout_ms=4000)
@@ -79,7 +80,7 @@ def test_an_ensemble_changes_its_leader_and_loses_its_quorum() -> None:
 
 
 def test_an_ensemble_that_lost_its_data_gets_the_cursors_back() -> None:
-    """The disks are emptied: the owner of that time registers again, claims first, and puts its cursors back."""
+    """When ZooKeeper is back without data, the former owner registers again, claims first, and restores its cursors."""
     with ZooKeeper() as server:
         stage = RealStage(server.hosts, timeout_ms=2000)
         stage.session()

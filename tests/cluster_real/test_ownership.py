@@ -1,4 +1,4 @@
-"""Who runs a destination, on a real ZooKeeper."""
+"""Ownership of destinations on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MakeNodes = Callable[..., list[Node]]
 
 @pytest.fixture
 def stage(zookeeper: ZooKeeper) -> Iterator[RealStage]:
-    """A chroot of its own; sessions of 2 s."""
+    """Yield a stage with its own chroot and sessions of 2 s."""
     stage = RealStage(zookeeper.hosts, timeout_ms=2000)
-    stage.session()  # makes the chroot
+    stage.session()  # creates the chroot
     yield stage
     stage.close()
 
 
 @pytest.fixture
 def nodes(stage: RealStage) -> Iterator[MakeNodes]:
-    """Make nodes that race; all are stopped at the end."""
+    """Yield a function that starts nodes; all are stopped at the end."""
     made: list[Node] = []
 
     def make(count: int, destinations: tuple[str, ...] = ("example",)) -> list[Node]:
@@ -51,7 +51,7 @@ def nodes(stage: RealStage) -> Iterator[MakeNodes]:
 
 @pytest.fixture
 def operator(stage: RealStage) -> Iterator[KazooClient]:
-    """Somebody with zkCli."""
+    """Yield the session of an operator, as zkCli has one."""
     client = KazooClient(stage.hosts)
     client.start()
     yield client
@@ -60,7 +60,7 @@ def operator(stage: RealStage) -> Iterator[KazooClient]:
 
 
 def test_one_node_runs_a_destination_and_says_so(nodes: MakeNodes, operator: KazooClient) -> None:
-    """Three nodes race: one wins; `running` and the lists read as canal's own."""
+    """One of three nodes wins the race. `running` and the lists are as canal writes them."""
     three = nodes(3)
     owner = owner_of(three, "example")
     time.sleep(0.5)
@@ -75,7 +75,7 @@ def test_one_node_runs_a_destination_and_says_so(nodes: MakeNodes, operator: Kaz
 
 
 def test_destinations_spread(nodes: MakeNodes) -> None:
-    """12 destinations over 3 nodes: 4 each, give or take one; without the stopped one 6 each."""
+    """Each of 3 nodes runs 4 of 12 destinations, give or take one. After one has stopped, the others run 6 each."""
     destinations = tuple(f"d{number}" for number in range(12))
     three = nodes(3, destinations)
     wait_until(lambda: sum(len(node.held) for node in three) == 12, 15.0)
@@ -89,7 +89,7 @@ def test_destinations_spread(nodes: MakeNodes) -> None:
 
 @pytest.mark.timed
 def test_an_orderly_stop_hands_over_at_once(nodes: MakeNodes) -> None:
-    """The stand-by runs well within a second after the stop was asked for, and finds the last cursor."""
+    """The other node runs within a second of the call that stops the owner, and has the last cursor."""
     two = nodes(2)
     owner = owner_of(two, "example")
     owner.subscribe("example", 4)
@@ -106,7 +106,7 @@ def test_an_orderly_stop_hands_over_at_once(nodes: MakeNodes) -> None:
 
 
 def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealStage) -> None:
-    """The session is ended under the owner: it stops, the other one takes over; the late writer is refused."""
+    """When its session is ended, the owner stops and the other node takes over. A late write is refused."""
     two = nodes(2)
     owner = owner_of(two, "example")
     owner.subscribe("example", 4)
@@ -125,7 +125,7 @@ def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealSt
         "example",
         epoch,
         owner.session,
-        holds=lambda: True,  # an owner that does not know, and has no lease to stop it
+        holds=lambda: True,  # an owner that has not noticed, and that no lease stops
         write=owner.session.transaction,
         fenced=lambda: heard.append("fenced"),
         failed=heard.append,
@@ -145,7 +145,7 @@ def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealSt
 
 
 def test_an_operator_takes_a_destination_away(nodes: MakeNodes, operator: KazooClient) -> None:
-    """`active` set to false: the owner lets go in good order, the other one takes it, the first stands back."""
+    """When `active` is set to false, the owner stops in good order and stands back, and the other node takes over."""
     two = nodes(2)
     owner = owner_of(two, "example")
     operator.set(tree.running("example"), b'{"active":false,"address":"x"}')
@@ -156,7 +156,7 @@ def test_an_operator_takes_a_destination_away(nodes: MakeNodes, operator: KazooC
 
 
 def test_a_cursor_edited_by_hand_is_taken_over(nodes: MakeNodes, operator: KazooClient) -> None:
-    """Rewinding with zkCli works on an idle client, and in the way of a flush; a deleted cursor is noticed."""
+    """An idle client's cursor can be moved with zkCli. A deleted cursor is noticed, and can be written again."""
     (owner,) = nodes(1)
     owner_of([owner], "example")
     owner.subscribe("example", 4)
@@ -179,7 +179,7 @@ async def _rewrite(owner: Node) -> None:
 
 
 def test_a_deleted_destination_begins_anew(nodes: MakeNodes, operator: KazooClient) -> None:
-    """zkCli deleteall: the owner stops, no cursor comes back, somebody runs it again, in every list as before."""
+    """After zkCli deleteall the owner stops. A node runs the destination without cursors, and both are listed again."""
     two = nodes(2)
     owner = owner_of(two, "example")
     owner.subscribe("example", 4)
@@ -193,7 +193,7 @@ def test_a_deleted_destination_begins_anew(nodes: MakeNodes, operator: KazooClie
 
 
 def test_unsubscribing_deletes_everything_of_a_client(nodes: MakeNodes, operator: KazooClient) -> None:
-    """Cursor, filter, marks of another meta mode and the client's own `running`; filter text is stored raw."""
+    """Cursor, filter, marks of another meta mode and the client's `running` are deleted. Filter text is stored raw."""
     (owner,) = nodes(1)
     owner_of([owner], "example")
     owner.subscribe("example", 4)
@@ -207,7 +207,7 @@ def test_unsubscribing_deletes_everything_of_a_client(nodes: MakeNodes, operator
 def test_a_leftover_of_an_earlier_process_is_replaced(
     nodes: MakeNodes, stage: RealStage, operator: KazooClient
 ) -> None:
-    """Our address under an earlier process's session: the list keeps us when that session goes."""
+    """The node replaces its own list entry of an earlier session, and so stays listed when that session ends."""
     operator.create(tree.member("127.0.0.1:20000"), ephemeral=True, makepath=True)
     (node,) = nodes(1)
     owner_of([node], "example")
@@ -222,7 +222,7 @@ def test_a_leftover_of_an_earlier_process_is_replaced(
 
 
 def test_a_digest_guards_what_we_write(zookeeper: ZooKeeper) -> None:
-    """With canal.zookeeper.auth nobody else reads or writes our nodes, and the cluster works."""
+    """With canal.zookeeper.auth another session cannot read a node's znodes, and the node runs its destination."""
     stage = RealStage(zookeeper.hosts, auth="canal:secret")
     stage.session()
     node = Node(stage, 20900, ("example",))
@@ -239,7 +239,7 @@ def test_a_digest_guards_what_we_write(zookeeper: ZooKeeper) -> None:
 
 
 def test_the_time_out_is_the_negotiated_one(zookeeper: ZooKeeper) -> None:
-    """The server grants at least 1 s here: at most 60 s: the lease counts on what was granted."""
+    """The session's time-out is what the server grants: here at least 1 s and at most 60 s."""
     stage = RealStage(zookeeper.hosts, timeout_ms=100)
     assert stage.session().timeout_s == 1.0
     stage.close()

@@ -18,14 +18,14 @@ pytestmark = pytest.mark.real
 
 
 def ids(message: Message) -> list[int]:
-    """The inserted ids of a batch."""
+    """Return the inserted ids of a batch."""
     return [int(str(row.after["id"])) for row in rows_of(message.entries) if row.after]
 
 
 def test_an_old_ack_skips_no_row_after_the_node_loses_and_regains_its_destination(
     zookeeper: ZooKeeper, mariadb: MariaDB, database: str
 ) -> None:
-    """The lease is over and the node stops to serve, then it claims again: a late ACK is refused, every row comes."""
+    """The node stops serving when its lease ends, and claims again. A late ACK is refused, and every row arrives."""
     mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id BIGINT PRIMARY KEY)")
     with Network() as network:
         link = network.link(zookeeper.port)

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.real
 
 
 def status(*options: str) -> str:
-    """What the command prints."""
+    """Run the command, and return its output."""
     return subprocess.run(
         [PROGRAM, "status", *options], capture_output=True, text=True, encoding="utf-8", timeout=60, check=True
     ).stdout
 
 
 def test_a_cluster_with_a_client(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
-    """Two nodes, one destination, an active client; then one node is gone without having said so."""
+    """The command shows two nodes, one destination and its active client; then it shows a node that was killed."""
     hosts = f"{zookeeper.hosts}/status{time.time_ns()}"
     properties = {"canal.zookeeper.session.timeout": "20000"}
     with (
@@ -61,7 +61,10 @@ def test_a_cluster_with_a_client(mariadb: MariaDB, zookeeper: ZooKeeper) -> None
 
 
 def test_another_node_behind_the_same_endpoint_is_not_believed(mariadb: MariaDB, zookeeper: ZooKeeper) -> None:
-    """The endpoint of a node elsewhere is on its loopback: asked from here, another node answers."""
+    """The endpoint of a remote node is a loopback address.
+
+    Another node answers there, and is not taken for the first.
+    """
     hosts = f"{zookeeper.hosts}/elsewhere{time.time_ns()}"
     with Node({"example": follow(mariadb)}, zk_servers=hosts) as node:
         operator = KazooClient(hosts)
@@ -77,7 +80,7 @@ def test_another_node_behind_the_same_endpoint_is_not_believed(mariadb: MariaDB,
 
 
 def test_watching(zookeeper: ZooKeeper) -> None:
-    """--watch --json prints a line each time, and ends quietly when interrupted."""
+    """--watch --json prints a line each time, and ends with code 0 when it is interrupted."""
     hosts = f"{zookeeper.hosts}/watched{time.time_ns()}"
     process = subprocess.Popen(
         [PROGRAM, "status", "--zk", hosts, "--watch", "--json"], stdout=subprocess.PIPE, text=True, encoding="utf-8"
@@ -91,7 +94,7 @@ def test_watching(zookeeper: ZooKeeper) -> None:
 
 
 def test_no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Said so, not a traceback."""
+    """If no ZooKeeper answers, the error names its address."""
     monkeypatch.setattr("canal_ha.zookeeper.reading.CONNECT_MOST_S", 0.5)
     port = free_port()
     with pytest.raises(ZooKeeperUnavailable, match=f"no ZooKeeper answers at 127.0.0.1:{port}"):
