@@ -1,7 +1,7 @@
-"""A cluster of nodes in virtual time, each running the real election, members and cursor store; and what must hold.
+"""A cluster in virtual time whose nodes run the real election, members and cursor store, and its invariants.
 
-The instance is the only stand-in: it loads cursors through Meta, acknowledges a few rows now and then while its lease
-holds, and flushes once a second. Every durable write passes the referee, who sees what ZooKeeper accepted.
+Only the instance is simulated: it loads cursors through Meta, acknowledges a few rows now and then while its lease
+holds, and flushes once a second. The referee checks every write that ZooKeeper accepts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Broken(AssertionError):
 
 
 class Referee:
-    """Sees every transaction that ZooKeeper accepted and every ACK that a node answered."""
+    """Checks every transaction that ZooKeeper accepts and every ACK that a node answers."""
 
     def __init__(self, world: World, ensemble: Ensemble) -> None:
         self.acked: dict[str, int] = {}  # destination -> furthest offset acknowledged to a client
@@ -46,7 +46,7 @@ class Referee:
         self.owner: dict[str, int] = {}  # session of the newest claim
         self.writes = 0
         self.serves = 0
-        self.broken: list[str] = []  # raised by Simulation.run: whatever it broke in might have swallowed it
+        self.broken: list[str] = []  # raised by Simulation.run, because the code under test might catch it
         self._meddled: dict[str, float] = {}
         self._world = world
         self._ensemble = ensemble
@@ -77,7 +77,7 @@ class Referee:
         self.durable[destination] = offset
 
     def served(self, destination: str, session_id: int, offset: int) -> None:
-        """A node answered for the destination, and acknowledged up to `offset`."""
+        """Note that a node answered for the destination, and acknowledged up to `offset`."""
         self.serves += 1
         excused = self._world.seconds() < self._meddled.get(destination, -1.0)
         if session_id not in self._ensemble.sessions and not excused:
@@ -87,19 +87,20 @@ class Referee:
         self.acked[destination] = max(offset, self.acked.get(destination, 0))
 
     def meddled(self, destination: str, for_s: float) -> None:
-        """A person deleted `running` or ended a session before its time: until the owner hears of it, within the lease,
-        two may serve, though only one can write.
+        """Note that a person deleted `running` or ended a session early.
+
+        Until the owner notices, within its lease, two nodes may serve the destination, though only one can write.
         """
         self._meddled[destination] = self._world.seconds() + for_s
 
     def reset(self, destination: str) -> None:
-        """A person deleted the destination: it begins anew."""
+        """Note that a person deleted the destination, which begins anew."""
         self.acked.pop(destination, None)
         self.durable.pop(destination, None)
 
 
 class Instance:
-    """One running destination on one node."""
+    """A running destination on a node."""
 
     def __init__(self, node: Node, destination: str, ownership: Ownership) -> None:
         self.node, self.destination, self.ownership = node, destination, ownership
@@ -111,7 +112,7 @@ class Instance:
         self.stopped = False
 
     async def start(self) -> None:
-        """Load, subscribe the one client, begin to acknowledge and to flush."""
+        """Load the cursors, subscribe the only client, and begin to acknowledge and to flush."""
         await self.meta.load()
         if self.meta.cursor(CLIENT_ID) is None:
             self.node.referee.acked.setdefault(self.destination, 0)
@@ -138,7 +139,7 @@ class Instance:
         self._flush_later()
 
     async def flush(self) -> None:
-        """Make durable what can be; what cannot is due again."""
+        """Flush the cursors if the lease holds. After an error they stay due."""
         if self.ownership.lease_ok():
             try:
                 await self.meta.flush()
@@ -151,7 +152,7 @@ def _position(offset: int) -> LogPosition:
 
 
 class Node:
-    """One process: its time, its session, its part in the cluster. Also the Owner that runs its instances."""
+    """A process: its time, its session and its Cluster. It is also the Owner of its instances."""
 
     def __init__(self, number: int, simulation: Simulation) -> None:
         self.name = f"10.0.0.{number}:11111"
@@ -169,12 +170,12 @@ class Node:
             self.cluster.add(destination)
 
     async def start(self, destination: str, ownership: Ownership) -> None:
-        """As Owner."""
+        """See Owner."""
         instance = self.instances[destination] = Instance(self, destination, ownership)
         await instance.start()
 
     async def stop(self, destination: str, reason: StopReason) -> None:
-        """As Owner."""
+        """See Owner."""
         instance = self.instances.pop(destination)
         instance.stopped = True
         if reason.orderly:
@@ -182,7 +183,7 @@ class Node:
 
 
 class Simulation:
-    """Nodes, an ensemble, and somebody who breaks things. seed: repeats the run exactly. lax: without epochs."""
+    """Nodes, an ensemble, and faults. seed: a seed repeats its run exactly. lax: without the check of epochs."""
 
     def __init__(
         self,
@@ -222,33 +223,33 @@ class Simulation:
         self.nodes[number] = Node(number + 1, self)
 
     def delete_running(self, destination: str) -> None:
-        """A person deletes `running`."""
+        """Delete `running`, as a person does."""
         if tree.running(destination) in self.ensemble.tree:
             self.referee.meddled(destination, self.timeout_s)
             self.ensemble.transaction(0, [Delete(tree.running(destination))])
 
     def delete_destination(self, destination: str) -> None:
-        """A person deletes the destination with everything below it."""
+        """Delete the destination with everything below it, as a person does."""
         below = [path for path in self.ensemble.tree if f"{path}/".startswith(f"{tree.destination(destination)}/")]
         self.referee.meddled(destination, self.timeout_s)
         self.referee.reset(destination)
         self.ensemble.transaction(0, [Delete(path) for path in sorted(below, reverse=True)])
 
     def end_session(self, node: Node) -> None:
-        """A person ends a session before its time."""
+        """End a session before its time-out, as a person does."""
         for destination in self.destinations:
             self.referee.meddled(destination, self.timeout_s)
         self.ensemble.expire(node.session.id)
 
     def ask_to_release(self, destination: str) -> None:
-        """A person sets `active` to false."""
+        """Set `active` to false, as a person does."""
         node = self.ensemble.tree.get(tree.running(destination))
         if node is not None:
             data = tree.RunningData(tree.RunningData.from_bytes(node.data).address, active=False)
             self.ensemble.transaction(0, [SetData(tree.running(destination), data.to_bytes())])
 
     def break_something(self) -> None:
-        """One random fault, which mends itself after a while or stays until `mend`."""
+        """Cause a random fault, which ends after a while or at the end of `storm`."""
         number = self.random.randrange(len(self.nodes))
         node = self.nodes[number]
         destination = self.random.choice(self.destinations)
@@ -278,7 +279,7 @@ class Simulation:
                 self.ask_to_release(destination)
 
     def storm(self, seconds: float, every_s: float) -> None:
-        """Break things at random moments for a while, then let everything mend."""
+        """Cause faults at random moments for a while, then end them all."""
         end = self.world.seconds() + seconds
         while self.world.seconds() < end:
             self.run(self.random.uniform(0.0, 2 * every_s))
@@ -295,7 +296,7 @@ class Simulation:
     # ---- what must hold
 
     def runners(self, destination: str) -> list[Node]:
-        """Nodes that may answer for the destination now."""
+        """Return the nodes that may answer for the destination now."""
         return [
             node
             for node in self.nodes
@@ -313,22 +314,22 @@ class Simulation:
                 raise Broken(f"{destination} runs on {names}, `running` says {said}: {states}")
 
     def spread(self) -> list[int]:
-        """How many destinations run on each node that lives."""
+        """Return how many destinations run on each living node."""
         return [len(node.cluster.running) for node in self.nodes if not node.process.dead]
 
 
 class _Silent:
-    """A log that nobody reads, except for what must never happen."""
+    """A log that drops everything except what must never happen."""
 
     def __init__(self, referee: Referee) -> None:
         self._referee = referee
 
     def info(self, event: str, **keys: object) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     warning = info
 
     def error(self, event: str, **keys: object) -> None:
-        """An error that the election did not foresee breaks the run."""
+        """Note an error that the election did not foresee. It breaks the run."""
         if event == "election.failed":
             self._referee.broken.append(str(keys))

@@ -13,7 +13,7 @@ from canal_ha.model.segment import Segment
 
 
 class ReplayFeed:
-    """Pushes what lies at or behind `request.start` of `segments`, then whatever `more` is given, until stopped."""
+    """Pushes the part of `segments` that lies at or behind `request.start`, and then is idle."""
 
     def __init__(self, request: FeedRequest, segments: Iterable[Segment]) -> None:
         self.request = request
@@ -30,10 +30,10 @@ class ReplayFeed:
         self._thread.start()
 
     def stop(self) -> None:
-        """See Feed: the closed ring ends the thread."""
+        """See Feed. The closed ring ends the thread."""
 
     def join(self) -> None:
-        """Wait until everything was accepted or the ring is closed."""
+        """Wait until all segments are accepted or the ring is closed."""
         self._thread.join(10)
 
     def _run(self) -> None:
@@ -53,7 +53,10 @@ class ReplayFeed:
 
 
 def _from(segment: Segment, start: LogPosition) -> Segment | None:
-    """What a dump from `start` brings: the entries at that offset too, unless they are consumed."""
+    """Return the part of a segment that a dump from `start` delivers.
+
+    It begins at `start`, or behind it if consumed.
+    """
     if start.consumed:
         last = LogPosition(journal=start.journal, offset=start.offset, sub_index=2**31 - 1)
     else:

@@ -1,7 +1,8 @@
-"""A session with the ensemble in memory, with everything that can go wrong between the two.
+"""A session with the in-memory ensemble, and everything that can go wrong between the two.
 
-It behaves as zookeeper/port.py does with kazoo: a client library that reconnects by itself and may hold a new session
-before the node has heard that the old one is gone, answers that get lost with or without effect, late watches.
+It behaves as zookeeper/port.py does with kazoo. The client library reconnects by itself, and may hold a new session
+before the node has heard that the old one is gone. Answers can get lost, after the request was executed or without
+it, and watches can be late.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ RECONNECT_S = 0.2
 
 
 class Link(Enum):
-    """The way to the ensemble."""
+    """The state of the connection to the ensemble."""
 
     UP = auto()
     DOWN = auto()
-    STALE = auto()  # to a follower that has lost its leader: it answers reads, from the past, and nothing else
+    STALE = auto()  # to a follower that has lost its leader: it answers only reads, from the past
 
 
 class Left:
-    """A watch left at the ensemble by one connection of one session."""
+    """A watch that one connection of one session has left at the ensemble."""
 
     __slots__ = ("connection", "session", "watch")
 
@@ -47,12 +48,12 @@ class Left:
         return hash((self.watch, self.connection))
 
     def fire(self, deleted: bool) -> None:
-        """Deliver some time later; watches overtake answers and each other."""
+        """Deliver the watch some time later. Watches can overtake answers and each other."""
         self.session.deliver(self, deleted)
 
 
 class SimulatedSession:
-    """A ClusterSession in virtual time. process: whose threads it lives in; latency_s: most a message takes."""
+    """A ClusterSession in virtual time. process: its process; latency_s: the longest time that a message takes."""
 
     def __init__(
         self, ensemble: Ensemble, process: Process, random: Random, *, timeout_s: float, latency_s: float = 0.005
@@ -78,15 +79,15 @@ class SimulatedSession:
         self._closed = False
 
     def listen(self, listener: Listener) -> None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         self._listeners.append(listener)
 
     async def start(self) -> None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         self._process.callLater(self._delay(), self._try_to_connect)
 
     async def stop(self) -> None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         self._closed = True
         self.connected = False
         if self._library_up and self._link is Link.UP:
@@ -96,13 +97,13 @@ class SimulatedSession:
     # ---- what goes wrong
 
     def cut(self, link: Link, notice_s: float) -> None:
-        """Change the way to the ensemble for the worse; the library notices after `notice_s` and looks for another."""
+        """Make the connection DOWN or STALE. The library notices after `notice_s`, and tries to reconnect."""
         self._link = link
         self._past = self._ensemble.tree
         self._process.callLater(notice_s, self._drop, self.connection)
 
     def heal(self) -> None:
-        """The way is free again; requests under way are lost with the old connection."""
+        """Restore the connection. Requests under way are lost with the old one."""
         if self._link is not Link.UP:
             self._link = Link.UP
             self._process.callLater(self._delay(), self._drop, self.connection)
@@ -167,7 +168,7 @@ class SimulatedSession:
     # ---- requests
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
-        """As ClusterSession."""
+        """See ClusterSession."""
 
         def read(tree: Tree) -> Znode | None:
             if watch is not None and tree is self._ensemble.tree:
@@ -177,7 +178,7 @@ class SimulatedSession:
         return await self._ask(read, reads=True)  # type: ignore[no-any-return]  # _ask returns what read does
 
     async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
-        """As ClusterSession."""
+        """See ClusterSession."""
 
         def read(tree: Tree) -> tuple[str, ...]:
             if watch is not None and tree is self._ensemble.tree:
@@ -188,13 +189,13 @@ class SimulatedSession:
         return await self._ask(read, reads=True)  # type: ignore[no-any-return]  # _ask returns what read does
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """As ClusterSession."""
+        """See ClusterSession."""
         return await self._ask(  # type: ignore[no-any-return]  # _ask returns what the request does
             lambda tree: self._ensemble.transaction(self._library_id, operations), reads=False
         )
 
     async def ensure(self, path: str) -> None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         names = path.strip("/").split("/")
         for depth in range(1, len(names) + 1):
             part = "/" + "/".join(names[:depth])
@@ -223,7 +224,7 @@ class SimulatedSession:
         self._on_the_way(self._last_arrival, self._arrive, self.connection, request, reads, answer)
 
     def _on_the_way(self, at: float, call: Callable[..., object], *args: Any) -> None:
-        """The network goes on while the process does not."""
+        """Call at a time in the world, even while the process is paused."""
         self._process.world.callLater(max(0.0, at - self._process.seconds()), call, *args)
 
     def _arrive(self, connection: int, request: Callable[[Tree], Any], reads: bool, answer: Deferred[Any]) -> None:
@@ -239,7 +240,7 @@ class SimulatedSession:
         self._process.callLater(self._latency_s, self._answered)
 
     def _answered(self) -> None:
-        """Answers are heard in the order in which they came, whatever else a resumed process does first."""
+        """Pass on the oldest answer. Answers keep their order, whatever else a resumed process does first."""
         connection, answer, result = self._answers.popleft()
         if connection != self.connection or self._link is Link.DOWN:
             return  # lost with effect
@@ -250,7 +251,7 @@ class SimulatedSession:
             answer.callback(result)
 
     def deliver(self, left: Left, deleted: bool) -> None:
-        """A watch of this session fired."""
+        """Deliver a watch of this session that has fired."""
         delay_s = self._random.uniform(0.0, self.watch_delay_s)
         self._process.callLater(delay_s, self._deliver, left, deleted)
 

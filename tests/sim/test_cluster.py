@@ -1,4 +1,4 @@
-"""Clusters in virtual time: whatever breaks, one owner at most can write, and in the end somebody runs."""
+"""Clusters in virtual time: whatever fails, at most one owner can write, and in the end a node runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNKS = 10
 
 
 def storm(seed: int, *, lax: bool = False) -> Simulation:
-    """Three nodes through 14 s of faults, then time to recover. Odd seeds have two destinations."""
+    """Take three nodes through 14 s of faults, then let them recover. Odd seeds have two destinations."""
     simulation = Simulation(seed, destinations=1 + seed % 2, lax=lax)
     simulation.run(2.0)
     simulation.storm(14.0, 1.5)
@@ -26,9 +26,11 @@ def storm(seed: int, *, lax: bool = False) -> Simulation:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_whatever_breaks_one_owner_writes_and_somebody_runs(chunk: int) -> None:
-    """Crashes, restarts, pauses, cut links, stale followers, lost answers, late watches, ended sessions, deleted and
-    released `running` nodes: only the newest claim's session writes cursors, they never go back nor past what was
-    acknowledged, nobody serves beyond its lease; when things have mended exactly one node runs each destination.
+    """Only the session of the newest claim writes cursors; in the end exactly one node runs each destination.
+
+    Cursors never go back nor past what was acknowledged, and no node serves beyond its lease. The faults are crashes,
+    restarts, pauses, cut links, stale followers, lost answers, late watches, ended sessions, and deleted and released
+    `running` nodes.
     """
     writes = serves = 0
     for seed in range(chunk, SEEDS, CHUNKS):
@@ -44,7 +46,7 @@ def test_whatever_breaks_one_owner_writes_and_somebody_runs(chunk: int) -> None:
 
 
 def test_a_seed_repeats_exactly() -> None:
-    """The same seed gives the same run, so a failing one can be looked into."""
+    """The same seed gives the same run, so that a failed run can be repeated."""
     first, second = storm(7), storm(7)
     assert first.referee.owner == second.referee.owner
     assert first.referee.durable == second.referee.durable
@@ -52,7 +54,7 @@ def test_a_seed_repeats_exactly() -> None:
 
 
 def test_without_the_epoch_check_the_referee_finds_a_second_writer() -> None:
-    """The simulation is sharp enough to need the epoch: with the check of `{d}` taken out it fails within 500 seeds."""
+    """If the version of `{d}` is not checked, an invariant breaks within 500 seeds: the simulation needs the epoch."""
     for seed in range(500):
         try:
             storm(seed, lax=True)
@@ -63,7 +65,7 @@ def test_without_the_epoch_check_the_referee_finds_a_second_writer() -> None:
 
 
 def test_destinations_spread_and_spread_again() -> None:
-    """12 destinations on 3 nodes: 4 each, give or take one; after one died 6 each; in at least 19 of 20 seeds."""
+    """In 19 of 20 seeds, 3 nodes run 4 of 12 destinations each, give or take one, and 2 nodes 6 each after a crash."""
     good = 0
     for seed in range(20):
         simulation = Simulation(seed, nodes=3, destinations=12)
@@ -79,7 +81,7 @@ def test_destinations_spread_and_spread_again() -> None:
 
 
 def test_a_dead_owner_is_followed_within_a_second_of_its_session() -> None:
-    """From the crash to the stand-by running: at most the session time-out and one second, for any moment of dying."""
+    """Another node runs within the session time-out and a second after a crash, at whatever moment."""
     for seed in range(40):
         simulation = Simulation(seed)
         simulation.run(3.0 + seed * 0.07)
@@ -90,7 +92,7 @@ def test_a_dead_owner_is_followed_within_a_second_of_its_session() -> None:
 
 
 def test_an_owner_that_is_cut_off_stops_before_another_starts() -> None:
-    """Whether it notices or not, and also when a follower without leader still answers its reads."""
+    """An owner stops within its lease if its link is down, and if a follower without a leader answers its reads."""
     for link in (Link.DOWN, Link.STALE):
         simulation = Simulation(3)
         simulation.run(3.0)
@@ -104,7 +106,7 @@ def test_an_owner_that_is_cut_off_stops_before_another_starts() -> None:
 
 
 def test_an_emptied_ensemble_gets_its_cursors_back() -> None:
-    """All data is gone: the owner of that time claims first and puts its cursor back, for any order of reconnecting."""
+    """When all data is gone, the former owner claims first and restores its cursor, in any order of reconnecting."""
     for seed in range(30):
         simulation = Simulation(seed)
         simulation.run(8.0)
@@ -125,7 +127,7 @@ def test_an_emptied_ensemble_gets_its_cursors_back() -> None:
 
 
 def test_a_deleted_destination_begins_anew() -> None:
-    """No cursor comes back (the referee counts ACKs from 0 again), all nodes are in its list again, one runs it."""
+    """No cursor is restored (the referee counts ACKs from 0 again), all nodes are listed again, and one runs it."""
     for seed in range(30):
         simulation = Simulation(seed)
         simulation.run(6.0)
@@ -136,7 +138,7 @@ def test_a_deleted_destination_begins_anew() -> None:
 
 
 def test_an_instance_that_fails_goes_to_another_node() -> None:
-    """In good order, at once; the node where it failed stands back."""
+    """Another node runs the destination within half a second; the node where the instance failed stands back."""
     simulation = Simulation(5)
     simulation.run(3.0)
     (owner,) = simulation.runners("d0")
@@ -147,7 +149,7 @@ def test_an_instance_that_fails_goes_to_another_node() -> None:
 
 
 def test_a_node_hands_over_on_request() -> None:
-    """Another one runs it half a second later, and goes on from the last ACK: it was flushed."""
+    """Another node runs the destination half a second later, from the last ACK, which was flushed."""
     simulation = Simulation(6)
     simulation.run(5.0)
     (owner,) = simulation.runners("d0")
@@ -160,7 +162,7 @@ def test_a_node_hands_over_on_request() -> None:
 
 
 def test_destinations_come_and_go() -> None:
-    """A lazy one is only announced until it is asked for; a removed one is released and announced no more."""
+    """A lazy destination is only listed until it is asked for. A removed one is released and no longer listed."""
     simulation = Simulation(8)
     simulation.run(2.0)
     first, second = simulation.nodes[:2]

@@ -1,4 +1,4 @@
-"""Virtual time: one queue of events for the world, and a view of it per process that can be stopped or killed."""
+"""Virtual time: one queue of calls for the world, and for each process a view of it that can be stopped or killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-RESUME_S = 0.050  # within this, a resumed process runs what fell due meanwhile, in any order: its threads race
+RESUME_S = 0.050  # a resumed process runs all due calls within this time, in any order: its threads race
 
 
 class Timer:
@@ -21,16 +21,16 @@ class Timer:
         self.args = args
 
     def active(self) -> bool:
-        """Whether it is still to come."""
+        """Return whether the call is still to come."""
         return self.call is not None
 
     def cancel(self) -> None:
-        """It shall not come."""
+        """Cancel the call."""
         self.call = None
 
 
 class World:
-    """The time of everything: seconds from 0.0; events of one moment run in the order they were scheduled."""
+    """The time of all processes: seconds from 0.0. Calls of one moment run in the order they were scheduled."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -38,11 +38,11 @@ class World:
         self._number = count()
 
     def seconds(self) -> float:
-        """Now."""
+        """Return the current time."""
         return self._now
 
     def callLater(self, delay_s: float, call: Callable[..., object], *args: Any) -> Timer:
-        """As IReactorTime.callLater, whose name it has to have."""
+        """See IReactorTime.callLater, which prescribes the name."""
         timer = Timer(call, args)
         heappush(self._queue, (self._now + delay_s, next(self._number), timer))
         return timer
@@ -58,7 +58,7 @@ class World:
 
 
 class Process:
-    """One process's view of time. While paused nothing of it runs; once killed, nothing ever does."""
+    """A process's view of time. While it is paused, none of its calls run; after kill(), none ever do."""
 
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
@@ -68,17 +68,17 @@ class Process:
         self.dead = False
 
     def seconds(self) -> float:
-        """Now; it does not stop with the process."""
+        """Return the current time, which goes on while the process is paused."""
         return self.world.seconds()
 
     def callLater(self, delay_s: float, call: Callable[..., object], *args: Any) -> Timer:
-        """As IReactorTime.callLater, whose name it has to have."""
+        """See IReactorTime.callLater, which prescribes the name."""
         timer = Timer(call, args)
         self.world.callLater(delay_s, self._due, timer)
         return timer
 
     def callFromThread(self, call: Callable[..., object], *args: Any) -> None:
-        """As IReactorFromThreads.callFromThread."""
+        """See IReactorFromThreads.callFromThread."""
         self.callLater(0.0, call, *args)
 
     def _due(self, timer: Timer) -> None:
@@ -92,17 +92,17 @@ class Process:
             call(*timer.args)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Stop the process, as SIGSTOP does."""
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume the process, as SIGCONT does."""
         self.paused = False
         held, self._held = self._held, []
         for timer in held:
             self.world.callLater(self._random.uniform(0.0, RESUME_S), self._due, timer)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process, as SIGKILL does."""
         self.dead = True
         self._held.clear()

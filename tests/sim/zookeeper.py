@@ -17,10 +17,10 @@ Commit = Callable[[int, Sequence[Operation], tuple[int, ...]], None]
 
 
 class Watcher(Protocol):
-    """One left watch."""
+    """A watch left at the ensemble."""
 
     def fire(self, deleted: bool) -> None:
-        """The node changed."""
+        """Report that the node changed."""
         ...
 
 
@@ -34,8 +34,10 @@ class Granted:
 
 
 class Ensemble:
-    """commits: told of every transaction done: session id, operations, versions. lax: do not compare versions in Check,
-    which is what the world would be without epochs.
+    """The tree, the sessions and the watches.
+
+    commits: called with session id, operations and versions of each transaction that is done.
+    lax: do not compare versions in Check, as if there were no epochs.
     """
 
     def __init__(self, world: World, *, lax: bool = False) -> None:
@@ -51,14 +53,14 @@ class Ensemble:
     # ---- sessions
 
     def grant(self, timeout_s: float) -> int:
-        """A new session; its id."""
+        """Create a session, and return its id."""
         session_id = next(self._ids)
         timer = self._world.callLater(timeout_s, self._check_expiry, session_id)
         self.sessions[session_id] = Granted(timeout_s, self._world.seconds(), timer)
         return session_id
 
     def hear(self, session_id: int) -> bool:
-        """Something of this session arrived; False when it has expired."""
+        """Note that a message of the session arrived. Return False if the session has expired."""
         granted = self.sessions.get(session_id)
         if granted is None:
             return False
@@ -66,7 +68,7 @@ class Ensemble:
         return True
 
     def expire(self, session_id: int) -> None:
-        """End a session: its ephemeral nodes go, each with its watches."""
+        """End a session: delete its ephemeral nodes, and fire their watches."""
         granted = self.sessions.pop(session_id, None)
         if granted is None:
             return
@@ -86,7 +88,7 @@ class Ensemble:
             granted.timer = self._world.callLater(left_s, self._check_expiry, session_id)
 
     def wipe(self) -> None:
-        """Lose all data and all sessions, as an ensemble whose disks were emptied. Nobody is told."""
+        """Lose all data and all sessions, as an ensemble whose disks are emptied. No watch fires."""
         for granted in self.sessions.values():
             granted.timer.cancel()
         self.sessions.clear()
@@ -97,7 +99,7 @@ class Ensemble:
     # ---- requests
 
     def children(self, path: str, tree: Tree | None = None) -> tuple[str, ...]:
-        """Names of the children, sorted."""
+        """Return the names of the children, sorted."""
         head = f"{path}/"
         return tuple(
             sorted(
@@ -108,7 +110,7 @@ class Ensemble:
         )
 
     def transaction(self, session_id: int, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """All or nothing. Raises TransactionRefused."""
+        """Apply all operations or none, and return the versions. Raises TransactionRefused."""
         tree = dict(self.tree)
         versions = tuple(self._apply(tree, session_id, index, operation) for index, operation in enumerate(operations))
         self.tree = tree
@@ -151,11 +153,11 @@ class Ensemble:
     # ---- watches
 
     def watch_data(self, path: str, watcher: Watcher) -> None:
-        """Tell once, when the node is created, changed or deleted."""
+        """Fire the watch once, when the node is created, changed or deleted."""
         self._data_watches[path].add(watcher)
 
     def watch_children(self, path: str, watcher: Watcher) -> None:
-        """Tell once, when a child comes or goes, or the node itself is deleted."""
+        """Fire the watch once, when a child is created or deleted, or when the node itself is deleted."""
         self._child_watches[path].add(watcher)
 
     def _fire(self, path: str, *, deleted: bool, children: bool) -> None:
