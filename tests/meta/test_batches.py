@@ -1,4 +1,4 @@
-"""Batches in flight, against a dict."""
+"""Batches in flight, compared with a dict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def stretch(number: int) -> PositionRange:
 
 
 class BatchesMachine(RuleBasedStateMachine):
-    """Ids in order; only the oldest can be closed."""
+    """Ids ascend, and only the oldest batch can be closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class BatchesMachine(RuleBasedStateMachine):
 
     @rule()
     def begin_anew(self) -> None:
-        """Another stream of the client."""
+        """Begin another stream of the client, which continues the ids."""
         self.batches = Batches(1001, self.ids)
         self.open.clear()
 
@@ -79,7 +79,7 @@ TestBatches.settings = settings(max_examples=60, stateful_step_count=25, deadlin
 
 
 def test_texts() -> None:
-    """Refusals carry canal's texts; those for ACK and ROLLBACK differ by a blank."""
+    """Refusals have canal's texts. Those of ACK and ROLLBACK differ by a blank."""
     batches = Batches(1001, Numbers())
     with pytest.raises(BatchUnknown, match=r"^ack error , clientId:1001 batchId:7 is not exist , please check$"):
         batches.ack(7)

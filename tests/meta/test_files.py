@@ -77,7 +77,7 @@ def test_text(tmp_path: Path) -> None:
 
 
 def test_text_with_consumed_and_gtid() -> None:
-    """A consumed cursor says so, keys stay in order; a client without cursor has no such key; clients are sorted."""
+    """A consumed cursor has `consumed`, and a client without a cursor has no `cursor`; keys and clients are sorted."""
     consumed = LogPosition("b.000002", 9, 5, None, "u:1-7", "10.0.0.1", 3307, consumed=True)
     clients = {7: ClientIdentity("é", 7, r"a\..*"), 2: ClientIdentity("é", 2)}
     assert meta_text("é", Snapshot(clients, {7: consumed})) == (
@@ -89,7 +89,7 @@ def test_text_with_consumed_and_gtid() -> None:
 
 
 def test_reads_what_canal_wrote(tmp_path: Path) -> None:
-    """Blanks, unknown keys, Java's long integers, a missing filter and a missing cursor are no obstacle."""
+    """Blanks, unknown keys, Java's long integers, a missing filter and a missing cursor are accepted."""
     (tmp_path / "example").mkdir()
     text = META_TEXT.replace("2034", "2034L").replace('"clientDatas":', '"x" : null, "clientDatas" :')
     text = text.replace(',"filter":""', "").replace("}],", '},{"clientIdentity":{"clientId":2,"filter":":7L,"}}],')
@@ -100,7 +100,7 @@ def test_reads_what_canal_wrote(tmp_path: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    """No file, no directory: an empty snapshot, and nothing is created by looking."""
+    """Without file or directory the snapshot is empty, and loading creates nothing."""
     assert loaded(tmp_path) == Snapshot()
     assert list(tmp_path.iterdir()) == []
 
@@ -112,7 +112,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["meta.dat", "parse.dat"])
 def test_damaged(tmp_path: Path, name: str, damage: str) -> None:
-    """A file that makes no sense is an error that names it; it is left as it is, also by a write that follows."""
+    """A damaged file raises an error that names it, and stays unchanged, even by a write that follows."""
     (tmp_path / "example").mkdir()
     file = tmp_path / "example" / name
     file.write_text(damage)
@@ -125,7 +125,7 @@ def test_damaged(tmp_path: Path, name: str, damage: str) -> None:
 
 
 def test_not_utf8(tmp_path: Path) -> None:
-    """Neither is a file in another encoding guessed at."""
+    """A file in another encoding raises an error, too."""
     (tmp_path / "example").mkdir()
     (tmp_path / "example" / "meta.dat").write_bytes(META_TEXT.replace("localhost", "höst").encode("latin1"))
     with pytest.raises(MetaUnreadable, match=r"meta\.dat"):
@@ -133,14 +133,14 @@ def test_not_utf8(tmp_path: Path) -> None:
 
 
 def test_not_a_file(tmp_path: Path) -> None:
-    """A directory in the place of the file is named as well."""
+    """A directory in place of the file raises an error that names it."""
     (tmp_path / "example" / "meta.dat").mkdir(parents=True)
     with pytest.raises(MetaUnreadable, match=r"meta\.dat.*repair the file"):
         loaded(tmp_path)
 
 
 def test_start(tmp_path: Path) -> None:
-    """A kept start lives in parse.dat and ends with the first cursor."""
+    """A kept start is stored in parse.dat, which is deleted with the first cursor."""
 
     async def story() -> None:
         files = await written(tmp_path, (StartKept(START),))
@@ -154,13 +154,13 @@ def test_start(tmp_path: Path) -> None:
 
 
 def test_start_without_cursor(tmp_path: Path) -> None:
-    """A client that has no cursor yet does not void the kept start."""
+    """A client without a cursor does not void the kept start."""
     run(written(tmp_path, (StartKept(START),), (Subscribed(CLIENT),)))
     assert loaded(tmp_path) == Snapshot({1001: CLIENT}, {}, START)
 
 
 def test_full_disk(tmp_path: Path) -> None:
-    """No room: the write fails and names the file, the old text stays, the next write works."""
+    """On a full disk the write fails and names the file, the old text stays, and the next write works."""
 
     async def story() -> None:
         files = await written(tmp_path, FIRST)
@@ -175,7 +175,7 @@ def test_full_disk(tmp_path: Path) -> None:
 
 
 def test_no_directory(tmp_path: Path) -> None:
-    """A directory that cannot be made fails the write, and works once it can."""
+    """If the directory cannot be created, the write fails. When it can be, the next write works."""
 
     async def story() -> None:
         files = await written(tmp_path / "data")
@@ -214,7 +214,7 @@ asyncio.run(story())
     ],
 )
 def test_killed_in_the_middle(tmp_path: Path, event: str, expected: Snapshot) -> None:
-    """Killed before the rename the old state is there, killed after it the new one: cursor written, start void."""
+    """A kill before the rename leaves the old state; one after it leaves the new cursor, and the start is void."""
     child = subprocess.run([sys.executable, "-c", KILLED, event, str(tmp_path)], timeout=30, check=False)
     assert child.returncode == -9
     assert loaded(tmp_path) == expected
@@ -245,7 +245,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
 @given(st.lists(st.lists(CHANGES, max_size=4), max_size=6))
 @settings(deadline=None, max_examples=40)
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, writes: list[list[Change]]) -> None:
-    """What was written is what the next process reads: clients with their filters, and the cursors of those."""
+    """The next process reads what was written: clients with their filters, and the cursors of these clients."""
     directory = tmp_path_factory.mktemp("meta")
     run(written(directory, *(tuple(changes) for changes in writes)))
     expected = apply(Snapshot(), (change for changes in writes for change in changes))

@@ -1,4 +1,4 @@
-"""Meta: what it says, what is durable when, and what failures and crashes leave."""
+"""Meta: what it answers, when that is durable, and what failures and crashes leave."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def at(offset: int, timestamp_ms: int = 0, journal: str = "mysql-bin.000001", ad
 
 
 class Disk(MemoryBackend):
-    """A backend that remembers its writes, refuses when told to, and can hold a write back until it is let go."""
+    """A backend that records its writes, refuses them when told to, and can hold one back."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         super().__init__(snapshot)
@@ -57,7 +57,7 @@ class Disk(MemoryBackend):
 
 
 def do(coroutine: Coroutine[Deferred[Any], Any, T]) -> T:
-    """What a coroutine returns or raises that has nothing to wait for."""
+    """Return or raise the result of a coroutine that has nothing to wait for."""
     deferred = Deferred.fromCoroutine(coroutine)
     outcome: list[Any] = []
     deferred.addBoth(outcome.append)
@@ -104,7 +104,7 @@ def test_subscribe_again() -> None:
 
 @pytest.mark.parametrize("blank", ["", "  ", "\t"])
 def test_blank_filter_keeps_the_old_one(blank: str) -> None:
-    """A blank filter neither clears nor writes; the stored one stays in force."""
+    """A blank filter is not written; the stored one stays in force."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(B, at(4)))
@@ -115,7 +115,7 @@ def test_blank_filter_keeps_the_old_one(blank: str) -> None:
 
 
 def test_cursor_given_later() -> None:
-    """A client without cursor gets one with a later SUBSCRIBE that brings it, or with its first ACK."""
+    """A client without a cursor gets one with a later SUBSCRIBE that brings it, or with its first ACK."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(A, None))
@@ -142,7 +142,7 @@ def test_first_ack_voids_the_start() -> None:
 
 
 def test_start_is_kept_once() -> None:
-    """The first start counts; once there is a cursor none is kept any more."""
+    """Only the first start is kept, and none when there is a cursor."""
     disk = Disk()
     clients = meta(disk)
     do(clients.keep_start(at(4)))
@@ -155,7 +155,7 @@ def test_start_is_kept_once() -> None:
 
 
 def test_failed_subscribe_changes_nothing() -> None:
-    """When the write fails the client is told, and is as unknown as before; trying again works."""
+    """If the write fails, the client gets an error and stays unknown. Trying again works."""
     disk = Disk()
     clients = meta(disk)
     do(clients.keep_start(at(4)))
@@ -169,7 +169,7 @@ def test_failed_subscribe_changes_nothing() -> None:
 
 
 def test_unsubscribe() -> None:
-    """Identity, filter and cursor go; an ACK does not bring them back; a new SUBSCRIBE starts afresh."""
+    """Identity, filter and cursor are deleted. An ACK does not bring them back, and a new SUBSCRIBE starts afresh."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(B, at(4)))
@@ -190,7 +190,7 @@ def test_unsubscribe() -> None:
 
 
 def test_flush_writes_the_latest_of_each() -> None:
-    """Many moves, one write, one value per client; then nothing is due."""
+    """Many moves cause one write with one value per client; then nothing is due."""
     disk = Disk()
     clients = meta(disk)
     for identity in (A, B):
@@ -221,7 +221,7 @@ def test_failed_flush_stays_due(error: Exception) -> None:
 
 
 def test_moved_while_written() -> None:
-    """An ACK during a flush is not taken for written."""
+    """A cursor that an ACK moves during a flush stays due."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(A, at(4)))
@@ -236,7 +236,7 @@ def test_moved_while_written() -> None:
 
 
 def test_edited_while_written() -> None:
-    """What was written from outside during a flush stays, and is not written back."""
+    """A cursor that is edited from outside during a flush stays as edited, and is not due."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(A, at(4)))
@@ -264,7 +264,7 @@ def test_lost_while_written() -> None:
 
 
 def test_second_flush_waits_for_the_first() -> None:
-    """A flush returns only when what was acknowledged before it is durable, whoever writes it."""
+    """A flush waits for the one before it, and returns only when what was acknowledged before is durable."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(A, at(4)))
@@ -282,7 +282,7 @@ def test_second_flush_waits_for_the_first() -> None:
 
 
 def test_writes_keep_their_order() -> None:
-    """Writes wait for each other: a call while one is under way is written after it, with what counts by then."""
+    """Writes run one after another. Each has the values that are current when its turn comes."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(A, at(4)))
@@ -303,7 +303,7 @@ def test_writes_keep_their_order() -> None:
 
 
 def test_cancelled_while_waiting() -> None:
-    """A caller that gives up while it waits for its turn leaves the others theirs."""
+    """A caller that is cancelled while it waits for its turn does not stop the others."""
     disk = Disk()
     clients = meta(disk)
     disk.held = Deferred()
@@ -319,7 +319,7 @@ def test_cancelled_while_waiting() -> None:
 
 
 def test_step_back_is_ignored() -> None:
-    """An ACK never moves a cursor backwards; going nowhere writes nothing."""
+    """An ACK never moves a cursor back, and an ACK of the same position is not written."""
     clients = meta(Disk())
     do(clients.subscribe(A, at(100)))
     assert not clients.move(1, at(99))
@@ -347,12 +347,12 @@ def test_step_back_is_ignored() -> None:
     ],
 )
 def test_steps_back(cursor: LogPosition, position: LogPosition, back: bool) -> None:
-    """Backwards means: in the same binlog, earlier, and not later in time."""
+    """A position is a step back if it is earlier in the same binlog, and not later in time."""
     assert steps_back(cursor, position) is back
 
 
 def test_operator_may_go_back() -> None:
-    """A cursor written from outside counts at once, in either direction, and is not written again."""
+    """A cursor that is edited from outside counts at once, in either direction, and is not written again."""
     disk = Disk()
     clients = meta(disk)
     do(clients.subscribe(A, at(100)))
@@ -363,7 +363,7 @@ def test_operator_may_go_back() -> None:
 
 
 def test_rewrite() -> None:
-    """What the backend lost is written again with the next flush: one client, or everything."""
+    """The next flush writes again what the backend has lost: one client's cursor, or everything."""
     disk = Disk()
     clients = meta(disk)
     do(clients.keep_start(at(3)))
@@ -383,13 +383,13 @@ def test_rewrite() -> None:
 
 
 def test_load_leaves_out_cursors_without_client() -> None:
-    """Only subscribed clients have cursors."""
+    """Loading ignores the cursor of a client that is not subscribed."""
     clients = meta(Disk(Snapshot({1: A}, {1: at(4), 9: at(5)})))
     assert (clients.clients(), clients.cursor(1), clients.cursor(9)) == ((A,), at(4), None)
 
 
 def test_cursor_from_outside_voids_the_start() -> None:
-    """A first cursor that an operator wrote, before or after loading, voids the kept start with the next flush."""
+    """A first cursor that an operator writes, before or after loading, voids the kept start with the next flush."""
     disk = Disk(Snapshot({1: A}, {}, at(3)))
     clients = meta(disk)
     clients.replaced(1, at(4))
@@ -403,7 +403,7 @@ def test_cursor_from_outside_voids_the_start() -> None:
 
 
 def test_with_asyncio() -> None:
-    """Nothing in Meta is Twisted's: asyncio's lock and loop serve as well."""
+    """Meta needs nothing of Twisted: it also works with asyncio's lock and loop."""
 
     async def story() -> tuple[Meta, Disk]:
         disk = Disk()
@@ -420,7 +420,7 @@ def test_with_asyncio() -> None:
 
 
 def release(disk: Disk) -> None:
-    """Let a held write go on, and all later ones."""
+    """Let a held write continue, and all later ones."""
     held, disk.held = disk.held, None
     assert held is not None
     held.callback(None)
@@ -430,7 +430,7 @@ def release(disk: Disk) -> None:
 
 
 class MetaMachine(RuleBasedStateMachine):
-    """Meta on a backend that fails now and then, against plain dicts of what counts and what is durable."""
+    """Meta on a backend that sometimes fails, compared with dicts of the current and the durable values."""
 
     clients = st.integers(1, 3)
     offsets = st.integers(1, 50)
