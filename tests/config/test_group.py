@@ -14,7 +14,7 @@ TEMPLATE = "canal.instance.both.spring.xml = classpath:spring/group-instance.xml
 
 
 def loaded(tmp_path: Path, text: str, *, main: str = TEMPLATE) -> CanalConfig:
-    """A configuration with the destination `both`."""
+    """Load a configuration with the destination `both`."""
     (tmp_path / "both").mkdir()
     (tmp_path / "both" / "instance.properties").write_text(text)
     (tmp_path / "canal.properties").write_text("canal.destinations = both\n" + main)
@@ -22,9 +22,7 @@ def loaded(tmp_path: Path, text: str, *, main: str = TEMPLATE) -> CanalConfig:
 
 
 def test_canals_keys(tmp_path: Path) -> None:
-    """Each source has its own address, start and standby; cursors and table histories are kept as by default-instance,
-    each source's history apart.
-    """
+    """Each source has its own address, start, standby and table history. Cursors are kept as by default-instance."""
     config = loaded(
         tmp_path,
         "canal.instance.master1.address = one\n"
@@ -55,7 +53,7 @@ def test_canals_keys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("addresses", ["", "canal.instance.master1.address = a", "canal.instance.master3.address = a"])
 def test_a_source_is_missing(tmp_path: Path, addresses: str) -> None:
-    """Two sources at least, numbered without gaps: the first that is missing is named."""
+    """At least two sources are needed, numbered without gaps. The error names the first one that is missing."""
     with pytest.raises(ConfigError) as error:
         loaded(tmp_path, addresses)
     assert error.value.key == (
@@ -64,7 +62,7 @@ def test_a_source_is_missing(tmp_path: Path, addresses: str) -> None:
 
 
 def test_keys_without_the_template(tmp_path: Path) -> None:
-    """Numbered sources of another template are told of; a misspelt one is unknown."""
+    """Numbered sources cause a warning under another template. A misspelt one is unknown."""
     text = "canal.instance.master.address = a\ncanal.instance.master1.address = b\ncanal.instance.master1.adress = c\n"
     warnings = loaded(tmp_path, text, main="").warnings
     assert len(warnings) == 2

@@ -1,4 +1,4 @@
-"""The table of keys, and that the shipped files document it."""
+"""The table of keys, and its documentation in the shipped files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONF = Path(__file__).parents[2] / "conf"
 
 
 def documented(path: Path) -> dict[str, str]:
-    """key -> the comment above its line, as one line of text; commented-out settings count."""
+    """Return key -> the comment above its line, as one line of text. Settings in comments count."""
     result, comment = {}, ""
     for line in path.read_text().splitlines():
         match = re.fullmatch(r"#?([A-Za-z][\w.]+) =.*", line)
@@ -26,7 +26,7 @@ def documented(path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_every_key_is_documented_with_unit_and_default(key: Key[object]) -> None:
-    """The file a key belongs to has its line and, above it, what it means, its unit and its default."""
+    """The file of a key has its line and, above it, the key's meaning, unit and default."""
     comments = documented(
         CONF / ("example/instance.properties" if key.place is KeyFile.INSTANCE else "canal.properties")
     )
@@ -39,12 +39,12 @@ def test_every_key_is_documented_with_unit_and_default(key: Key[object]) -> None
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_every_default_is_readable(key: Key[object]) -> None:
-    """A default, written as in a file, passes its own kind."""
+    """A key's own kind can read its default, written as in a file."""
     key.kind.read(key.default)
 
 
 class Asked(dict[str, str]):
-    """An environment that remembers which names were asked for."""
+    """An environment that records which names are asked for."""
 
     def __init__(self, **values: str) -> None:
         super().__init__(values)
@@ -56,7 +56,7 @@ class Asked(dict[str, str]):
 
 
 def test_every_key_is_read() -> None:
-    """No key of the table is documented but ignored."""
+    """Loading a configuration reads every key of the table."""
     environ = Asked(
         CANAL_INSTANCE_STANDBY_ADDRESS="db:3306",
         CANAL_INSTANCE_MASTER_SSLMODE="REQUIRED",
@@ -67,5 +67,5 @@ def test_every_key_is_read() -> None:
 
 
 def test_names_are_unique() -> None:
-    """One line of the table per key."""
+    """Each key has one line in the table."""
     assert len({key.name for key in KEYS}) == len(KEYS)

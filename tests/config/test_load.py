@@ -1,4 +1,4 @@
-"""A node's configuration out of its files."""
+"""A node's configuration, read from its files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_INSTANCE = "canal.instance.global.spring.xml=classpath:spring/default-in
 
 
 def write(directory: Path, main: str = "", **instances: str) -> Path:
-    """A conf directory; every instance gets a master address unless it says one."""
+    """Write a conf directory, and return it. An instance without a master address gets one."""
     conf = directory / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "canal.properties").write_text(main)
@@ -35,7 +35,7 @@ def one(conf: Path, *sets: str, **environ: str) -> CanalConfig:
 
 
 def test_canals_stock_files_load_unchanged() -> None:
-    """canal's own files give canal's settings; what does not exist here is named in three warnings."""
+    """canal's own files give canal's settings. Three warnings name the parts that are not supported here."""
     config = load(STOCK, [], {})
     assert (config.port, config.metrics_port, config.zk_servers, config.auto_scan) == (11111, 11112, "", True)
     (instance,) = config.destinations
@@ -61,7 +61,7 @@ def test_canals_stock_files_load_unchanged() -> None:
 
 
 def test_the_shipped_files_load_without_a_warning() -> None:
-    """What we ship is complete and says nothing unknown; cursors are in files until ZooKeeper is named."""
+    """The shipped files cause no warning. Cursors are in files until canal.zkServers is set."""
     config = load(SHIPPED, [], {})
     assert config.warnings == ()
     assert [instance.cursor_place for instance in config.destinations] == [CursorPlace.FILE]
@@ -71,7 +71,7 @@ def test_the_shipped_files_load_without_a_warning() -> None:
 
 
 def test_file_cursors_with_zookeeper_are_refused_with_the_line_to_change() -> None:
-    """canal's stock mode loses rows at the first fail-over; the message names file, line, key and the right value."""
+    """canal's stock mode loses rows at the first fail-over. The error names file, line, key and the right value."""
     with pytest.raises(ConfigError) as refusal:
         load(STOCK, ["canal.zkServers=127.0.0.1:2181"], {})
     assert (refusal.value.file, refusal.value.line) == (f"{STOCK}/canal.properties", 69)
@@ -98,7 +98,7 @@ def test_one_destination_can_have_its_own_template(tmp_path: Path) -> None:
 
 
 def test_the_order_of_places(tmp_path: Path) -> None:
-    """--set beats the environment, the environment the instance's file, that file canal.properties, it the default."""
+    """--set overrides the environment, then come the instance's file, canal.properties and the default."""
     conf = write(tmp_path, "canal.instance.dbUsername=main\ncanal.instance.dbPassword=main", a="")
     assert one(conf).destinations[0].username == "main"
     write(tmp_path, "canal.instance.dbUsername=main", a="canal.instance.dbUsername=own\n")
@@ -112,7 +112,7 @@ def test_the_order_of_places(tmp_path: Path) -> None:
 
 
 def test_an_instance_sees_its_own_name(tmp_path: Path) -> None:
-    """canal.instance.destination stands for the destination in placeholders."""
+    """In placeholders, canal.instance.destination is the name of the destination."""
     conf = write(tmp_path, a="canal.instance.master.address=${canal.instance.destination}.db.${zone:eu}:3307\n")
     assert one(conf).destinations[0].master.host == "a.db.eu"
     assert one(conf, zone="us").destinations[0].master.host == "a.db.us"
@@ -219,7 +219,7 @@ def test_bad_values_are_named(tmp_path: Path, setting: str, expected: str) -> No
 
 
 def test_bad_values_in_files_are_named_with_their_line(tmp_path: Path) -> None:
-    """The file and line of the value, also through the environment's name."""
+    """The error has the file and line of the value, or the name of the environment variable."""
     conf = write(tmp_path, "canal.destinations=a\n\ncanal.port = eleven\n", a="")
     with pytest.raises(ConfigError, match=rf"{conf}/canal.properties:3: canal.port = 'eleven': expected"):
         load(conf, [], {})
@@ -228,7 +228,7 @@ def test_bad_values_in_files_are_named_with_their_line(tmp_path: Path) -> None:
 
 
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:
-    """A refused password stays out of the message, and out of the printed configuration."""
+    """A refused password is not in the error, and no password is in the printed configuration."""
     with pytest.raises(ConfigError) as error:
         one(write(tmp_path, a="canal.instance.dbPassword=hush\n"), "canal.passwd=plain-secret")
     assert "plain-secret" not in str(error.value)
@@ -238,20 +238,20 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_missing_source_address(tmp_path: Path) -> None:
-    """A destination without a source is refused, naming the file that should say it."""
+    """A destination without a source is refused with the name of its file."""
     (write(tmp_path) / "a").mkdir()
     with pytest.raises(ConfigError, match=r"a/instance.properties: canal.instance.master.address = '': expected host"):
         one(tmp_path / "conf")
 
 
 def test_a_directory_without_configuration(tmp_path: Path) -> None:
-    """A wrong --conf is told as a missing canal.properties."""
+    """A wrong --conf is reported as a missing canal.properties."""
     with pytest.raises(ConfigError, match=r"canal.properties: .*No such file"):
         load(tmp_path / "nowhere", [], {})
 
 
 def test_destinations(tmp_path: Path) -> None:
-    """The list, the expression instead of the list, and with auto scan also what the directory holds; each once."""
+    """Destinations come from the list or the expression, and with auto scan also from the directory; each once."""
     conf = write(tmp_path, "canal.instance.master.address=db:3306\ncanal.auto.scan=true", b="", c="")
     (conf / "spring").mkdir()
 
@@ -267,7 +267,7 @@ def test_destinations(tmp_path: Path) -> None:
 
 
 def test_unknown_keys_are_told_by_name(tmp_path: Path) -> None:
-    """A misspelt key is named with its line and the likely one; names that placeholders use are known."""
+    """A warning has a misspelt key, its line and the likely key. Names that placeholders use are known."""
     main = (
         "canal.prot=1\nmy.host=db\ncanal.socketChannel=netty\ncanal.instance.a.mode=manager\nnonsense=1\nempty.one=\n"
     )
@@ -288,13 +288,16 @@ def test_unknown_keys_are_told_by_name(tmp_path: Path) -> None:
 
 
 def test_a_password_without_a_user_is_told(tmp_path: Path) -> None:
-    """The password is still checked, the name is not; the operator hears of it."""
+    """A warning says that any user name is accepted; the password is still checked."""
     config = one(write(tmp_path, a=""), "canal.passwd=" + "0" * 40)
     assert any("without canal.user: any user name is accepted" in warning for warning in config.warnings)
 
 
 def test_a_bad_destination_keeps_the_others_from_nothing(tmp_path: Path) -> None:
-    """It is refused with file and line, its table filters are tried too; what concerns the node is still an error."""
+    """A bad destination is refused with file and line, also for its table filters.
+
+    A bad key of the node is an error.
+    """
     main = "canal.destinations=a,b,c,gone\n"
     good = "canal.instance.master.address=db:3306\n"
     conf = write(tmp_path, main, a=good, b="\n" + good + "canal.instance.stream.max = 0\n", c=good)
@@ -314,14 +317,14 @@ def test_a_bad_destination_keeps_the_others_from_nothing(tmp_path: Path) -> None
 
 
 def test_a_blank_value_is_named_with_its_line(tmp_path: Path) -> None:
-    """The address that was emptied, not the file alone."""
+    """The error has the line of the blank address, not the file alone."""
     conf = write(tmp_path, a="\ncanal.instance.master.address =\n")
     with pytest.raises(ConfigError, match=r"a/instance.properties:2: canal.instance.master.address = ''"):
         one(conf)
 
 
 def test_configurations_are_equal_when_a_destination_does_the_same(tmp_path: Path) -> None:
-    """Whatever comments, order and the time of modification are."""
+    """Comments, defaults that are written out, and the time of modification make no difference."""
     conf = write(tmp_path, a="canal.instance.master.address=db:3306\ncanal.instance.stream.max = 16\n")
     config = one(conf)
     write(tmp_path, a="# moved\ncanal.instance.master.address = db\n")
@@ -333,7 +336,7 @@ def test_configurations_are_equal_when_a_destination_does_the_same(tmp_path: Pat
 
 
 def test_one_destination_is_read_again(tmp_path: Path) -> None:
-    """A changed file gives a changed configuration with the same --set arguments; a broken one raises."""
+    """A changed file gives a new configuration with the same --set arguments. A broken one raises ConfigError."""
     conf = write(tmp_path, a="")
     config = one(conf, "canal.instance.dbUsername=set")
     write(tmp_path, a="canal.instance.master.address=other:3306\nnonsense=1\n")
@@ -346,7 +349,7 @@ def test_one_destination_is_read_again(tmp_path: Path) -> None:
 
 
 def test_relative_paths_are_meant_from_beside_the_directory(tmp_path: Path) -> None:
-    """../conf is the given directory whatever its name; other relative paths are canal's, from bin/ beside it."""
+    """../conf is the given directory, whatever its name. Other relative paths begin at bin/ beside it, as in canal."""
     conf = write(tmp_path, a="").rename(tmp_path / "node1")
     config = one(conf)
     assert config.conf_dir == conf
@@ -356,7 +359,7 @@ def test_relative_paths_are_meant_from_beside_the_directory(tmp_path: Path) -> N
 
 
 def test_a_directory_instead_of_a_server(tmp_path: Path) -> None:
-    """local-instance needs the directory and no address; without that template the directory has no effect."""
+    """local-instance needs the directory and no address. With another template the directory has no effect."""
     local = "canal.instance.a.spring.xml=classpath:spring/local-instance.xml"
     (write(tmp_path) / "a").mkdir()
     directory = "canal.instance.parser.directory=/backup"

@@ -50,7 +50,7 @@ def found(stack: Layers, key: str) -> str | None:
     ],
 )
 def test_placeholders_resolve_like_springs(text: str, expected: str) -> None:
-    """`${name:default}` takes the name's value, else the default; both may nest; nothing at all is empty."""
+    """`${name:default}` is the name's value, else the default, else empty. Both parts can contain placeholders."""
     stack = layers({"a": "1", "b": "2", "c": "${a}${b}", "name": "a", "blank": "", "key": text})
     assert found(stack, "key") == expected
 
@@ -63,21 +63,21 @@ def test_the_first_layer_that_is_not_blank_wins() -> None:
 
 
 def test_a_placeholder_looks_in_all_layers() -> None:
-    """A value of a weak layer sees the strong layers' values of the names it asks for."""
+    """A placeholder in a weak layer takes the value of a stronger layer."""
     stack = layers({"host": "strong"}, {"address": "${host}:3306", "host": "weak"})
     assert found(stack, "address") == "strong:3306"
 
 
 @pytest.mark.parametrize("values", [{"a": "${a}"}, {"a": "${b}", "b": "x${a:1}"}])
 def test_a_circle_is_an_error(values: dict[str, str]) -> None:
-    """Placeholders that go round are refused with the key, not followed for ever."""
+    """Placeholders that refer to each other in a circle are refused with the key."""
     with pytest.raises(ConfigError, match="does not refer to itself"):
         layers(values).find("a")
 
 
 @pytest.mark.parametrize("text", ["${a:" * 1100 + "}" * 1100, "${a:}" * 1100])
 def test_placeholders_without_end_are_an_error(text: str) -> None:
-    """Thousands of them, nested or in a row, are refused with the key; the resolver does not break."""
+    """Thousands of placeholders, nested or in a row, are refused with the key; the resolver does not fail."""
     stack = layers({"key": text})
     with pytest.raises(ConfigError, match=r"key = .*fewer placeholders"):
         stack.find("key")
@@ -87,13 +87,13 @@ def test_placeholders_without_end_are_an_error(text: str) -> None:
 
 @given(st.text(alphabet="${}:key ", max_size=30))
 def test_any_text_resolves_or_is_refused(text: str) -> None:
-    """No text of placeholder characters makes the resolver fail in another way or hang."""
+    """No text of placeholder characters makes the resolver hang, or fail in another way."""
     with suppress(ConfigError):
         assert found(layers({"key": text, "a": "1"}), "key") is not None or not text
 
 
 def test_environment_names() -> None:
-    """The identical name comes first, then the upper-case one; Kubernetes' service links are no settings."""
+    """The identical name comes before the upper-case one. Service links of Kubernetes are ignored."""
     lookup = from_environment({"canal.port": "1", "CANAL_PORT": "2", "CANAL_IP": " ::1 ", "CANAL_ZKSERVERS": "z:1"})
     assert lookup("canal.port") == Setting("1", "environment canal.port")
     assert lookup("canal.ip") == Setting("::1", "environment CANAL_IP")
@@ -103,7 +103,7 @@ def test_environment_names() -> None:
 
 
 def test_set_arguments() -> None:
-    """`key=value`; the value may hold `=`; the last of one key wins; anything else is refused."""
+    """`key=value` is accepted, also with `=` in the value; the last one of a key wins. Anything else is refused."""
     assert from_sets(["a=1", "b=x=y", "a = 2"]) == {"a": Setting("2", "--set"), "b": Setting("x=y", "--set")}
     for bad in ("a", "=1", " = 1"):
         with pytest.raises(ConfigError):
@@ -131,7 +131,7 @@ def test_both_encodings(tmp_path: Path, raw: bytes) -> None:
 
 
 def test_what_is_no_properties_file(tmp_path: Path) -> None:
-    """A missing file and a broken escape are named."""
+    """A missing file and a broken escape raise an error with the file, and the line."""
     with pytest.raises(ConfigError, match="No such file"):
         read(tmp_path / "gone")
     path = tmp_path / "x.properties"

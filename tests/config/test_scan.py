@@ -1,4 +1,4 @@
-"""Which destinations start, stop and reload."""
+"""Which destinations a scan starts, stops and reloads."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from canal_ha.config.scan import DirectoryState, Reconfiguration, compare
 
 
 def stamps(**times: int) -> dict[str, Stamp]:
-    """Files that were modified at these times."""
+    """Return the stamps of files that were modified at these times."""
     return {name: Stamp(time, time, 1, 1) for name, time in times.items()}
 
 
 def test_every_situation() -> None:
-    """New files start, changed ones reload (also backwards), vanished ones stop, equal ones stay."""
+    """New files start, changed ones (also older ones) reload, missing ones stop, equal ones stay."""
     known = {**stamps(same=5, newer=5, older=5, gone=5), "without_file": None, "got_file": None}
     seen = DirectoryState(stamps(same=5, newer=6, older=4, fresh=1, got_file=9))
     assert compare(known, seen, seen) == Reconfiguration(
@@ -29,7 +29,7 @@ def test_every_situation() -> None:
 
 
 def test_a_file_that_changes_between_two_looks_is_left_to_the_next_scan() -> None:
-    """Half written, put in place by a rename, gone for a moment: whichever look was the odd one."""
+    """Files that are half written, renamed into place or missing for a moment, in either look, cause no change."""
     known = stamps(written=1, renamed=1, back=1)
     before = DirectoryState(stamps(written=2, renamed=1, new=1))
     seen = DirectoryState(stamps(written=3, back=1, new=2))
@@ -38,7 +38,7 @@ def test_a_file_that_changes_between_two_looks_is_left_to_the_next_scan() -> Non
 
 
 def test_what_cannot_be_looked_at_does_not_stop() -> None:
-    """A directory without rights, a file system that is away for a while."""
+    """A directory without rights, or a file system that is away, stops no destination."""
     known = stamps(a=1, b=1)
     hidden = DirectoryState(stamps(a=1), unreadable={"b": "no rights"})
     assert compare(known, hidden, hidden) == Reconfiguration()
@@ -52,7 +52,7 @@ state = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 3)).map(lambda
 
 @given(state, state)
 def test_after_the_changes_both_agree(known: dict[str, Stamp], files: dict[str, Stamp]) -> None:
-    """Doing what is said leaves exactly the destinations of the directory; nothing is named twice."""
+    """After the changes exactly the destinations of the directory run, and no change names one twice."""
     seen = DirectoryState(files)
     changes = compare(known, seen, seen)
     named = [*changes.stop, *changes.reload, *changes.start]
@@ -65,14 +65,14 @@ def test_after_the_changes_both_agree(known: dict[str, Stamp], files: dict[str, 
 def test_nothing_is_done_that_one_of_the_looks_contradicts(
     known: dict[str, Stamp], before: dict[str, Stamp], files: dict[str, Stamp]
 ) -> None:
-    """What is named looked the same both times."""
+    """Each destination that is named looked the same both times."""
     changes = compare(known, DirectoryState(before), DirectoryState(files))
     for name in (*changes.stop, *changes.reload, *changes.start):
         assert before.get(name) == files.get(name)
 
 
 def test_the_state_of_a_directory(tmp_path: Path) -> None:
-    """Sub-directories with an instance.properties in any case count; `spring`, hidden and empty ones do not."""
+    """Sub-directories with an instance.properties in any letter case count; `spring`, hidden and empty ones do not."""
     main = tmp_path / "canal.properties"
     main.touch()
     for name in ("one/instance.properties", "two/Instance.Properties", "Spring/instance.properties", "metrics/x.json"):
@@ -90,7 +90,7 @@ def test_the_state_of_a_directory(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_not_taken_for_missing(tmp_path: Path) -> None:
-    """A link that leads nowhere, a directory that is gone, a main file that is gone."""
+    """After a link that leads nowhere, a missing directory or a missing main file, no destination counts as missing."""
     main = tmp_path / "canal.properties"
     main.touch()
     (tmp_path / "a").mkdir()
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_not_taken_for_missing(tmp_path: Path) -> None:
 
 
 def test_a_link_to_nowhere_is_told_at_the_start(tmp_path: Path) -> None:
-    """The text names where it leads to."""
+    """The error names the link and its target."""
     (tmp_path / "canal.properties").write_text("canal.destinations = a\n")
     (tmp_path / "a").mkdir()
     (tmp_path / "a/instance.properties").symlink_to("nowhere")

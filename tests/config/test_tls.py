@@ -1,4 +1,4 @@
-"""TLS towards MySQL."""
+"""The configuration of TLS to MySQL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_off_by_default(tmp_path: Path) -> None:
 
 
 def test_pem_files(tmp_path: Path, pem: Path) -> None:
-    """PEM files come under our keys, or under canal's as PEM; the key may stand in the certificate's file."""
+    """PEM files can be given by our keys, or by canal's as PEM. The key may be in the certificate's file."""
     assert tls(tmp_path, "sslMode=required") == TlsConfig("REQUIRED")
     expected = TlsConfig("VERIFY_CA", str(pem), str(pem), str(pem))
     assert tls(tmp_path, "sslMode=VERIFY_CA", f"ssl.ca={pem}", f"ssl.cert={pem}", f"ssl.key={pem}") == expected
@@ -55,13 +55,13 @@ def test_pem_files(tmp_path: Path, pem: Path) -> None:
     ],
 )
 def test_java_key_stores_are_refused(tmp_path: Path, sets: tuple[str, ...]) -> None:
-    """The message says how to convert the store and where to name the result."""
+    """The error says how to convert the store, and which key names the result."""
     with pytest.raises(ConfigError, match=r"PEM \(Java key stores are not supported\): convert .*\.ssl\.(ca|cert)"):
         tls(tmp_path, "sslMode=VERIFY_CA", *sets)
 
 
 def test_files_must_be_there_and_pem(tmp_path: Path) -> None:
-    """A missing file and one of another format are told at start-up, not at the first connection."""
+    """A missing file and a file of another format are errors at start-up, not at the first connection."""
     with pytest.raises(ConfigError, match="No such file"):
         tls(tmp_path, "sslMode=VERIFY_CA", "ssl.ca=/gone.pem")
     (tmp_path / "x.pem").write_bytes(b"\xfe\xed\xfe\xed")
