@@ -1,4 +1,4 @@
-"""`canal-ha decode`: files to rows or entries."""
+"""`canal-ha decode` turns binlog files into rows or entries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lines(output: bytes) -> list[dict[str, object]]:
 
 
 def file_of(events: bytes) -> bytes:
-    """A binlog file of a dump's packets."""
+    """Return a binlog file with the events of a dump's packets."""
     out = bytearray(b"\xfebin")
     at = 0
     while at < len(events):
@@ -43,7 +43,7 @@ def file_of(events: bytes) -> bytes:
 
 
 def split(output: bytes) -> Sequence[bytes]:
-    """Entries behind their lengths."""
+    """Return the entries of an output, in which each follows its length."""
     found = []
     at = 0
     while at < len(output):
@@ -62,14 +62,14 @@ def split(output: bytes) -> Sequence[bytes]:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """One of the recorded files, under the name it had."""
+    """A recorded file under its original name."""
     path = tmp_path / golden.JOURNAL
     path.write_bytes(golden.binlog("mariadb10.11_gtid"))
     return path
 
 
 def test_entries_are_canals(recorded: Path) -> None:
-    """The entries of a recorded file, each behind its length: what canal served for it, GTIDs too."""
+    """The output has canal's entries for a recorded file, with GTIDs, each behind its length."""
     result = decode(
         recorded,
         "--format",
@@ -80,12 +80,12 @@ def test_entries_are_canals(recorded: Path) -> None:
         f"canal.instance.master.gtid={golden.MARIADB_GTIDS}",
     )
     assert (result.returncode, result.stderr) == (0, b"")
-    found = split(result.stdout)[1:]  # the first statement lay before canal's start
+    found = split(result.stdout)[1:]  # the first statement is before canal's start
     assert found == [one.entry for one in golden.expected("mariadb10.11_gtid")]
 
 
 def test_rows(recorded: Path) -> None:
-    """One JSON object a row, of the tables that the filter names."""
+    """The output has one JSON object for each row of the tables that the filter names."""
     everything = lines(decode(recorded).stdout)
     table = next(row["table"] for row in everything if row["type"] == "UPDATE")
     result = decode(recorded, "--filter", rf".*\.{table}", "--set", "canal.instance.filter.query.dml=true")
@@ -98,7 +98,7 @@ def test_rows(recorded: Path) -> None:
 
 
 def test_schema(tmp_path: Path) -> None:
-    """Tables that the files do not create need --schema; what it says is checked against the events."""
+    """Tables that the files do not create need --schema, which is checked against the events."""
     path = tmp_path / "b.000009"
     dump = Dump().format().begin()
     table_map = dump.position
@@ -133,7 +133,7 @@ def test_several_files(tmp_path: Path) -> None:
 
 
 def test_time_zone(tmp_path: Path) -> None:
-    """TIMESTAMP text is that of the process's zone."""
+    """TIMESTAMP values are text in the time zone of the process."""
     path = tmp_path / "m"
     path.write_bytes(golden.binlog("mysql9"))
     arguments = (path, "--filter", r"golden\.t_time", "--set", "canal.instance.filter.query.ddl=true")
@@ -155,7 +155,7 @@ def test_time_zone(tmp_path: Path) -> None:
     ],
 )
 def test_damage(tmp_path: Path, damage: object, offset: int | None, reason: str) -> None:
-    """Exit code 1, file, offset and reason on standard error; what was complete before is written."""
+    """The exit code is 1, standard error has file, offset and reason, and complete transactions are written."""
     dump = Dump().format().query("CREATE TABLE t (id int)").begin().table().insert(1).xid()
     data = file_of(bytes(dump.begin().table().insert(2).xid().data))
     path = tmp_path / "b.000001"
@@ -170,7 +170,7 @@ def test_damage(tmp_path: Path, damage: object, offset: int | None, reason: str)
 
 
 def test_an_unknown_key(recorded: Path) -> None:
-    """A typing error in --set is told."""
+    """A misspelt key in --set causes a warning with the likely key."""
     result = decode(recorded, "--set", "canal.instance.filter.regexp=x")
     assert b"unknown key canal.instance.filter.regexp, did you mean canal.instance.filter.regex?" in result.stderr
 
@@ -188,7 +188,7 @@ def test_a_reader_that_has_seen_enough(recorded: Path) -> None:
 
 
 def test_files_are_not_loaded_whole(tmp_path: Path) -> None:
-    """A file of 200 MB passes in little more memory than a small one takes."""
+    """A file of 200 MB is decoded within 450 MiB of address space."""
     text = b"\0" + (60_000).to_bytes(4, "little") + b"x" * 60_000
     path = tmp_path / "b.000001"
     dump = Dump().format().query("CREATE TABLE t (b longtext)")

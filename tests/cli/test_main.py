@@ -1,4 +1,4 @@
-"""The frame of the command line."""
+"""The command line as a whole: help, unknown commands, version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = str(Path(sys.executable).with_name("canal-ha"))
 
 
 def test_help_names_every_command() -> None:
-    """--help and -h list the commands with what they do."""
+    """--help and -h list every command."""
     for option in ("--help", "-h"):
         text = CliRunner().invoke(group, [option]).output
         assert all(name in text for name in COMMANDS)
@@ -25,21 +25,21 @@ def test_help_names_every_command() -> None:
 
 @pytest.mark.parametrize("name", ["server", "status", "version"])
 def test_every_command_is_there(name: str) -> None:
-    """A name of the table has its module and a help text of its own, the same as in the table."""
+    """Each name of the table has a module, and a help text that begins as in the table."""
     result = CliRunner().invoke(group, [name, "--help"])
     assert result.exit_code == 0
     assert " ".join(result.output.split()).count(COMMANDS[name].rstrip(".")[:30]) == 1
 
 
 def test_an_unknown_command() -> None:
-    """It is an error that says so."""
+    """An unknown command is an error that names it."""
     result = CliRunner().invoke(group, ["frobnicate"])
     assert result.exit_code == 2
     assert "No such command 'frobnicate'" in result.output
 
 
 def test_help_is_quick() -> None:
-    """`canal-ha --help` takes less than 200 ms of processor time: nothing of the node is imported."""
+    """`canal-ha --help` takes less than 200 ms of processor time, because it imports nothing of the node."""
     times = []
     for _ in range(3):
         before = os.times()

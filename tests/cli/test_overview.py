@@ -1,4 +1,4 @@
-"""The whole cluster as `canal-ha status --zk` shows it: from frozen data, without ZooKeeper."""
+"""The cluster as `canal-ha status --zk` prints it, from fixed data and without ZooKeeper."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SAID = status_document(
 
 
 def shown(seen: Overview) -> str:
-    """What a terminal of 200 columns would show."""
+    """Return what a terminal of 200 columns shows."""
     console = Console(file=io.StringIO(), width=200, highlight=False)
     overview.show(seen, console)
     file = console.file
@@ -63,13 +63,13 @@ def shown(seen: Overview) -> str:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every row of every table."""
+    """Return the cells of every row of every table."""
     lines = [line for line in text.splitlines() if line.startswith("│")]
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
 
 
 def test_what_zookeeper_alone_tells() -> None:
-    """Who lives, runs and stands by, clients and cursors; figures are left out, and what is wrong is said."""
+    """The tables have nodes, owners, stand-bys, clients and cursors, but no figures. Problems follow."""
     text = shown(SEEN)
     assert rows(text) == [
         [A, "-", "-", "-", "127.0.0.1:8089", "example", "-"],
@@ -84,7 +84,7 @@ def test_what_zookeeper_alone_tells() -> None:
 
 
 def test_what_the_running_node_adds() -> None:
-    """State, lag, batches in flight, the source, and a stream whose client ZooKeeper does not know."""
+    """A node's status adds state, lag, batches in flight, the source, and a stream that ZooKeeper does not know."""
     text = shown(SEEN.with_statuses({A: SAID}))
     told = rows(text)
     assert told[0] == [A, VERSION, "compiled", "2 h 0 min", "127.0.0.1:8089", "example", "-"]
@@ -97,7 +97,7 @@ def test_what_the_running_node_adds() -> None:
 
 
 def test_a_node_that_does_not_answer() -> None:
-    """The rest is shown, and that figures are missing is said."""
+    """The other rows are the same, and a line says that the node's figures are missing."""
     text = shown(SEEN.with_statuses({A: "no node answers at 127.0.0.1:8089"}))
     assert rows(text)[0] == [A, "-", "-", "-", "not reached", "example", "-"]
     assert rows(text)[1:] == rows(shown(SEEN))[1:]
@@ -105,7 +105,7 @@ def test_a_node_that_does_not_answer() -> None:
 
 
 def test_a_node_with_a_bad_file_is_told() -> None:
-    """Which node, which line."""
+    """The problem names the node, the file and the line."""
     error = ConfigError("instance.properties", "canal.port", "x", "a port", 3)
     alarm = refused("example", error, running=False, scanned=False, now=0.0)
     said = status_document(NodeFacts(A, "compiled", 0.0), [], 7200.0, [alarm])
@@ -114,13 +114,13 @@ def test_a_node_with_a_bad_file_is_told() -> None:
 
 
 def test_a_released_destination_says_so() -> None:
-    """An operator has set `running` to inactive, and its owner has yet to let go."""
+    """When an operator has set `running` to inactive, the owner is shown as released until it stops."""
     released = replace(SEEN.destinations[0], released=True)
     assert f"{A} (released)" in shown(replace(SEEN, destinations=(released,)))
 
 
 def test_an_empty_cluster() -> None:
-    """Nothing is an answer too."""
+    """An empty cluster has a text in place of each table."""
     text = shown(Overview())
     assert "no node is alive" in text
     assert "no destination is known" in text
@@ -128,7 +128,7 @@ def test_an_empty_cluster() -> None:
 
 
 def test_json_has_every_field_by_its_name() -> None:
-    """For scripts: the same keys whatever is known."""
+    """For scripts, an object has the same keys whatever is known of it."""
     document = json.loads(json.dumps(overview.document_of(SEEN.with_statuses({A: SAID}))))
     assert sorted(document) == ["destinations", "nodes"]
     assert sorted(document["nodes"][0]) == [

@@ -22,7 +22,7 @@ START_S = 20.0
 
 
 def conf(directory: Path, **properties: str) -> Path:
-    """A conf directory without destinations, on free ports; properties: dots written as underscores."""
+    """Write a conf directory without destinations, on free ports. properties: keys with underscores for dots."""
     path = directory / "conf"
     path.mkdir()
     settings = {
@@ -44,7 +44,7 @@ def setting(path: Path, key: str) -> str:
 
 @contextmanager
 def node(path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A node that answers on its status port."""
+    """Start a node, and yield it when it answers on its status port."""
     told = path.parent / "stderr"
     with told.open("w") as file:
         process = subprocess.Popen([PROGRAM, "server", "--conf", str(path), *arguments], stderr=file, text=True)
@@ -65,7 +65,7 @@ def node(path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def refused(path: Path, *arguments: str) -> str:
-    """What a node says that must not start."""
+    """Check that a node refuses to start, and return its message."""
     result = subprocess.run(
         [PROGRAM, "server", "--conf", str(path), *arguments], capture_output=True, text=True, timeout=START_S
     )
@@ -75,7 +75,7 @@ def refused(path: Path, *arguments: str) -> str:
 
 
 def test_a_bad_value_ends_it_with_one_message(tmp_path: Path) -> None:
-    """Code 2 and one line with file, line, key, value and what was expected; no log directory appears."""
+    """The code is 2, one line has file, line, key, value and what was expected, and no log directory is made."""
     path = conf(tmp_path, canal_serverMode="kafka")
     expected = f"canal-ha: {path}/canal.properties:6: canal.serverMode = 'kafka': expected tcp\n"
     assert refused(path) == expected
@@ -83,12 +83,12 @@ def test_a_bad_value_ends_it_with_one_message(tmp_path: Path) -> None:
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:
-    """It is named."""
+    """The message names the missing file."""
     assert f"{tmp_path}/gone/canal.properties" in refused(tmp_path / "gone")
 
 
 def test_a_filter_that_is_no_regular_expression(tmp_path: Path) -> None:
-    """It is told at start, with its place and key."""
+    """A bad filter is refused at start, with its place and key."""
     path = conf(tmp_path, canal_destinations="example")
     address = ("--set", "canal.instance.master.address=127.0.0.1:1")
     message = refused(path, *address, "--set", "canal.instance.filter.regex=shop\\.(")
@@ -99,13 +99,13 @@ def test_a_filter_that_is_no_regular_expression(tmp_path: Path) -> None:
 
 
 def test_a_log_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    """It is a configuration error, not a traceback."""
+    """A log directory that cannot be made is a configuration error, without a traceback."""
     (tmp_path / "logs").write_text("")
     assert "canal.log.dir" in refused(conf(tmp_path))
 
 
 def test_a_node_starts_answers_and_stops(tmp_path: Path) -> None:
-    """Status and metrics answer, canal.log tells start, kernel and warnings, and SIGTERM ends it with code 0."""
+    """Status and metrics answer, canal.log has start, kernel and warnings, and SIGTERM ends the node with code 0."""
     path = conf(tmp_path, nonsense="1")
     with node(path, "--set", "canal.log.format=json") as process:
         port = setting(path, "canal.port")
@@ -124,7 +124,10 @@ def test_a_node_starts_answers_and_stops(tmp_path: Path) -> None:
 
 
 def test_a_taken_data_port_ends_it(tmp_path: Path) -> None:
-    """A second node with the same data port says which port and leaves; one with other ports lives beside the first."""
+    """A second node with the same data port exits and names the port.
+
+    With another data port it runs beside the first.
+    """
     path = conf(tmp_path)
     with node(path):
         result = subprocess.run(
@@ -152,7 +155,7 @@ def test_a_taken_data_port_ends_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_both_signals_stop_it(tmp_path: Path, signal_number: int) -> None:
-    """Ctrl-C is as orderly as SIGTERM."""
+    """SIGINT, as by Ctrl-C, stops a node in good order, as SIGTERM does."""
     with node(conf(tmp_path)) as process:
         process.send_signal(signal_number)
         assert process.wait(START_S) == 0

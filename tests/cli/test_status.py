@@ -48,7 +48,7 @@ INSTANCES = (
 
 @contextmanager
 def serving(body: bytes, code: int = 200) -> Iterator[str]:
-    """An HTTP server that gives one answer; yields its URL."""
+    """Serve one answer over HTTP, and yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -72,7 +72,7 @@ def run(document: Any, *arguments: str) -> Result:
 
 
 def test_the_table() -> None:
-    """Destinations, streams, cursors, ring, batches and lag, then what is wrong."""
+    """The table has destinations, streams, cursors, ring, batches and lag. Problems follow."""
     text = run(status_document(FACTS, INSTANCES, 7300.0)).output
     assert "node 10.0.0.1:11111   canal-ha 0.1.0, compiled kernel   up 2 h 1 min" in text
     row = next(line for line in text.splitlines() if "1001" in line)
@@ -88,12 +88,12 @@ def test_the_table() -> None:
 
 
 def test_a_node_that_runs_nothing() -> None:
-    """A stand-by says so instead of an empty table."""
+    """A node without destinations prints a text, not an empty table."""
     assert "no destination runs here" in run(status_document(FACTS, (), 1.0)).output
 
 
 def test_a_configuration_that_is_not_the_one_in_the_file_is_told() -> None:
-    """Below the table, and where no destination runs."""
+    """A refused configuration is reported below the table, and also when no destination runs."""
     error = ConfigError("conf/example/instance.properties", "canal.instance.stream.max", "0", "1 to 10000", 3)
     alarm = refused("example", error, running=True, scanned=True, now=7000.0)
     for instances in (INSTANCES, ()):
@@ -121,14 +121,14 @@ def test_json() -> None:
     ],
 )
 def test_something_else_answers(body: bytes, code: int, message: str) -> None:
-    """Another program on that port is told apart from no program."""
+    """The error for another program on that port differs from the one for no program."""
     with serving(body, code) as url, pytest.raises(NodeUnreachable, match=message.replace("?", r"\?")):
         node_status.fetch(url)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:1/", "127.0.0.1:1", "http://nowhere.invalid"])
 def test_nobody_answers(url: str) -> None:
-    """The message names the URL and what to look at."""
+    """The error names the URL and the key to check."""
     with pytest.raises(NodeUnreachable, match=r"no node answers at .*canal\.admin\.http\.port"):
         node_status.fetch(url)
 
@@ -138,7 +138,7 @@ def test_nobody_answers(url: str) -> None:
     [(-1.0, "-"), (0.04, "0.0 s"), (59.94, "59.9 s"), (60, "1 min 0 s"), (3600, "1 h 0 min"), (200_000, "2 d 7 h")],
 )
 def test_durations(seconds: float, text: str) -> None:
-    """Two units at most."""
+    """A duration has at most two units."""
     assert figures.duration(seconds) == text
 
 
@@ -146,5 +146,5 @@ def test_durations(seconds: float, text: str) -> None:
     ("count", "text"), [(-1, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**50, "1024.0 TiB")]
 )
 def test_sizes(count: int, text: str) -> None:
-    """Binary units."""
+    """Sizes have binary units."""
     assert figures.size(count) == text
