@@ -29,7 +29,7 @@ _COMMAND_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """One fenced block. line: of its fence, from 1."""
+    """A fenced block. line: of its fence, from 1."""
 
     page: str
     line: int
@@ -38,12 +38,12 @@ class Snippet:
 
     @property
     def head(self) -> tuple[str, str]:
-        """By what a test knows it: language and first line."""
+        """Language and first line, by which a test knows the snippet."""
         return self.language, self.text.partition("\n")[0]
 
 
 def snippets(page: Path) -> tuple[Snippet, ...]:
-    """The blocks of a page, in order; directives of Sphinx are none. Raises ValueError for one without a language."""
+    """Return the blocks of a page in order, without Sphinx directives. Raises ValueError for one without a language."""
     text = page.read_text(encoding="utf-8")
     found = []
     for match in _FENCE.finditer(text):
@@ -60,7 +60,7 @@ class Running:
 
     def __init__(self, command: Sequence[str], directory: Path, environment: dict[str, str], output: Path) -> None:
         self._output = output
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a suite in the background; programs would inherit that
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job: programs would ignore SIGINT, too
             signal.signal(signal.SIGINT, signal.default_int_handler)
         with output.open("w") as file:
             self.process: subprocess.Popen[Any] = spawn(
@@ -68,11 +68,11 @@ class Running:
             )
 
     def output(self) -> str:
-        """What it has printed so far."""
+        """Return what the snippet has printed so far."""
         return self._output.read_text(errors="replace")
 
     def prints(self, *texts: str) -> None:
-        """Wait until it has printed all of these."""
+        """Wait until the snippet has printed all of these texts."""
         until(
             lambda: all(text in self.output() for text in texts) or self._ended(),
             seconds=60.0,
@@ -82,11 +82,11 @@ class Running:
         assert not missing, f"{missing} not in the output:\n{self.output()}"
 
     def interrupt(self) -> None:
-        """Ctrl-C, and wait for the end."""
+        """Send Ctrl-C, and wait for the end."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the snippet, as kill -9 does."""
         self._end(signal.SIGKILL)
 
     def _ended(self) -> bool:
@@ -99,9 +99,9 @@ class Running:
 
 
 class Reader:
-    """Does what a page tells its reader to do, with the page's own snippets, in their order.
+    """Does what a page tells its reader to do, with the page's own snippets, in order.
 
-    Only addresses and ports are replaced: those of the page by those of the servers that run here.
+    Only addresses and ports are replaced, by those of the servers that run here.
     """
 
     def __init__(self, page: Path, directory: Path, server: SqlServer, zookeeper: str = "") -> None:
@@ -130,7 +130,7 @@ class Reader:
         self._server.execute(*(each.strip() for each in text.split(";") if each.strip()))
 
     def edit(self, file: str) -> None:
-        """Write the settings into a file of conf/: a key that is there gets its line replaced."""
+        """Write the settings into a file of conf/, in place of lines with the same keys."""
         self._write(file, self._take("properties"))
 
     def _write(self, file: str, settings: str) -> None:
@@ -146,7 +146,7 @@ class Reader:
         (self._directory / file).write_text(self._take(language))
 
     def run(self, language: str = "bash") -> str:
-        """Run it to its end, which must be a good one -> what it printed."""
+        """Run the snippet to its end, check that it succeeds, and return what it printed."""
         done = subprocess.run(
             self._command(language),
             cwd=self._directory,
@@ -162,11 +162,11 @@ class Reader:
         return done.stdout
 
     def start(self, language: str = "bash") -> Running:
-        """Run it beside what comes next."""
+        """Run the snippet in the background."""
         return self._start(self._command(language))
 
     def first_lesson(self) -> Running:
-        """Run the node that a page takes for granted because the first lesson has started it."""
+        """Run the node that the first lesson has started, and that the page expects."""
         self.follow_database()
         return self._start(["canal-ha", "server", "--conf", "conf"])
 
@@ -181,12 +181,15 @@ class Reader:
         return running
 
     def installed(self) -> None:
-        """The snippet installs what this test runs with: the command must be there."""
+        """Check that the snippet installs the package, and that the command is there. Do not run it."""
         assert "pip install" in self._take("bash")
         assert (Path(sys.executable).parent / "canal-ha").exists()
 
     def elsewhere(self, *scripts: str) -> None:
-        """The snippet runs whole suites, this one among them: its scripts must be there and be bash."""
+        """Check that the snippet runs these scripts, and that they are valid bash.
+
+        Do not run it: it runs this suite, too.
+        """
         text = self._take("bash")
         assert re.findall(r"deploy/[\w-]+\.sh", text) == list(scripts)
         for script in scripts:
@@ -195,7 +198,7 @@ class Reader:
     # ---- what a reader sees
 
     def runs(self, *, port: str = "8089", destination: str = "example") -> bool:
-        """Whether the node whose status the page finds at this port runs the destination."""
+        """Return whether a node runs the destination. port: its status port, as on the page."""
         return any(each["destination"] == destination for each in self._destinations(port))
 
     def subscribed(self, client_id: int, *, port: str = "8089") -> None:

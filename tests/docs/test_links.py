@@ -1,4 +1,4 @@
-"""The pages and pictures lead where they say. Sphinx checks the links among pages of docs/ when the site is built."""
+"""Links to files lead to files, and pictures are shown. Sphinx checks the links among pages of docs/."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "zk/README.m
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
-    """Readers of the repository follow them, too."""
+    """Each relative link of a page leads to a file of the repository."""
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.stem)
 def test_every_picture_is_shown_and_has_a_dark_form(picture: Path) -> None:
-    """Text is text, a title tells those who cannot see it, and some page has it."""
+    """A picture has text, a title for readers who cannot see it, a dark form, and a page that shows it."""
     tree = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
     svg = "{http://www.w3.org/2000/svg}"
     assert tree.findtext(f"{svg}title")

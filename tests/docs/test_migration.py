@@ -28,13 +28,13 @@ REFUSED = {
 
 
 def section(title: str) -> str:
-    """The text of one section of the page."""
+    """Return the text of one section of the page."""
     return PAGE.partition(f"## {title}")[2].partition("\n## ")[0]
 
 
 @pytest.mark.parametrize(("setting", "told"), REFUSED.items())
 def test_what_the_page_calls_refused_is_refused(tmp_path: Path, setting: str, told: str) -> None:
-    """canal's stock configuration with this setting added is not loaded, and the page quotes what the node says."""
+    """canal's stock configuration with this setting is refused, and the page quotes the error."""
     shutil.copytree(STOCK, tmp_path / "conf")
     with (tmp_path / "conf/canal.properties").open("a") as file:
         file.write(f"\n{setting}\n")
@@ -57,7 +57,7 @@ def test_every_part_of_canal_that_is_missing_is_on_the_page() -> None:
 
 
 def test_every_setting_that_carries_over_is_read() -> None:
-    """A key of the page's first table is in the table of keys, or is an abbreviation of some."""
+    """Each key of the page's first table is in the table of keys, or abbreviates some of them."""
     rows = section("Settings that carry over").partition("Keys that tune")
     names = [name.rstrip("*").rstrip(".") for name in re.findall(r"`(canal\.[\w.*<>]+)`", rows[0])]
     assert len(names) > 15

@@ -1,4 +1,4 @@
-"""The generated reference leaves nothing out: it has as many lines as the code's own registries have entries."""
+"""The generated reference is complete: it has a line for each entry of the code's own registries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def lines(page: str) -> list[str]:
-    """The first cells of all tables of a page, heads left out."""
+    """Return the first cells of all tables of a page, without heads."""
     rows = page.splitlines()
     body = [row for _, row in pairwise(rows) if row.startswith("| ") and not row.startswith("| ---")]
     heads = {row for row, below in pairwise(rows) if below.startswith("| ---")}
@@ -29,18 +29,18 @@ def lines(page: str) -> list[str]:
 
 
 def names(page: str) -> list[str]:
-    """The first cells without their marks."""
+    """Return the first cells without markup."""
     return [re.sub(r"^`([^` ]+).*", r"\1", cell) for cell in lines(page)]
 
 
 def test_every_key_is_in_the_reference() -> None:
-    """One line for each key of the table that parses the files."""
+    """Each key of the table that parses the files has one line."""
     found = names(PAGES["configuration"]())
     assert sorted(found) == sorted(key.name for key in KEYS)
 
 
 def test_our_own_keys_are_told_from_canals() -> None:
-    """The files in conf/ say which keys canal does not have; canal's stock files have none of those."""
+    """The files in conf/ mark the keys that canal does not have. canal's stock files have none of them."""
     own = configuration.own_keys()
     stock = "".join(path.read_text() for path in (ROOT / "tests/config/stock").rglob("*.properties"))
     assert "canal.max.frame.bytes" in own
@@ -50,7 +50,7 @@ def test_our_own_keys_are_told_from_canals() -> None:
 
 
 def test_every_command_and_option_is_in_the_reference() -> None:
-    """A section for each command, a line for each of its options, as click has them."""
+    """Each command has a section, and each of its options a line, as click has them."""
     page = PAGES["commands"]()
     shown = dict(commands.commands())
     assert {name.split()[1] for name in shown} == set(COMMANDS)
@@ -60,7 +60,7 @@ def test_every_command_and_option_is_in_the_reference() -> None:
 
 
 def test_every_error_is_in_the_reference() -> None:
-    """One line for each class of canal_ha/errors.py, with what its docstring says."""
+    """Each class of canal_ha/errors.py has a line with its docstring."""
     tree = ast.parse((ROOT / "canal_ha/errors.py").read_text())
     written = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
     page = PAGES["errors"]()
@@ -69,7 +69,7 @@ def test_every_error_is_in_the_reference() -> None:
 
 
 def test_every_metric_is_in_the_reference() -> None:
-    """Every family that the collector's code names has a line, with its labels."""
+    """Each family of metrics in the collector's code has a line."""
     text = (ROOT / "canal_ha/server/metrics.py").read_text()
     literal = set(re.findall(r'Family\(\s*"(canal_\w+)"', text))
     row = r'^    \(\s*"(\w+)",\s*"[^"]+",\s*lambda {}:'
@@ -84,7 +84,7 @@ def test_every_metric_is_in_the_reference() -> None:
 
 
 def test_every_log_event_is_in_the_reference() -> None:
-    """Each call that writes a line is found: no module's text has an event-like name at a logger that is missing."""
+    """Each call that writes a log line is found: no event name in the code is missing."""
     found = {event.name for event in events.collect()}
     assert names(PAGES["log events"]()) == sorted(found)
     written = set()
@@ -98,7 +98,7 @@ def test_every_log_event_is_in_the_reference() -> None:
 
 
 def test_alarms_are_told_from_news() -> None:
-    """The level of a line is the one that the code gives it."""
+    """An event has the level that the code gives it, and is marked if it is an alarm."""
     by_name = {event.name: event for event in events.collect()}
     assert by_name["source.lost"].alarm
     assert by_name["running.instance_failed"].level == "ERROR"
@@ -110,13 +110,13 @@ def test_alarms_are_told_from_news() -> None:
 
 
 def test_an_event_whose_name_is_made_up_at_run_time_is_refused() -> None:
-    """A new family of events has to be named, so that the reference cannot lack it in silence."""
+    """A new family of events must be listed, so that it cannot be missing in the reference."""
     with pytest.raises(ValueError, match="FAMILIES"):
         list(events.of_module('def f(kind):\n    log.info(f"new.{kind}", a=1)\n', "module.py"))
 
 
 def test_every_field_of_the_status_has_a_meaning() -> None:
-    """A line for each field of the document's objects; none without its sentence."""
+    """Each field of the document's objects has a line with its meaning."""
     page = PAGES["status"]()
     wanted = [*status.node(), *(field.name for _, _, each in status.OBJECTS for field in fields(each))]
     assert sorted(names(page)) == sorted(wanted)
@@ -125,6 +125,6 @@ def test_every_field_of_the_status_has_a_meaning() -> None:
 
 
 def test_texts_from_the_code_stay_what_they_are() -> None:
-    """Nothing in a docstring can become markup or a column."""
+    """No text of a docstring becomes markup or a column."""
     assert prose("a `b|c` <d> *e* f_g [h] $i") == r"a `b|c` \<d\> \*e\* f\_g \[h\] \$i"
     assert table(("x",), [("a|b",)]).splitlines()[-1] == r"| a\|b |"

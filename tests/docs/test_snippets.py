@@ -1,4 +1,4 @@
-"""What the README and the tutorial tell their readers to type works, as it stands."""
+"""The snippets of the README and the tutorial work as they are printed."""
 
 from __future__ import annotations
 
@@ -87,19 +87,19 @@ PAGES = (README, *sorted(TUTORIAL.glob("*.md")))
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_snippet_is_run_by_a_test(page: Path) -> None:
-    """A new snippet, or one that changed, has to be taken into the page's test."""
+    """A snippet that is new or has changed must be added to the page's test."""
     found = tuple(each.head for each in snippets(page) if each.language not in SHOWN)
     assert found == KNOWN[page]
 
 
 def test_the_readme_is_short() -> None:
-    """A newcomer reads it to its end."""
+    """The README has at most 120 lines, so that newcomers read all of it."""
     assert len(README.read_text().splitlines()) <= 120
 
 
 @pytest.fixture
 def server() -> Iterator[SqlServer]:
-    """A database of its own, because the pages say which schema to create."""
+    """A database server of its own, because the pages say which schema to create."""
     with MariaDB() as running:
         yield running
 
@@ -114,21 +114,21 @@ def orders(server: SqlServer) -> SqlServer:
 
 
 def serving(reader: Reader, node: Running | None = None) -> Running:
-    """Start the node of the next snippet, or take this one, and wait until it runs the destination."""
+    """Start the node of the next snippet, unless one is given; return it when it runs the destination."""
     node = node or reader.start()
     until(reader.runs, seconds=60.0, what="a running destination")
     return node
 
 
 def changes(running: Running) -> list[tuple[str, object]]:
-    """(type, id) of the rows that a client with --format json has printed."""
+    """Return (type, id) of the rows that a client with --format json has printed."""
     rows = [json.loads(line) for line in running.output().splitlines() if line.startswith("{")]
     return [(row["type"], (row["after"] or row["before"])["id"]) for row in rows if row["table"] == "orders"]
 
 
 @pytest.mark.real
 def test_readme(server: SqlServer, tmp_path: Path) -> None:
-    """From nothing to rows, on the command line and in Python."""
+    """The README leads from nothing to rows, on the command line and in Python."""
     with Reader(README, tmp_path, server) as reader:
         reader.elsewhere("deploy/demo.sh", "deploy/test.sh")
         reader.sql()
@@ -150,7 +150,7 @@ def test_readme(server: SqlServer, tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_first_row(server: SqlServer, tmp_path: Path) -> None:
-    """A cursor keeps a client's place while it is away; another client id begins at the newest position."""
+    """A cursor keeps a client's position while it is away. Another client id begins at the newest position."""
     with Reader(TUTORIAL / "first-row.md", tmp_path, server) as reader:
         reader.sql()
         reader.installed()
@@ -175,7 +175,7 @@ def test_first_row(server: SqlServer, tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_python_loop(orders: SqlServer, tmp_path: Path) -> None:
-    """The copy in SQLite has what the table has; Arrow batches come as typed columns."""
+    """The copy in SQLite has the table's rows. Arrow batches have typed columns."""
     with Reader(TUTORIAL / "python-loop.md", tmp_path, orders) as reader:
         serving(reader, reader.first_lesson())
         program = reader.start("python")
@@ -194,7 +194,7 @@ def test_python_loop(orders: SqlServer, tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_fail_over(orders: SqlServer, zookeeper: ZooKeeper, tmp_path: Path) -> None:
-    """The node that runs the destination is killed; the client goes on with the other one."""
+    """When the node that runs the destination is killed, the client continues with the other one."""
     with Reader(TUTORIAL / "fail-over.md", tmp_path, orders, zookeeper.hosts) as reader:
         reader.follow_database()
         first, second = reader.start(), reader.start()
@@ -215,7 +215,7 @@ def test_fail_over(orders: SqlServer, zookeeper: ZooKeeper, tmp_path: Path) -> N
 
 @pytest.mark.spark
 def test_lake_table(orders: SqlServer, tmp_path: Path) -> None:
-    """The Delta table has the rows as they are now, and the page shows what its last snippet prints."""
+    """The Delta table has the current rows, and the page shows what its last snippet prints."""
     page = TUTORIAL / "lake-table.md"
     with Reader(page, tmp_path, orders) as reader:
         serving(reader, reader.first_lesson())
@@ -229,6 +229,6 @@ def test_lake_table(orders: SqlServer, tmp_path: Path) -> None:
 
 
 def copied(directory: Path) -> list[tuple[object, ...]]:
-    """The rows in the copy of the lesson in Python."""
+    """Return the rows of the copy in SQLite."""
     with closing(sqlite3.connect(directory / "orders.db")) as copy:
         return copy.execute("SELECT * FROM orders").fetchall()
