@@ -1,4 +1,4 @@
-"""Sessions to test on: with a real ZooKeeper, on a reactor or on a queue, or with the one in memory."""
+"""Sessions for tests: with a real ZooKeeper, on a reactor or on a queue, or with the in-memory one."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _chroots = itertools.count(1)
 
 
 def start_reactor() -> None:
-    """Run the reactor in a thread of its own; once per process."""
+    """Run the reactor in a thread of its own, once per process."""
     if not reactor.running:
         threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False}, daemon=True).start()
         wait_until(lambda: bool(reactor.running), 5.0)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> float:
-    """Seconds until the condition held; fails when it does not in time."""
+    """Wait until the condition holds, and return how many seconds that took. Fails after `timeout_s`."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < timeout_s, "it did not happen in time"
@@ -51,23 +51,23 @@ def on_reactor(work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float = 30
     def started() -> Deferred[T]:
         return Deferred.fromCoroutine(work()).addTimeout(timeout_s, reactor)
 
-    call: Any = blockingCallFromThread  # its annotations know no generic coroutine
+    call: Any = blockingCallFromThread  # its annotations do not allow a generic coroutine
     return cast(T, call(reactor, started))
 
 
 class Stage(Protocol):
-    """Where a conformance test plays."""
+    """Where a conformance test runs."""
 
     def session(self) -> ClusterSession:
-        """A session that is connected."""
+        """Return a session that is connected."""
         ...
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of a coroutine."""
+        """Return the result of a coroutine."""
         ...
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Let things happen until the condition holds; it must, soon."""
+        """Let time pass until the condition holds; fail if that takes too long."""
         ...
 
     def pass_time(self) -> None:
@@ -76,7 +76,7 @@ class Stage(Protocol):
 
 
 class RealStage:
-    """A chroot of its own on a real server. hosts: of the server."""
+    """Sessions on a reactor, in a chroot of their own on a real server. hosts: of the server."""
 
     def __init__(self, hosts: str, *, timeout_ms: int = 3000, auth: str = "") -> None:
         start_reactor()
@@ -86,7 +86,7 @@ class RealStage:
         self._sessions: list[ZooKeeperSession] = []
 
     def open(self) -> ZooKeeperSession:
-        """A session that is not started yet."""
+        """Return a session that is not started yet."""
         session = ZooKeeperSession(
             self.hosts, timeout_ms=self._timeout_ms, reactor=reactor, auth=self._auth, log=structlog.get_logger()
         )
@@ -94,7 +94,7 @@ class RealStage:
         return session
 
     def session(self) -> ClusterSession:
-        """As Stage."""
+        """See Stage."""
         session = self.open()
         on_reactor(session.start)
         wait_until(lambda: session.connected, 15.0)
@@ -102,15 +102,15 @@ class RealStage:
         return session
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """As Stage."""
+        """See Stage."""
         return on_reactor(work)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """As Stage."""
+        """See Stage."""
         wait_until(condition, 10.0)
 
     def pass_time(self) -> None:
-        """As Stage."""
+        """See Stage."""
         time.sleep(0.2)
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class RealStage:
 
 
 class QueueSession:
-    """The port as a client drives it: a thread, a queue, and requests that the test waits for. A ClusterSession."""
+    """A ClusterSession on the port as a client drives it: with a thread, a queue, and requests that block."""
 
     def __init__(self, hosts: str, *, timeout_ms: int = 3000, auth: str = "") -> None:
         self.heard: list[SessionEvent] = []
@@ -141,55 +141,55 @@ class QueueSession:
             call()
 
     def end(self) -> None:
-        """End the thread, without the session."""
+        """End the thread, but not the session."""
         self._queue.put(None)
 
     @property
     def id(self) -> int:
-        """As ClusterSession."""
+        """See ClusterSession."""
         return self.port.id
 
     @property
     def timeout_s(self) -> float:
-        """As ClusterSession."""
+        """See ClusterSession."""
         return self.port.timeout_s
 
     @property
     def connected(self) -> bool:
-        """As ClusterSession."""
+        """See ClusterSession."""
         return self.port.connected
 
     def listen(self, listener: Listener) -> None:
-        """As ClusterSession; nobody needs it here."""
+        """See ClusterSession. No test needs it here."""
         raise NotImplementedError
 
     async def start(self) -> None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         self._queue.put(self.port.start)
 
     async def stop(self) -> None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         closing: SimpleQueue[threading.Thread] = SimpleQueue()
         self._queue.put(lambda: closing.put(self.port.stop()))
         closing.get(timeout=10.0).join()
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         node: Znode | None = self._asked(partial(self.port.get, path, watch))
         return node
 
     async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
-        """As ClusterSession."""
+        """See ClusterSession."""
         names: tuple[str, ...] = self._asked(partial(self.port.children, path, watch))
         return names
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """As ClusterSession."""
+        """See ClusterSession."""
         versions: tuple[int, ...] = self._asked(partial(self.port.transaction, operations))
         return versions
 
     async def ensure(self, path: str) -> None:
-        """As ClusterSession."""
+        """See ClusterSession."""
         self._asked(partial(self.port.ensure, path))
 
     def _asked(self, request: Callable[[Callable[[Any], None]], None]) -> Any:
@@ -202,20 +202,20 @@ class QueueSession:
 
 
 class QueueStage:
-    """A chroot of its own on a real server, for sessions that a thread and a queue drive. hosts: of the server."""
+    """Sessions on a thread and a queue each, in a chroot of their own on a real server. hosts: of the server."""
 
     def __init__(self, hosts: str) -> None:
         self.hosts = f"{hosts}/queue{time.time_ns()}_{next(_chroots)}"
         self._sessions: list[QueueSession] = []
 
     def open(self, *, timeout_ms: int = 3000, auth: str = "") -> QueueSession:
-        """A session that is not started yet."""
+        """Return a session that is not started yet."""
         session = QueueSession(self.hosts, timeout_ms=timeout_ms, auth=auth)
         self._sessions.append(session)
         return session
 
     def session(self) -> QueueSession:
-        """As Stage."""
+        """See Stage."""
         session = self.open()
         self.do(session.start)
         wait_until(lambda: session.connected, 15.0)
@@ -223,7 +223,7 @@ class QueueStage:
         return session
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """As Stage. The coroutine never suspends: its requests wait by themselves."""
+        """See Stage. The coroutine never suspends, because its requests block."""
         try:
             work().send(None)
         except StopIteration as done:
@@ -231,11 +231,11 @@ class QueueStage:
         raise AssertionError("it waits for something else")
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """As Stage."""
+        """See Stage."""
         wait_until(condition, 10.0)
 
     def pass_time(self) -> None:
-        """As Stage."""
+        """See Stage."""
         time.sleep(0.2)
 
     def close(self) -> None:
@@ -246,7 +246,7 @@ class QueueStage:
 
 
 class MemoryStage:
-    """The ensemble in memory."""
+    """Sessions with the in-memory ensemble."""
 
     def __init__(self) -> None:
         self._world = World()
@@ -254,14 +254,14 @@ class MemoryStage:
         self._random = Random(1)
 
     def session(self) -> ClusterSession:
-        """As Stage."""
+        """See Stage."""
         session = SimulatedSession(self._ensemble, Process(self._world, self._random), self._random, timeout_s=3.0)
         Deferred.fromCoroutine(session.start())
         self.until(lambda: session.connected)
         return session
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """As Stage."""
+        """See Stage."""
         answers: list[T] = []
         errors: list[BaseException] = []
         Deferred.fromCoroutine(work()).addCallbacks(answers.append, lambda failure: errors.append(failure.value))
@@ -271,7 +271,7 @@ class MemoryStage:
         return answers[0]
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """As Stage."""
+        """See Stage."""
         for _ in range(10_000):
             if condition():
                 return
@@ -279,8 +279,8 @@ class MemoryStage:
         raise AssertionError("it did not happen in time")
 
     def pass_time(self) -> None:
-        """As Stage."""
+        """See Stage."""
         self._world.run(self._world.seconds() + 0.2)
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""What both users of the port rely on in ZooKeeper, with the real one and with the one in memory."""
+"""What nodes and clients rely on in ZooKeeper, tested with the real one and with the in-memory one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.zookeeper.stage import MemoryStage, QueueStage, RealStage, Stage
     params=["memory", pytest.param("node", marks=pytest.mark.real), pytest.param("client", marks=pytest.mark.real)]
 )
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Each test plays in memory, on a reactor as a node does, and on a thread with a queue as a client does."""
+    """A stage in memory, one on a reactor as nodes have it, and one on a thread and a queue as clients have it."""
     stage: MemoryStage | RealStage | QueueStage
     if request.param == "memory":
         stage = MemoryStage()
@@ -27,7 +27,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 def test_a_node_lives_through_its_versions(stage: Stage) -> None:
-    """create, read, write and delete; the version counts writes and begins again with a new node."""
+    """A node can be created, read, written and deleted. Its version counts writes, and a new node begins again at 0."""
     session = stage.session()
     assert stage.do(lambda: session.get("/a")) is None
     assert stage.do(lambda: session.transaction([Create("/a", b"x")])) == (0,)
@@ -56,7 +56,7 @@ def test_a_node_lives_through_its_versions(stage: Stage) -> None:
     ],
 )
 def test_a_refusal_names_its_cause(stage: Stage, operation: Operation, reason: str) -> None:
-    """Which operation did not fit and why, wherever it stands; nothing of the transaction is done."""
+    """The error names the operation that failed, at any index, and why. Nothing of the transaction takes effect."""
     session = stage.session()
     stage.do(lambda: session.transaction([Create("/a"), Create("/a/child"), Create("/t")]))
     operations: list[Operation] = [SetData("/t", b"1"), Create("/u"), SetData("/t", b"2")]
@@ -72,7 +72,7 @@ def test_a_refusal_names_its_cause(stage: Stage, operation: Operation, reason: s
 
 
 def test_ephemeral_nodes_name_their_session_and_go_with_it(stage: Stage) -> None:
-    """The owner is the session's id; closing the session deletes the node and fires the watch as deleted."""
+    """The owner is the session's id. Closing the session deletes the node and fires the watch as deleted."""
     mine, other = stage.session(), stage.session()
     assert mine.id != other.id
     stage.do(lambda: mine.transaction([Create("/e", b"", ephemeral=True)]))
@@ -88,7 +88,7 @@ def test_ephemeral_nodes_name_their_session_and_go_with_it(stage: Stage) -> None
 
 
 def test_a_watch_fires_once(stage: Stage) -> None:
-    """For creation, change and deletion; left twice before it fires it counts once; after that it is gone."""
+    """A watch fires once, for creation, change or deletion, even if it is left twice before."""
     session = stage.session()
     events: list[bool] = []
     heard = events.append
@@ -107,7 +107,7 @@ def test_a_watch_fires_once(stage: Stage) -> None:
 
 
 def test_an_orderly_release_is_seen_as_a_change(stage: Stage) -> None:
-    """set_data and delete in one transaction fire a watch of another session once, as a change, the node then gone."""
+    """SetData and Delete in one transaction fire another session's watch once, as a change. Then the node is gone."""
     owner, standby = stage.session(), stage.session()
     stage.do(lambda: owner.transaction([Create("/r", b"", ephemeral=True)]))
     events: list[bool] = []
@@ -120,7 +120,7 @@ def test_an_orderly_release_is_seen_as_a_change(stage: Stage) -> None:
 
 
 def test_children_and_their_watch(stage: Stage) -> None:
-    """Sorted names, none below a missing node; the watch hears of a child that comes and of one that goes."""
+    """Names are sorted; a missing node has none. The watch fires when a child is created, and when one is deleted."""
     session = stage.session()
     assert stage.do(lambda: session.children("/p")) == ()
     stage.do(lambda: session.ensure("/p/q/r"))
@@ -136,7 +136,7 @@ def test_children_and_their_watch(stage: Stage) -> None:
 
 
 def test_a_watch_for_children_waits_for_a_node_that_does_not_exist(stage: Stage) -> None:
-    """It fires when the node comes, so that whoever reads a list may read it before anybody has made it."""
+    """The watch fires when the node is created, so that a list can be read before it exists."""
     session = stage.session()
     events: list[bool] = []
     assert stage.do(lambda: session.children("/later", events.append)) == ()
@@ -145,7 +145,7 @@ def test_a_watch_for_children_waits_for_a_node_that_does_not_exist(stage: Stage)
 
 
 def test_one_of_two_claims_wins(stage: Stage) -> None:
-    """Two sessions create the same node and move the same version at once: one is refused and moves nothing."""
+    """When two sessions create the same node and move the same version, one is refused and moves nothing."""
     first, second = stage.session(), stage.session()
     stage.do(lambda: first.ensure("/d"))
 

@@ -1,4 +1,4 @@
-"""The lease, by numbers."""
+"""How long a lease holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from canal_ha.zookeeper.lease import Lease
 
 
 def test_a_lease_runs_from_the_sending_of_the_last_answered_write() -> None:
-    """Two thirds of the time-out; a late answer to an early write does not shorten it; a new session starts without."""
+    """A lease is two thirds of the time-out. A late answer to an early write does not shorten it.
+
+    A new session begins without a lease.
+    """
     lease = Lease()
     assert not lease.holds(0.0)
     lease.begin(6.0)
@@ -23,7 +26,7 @@ def test_a_lease_runs_from_the_sending_of_the_last_answered_write() -> None:
 
 
 def test_a_lease_follows_the_time_out_that_a_new_connection_grants() -> None:
-    """The ensemble counts a session's time-out anew from each connect; a shorter one shortens the lease at once."""
+    """A new connection can grant another time-out. A shorter one shortens the lease at once."""
     lease = Lease()
     lease.begin(6.0)
     lease.answered(10.0)

@@ -1,4 +1,4 @@
-"""The port and the blocking reader with a real ZooKeeper, where the sessions before them behaved differently."""
+"""The port and the blocking reader with a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stage(zookeeper: ZooKeeper) -> Iterator[QueueStage]:
 
 @pytest.fixture
 def operator(stage: QueueStage) -> Iterator[KazooClient]:
-    """Somebody else's client without rights of its own."""
+    """A client of another program, without rights of its own."""
     client = KazooClient(stage.hosts)
     client.start()
     yield client
@@ -44,7 +44,7 @@ def operator(stage: QueueStage) -> Iterator[KazooClient]:
 
 
 def test_a_node_that_holds_null_reads_as_empty(stage: QueueStage, operator: KazooClient, zookeeper: ZooKeeper) -> None:
-    """Java programs make such nodes. Nodes, clients and commands take one for an owner without an address."""
+    """Java programs create such nodes. Nodes, clients and commands read one as an owner without an address."""
     path = tree.running("example")
     operator.ensure_path(tree.destination("example"))
     operator.create(path, None)
@@ -62,7 +62,7 @@ def test_a_node_that_holds_null_reads_as_empty(stage: QueueStage, operator: Kazo
 
 
 def test_a_missing_right_has_a_name_for_every_user(stage: QueueStage) -> None:
-    """A refused write says `no rights`; a refused read says which key to set. Nothing hides behind kazoo's names."""
+    """A refused write has the reason `no rights`. The error of a refused read names the key to set."""
     owner = stage.open(auth=AUTH)
     stage.do(owner.start)
     wait_until(lambda: owner.connected, 15.0)
@@ -84,7 +84,7 @@ def test_a_missing_right_has_a_name_for_every_user(stage: QueueStage) -> None:
 
 
 def test_a_command_that_comes_first_does_not_leave_the_tree_open(stage: QueueStage, operator: KazooClient) -> None:
-    """`canal-ha check` on an empty ensemble makes /otter/canal; with canal.zookeeper.auth it belongs to that user."""
+    """`canal-ha check` with canal.zookeeper.auth creates /otter/canal so that other users cannot read it."""
     with BlockingZnodes(stage.hosts, AUTH, read_only=False) as znodes:
         assert CursorNodes(znodes).problems() == []
         assert znodes.children(tree.ROOT) == ()
@@ -97,7 +97,7 @@ def test_a_command_that_comes_first_does_not_leave_the_tree_open(stage: QueueSta
 
 @pytest.mark.timed
 def test_a_session_that_cannot_be_resumed_is_replaced() -> None:
-    """Two time-outs after the connection went, the owner hears of the loss, and its thread was never held up."""
+    """Two time-outs after the connection was lost, the owner is told of the session's loss. Its thread never blocks."""
     with ZooKeeper() as server:
         stage = QueueStage(server.hosts)
         session = stage.session()
@@ -122,7 +122,7 @@ def test_a_session_that_cannot_be_resumed_is_replaced() -> None:
 
 
 def test_two_owners_of_one_watch_hear_once_each(stage: QueueStage) -> None:
-    """A watch is a callable: the same one left again before it fires counts as one, another one counts beside it."""
+    """The same callable, left twice before it fires, counts as one watch. Another callable is another watch."""
     session = stage.session()
     first: list[bool] = []
     second: list[bool] = []

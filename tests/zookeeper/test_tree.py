@@ -18,7 +18,7 @@ from canal_ha.zookeeper.tree import RunningData
     ],
 )
 def test_connect_strings(servers: str, expected: tuple[str, bool]) -> None:
-    """Groups keep their order, a chroot counts for all."""
+    """Servers keep their order, and a chroot counts for all."""
     assert connect_string(servers) == expected
 
 
@@ -33,11 +33,11 @@ def test_connect_strings(servers: str, expected: tuple[str, bool]) -> None:
     ],
 )
 def test_running_is_read_whoever_wrote_it(data: bytes, expected: RunningData) -> None:
-    """Older peers wrote `cid`; a missing `active` means true; nonsense is nobody's address."""
+    """Older peers wrote `cid`, a missing `active` means true, and other data has no address."""
     assert RunningData.from_bytes(data) == expected
 
 
 def test_running_is_written_as_canal_does() -> None:
-    """Byte for byte."""
+    """`running` is written byte for byte as canal writes it."""
     assert RunningData("127.0.0.1:11111").to_bytes() == b'{"active":true,"address":"127.0.0.1:11111"}'
     assert RunningData("h:1", client_id=1001).to_bytes() == b'{"active":true,"address":"h:1","clientId":1001}'
