@@ -1,4 +1,4 @@
-"""The status endpoint, spoken to in bytes."""
+"""The status endpoint, asked with bytes of HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def instances() -> Sequence[InstanceStatus]:
 
 
 def ask(request: str, *, local: bool = True, peer: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
-    """One HTTP request through Twisted's own parser -> (code, headers, body)."""
+    """Send an HTTP request through Twisted's own parser, and return (code, headers, body)."""
     api = StatusApi(FACTS, instances, local=local, switch=switched)
     site: Any = QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
@@ -70,7 +70,7 @@ def get(path: str = "/api/v1/status", host: str = "127.0.0.1:8089", method: str 
 
 
 def test_the_status_is_json() -> None:
-    """The node and every destination with its streams, under the names of the status types."""
+    """The document has the node and every destination with its streams, under the names of the status types."""
     code, headers, body = ask(get())
     assert code == 200
     assert headers["content-type"] == "application/json"
@@ -89,7 +89,7 @@ def test_the_status_is_json() -> None:
 
 
 def test_nothing_secret() -> None:
-    """No password can be in the answer: none is in the types it is made of."""
+    """No type that the answer is made of has a field for a password."""
     names = set(INSTANCE.__slots__) | set(INSTANCE.streams[0].__slots__) | set(FACTS.__slots__)
     assert not [name for name in names if "pass" in name or "secret" in name or "auth" in name]
 
@@ -103,7 +103,7 @@ def test_unknown_paths(path: str) -> None:
 
 
 def test_only_reading() -> None:
-    """HEAD has no body; what would change something is 405."""
+    """HEAD has no body, and POST is 405."""
     assert ask(get(method="HEAD"))[::2] == (200, b"")
     code, headers, body = ask(get(method="POST"))
     assert (code, headers["allow"]) == (405, "GET, HEAD")
@@ -112,13 +112,13 @@ def test_only_reading() -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8089", "127.0.0.1", "127.0.0.1:1", "[::1]:8089"])
 def test_local_names_are_answered(host: str) -> None:
-    """The names of this machine's loopback, with any port."""
+    """The loopback names of this machine are answered, with any port."""
     assert ask(get(host=host))[0] == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8089", "localhost.evil:8089"])
 def test_other_names_are_refused_on_loopback(host: str) -> None:
-    """A page in a local browser that re-bound its name to 127.0.0.1 gets nothing; bound openly, any name will do."""
+    """On loopback, the name of a page that re-bound it to 127.0.0.1 is refused. Bound openly, any name is answered."""
     code, _, body = ask(get(host=host))
     assert code == 403
     assert b"destinations" not in body
@@ -126,7 +126,7 @@ def test_other_names_are_refused_on_loopback(host: str) -> None:
 
 
 def test_a_taken_port_is_replaced() -> None:
-    """Two nodes on one host start both; the second one's port is any free one."""
+    """When the port is taken by another node of this host, any free port is used."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -145,7 +145,7 @@ def test_the_port_can_be_off_and_the_address_must_exist() -> None:
 
 
 def test_a_switch_is_asked_for_from_here_alone() -> None:
-    """The new address, or why not; not from other machines, nor by a form of a web page, nor by GET."""
+    """The answer has the new address, or the reason of a refusal. Other machines, web forms and GET are refused."""
     assert ask(post("other"))[::2] == (200, b'{"destination": "example", "source": "db:3306"}\n')
     for request, code, reason in (
         (post("standby"), 409, b"no standby"),
@@ -163,14 +163,14 @@ def test_a_switch_is_asked_for_from_here_alone() -> None:
 
 @pytest.mark.parametrize("body", ["Content-Length: 999999999\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1388\r\n"])
 def test_an_endless_body_is_refused_and_fills_no_disk(body: str) -> None:
-    """A port for monitoring is open to strangers. It answers as soon as the body is too large, and hangs up."""
+    """A body above the limit is answered with 413 before it is complete, because strangers can reach the port."""
     request = f"POST /api/v1/destinations/example/source HTTP/1.1\r\nHost: localhost\r\n{body}"
     code, _, _ = ask(request + " " * 5000)
     assert code == 413
 
 
 def test_blanks_behind_a_small_body_are_no_way_around_the_limit() -> None:
-    """The limit is on the whole body, whatever of it is JSON."""
+    """The limit is on the whole body, including blanks behind the JSON."""
     body = '{"to": "master"}' + " " * 5000
     request = post("master").partition("Content-Length")[0] + f"Content-Length: {len(body)}\r\n\r\n{body}"
     code, _, text = ask(request)
