@@ -256,7 +256,7 @@ KINDS = [
         st.dates(),
         lambda v: (v.year << 9 | v.month << 5 | v.day).to_bytes(3, "little"),
     ),
-    # ---- the other widths of unsigned numbers, below and above the half
+    # ---- the other widths of unsigned numbers, below and above the middle of the range
     Kind(ColumnType(types.TINY), "tinyint unsigned", -6, -6, st.integers(0, 127), lambda v: bytes([v])),
     Kind(ColumnType(types.SHORT), "smallint unsigned", 5, 5, st.integers(0, 2**15 - 1), lambda v: struct.pack("<H", v)),
     Kind(
@@ -346,7 +346,7 @@ KINDS = [
     ),
     # ---- JSON of MySQL
     Kind(ColumnType(types.JSON, b"\4"), "json", 12, 1111, JSON_VALUES, lambda v: _blob(4)(json_bytes(v)), json_text),
-    # ---- times, in the forms since 5.6 and before
+    # ---- times, in the formats since MySQL 5.6 and before it
     *(
         Kind(
             ColumnType(types.DATETIME2, bytes([f])), f"datetime({f})", 93, 93, st.datetimes(), _datetime2(f), _moment(f)

@@ -24,7 +24,7 @@ MARIADB_GTIDS = "0-17-1"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One entry of canal."""
+    """An entry that canal made."""
 
     case: str
     offset: int
@@ -49,7 +49,7 @@ def entries(name: str) -> list[Recorded]:
 
 
 def definitions(tag: str) -> dict[str, str]:
-    """Return case/table -> SHOW CREATE TABLE at the end of the case."""
+    """Return the texts of SHOW CREATE TABLE at the end of each case, by case/table."""
     texts: dict[str, str] = json.loads(gzip.decompress((DIRECTORY / f"{tag}.show_create.json.gz").read_bytes()))
     return texts
 
@@ -86,7 +86,7 @@ def segments(
     tables: tuple[str, str] = ALL_TABLES,
     gtid_set: str | None = None,
 ) -> Iterator[Segment]:
-    """Yield a decoder's segments of a recorded file, which is fed case by case."""
+    """Yield the segments of a recorded file; the decoder is fed case by case."""
     options = options or DecodeOptions()
     known = _Definitions(tag)
     decoder = Decoder(

@@ -16,8 +16,8 @@ def rows(table: Path, columns: str = "*", *, version: int | None = None) -> list
     it ends.
 
     table: the table's directory.
-    columns: what to select, in SQL.
-    version: of the table; None for the newest.
+    columns: the columns to select, in SQL.
+    version: the version of the table; None for the newest.
     """
     if not DeltaTable.is_deltatable(str(table)):
         return []

@@ -30,8 +30,8 @@ T = TypeVar("T")
 class Link:
     """A port that forwards to another one. Methods are callable from any thread and take effect before they return.
 
-    If no process listens on the target, a connection is accepted and closed at once. patience_s: first hold it for this
-    time, s, in case a process starts to listen; for peers that retry after a refusal but not after a loss.
+    If no process listens on the target, a connection is accepted and closed at once. patience_s: seconds to wait first
+    for a process to listen; for peers that retry after a refused connection but not after a lost one.
     """
 
     def __init__(self, network: Network, target: int, patience_s: float, jitter: random.Random) -> None:
@@ -82,7 +82,7 @@ class Link:
 
     @property
     def connections(self) -> int:
-        """The number of connections that it forwards now."""
+        """Return the number of connections that it forwards now."""
         return len(self._forwarding)
 
     async def listen(self) -> None:
@@ -147,7 +147,7 @@ class Link:
 
 
 class Network:
-    """Links and the thread that serves them. seed: for the jitter of all links."""
+    """Links and the thread that serves them. seed: seeds the jitter of all links."""
 
     def __init__(self, seed: int = 1) -> None:
         self._random = random.Random(seed)

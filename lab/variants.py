@@ -20,7 +20,7 @@ WITHOUT_HISTORY = DecodeOptions(table_history=False)
 class Variant:
     """One recorded file with one set of settings.
 
-    name: of its entries; before: number of entries before canal's start.
+    name: the name of canal's recorded entries; before: the number of our entries before canal's start.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Variant:
 
     @property
     def tag(self) -> str:
-        """The binlog file."""
+        """Return the tag of the binlog file."""
         return next(tag for tag in TAGS if self.name == tag or self.name.startswith(f"{tag}."))
 
 
@@ -83,12 +83,12 @@ class Score:
 
     @property
     def perfect(self) -> bool:
-        """Whether no entry is missing, different or additional."""
+        """Return whether no entry is missing, different or additional."""
         return self.equal == self.total == self.made
 
 
 def made(variant: Variant) -> list[tuple[int, bytes]]:
-    """Yield (offset, entry) for all entries that reach clients, in order."""
+    """Return (offset, entry) for all entries that reach clients, in order."""
     passed: list[Segment] = []
     sink = Sink(passed.append, variant.options)
     for segment in golden.segments(variant.tag, variant.options, variant.tables, variant.gtid_set):

@@ -30,7 +30,7 @@ standaloneEnabled=true
 class ZooKeeper(Process):
     """One ZooKeeper process; a member of an ensemble if `members` names the servers.
 
-    Sessions between 1 s and 60 s. Writes survive kill() (written, not synced).
+    Session time-outs lie between 1 s and 60 s. Writes survive kill() because they are written, though not synced.
     hosts: connection string for kazoo and canal.zkServers.
     """
 
@@ -77,7 +77,7 @@ class ZooKeeper(Process):
         return self.mode() != ""
 
     def four_letters(self, word: str) -> str:
-        """Send one of ZooKeeper's four-letter words; return the answer, or "" without one."""
+        """Send one of ZooKeeper's four-letter words; return the answer, or "" if none comes."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=2.0) as connection:
                 connection.sendall(word.encode())
@@ -99,8 +99,8 @@ class ZooKeeper(Process):
 class Ensemble:
     """Three ZooKeeper nodes with one connection string; stop and pause single nodes through `nodes`.
 
-    through: called with the ids of two nodes and the second one's port for the first one; returns the port that the
-        first one uses instead. See proxy.py.
+    through: called with the ids of two nodes and the port at which the first one reaches the second one; returns the
+        port that the first one uses instead. See proxy.py.
     """
 
     def __init__(self, through: Callable[[int, int, int], int] | None = None) -> None:

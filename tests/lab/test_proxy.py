@@ -1,4 +1,4 @@
-"""Links between real parts: what cut, heal, reset, refuse and delay do to a connection."""
+"""The effects of cut, heal, reset, refuse and delay on the connections of a link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.proxy import Link, Network
 
 @pytest.fixture
 def link() -> Iterator[Link]:
-    """A link to a server that echoes."""
+    """Yield a link to an echo server."""
     with socket.create_server((LOOPBACK, 0)) as server, Network(seed=3) as network:
 
         def serve() -> None:
@@ -36,12 +36,12 @@ def link() -> Iterator[Link]:
 
 
 def connect(link: Link) -> socket.socket:
-    """A connection that answers within two seconds or not at all."""
+    """Return a connection to the link with a time-out of two seconds."""
     return socket.create_connection((LOOPBACK, link.port), timeout=2.0)
 
 
 def hears(connection: socket.socket, seconds: float) -> bytes | None:
-    """What comes within so long; None for nothing."""
+    """Return the data that arrive within this time; None if none arrive."""
     connection.settimeout(seconds)
     try:
         return connection.recv(4096)
@@ -50,7 +50,7 @@ def hears(connection: socket.socket, seconds: float) -> bytes | None:
 
 
 def test_a_cut_holds_what_heal_lets_pass(link: Link) -> None:
-    """On connections that exist and on those that begin meanwhile; a closed end is not heard of either."""
+    """cut() holds the data and the end of old and new connections; heal() forwards them."""
     with connect(link) as old:
         old.sendall(b"one")
         assert hears(old, 2.0) == b"one"
@@ -65,7 +65,7 @@ def test_a_cut_holds_what_heal_lets_pass(link: Link) -> None:
 
 
 def test_a_reset_ends_connections_and_a_refusal_new_ones_too(link: Link) -> None:
-    """Until heal."""
+    """reset() ends open connections only; refuse() refuses new ones too, until heal()."""
     with connect(link) as connection:
         connection.sendall(b"x")
         assert hears(connection, 2.0) == b"x"
@@ -84,7 +84,7 @@ def test_a_reset_ends_connections_and_a_refusal_new_ones_too(link: Link) -> None
 
 
 def test_a_delay_holds_each_piece(link: Link) -> None:
-    """Both ways."""
+    """delay() applies in both directions, so that an echo takes twice the delay."""
     link.delay(0.1, jitter_s=0.02)
     with connect(link) as connection:
         began = time.monotonic()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 
 
 def test_database_servers_write_row_events(source_server: SqlServer, database: str) -> None:
-    """The settings decoders are tested with are the ones the server runs with."""
+    """The server writes full row images and metadata in UTC, and statements move its position."""
     settings = source_server.query(
         "SELECT @@binlog_format f, @@binlog_row_image i, @@binlog_row_metadata m, @@time_zone z, @@sql_mode s"
     )[0]
@@ -35,7 +35,7 @@ def test_canal_user_can_replicate_and_read(source_server: SqlServer) -> None:
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_database_server_keeps_port_and_rows_over_crash_and_pause(kind: type[MySQL] | type[MariaDB]) -> None:
-    """kill() loses no committed row, restart() keeps the port, pause() leaves the process alive; options are heard."""
+    """kill() loses no committed row, restart() keeps the port, and pause() leaves the process alive."""
     with kind(row_metadata="MINIMAL", gtid=False, server_id=7) as server:
         assert server.query("SELECT @@server_id i, @@binlog_row_metadata m")[0] == {"i": 7, "m": "MINIMAL"}
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a int primary key)", "INSERT INTO d.t VALUES (1)")
@@ -54,7 +54,7 @@ def test_database_server_keeps_port_and_rows_over_crash_and_pause(kind: type[MyS
 
 
 def test_ensemble_elects_a_new_leader(ensemble: Ensemble) -> None:
-    """Three nodes serve one tree; when the leader is gone another one leads; a restarted node follows."""
+    """When the leader is killed, another node leads and accepts writes; the restarted node follows it."""
     print(f"ensemble started in {ensemble.start_seconds:.2f} s")
     client = KazooClient(hosts=ensemble.hosts, timeout=2.0)
     client.start()
@@ -70,7 +70,7 @@ def test_ensemble_elects_a_new_leader(ensemble: Ensemble) -> None:
 
 
 def test_one_node_grants_short_sessions(zookeeper: ZooKeeper) -> None:
-    """A session of one second is granted as asked for."""
+    """ZooKeeper grants a session time-out of one second."""
     print(f"zookeeper started in {zookeeper.start_seconds:.2f} s")
     client = KazooClient(hosts=zookeeper.hosts, timeout=1.0)
     client.start()
@@ -80,7 +80,7 @@ def test_one_node_grants_short_sessions(zookeeper: ZooKeeper) -> None:
 
 
 def test_servers_end_with_their_starter(tmp_path: Path) -> None:
-    """A starter that is killed leaves nothing running."""
+    """When the starting process is killed, its server ends."""
     program = "from lab import ZooKeeper; import time; print(ZooKeeper().start().pid, flush=True); time.sleep(99)"
     starter = subprocess.Popen(
         [sys.executable, "-c", program],
@@ -108,7 +108,7 @@ def _exists(pid: int) -> bool:
 
 
 def test_failure_to_start_says_why() -> None:
-    """A server that ends while starting is reported with its own words."""
+    """The error for a server that ends while starting has its exit code and its output."""
 
     class Broken(Process):
         def command(self) -> list[str]:
