@@ -1,4 +1,4 @@
-"""What benchmarks make of their samples; the readers themselves run in `deploy/test.sh speed`."""
+"""How benchmarks evaluate their samples; the readers themselves run in `deploy/test.sh speed`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def found(title: str, samples: Samples, latencies: list[Latency]) -> Reached:
 
 
 def test_readers_take_turns_and_one_that_fails_stays_out() -> None:
-    """Every round has each reader once, in order; a failure is kept with its reason and ends that reader alone."""
+    """Each round runs each reader once, in order; a reader that fails is recorded with its reason and runs no more."""
     order: list[str] = []
     failures: Iterator[bool] = iter([False, True])
 
@@ -50,7 +50,7 @@ def test_readers_take_turns_and_one_that_fails_stays_out() -> None:
 
 
 def test_a_goal_compares_medians() -> None:
-    """One slow round of five changes nothing; rates count, so readers may have read different numbers of rows."""
+    """A goal compares median rates: one slow round of five and different numbers of rows do not matter."""
     samples = Samples()
     samples.taken += [sample("ingest", seconds) for seconds in (1.0, 1.0, 1.0, 9.0, 1.0)]
     samples.taken += [sample("go-mysql", seconds, rows=500) for seconds in (2.0, 2.0, 2.0, 2.0, 2.0)]
@@ -60,7 +60,7 @@ def test_a_goal_compares_medians() -> None:
 
 
 def test_small_is_good_where_less_is_wanted() -> None:
-    """Memory and latency have an upper bound."""
+    """Goals for memory and latency have an upper bound."""
     samples = Samples()
     latencies = [Latency("mysql", "canal-ha", 3.0, 9.0, 1.0, 0), Latency("mysql", "go-mysql", 1.0, 9.0, 0.1, 0)]
     assert found("latency, commit to client, at 1,000 transactions/s, median", samples, latencies).good is False
@@ -72,14 +72,14 @@ def test_small_is_good_where_less_is_wanted() -> None:
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.title)
 def test_what_was_not_measured_is_neither_good_nor_bad(goal: Goal) -> None:
-    """Without samples there is no ratio, and the table says so."""
+    """Without samples there is no ratio, and the table shows a dash."""
     assert goals.ratio(Samples(), goal, "A", "mysql") is None
     assert "MySQL -" in report.goals_table([Reached(goal.title, "A", "mysql", 1.0, False, None)])
 
 
 @pytest.mark.parametrize("drawn", [0, 1, len(COUNTS)])
 def test_the_picture_is_well_formed(drawn: int) -> None:
-    """With no points, one, or all of them: XML, and a circle for each point."""
+    """The picture is valid XML with a circle for each point, even without points."""
     scalings = [
         Scaling("mysql", kind, count, 1000 * count, 0.5, 1.0, 100_000_000)
         for kind in ("destinations", "client ids")
@@ -90,7 +90,7 @@ def test_the_picture_is_well_formed(drawn: int) -> None:
 
 
 def test_the_report_goes_between_its_marks() -> None:
-    """What stands around stays, what was there is replaced."""
+    """renewed() replaces the text between the marks and keeps the text around them."""
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert renewed(page, "new") == f"before\n{BEGIN}\n\nnew\n{END}\nafter\n"
     assert renewed(renewed(page, "new"), "newer").count(BEGIN) == 1
