@@ -8,7 +8,7 @@ Fixtures, all of session scope except `database`:
 
     mysql          MySQL      9.x, row metadata FULL, GTIDs on
     mariadb        MariaDB    10.11, row metadata FULL
-    source_server  SqlServer  either: the test runs once with each
+    source_server  SqlServer  MySQL or MariaDB: the test runs once with each
     zookeeper      ZooKeeper  one node; `.hosts` is the connection string
     ensemble       Ensemble   three nodes; `.hosts`, `.nodes`, `.leader()`, `.followers()`
     database       str        a schema name nobody else uses; not created
@@ -28,11 +28,11 @@ options starts its own, in two seconds:
 A server that cannot be started fails the test and says why; nothing is skipped. Without `-m`, tests marked `real`,
 `spark` and `long` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
 
-A run of the whole suite, as on a push, leaves two kinds of tests out; CANAL_HA_LONG=1 and naming tests, their file or
-their directory run them all:
+A run of the whole suite, as on a push, leaves out two kinds of tests. They run if CANAL_HA_LONG=1, or if the command
+line names tests, files or directories:
 
-    of a test that is there once for MySQL and once for MariaDB, one, always the same, half of the tests with each
-    tests marked `nightly`, which are slow and prove what cheaper tests of the whole suite prove in parts
+    one run of each test that runs with MySQL and with MariaDB: always the same run, about half of them with each
+    tests marked `nightly`, which are slow; cheaper tests of the whole suite cover parts of them
 """
 
 import itertools
@@ -50,8 +50,8 @@ from lab import Ensemble, MariaDB, MySQL, SqlServer, ZooKeeper
 _numbers = itertools.count(1)
 _DATABASE = re.compile(r"(?<=[\[-])(mariadb|mysql)(?=[]-])", re.IGNORECASE)
 
-# A loaded machine is slow, not wrong. The same examples every time, so that a failure can be seen again; the long
-# suites draw new ones.
+# Examples have no deadline, because a loaded machine is slow. They are the same in every run, so that a failure can be
+# reproduced; only the long suites draw new ones.
 settings.register_profile(
     "canal-ha",
     deadline=None,
@@ -62,13 +62,13 @@ settings.load_profile("canal-ha")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave out what needs services, unless the command line chooses by mark or names a test."""
+    """Deselect tests that need services, unless the command line has -m or names a test."""
     if not config.option.markexpr and not any("::" in argument for argument in config.args):
         config.option.markexpr = "not real and not spark and not long"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a push leaves out, and put the slowest suite first for the sake of runs side by side."""
+    """Deselect the tests that a push leaves out; order and group the others for parallel runs, the slowest first."""
     if not os.environ.get("CANAL_HA_LONG") and config.args == config.getini("testpaths"):
         left_out = _other_databases(items) | {item for item in items if item.get_closest_marker("nightly")}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
@@ -76,13 +76,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
     queries = sorted({item.path for item in items if item.get_closest_marker("spark")})
     for item in items:
-        # a file's tests share servers; two Spark queries at a time are enough for two processors
+        # The tests of a file share servers. Two Spark queries at a time are enough for two processors.
         at = queries.index(item.path) % 2 if item.path in queries else None
         item.add_marker(pytest.mark.xdist_group(str(item.path) if at is None else f"spark {at}"))
 
 
 def _other_databases(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return the second of each pair of tests that differ in their database alone."""
+    """Return one test of each pair of tests that differ only in their database."""
     pairs = defaultdict(list)
     for item in items:
         if _DATABASE.search(item.name) and item.get_closest_marker("real"):
@@ -98,21 +98,21 @@ def _other_databases(items: list[pytest.Item]) -> set[pytest.Item]:
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySQL]:
-    """One MySQL for the whole run."""
+    """Yield one MySQL server for the whole run."""
     with MySQL() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
-    """One MariaDB for the whole run."""
+    """Yield one MariaDB server for the whole run."""
     with MariaDB() as server:
         yield server
 
 
 @pytest.fixture(scope="session", params=["mariadb", "mysql"])
 def source_server(request: pytest.FixtureRequest) -> SqlServer:
-    """Run the test once with each database server."""
+    """Return each database server in turn, so that the test runs once with each."""
     server = request.getfixturevalue(request.param)
     assert isinstance(server, SqlServer)
     return server
@@ -120,14 +120,14 @@ def source_server(request: pytest.FixtureRequest) -> SqlServer:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeper]:
-    """One ZooKeeper node for the whole run."""
+    """Yield one ZooKeeper node for the whole run."""
     with ZooKeeper() as node:
         yield node
 
 
 @pytest.fixture(scope="session")
 def ensemble() -> Iterator[Ensemble]:
-    """Three ZooKeeper nodes for the whole run."""
+    """Yield an ensemble of three ZooKeeper nodes for the whole run."""
     with Ensemble() as nodes:
         yield nodes
 

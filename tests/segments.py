@@ -1,4 +1,4 @@
-"""Segments for tests of the rooms behind the decoder: real entries, made with protobuf's own serialization."""
+"""Segments with entries of any bytes, for tests of the rooms behind the decoder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Source("127.0.0.1", 3306)
 
 @dataclass(frozen=True)
 class Item:
-    """One entry to be: where it starts, what it is, its bytes."""
+    """An entry of a segment: its offset, its kind and its bytes."""
 
     offset: int
     kind: EntryKind = EntryKind.ROWS
@@ -25,7 +25,7 @@ class Item:
 
 
 def segment(items: Sequence[Item], *, journal: str = "mysql-bin.000001", server_id: int = 1, gtid: str = "") -> Segment:
-    """A segment of these entries."""
+    """Return a segment of these entries."""
     frames = bytearray()
     ends = array("q")
     for item in items:

@@ -1,4 +1,4 @@
-"""Citations lead somewhere: docs/protocol.md by anchor from code, and the links between documents."""
+"""The anchors of docs/protocol.md that texts cite, and the targets of links between documents, exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def texts() -> Iterator[tuple[Path, str]]:
-    """Every text file that may cite, but this one."""
+    """Yield the path and text of each file that may cite, except this one."""
     files = [path for folder in CITING for path in sorted((ROOT / folder).rglob("*"))]
     for path in [*files, *sorted(path for path in ROOT.iterdir() if not path.name.startswith("."))]:
         if not path.is_file() or path == Path(__file__) or {"__pycache__", "_build"} & {*path.parts}:
@@ -37,7 +37,7 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 
 def anchors(document: Path) -> set[str]:
-    """What a link into a document can name: explicit anchors, and headings as GitHub spells them."""
+    """Return the anchors of a document: explicit ones, and headings as GitHub spells them."""
     text = FENCED.sub("", document.read_text(encoding="utf-8"))
     found = set(EXPLICIT_ANCHOR.findall(text))
     for heading in HEADING.findall(text):
@@ -54,7 +54,7 @@ def test_every_citation_names_an_anchor() -> None:
 
 
 def test_no_citation_of_an_absent_document() -> None:
-    """Nobody cites a document that readers of the project do not have."""
+    """No file cites a document that is not part of the project."""
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path, text in texts()
@@ -65,14 +65,14 @@ def test_no_citation_of_an_absent_document() -> None:
 
 
 def test_no_anchor_twice() -> None:
-    """Each anchor of docs/protocol.md means one place."""
+    """docs/protocol.md defines no anchor twice."""
     found = EXPLICIT_ANCHOR.findall(PROTOCOL.read_text(encoding="utf-8"))
     assert sorted(found) == sorted(set(found))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(document: Path) -> None:
-    """A link inside the project names a file that exists and, behind #, a place in it."""
+    """A link inside the project names a file that exists and, after #, an anchor of it."""
     broken = []
     for link in LINK.findall(document.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", link):  # another site

@@ -19,7 +19,7 @@ HEAD = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[[^]]+\] "
 
 @pytest.fixture(autouse=True)
 def unconfigured() -> Iterator[None]:
-    """Leave the process without our handlers."""
+    """Remove our log handlers after the test."""
     yield
     logs.close()
 
@@ -29,7 +29,7 @@ def text(path: Path) -> str:
 
 
 def test_the_nodes_events_go_to_canal_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An event with keys becomes one line of canal.log and of standard error, also when it names a destination."""
+    """An event with keys becomes one line in canal.log and on standard error, even if it names a destination."""
     logs.setup(tmp_path)
     logs.get("canal_ha.cluster.election").info("running.claimed", destination="example", node="10.0.0.1:11111")
     line = text(tmp_path / "canal/canal.log")
@@ -40,7 +40,7 @@ def test_the_nodes_events_go_to_canal_log(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_destinations_events_go_to_its_own_file(tmp_path: Path) -> None:
-    """A bound logger writes logs/<destination>/<destination>.log, which appears with its first line, and only there."""
+    """A logger bound to a destination writes only to logs/<destination>/<destination>.log."""
     logs.setup(tmp_path, console=False)
     logs.bound("a.b", client_id=1001).warning("source.lost")
     logs.bound("a").error("other")
@@ -51,7 +51,7 @@ def test_a_destinations_events_go_to_its_own_file(tmp_path: Path) -> None:
 
 
 def test_the_line_of_a_cursor(tmp_path: Path) -> None:
-    """meta.log has canal's exact line per cursor written."""
+    """meta.log has canal's exact line for each cursor that is written."""
     logs.setup(tmp_path, console=False)
     cursor = LogPosition("mysql-bin.000004", 491, 1507701904000, address="localhost")
     logs.cursor_persisted("example", 1001, cursor)
@@ -79,7 +79,7 @@ def test_addresses_are_not_looked_up(address: str, ip: str, expected: str) -> No
 
 
 def test_json_lines(tmp_path: Path) -> None:
-    """With json every line is an object with time, level, logger, thread, event and the keys."""
+    """In the json format each line is an object with time, level, logger, thread, event and the keys."""
     logs.setup(tmp_path, "json", console=False)
     logs.bound("example").info("x", n=1, path=Path("/p"), text="a\nb")
     line = json.loads(text(tmp_path / "example/example.log"))
@@ -98,7 +98,7 @@ def test_json_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_passwords_are_not_written(tmp_path: Path, log_format: str) -> None:
-    """Whatever key looks like a secret is masked."""
+    """The value of a key that looks like a secret is masked."""
     logs.setup(tmp_path, log_format, console=False)
     logs.get("canal_ha.x").info("connect", password="hush", dbPassword="hush", canal_passwd="hush", user="canal")
     line = text(tmp_path / "canal/canal.log")
@@ -107,7 +107,7 @@ def test_passwords_are_not_written(tmp_path: Path, log_format: str) -> None:
 
 
 def test_a_value_cannot_forge_a_line(tmp_path: Path) -> None:
-    """Line ends and blanks in a value (a client's filter, say) are quoted."""
+    """A value with line ends or blanks, such as a client's filter, is quoted."""
     logs.setup(tmp_path, console=False)
     logs.bound("example").info("subscribed", filter="x\n2017 forged", blank="a b", plain=r".*\..*", empty="")
     lines = text(tmp_path / "example/example.log").splitlines()
@@ -116,7 +116,7 @@ def test_a_value_cannot_forge_a_line(tmp_path: Path) -> None:
 
 
 def test_a_name_cannot_leave_the_directory(tmp_path: Path) -> None:
-    """A destination that is no directory name falls back to canal.log."""
+    """A destination whose name cannot be a directory name writes to canal.log."""
     logs.setup(tmp_path / "logs", console=False)
     logs.bound("../../up").info("odd")
     assert "odd" in text(tmp_path / "logs/canal/canal.log")
@@ -124,7 +124,7 @@ def test_a_name_cannot_leave_the_directory(tmp_path: Path) -> None:
 
 
 def test_a_destination_called_canal_shares_the_file(tmp_path: Path) -> None:
-    """Its lines stand beside the node's."""
+    """A destination called canal writes to the same file as the node."""
     logs.setup(tmp_path, console=False)
     logs.get("canal_ha.x").info("one")
     logs.bound("canal").info("two")
@@ -148,7 +148,7 @@ def test_files_rotate_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_libraries_are_heard_from_warnings_on(tmp_path: Path) -> None:
-    """kazoo's and Twisted's warnings reach canal.log with tracebacks; their chatter does not."""
+    """Warnings and errors of kazoo and Twisted reach canal.log with tracebacks; their info lines do not."""
     from twisted.logger import Logger
 
     logs.setup(tmp_path, console=False)
@@ -169,7 +169,7 @@ def test_libraries_are_heard_from_warnings_on(tmp_path: Path) -> None:
 
 
 def test_threads_write_whole_lines(tmp_path: Path) -> None:
-    """Lines of several threads into one file do not mix."""
+    """Lines that several threads write to one file do not mix."""
     logs.setup(tmp_path, console=False)
 
     def write() -> None:
@@ -189,7 +189,7 @@ def test_threads_write_whole_lines(tmp_path: Path) -> None:
 
 
 def test_a_lost_disk_does_not_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that cannot be written is told on standard error; replication goes on."""
+    """A line that cannot be written raises nothing, so that replication goes on."""
     monkeypatch.setattr(logging, "raiseExceptions", False)
     logs.setup(tmp_path, console=False)
     (tmp_path / "example").write_text("a file where the directory should be")
@@ -197,7 +197,7 @@ def test_a_lost_disk_does_not_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_setup_names_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
-    """An unusable log directory is an error at start."""
+    """setup() raises OSError for a log directory that cannot be used, and names it."""
     (tmp_path / "logs").write_text("")
     with pytest.raises(OSError, match="logs"):
         logs.setup(tmp_path / "logs")

@@ -1,4 +1,4 @@
-"""Who may import what, read from the source itself."""
+"""Rules for imports and class names, checked in the source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = PACKAGE.parent
 
 
 def imports(module: Path) -> set[str]:
-    """Names of the top-level packages that a module imports, anywhere in it."""
+    """Return the names of the top-level packages that a module imports anywhere."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Import):
@@ -27,18 +27,18 @@ def imports(module: Path) -> set[str]:
 
 
 def test_two_modules_import_kazoo() -> None:
-    """The live port and the blocking reader; whoever else needs ZooKeeper asks one of them."""
+    """Only zookeeper/port.py and zookeeper/reading.py import kazoo; other modules use them."""
     importers = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "kazoo" in imports(path)}
     assert importers == {"zookeeper/port.py", "zookeeper/reading.py"}
 
 
 def test_the_port_needs_no_reactor() -> None:
-    """Its owner hands in how a call reaches the owner's thread."""
+    """zookeeper/port.py does not import twisted; its owner passes a function that calls the owner's thread."""
     assert "twisted" not in imports(PACKAGE / "zookeeper" / "port.py")
 
 
 def test_a_class_name_exists_once_in_the_package() -> None:
-    """Also across rooms: a name in a log, a traceback or a search leads to one place."""
+    """No two classes have the same name, so that a name in a log or a traceback leads to one place."""
     places: dict[str, list[str]] = {}
     for path in PACKAGE.rglob("*.py"):
         if path.stem.endswith("_pb2"):
@@ -79,11 +79,11 @@ def test_the_fuzzers_have_what_they_import() -> None:
 
 @pytest.mark.parametrize("folder", ["lab", "bench", "deploy", "docs", "canal_ha"])
 def test_only_tests_import_tests(folder: str) -> None:
-    """What they share with tests is in lab/."""
+    """No other folder imports tests; the code that they share with tests is in lab/."""
     importers = [str(path) for path in (ROOT / folder).rglob("*.py") if "tests" in imports(path)]
     assert importers == []
 
 
 def test_no_product_module_imports_the_lab() -> None:
-    """The package is complete without the repository around it."""
+    """The package imports nothing from lab, bench or deploy, so that it works without the repository."""
     assert [str(path) for path in PACKAGE.rglob("*.py") if imports(path) & {"lab", "bench", "deploy"}] == []

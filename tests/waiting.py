@@ -1,4 +1,4 @@
-"""Waiting for something to become true, in tests on real servers."""
+"""Waiting for a condition, in tests on real servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T | None], *, seconds: float = 20.0, what: str = "it") -> T:
-    """Ask again until the answer is neither None nor False; fail the test after `seconds`."""
+    """Call `look` until it returns neither None nor False; return its answer. Fail the test after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         answer = look()
