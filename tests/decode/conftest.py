@@ -1,4 +1,4 @@
-"""TIMESTAMP text follows the time zone of the process; what canal recorded, it recorded in UTC."""
+"""Runs these tests in UTC: TIMESTAMP text follows the time zone of the process, and canal recorded in UTC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def utc() -> Iterator[None]:
 
 
 class zone:
-    """A time zone for the length of a block."""
+    """Sets the time zone of the process for a block."""
 
     def __init__(self, name: str) -> None:
         self._name = name

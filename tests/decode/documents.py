@@ -14,14 +14,14 @@ STRINGS = ("", "plain", "x" * 127, "long " * 30, 'q"\\/\n\r\t', "\0\x1f\x7f", "\
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A value of any kind, by its bytes."""
+    """A value given as its kind and its bytes."""
 
     kind: int
     content: bytes
 
 
 def sized(raw: bytes) -> bytes:
-    """Behind its length: seven bits a byte."""
+    """Return the bytes after their length, which has seven bits a byte."""
     length = len(raw)
     size = bytearray()
     while length > 127:
@@ -31,18 +31,18 @@ def sized(raw: bytes) -> bytes:
 
 
 def opaque(code: int, raw: bytes) -> Raw:
-    """A value of a MySQL type that JSON does not have."""
+    """Return a value of a MySQL type that JSON does not have."""
     return Raw(15, bytes([code]) + sized(raw))
 
 
 def document(value: Any, large: bool = False) -> bytes:
-    """A whole document. large: containers have offsets of four bytes."""
+    """Return a whole document. large: containers have offsets of four bytes."""
     kind, raw = pack(value, large)
     return bytes([kind]) + raw
 
 
 def pack(value: Any, large: bool) -> tuple[int, bytes]:
-    """(kind, bytes) of MySQL's binary JSON (sql-common/json_binary.cc); numbers take the least bytes."""
+    """Return (kind, bytes) of MySQL's binary JSON (sql-common/json_binary.cc); numbers take the fewest bytes."""
     if isinstance(value, Raw):
         return value.kind, value.content
     if isinstance(value, dict | list):
@@ -83,7 +83,7 @@ def _container(value: dict[str, Any] | list[Any], large: bool) -> bytes:
 
 
 def shown(value: Any) -> str:
-    """canal's text of a value without Raw."""
+    """Return canal's text of a value that contains no Raw."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{shown(key)}: {shown(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -105,11 +105,11 @@ def _character(char: str) -> str:
     return f"\\u{ord(char):04x}" if char < " " or "\x7f" <= char <= "\xa0" else char
 
 
-# ---- any of them
+# ---- random documents
 
 
 def drawn(chance: random.Random) -> bytes:
-    """A document of any kinds, nested, with malformed texts among them."""
+    """Return a random document: all kinds of values, nested containers, some malformed texts."""
     large = chance.random() < 0.3
     return document(_any(chance, large, chance.choice((0, 1, 2, 3))), large)
 

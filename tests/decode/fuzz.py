@@ -1,9 +1,10 @@
-"""Damaged dumps for this process's kernel: each must end in entries, or in one of our errors, and nothing else.
+"""Damaged dumps for this process's kernel: each must give entries or one of our errors, and nothing else.
 
-With each comes a damaged JSON document, for which the same holds.
+With each dump comes a damaged JSON document, which must give a text or one of our errors.
 
-Run as a program, deploy/fuzz.sh does so with the compiled kernel under AddressSanitizer. Dumps carry no checksums, so
-that what is damaged is read. Every input follows from the seed and its number. Arguments: seed, first number, count.
+deploy/fuzz.sh runs this module as a program, with the compiled kernel under AddressSanitizer. The generated dumps have
+no checksums, so that the kernel reads the damaged bytes. The seed and its number determine each input. Arguments: seed,
+first number, count.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.decode import documents
 from tests.decode.vectors import generated, with_gtids
 
 FROM_ONE_DUMP = 50  # inputs; making a dump takes longer than reading it
-RECORDED = 200  # one in so many is a damaged recording of a real server
+RECORDED = 200  # one input in this many is a damaged recording of a real server
 SAY_S = 30
 LENGTHS = (
     b"\0",
@@ -41,7 +42,7 @@ LENGTHS = (
 
 
 def damaged(chance: random.Random, data: bytes) -> bytes:
-    """A few bytes changed, left out, doubled or taken from elsewhere."""
+    """Return the data with a few bytes changed, removed, doubled or copied from another place."""
     raw = bytearray(data)
     for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
         at = chance.randrange(len(raw))
@@ -67,7 +68,7 @@ def damaged(chance: random.Random, data: bytes) -> bytes:
 
 
 def run(seed: int, first: int, count: int) -> None:
-    """Raises what no damage may lead to."""
+    """Decode damaged inputs; raise any exception that is not one of our errors."""
     said = time.monotonic()
     for number in range(first, first + count):
         if number % FROM_ONE_DUMP == 0 or number == first:
@@ -87,7 +88,7 @@ def run(seed: int, first: int, count: int) -> None:
                 at = chance.randrange(len(raw) + 1)
                 fields = FieldFilter("", skipped)
                 work = decoder(AnyTable(*columns), fields=fields, **with_gtids(number % 2 == 1))
-                work._columns = tables  # of the same table, whose cells take longer to make than the dump to read
+                work._columns = tables  # kept for the inputs of one dump: cells take longer to make than to read
                 with suppress(MalformedEvent, TableUnknown):
                     for part in (raw[:at], raw[at:]):
                         for _ in work.feed(part):

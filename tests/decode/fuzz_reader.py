@@ -1,7 +1,7 @@
-"""Damaged entries for this process's readers: each must be read as protobuf reads it, or be refused.
+"""Damaged entries for this process's readers, which must refuse each one or read it as protobuf reads it.
 
-Run as a program, deploy/fuzz.sh does so with the compiled kernel under AddressSanitizer. Every input follows from the
-seed and its number. Arguments: seed, first number, count.
+deploy/fuzz.sh runs this module as a program, with the compiled kernel under AddressSanitizer. The seed and its number
+determine each input. Arguments: seed, first number, count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FROM_ONE = 20  # inputs; making entries takes longer than reading them
 
 
 def target(chance: random.Random) -> Target | None:
-    """Any format, or a column that nobody wants."""
+    """Return a target of a random format, or None for a column that is left out."""
     format = chance.randrange(codes.INSTANT + 1)
     if not format:
         return None
@@ -32,7 +32,7 @@ def target(chance: random.Random) -> Target | None:
 
 
 def typed(chance: random.Random, data: bytes) -> int:
-    """Put the rows into columns of any format; return how many fit."""
+    """Put the rows into columns of random formats; return the number of rows that fit."""
     work = TableRows(Entries(data, 0, len(data)), chance.choice((1, 10, 1000)), 1 << 20)
     count = 0
     try:
@@ -53,7 +53,7 @@ def typed(chance: random.Random, data: bytes) -> int:
 
 
 def main() -> None:
-    """Feed them; any other exception, or a crash, is a finding."""
+    """Read damaged entries; an unexpected exception or a crash is a finding."""
     seed, first, count = map(int, sys.argv[1:])
     rows = refused = 0
     data = b""

@@ -1,4 +1,4 @@
-"""Entries of every form protobuf allows, and what protobuf's own parser makes of them."""
+"""Random entries in every form that protobuf allows, read by protobuf's own parser and by our readers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Told = tuple[Any, ...]
 
 
 class Garbled(Exception):
-    """A text that is no UTF-8: protobuf's parser lets it pass as bytes, our readers refuse it."""
+    """Our readers refuse a value that protobuf's parser accepts: a text that is not UTF-8, or a time out of range."""
 
 
-# ---- making
+# ---- random entries
 
 
 def number(value: int) -> bytes:
-    """A varint of 64 bits."""
+    """Return a varint of 64 bits."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 127:
@@ -39,7 +39,7 @@ def number(value: int) -> bytes:
 
 
 def field(tag: int, value: int | bytes) -> bytes:
-    """A field as protobuf writes it."""
+    """Return a field as protobuf writes it."""
     return number(tag) + (number(value) if isinstance(value, int) else number(len(value)) + value)
 
 
@@ -56,7 +56,7 @@ TYPES = (
 
 
 def message(chance: random.Random, parts: list[bytes], strange: float) -> bytes:
-    """Fields in the order given; sometimes in another one, twice, or with unknown ones between them."""
+    """Join fields; sometimes reorder, repeat or remove one, or insert an unknown one."""
     if chance.random() < strange:
         chance.shuffle(parts)
     if chance.random() < strange and parts:
@@ -69,7 +69,7 @@ def message(chance: random.Random, parts: list[bytes], strange: float) -> bytes:
 
 
 def column(chance: random.Random, place: int, name: str, kind: tuple[str, int], strange: float) -> bytes:
-    """A Column, mostly as canal writes it."""
+    """Return a Column, mostly as canal writes it."""
     null = chance.random() < 0.2
     mysql_type, sql_type = kind
     if chance.random() < 0.1:
@@ -87,7 +87,7 @@ def column(chance: random.Random, place: int, name: str, kind: tuple[str, int], 
 
 
 def rows_entry(chance: random.Random, table: str, strange: float) -> bytes:
-    """An entry with rows; tables keep their columns, mostly."""
+    """Return the RowChange of an entry with rows; a table mostly keeps its columns."""
     of_table = random.Random(table if chance.random() < 0.9 else chance.random())
     count = of_table.choice((0, 1, 2, 5, 9))
     columns = [(f"c{index}", of_table.choice(TYPES)) for index in range(count)]
@@ -112,7 +112,7 @@ def statement_entry(chance: random.Random, strange: float) -> bytes:
 
 
 def entry(chance: random.Random, at: int, strange: float) -> bytes:
-    """Any entry. strange: how probable is what canal does not do, but protobuf allows."""
+    """Return a random entry. strange: the probability of forms that protobuf allows and canal does not write."""
     table = chance.choice(("t", "u", "v"))
     header = [
         field(0x08, 1), field(0x12, b"mysql-bin.%06d" % (at // 40 + 1)), field(0x18, at // 2 * 100), field(0x20, 3),
@@ -128,7 +128,7 @@ def entry(chance: random.Random, at: int, strange: float) -> bytes:
 
 
 def frames(seed: object, count: int, strange: float) -> bytes:
-    """Entries as Messages carries them."""
+    """Return random entries as Messages carries them."""
     chance = random.Random(str(seed))
     parts = [field(0x12, entry(chance, at, strange)) for at in range(count)]
     if chance.random() < strange:
@@ -137,7 +137,7 @@ def frames(seed: object, count: int, strange: float) -> bytes:
 
 
 def mutated(seed: object, data: bytes) -> bytes:
-    """Some bytes flipped, cut out, doubled, or the end missing."""
+    """Return the data with some bytes changed, removed or doubled, or without the end."""
     chance = random.Random(f"mutation {seed}")
     out = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 5))):
@@ -158,11 +158,11 @@ def mutated(seed: object, data: bytes) -> bytes:
     return bytes(out)
 
 
-# ---- what protobuf makes of it
+# ---- read by protobuf
 
 
 def parsed(data: bytes) -> list[tuple[int, int, pb.Entry, pb.RowChange]]:
-    """Number, sub, entry and change of each ROWDATA entry. Raises DecodeError, Garbled."""
+    """Return number, sub, entry and change of each ROWDATA entry. Raises DecodeError, Garbled."""
     found = []
     place: tuple[object, int] = ("", -1)
     sub = 0
@@ -200,7 +200,7 @@ def _map(columns: Any) -> list[tuple[str, str | None]]:
 
 
 def _values(columns: Any) -> dict[str, str | None] | None:
-    """By name; whole numbers as Python writes them."""
+    """Return the values by name, with whole numbers as Python writes them."""
     found = {}
     for one in columns:
         text = _text(one)
@@ -218,7 +218,7 @@ def _head(index: int, sub: int, one: pb.Entry, row: int, op: str) -> Told:
 
 
 def expected_maps(data: bytes) -> list[Told]:
-    """Rows and statements, as `read_maps` tells them."""
+    """Return the rows and statements that `read_maps` must return."""
     found: list[Told] = []
     for index, sub, one, change in parsed(data):
         event = change.eventType
@@ -236,7 +236,7 @@ def expected_maps(data: bytes) -> list[Told]:
 
 
 def has_rows_of_no_change(data: bytes) -> bool:
-    """Whether an entry holds rows under an event type that has none."""
+    """Return whether an entry has rows although its event type has none."""
     entry = Entries(data, 0, len(data))
     with suppress(Broken):
         while entry.next():
@@ -246,7 +246,7 @@ def has_rows_of_no_change(data: bytes) -> bool:
 
 
 def expected_values(data: bytes) -> list[Told]:
-    """Every row's before and after, as `read_values` tells them."""
+    """Return the values before and after each row's change that `read_values` must return."""
     return [
         (index, row, _values(datas.beforeColumns), _values(datas.afterColumns))
         for index, _, _, change in parsed(data)
@@ -255,7 +255,7 @@ def expected_values(data: bytes) -> list[Told]:
 
 
 def expected_rows(data: bytes) -> list[Told]:
-    """Rows of tables, as `read_rows` tells them."""
+    """Return the rows of tables that `read_rows` must return."""
     found: list[Told] = []
     datas = {(index, row): each for index, _, _, change in parsed(data) for row, each in enumerate(change.rowDatas)}
     for head, _, before, after, sql in expected_maps(data):
@@ -270,7 +270,7 @@ def expected_rows(data: bytes) -> list[Told]:
 
 
 def _rekeyed(row: pb.RowData) -> bool:
-    """Whether it has another primary key than before."""
+    """Return whether the primary key of a row changed."""
     befores, afters = row.beforeColumns, row.afterColumns
     if [_definition(one) for one in befores] != [_definition(one) for one in afters]:
         return False
@@ -281,11 +281,11 @@ def _definition(one: pb.Column) -> tuple[object, ...]:
     return one.name, one.mysqlType, one.index, one.isKey
 
 
-# ---- what the kernel makes of it
+# ---- read by the kernel
 
 
 def values(target: Target) -> list[bytes | None]:
-    """What a column of texts holds."""
+    """Return the values of a column of texts."""
     ends = memoryview(target.offsets).cast("i")
     data = bytes(target.data)
     assert len(ends) == target.count + 1
@@ -298,7 +298,7 @@ def _valid(kept: Any, index: int) -> bool:
 
 
 def read_maps(data: bytes, rows: int = 50) -> list[Told]:
-    """Rows and statements by MapRows. Raises Broken."""
+    """Read rows and statements with MapRows. Raises Broken."""
     work = MapRows(data, 0, len(data), rows, 1 << 20)
     found: list[Told] = []
     while True:
@@ -348,7 +348,7 @@ def _lists(maps: Maps, names: list[str]) -> list[list[tuple[str, str | None]] | 
 
 
 def read_values(data: bytes) -> list[Told]:
-    """Every row's before and after by entry_rows; texts only. Raises Broken."""
+    """Read the values before and after each row's change with entry_rows, as texts. Raises Broken."""
     entry = Entries(data, 0, len(data))
     images: dict[object, Images] = {}
     found: list[Told] = []
@@ -370,7 +370,7 @@ def _plain(side: dict[str, object] | None) -> dict[str, str | None] | None:
 
 
 def read_rows(data: bytes, rows: int = 50) -> list[Told]:
-    """Rows of all tables by TableRows, every column as its text, in the order of the entries. Raises Broken."""
+    """Read the rows of all tables with TableRows, as texts and in the order of the entries. Raises Broken."""
     work = TableRows(Entries(data, 0, len(data)), rows, 1 << 20)
     found: list[tuple[int, int, int, Told]] = []
     sheets: list[Sheet] = []

@@ -1,4 +1,4 @@
-"""Binary values: each byte a character of Latin-1, as canal carries them."""
+"""Binary values: each byte becomes a character of Latin-1, as in canal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOB = (ColumnType(types.LONG_BLOB, b"\4"),)
 
 
 def texts(*values: bytes) -> list[str]:
-    """What the rows of a table with one blob say."""
+    """Return the texts of rows with these values in their only column, a blob."""
     images = b"".join(b"\0" + struct.pack("<I", len(value)) + value for value in values)
     dump = Dump().format().begin().table(columns=BLOB).rows(30, images).xid()
     _, rows, _ = map(Entry.FromString, entries(decoder(AnyTable(Column("b", "longblob"))).feed(bytes(dump.data))))
@@ -25,7 +25,7 @@ def texts(*values: bytes) -> list[str]:
 
 @pytest.mark.parametrize("high", [0.0, 0.02, 0.5, 1.0])
 def test_every_length(high: float) -> None:
-    """From none to hundreds of bytes, few and many of them beyond ASCII, and some much longer."""
+    """Blobs of 0 to 70,001 bytes, with few or many bytes beyond ASCII, become Latin-1 text."""
     chance = random.Random(high)
     values = [
         bytes(chance.randrange(128, 256) if chance.random() < high else chance.randrange(128) for _ in range(size))
@@ -35,7 +35,7 @@ def test_every_length(high: float) -> None:
 
 
 def test_every_byte_at_every_place() -> None:
-    """Beside bytes of either sort."""
+    """Each byte at each of 25 places, among ASCII bytes or others, becomes Latin-1 text."""
     values = [
         around * place + bytes([byte]) + around * (24 - place)
         for byte in range(256)

@@ -1,4 +1,4 @@
-"""Memory is used again, and never while somebody can see it."""
+"""The kernel reuses memory, but never memory that is still referenced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def landed(landing: Landing, data: bytes) -> bytes:
 @settings(max_examples=50)
 @given(st.lists(st.tuples(SIZES, st.booleans()), max_size=30), st.integers(0))
 def test_a_message_that_is_kept_stays_what_it_was(messages: list[tuple[int, bool]], seed: int) -> None:
-    """Whoever else is kept or not; views of it and its hash count too."""
+    """A message that is kept, or a view of it, does not change when later messages arrive."""
     chance = random.Random(seed)
     landing = Landing()
     kept: list[tuple[bytes | memoryview, bytes]] = []
@@ -41,7 +41,7 @@ def test_a_message_that_is_kept_stays_what_it_was(messages: list[tuple[int, bool
 
 
 def test_memory_of_a_message_is_used_again() -> None:
-    """By the compiled kernel, when it is large."""
+    """The compiled kernel reuses the memory of a large message."""
     landing = Landing()
     places = {id(landed(landing, bytes(LARGE))) for _ in range(5)}
     assert BUILD == "interpreted" or len(places) == 1
@@ -50,7 +50,7 @@ def test_memory_of_a_message_is_used_again() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.tuples(SIZES, st.booleans()), max_size=30))
 def test_a_bytearray_that_is_kept_stays_what_it_was(wanted: list[tuple[int, bool]]) -> None:
-    """And every one that is handed out is empty."""
+    """A bytearray that is kept, or a view of it, does not change, and each bytearray taken is empty."""
     spares = Spares()
     kept: list[tuple[bytearray | memoryview, int]] = []
     for number, (size, keep) in enumerate(wanted):
@@ -65,7 +65,7 @@ def test_a_bytearray_that_is_kept_stays_what_it_was(wanted: list[tuple[int, bool
 
 
 def test_memory_of_a_column_is_used_again() -> None:
-    """By the compiled kernel, when it is large; one of the right size is taken."""
+    """The compiled kernel reuses large bytearrays, and takes the one of the right size."""
     spares = Spares()
     first, second = spares.take(LARGE), spares.take(2 * LARGE)
     places = id(first), id(second)

@@ -1,4 +1,4 @@
-"""The interpreted and the compiled kernel are one program: same bytes, same arrays, same errors."""
+"""The interpreted and the compiled kernel give the same bytes, arrays and errors."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def start(build: str, *arguments: int) -> subprocess.Popen[str]:
 
 
 def test_both_builds_make_the_same_of_everything() -> None:
-    """Recorded binlogs, generated rows of all types, and damaged ones: no line differs between the builds.
+    """Both builds give the same result for recorded binlogs, generated rows of all types, and damaged ones.
 
-    Entries of rows are also what protobuf's own library makes of them.
+    Entries are also the bytes that protobuf's own library writes.
     """
     arguments = (random.randrange(1 << 30), 10_000, 20_000) if LONG else (1, 400, 300)
     runs = [start(build, *arguments) for build in ("off", "require")]
@@ -51,12 +51,12 @@ def test_both_builds_make_the_same_of_everything() -> None:
 
 
 def test_damage_ends_in_an_error_of_ours() -> None:
-    """The short form of deploy/fuzz.sh, with the kernel that runs here."""
+    """Damaged dumps and documents raise only our errors: a short run of the program of deploy/fuzz.sh."""
     fuzz.run(random.randrange(1 << 30), 0, 500)
 
 
 def test_constants_are_the_same_in_both() -> None:
-    """kinds.pxd repeats kinds.py, number by number."""
+    """kinds.pxd has the same names and numbers as kinds.py."""
     lines = re.findall(r"^    (\w+) = (-?\d+)$", (HERE / "kinds.pxd").read_text(), re.MULTILINE)
     assert {name: int(value) for name, value in lines} == {
         name: value for name, value in vars(kinds).items() if name.isupper()
@@ -65,7 +65,7 @@ def test_constants_are_the_same_in_both() -> None:
 
 @pytest.mark.parametrize("size", [*range(70), 127, 128, 129, 4096, 70001])
 def test_checksums_of_every_length(size: int) -> None:
-    """The checksum of an event is zlib's CRC32, whatever the length; a flipped bit is noticed."""
+    """The checksum of an event of any length is zlib's CRC32; a flipped bit is an error."""
     dump = bytes(Dump().format().add(kinds.PREVIOUS_GTIDS, random.Random(size).randbytes(size)).data)
     assert isinstance(list(decoder().feed(dump))[-1], Passed)
     wrong = bytearray(dump)
@@ -98,7 +98,7 @@ print(bool(ran))
 
 
 def test_other_threads_run_while_the_compiled_kernel_decodes() -> None:
-    """Python hands the lock on practically never here: who waits for it gets it from the kernel alone."""
+    """With a switch interval of 1000 s, a waiting thread gets the interpreter's lock only from the kernel."""
     environment = {**os.environ, "CANAL_HA_KERNEL": "require", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", _WAITING], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"]

@@ -1,4 +1,4 @@
-"""Values from texts, in Arrow's memory layout."""
+"""Conversion of texts to values in Arrow's memory layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def put(target: Target, text: str | bytes) -> bytes | None:
-    """What a text appends to `data`; None when it is refused, which must append nothing."""
+    """Put a text; return the bytes appended to `data`, or None if it is refused and nothing is appended."""
     raw = text.encode() if isinstance(text, str) else text
     before, count = len(target.data), target.count
     if target.put(b"<" + raw + b">", 1, 1 + len(raw)):
@@ -35,7 +35,7 @@ def integer(width: int, text: str) -> int | None:
 @settings(max_examples=100)
 @given(st.integers(-(2**65), 2**65) | st.integers(-300, 300), st.sampled_from((1, 2, 4, 8)))
 def test_whole_numbers(value: int, width: int) -> None:
-    """Those that fit; zeros before them do no harm."""
+    """A number that fits the width is stored, with or without leading zeros; others are refused."""
     fits = -(1 << 8 * width - 1) <= value < 1 << 8 * width - 1
     assert integer(width, str(value)) == (value if fits else None)
     assert integer(width, f"{value:06d}") == (value if fits else None)
@@ -43,7 +43,7 @@ def test_whole_numbers(value: int, width: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "-", "+1", " 1", "1 ", "1.0", "0x1", "1_0", "\u0661", "--1", "1e3", "9" * 20])
 def test_what_is_no_whole_number(text: str) -> None:
-    """Digits and a minus, at most 19 of them."""
+    """A text that is not at most 19 digits, after an optional minus, is refused."""
     assert integer(8, text) is None
 
 
@@ -55,7 +55,7 @@ def decimal(precision: int, scale: int, text: str) -> int | None:
 @settings(max_examples=100)
 @given(st.integers(1, 38), st.data())
 def test_decimals(precision: int, data: st.DataObject) -> None:
-    """Every number of so many digits; zeros behind the last one may be missing, or too many."""
+    """A number that fits precision and scale is stored, with any number of trailing zeros; others are refused."""
     scale = data.draw(st.integers(0, precision))
     digits = data.draw(st.integers(-(10**precision) + 1, 10**precision - 1))
     sign = "-" * (digits < 0)
@@ -70,14 +70,14 @@ def test_decimals(precision: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("text", ["", "-", ".", "-.", "1.2.3", "1e5", "+1", " 1", "1,5", "x"])
 def test_what_is_no_decimal(text: str) -> None:
-    """Digits, a minus, one point."""
+    """A text that is not digits, with an optional minus and point, is refused."""
     assert decimal(38, 10, text) is None
 
 
 @settings(max_examples=100)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floating_point(value: float) -> None:
-    """The nearest number, in Python's and in Java's notation; single precision within its range."""
+    """Numbers in Python's or Java's notation become the nearest double, and the nearest single within its range."""
     for text in (repr(value), repr(value).replace("e+", "E").replace("e", "E")):
         assert put(Target(codes.DOUBLE), text) == struct.pack("<d", value)
         try:
@@ -90,7 +90,7 @@ def test_floating_point(value: float) -> None:
 @settings(max_examples=200)
 @given(st.integers(-(10**17), 10**17), st.integers(0, 25), st.integers(-30, 30), st.sampled_from(("", "e", "E", "E+")))
 def test_decimal_fractions(digits: int, decimals: int, exponent: int, notation: str) -> None:
-    """Nearest to what is written, however it is written."""
+    """A decimal fraction in any notation becomes the nearest double."""
     sign, text = "-" * (digits < 0), f"{abs(digits):0{decimals + 1}d}"
     text = f"{sign}{text[: len(text) - decimals]}.{text[len(text) - decimals :]}"
     if notation:
@@ -122,14 +122,14 @@ def test_decimal_fractions(digits: int, decimals: int, exponent: int, notation: 
     ],
 )
 def test_what_is_no_floating_point_number(text: str) -> None:
-    """Neither names nor what is too large."""
+    """Names, malformed numbers and numbers that are too large are refused."""
     assert put(Target(codes.DOUBLE), text) is None
 
 
 @settings(max_examples=100)
 @given(st.datetimes(), st.integers(0, 6))
 def test_dates_and_times(value: datetime, digits: int) -> None:
-    """Every day from 0001-01-01 on, with no to six digits behind the seconds."""
+    """Dates from 0001-01-01 on, and times with zero to six fraction digits, are stored."""
     data = put(Target(codes.DAY), value.date().isoformat())
     assert data == struct.pack("<i", (value.date() - EPOCH.date()).days)
     value = value.replace(microsecond=value.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits))
@@ -141,7 +141,7 @@ def test_dates_and_times(value: datetime, digits: int) -> None:
 @settings(max_examples=100)
 @given(st.integers(0, 9999), st.integers(0, 13), st.integers(0, 32))
 def test_days_that_are_none(year: int, month: int, day: int) -> None:
-    """A day, a date with zeros, which is NULL, or refused."""
+    """A date with a zero part is NULL; any other date that does not exist is refused."""
     target = Target(codes.DAY)
     data = put(target, f"{year:04d}-{month:02d}-{day:02d}")
     if not year or not month or not day:
@@ -162,12 +162,12 @@ def test_days_that_are_none(year: int, month: int, day: int) -> None:
      "2024-01-01 00:00:00 ", "2024-01-01 0x:00:00", "2024-1-01 00:00:000", "", "0000-00-00 25:00:00"],
 )  # fmt: skip
 def test_times_that_are_none(text: str) -> None:
-    """Refused, zero date or not."""
+    """A malformed time is refused, even after a zero date."""
     assert put(Target(codes.INSTANT), text) is None
 
 
 def test_zero_dates_are_null() -> None:
-    """Among others: their place is kept."""
+    """A zero date among other values is NULL and keeps its place."""
     target = Target(codes.INSTANT)
     for text in ("1970-01-01 00:00:01", "0000-00-00 00:00:00", "2020-00-00 00:00:00.000", "1970-01-01 00:00:02"):
         put(target, text)
@@ -178,13 +178,13 @@ def test_zero_dates_are_null() -> None:
 @settings(max_examples=100)
 @given(st.binary(max_size=40), st.integers(0, 50))
 def test_bytes(value: bytes, width: int) -> None:
-    """Carried as characters; filled with zeros up to a width."""
+    """Bytes carried as characters are stored, and filled with zeros up to the width."""
     assert put(Target(codes.BINARY, width), value.decode("latin-1")) == value.ljust(width, b"\0")
 
 
 @pytest.mark.parametrize("text", ["€", "aĀ", b"\xc3", b"\xc3\x28", b"\xc1\x80", b"\x80", b"\xff", b"ab\xc2"])
 def test_characters_that_are_no_byte(text: str | bytes) -> None:
-    """Above U+00FF, or no UTF-8: refused, and nothing of it is kept."""
+    """A text with characters above U+00FF or malformed UTF-8 is refused, and nothing of it is stored."""
     target = Target(codes.BINARY)
     assert put(target, "ok") == b"ok"
     assert put(target, text) is None
@@ -192,7 +192,7 @@ def test_characters_that_are_no_byte(text: str | bytes) -> None:
 
 
 def test_texts() -> None:
-    """As they are; what is no UTF-8 raises."""
+    """Texts are stored unchanged; malformed UTF-8 raises Broken."""
     target = Target(codes.TEXT)
     for text in ("", "é", "\U0001f600 and more"):
         assert put(target, text) == text.encode()
@@ -203,7 +203,7 @@ def test_texts() -> None:
 
 
 def test_bits() -> None:
-    """Of bit(1)."""
+    """The texts 0 and 1 of a bit(1) become the bytes 0 and 1."""
     target = Target(codes.BOOLEAN)
     for text in ("0", "1"):
         put(target, text)
@@ -213,7 +213,7 @@ def test_bits() -> None:
 @settings(max_examples=100)
 @given(st.lists(st.booleans(), max_size=70))
 def test_validity(valid: list[bool]) -> None:
-    """A bit a value, from the first NULL on; lists as values."""
+    """Columns and lists have one validity bit for each value, and none while no value is NULL."""
     target, groups = Target(codes.INTEGER, 2), Groups()
     for index, present in enumerate(valid):
         target.put(b"7", 0 if present else codes.NULL, 1)

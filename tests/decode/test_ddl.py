@@ -1,4 +1,4 @@
-"""Classification of statements: recorded outcomes, deliberate differences, the plain patterns, and totality."""
+"""Classification of statements: recorded results, deliberate differences, the plain patterns, and any text."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ RECORDED = Path(__file__).parent.parent / "golden" / "statements" / "statements.
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Statements of MySQL and MariaDB with what the reference's parser (druid 1.2.21) makes of them; `ours` where we
-    differ on purpose, `columns` (name, mysqlType, key) of a CREATE TABLE.
+    """Return recorded statements of MySQL and MariaDB with the results of the reference's parser (druid 1.2.21).
+
+    ours: our result, if we differ on purpose.
+    columns: (name, mysqlType, key) of the columns of a CREATE TABLE.
     """
     return [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
 
 
 def plain(results: tuple[DdlResult, ...]) -> list[list[str | None]]:
-    """Results as the recording writes them."""
+    """Return results in the form of the recording."""
     return [
         [result.event_type.name, result.schema, result.table]
         + ([result.origin_schema, result.origin_table] if result.origin_schema or result.origin_table else [])
@@ -37,7 +39,7 @@ def plain(results: tuple[DdlResult, ...]) -> list[list[str | None]]:
 
 
 def test_statements_classify_as_the_reference_does() -> None:
-    """All recorded statements give the recorded results, in order, but for the differences that the file marks."""
+    """All recorded statements give the recorded results, in order, except the differences that the file marks."""
     wrong = {
         item["sql"]: plain(found)
         for item in recorded()
@@ -47,7 +49,7 @@ def test_statements_classify_as_the_reference_does() -> None:
 
 
 def test_columns_of_create_table_as_the_reference_has_them() -> None:
-    """Column names, mysqlType texts and primary keys are the reference's own."""
+    """The columns of a CREATE TABLE have the reference's names, mysqlType texts and primary keys."""
     for item in recorded():
         if "columns" not in item or "ours" in item or "VECTOR INDEX" in item["sql"] or "``" in item["sql"]:
             continue
@@ -66,7 +68,7 @@ def test_columns_of_create_table_as_the_reference_has_them() -> None:
     ],
 )
 def test_deliberate_differences_are_marked(sql: str, why: str) -> None:
-    """Where we differ from the reference on purpose, the recording says so."""
+    """The recording marks the statements on which we differ from the reference on purpose."""
     assert any(item["sql"] == sql and "ours" in item for item in recorded()), why
 
 
@@ -93,7 +95,7 @@ def test_deliberate_differences_are_marked(sql: str, why: str) -> None:
     ],
 )
 def test_plain_patterns(sql: str, expected: tuple[str | None, ...]) -> None:
-    """Without the parser there is always one result, by the reference's patterns, weaknesses included."""
+    """Without the parser a statement gives one result, by the reference's patterns with their weaknesses."""
     assert plain(classify(sql, "db", sql_parser=False)) == [list(expected)]
 
 
@@ -108,7 +110,7 @@ def test_plain_patterns(sql: str, expected: tuple[str | None, ...]) -> None:
     ],
 )
 def test_what_the_tokenizer_refuses_goes_by_its_first_words(sql: str, expected: list[DdlResult]) -> None:
-    """An unclosed string does not hide which table a statement is about."""
+    """A statement with an unclosed string still names its table."""
     assert list(classify(sql, "db")) == expected
 
 
@@ -118,19 +120,19 @@ def test_what_the_tokenizer_refuses_goes_by_its_first_words(sql: str, expected: 
     st.sampled_from(["", " ", "/* c */", " -- c", "\n", "(x)", " SET a = 1", ";", "#"]),
 )
 def test_the_short_way_agrees_with_the_long_one(verb: str, name: str, end: str) -> None:
-    """Row statements give the same result whether or not a comment in front keeps them from the short way."""
+    """A row statement gives the same result with a comment in front, which prevents the short way."""
     assert classify(f"{verb} {name}{end}", "db") == classify(f"/* c */ {verb} {name}{end}", "db")
 
 
 @pytest.mark.parametrize("sql", ["CREATE VIEW v AS SELECT 1", "DROP TABLE a, 'x", "DELETE FROM a", "FLUSH TABLES"])
 def test_long_comments_hide_nothing(sql: str) -> None:
-    """A statement behind comments of any length is still seen."""
+    """A long comment before a statement does not change the result."""
     for comment in ("/*" + "x" * 9000 + "*/", "-- " + "x" * 9000 + "\n", " " * 9000, "# x\n" * 3000):
         assert classify(comment + sql, "db") == classify(sql, "db")
 
 
 def test_long_row_statements_are_not_read_to_their_end() -> None:
-    """The verdict on an INSERT of megabytes comes from its first words."""
+    """An INSERT of several megabytes is classified by its first words."""
     sql = "INSERT /* c */ INTO `s`.a VALUES " + ",".join(["('x')"] * 500_000)
     assert classify(sql, "db") == (DdlResult(EventType.INSERT, "s", "a"),)
 
@@ -143,7 +145,7 @@ WORDS = st.sampled_from(VOCABULARY.split())
 
 @given(st.one_of(st.text(), st.lists(WORDS, max_size=25).map(" ".join)), st.booleans())
 def test_any_text_is_classified(sql: str, sql_parser: bool) -> None:
-    """No text makes classification or reading fail, other than by Unreadable."""
+    """classify() accepts any text; read() raises nothing but Unreadable."""
     for result in classify(sql, "db", sql_parser=sql_parser):
         assert isinstance(result.event_type, EventType)
     with suppress(Unreadable):

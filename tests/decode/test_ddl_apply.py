@@ -1,4 +1,4 @@
-"""ALTER TABLE on columns, in the server's order of work."""
+"""ALTER TABLE changes columns in the same order as the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from canal_ha.decode.ddl.tokens import Unreadable
 
 
 def after(columns: str, items: str) -> str:
-    """The columns of `CREATE TABLE t (columns)` after `ALTER TABLE t items`: `name[*] type`, comma separated."""
+    """Return the columns of `CREATE TABLE t (columns)` after `ALTER TABLE t items`, as `name[*] type, ...`."""
     created, altered = read(f"CREATE TABLE t ({columns})"), read(f"ALTER TABLE t {items}")
     assert isinstance(created, CreateTable)
     assert isinstance(altered, AlterTable)
@@ -68,7 +68,7 @@ def after(columns: str, items: str) -> str:
     ],
 )
 def test_changes(columns: str, items: str, expected: str) -> None:
-    """Order, names, types and keys are the server's."""
+    """After an ALTER TABLE, the columns have the order, names, types and keys that the server gives them."""
     assert after(columns, items) == expected
 
 
@@ -77,13 +77,13 @@ def test_changes(columns: str, items: str, expected: str) -> None:
     ["DROP z", "MODIFY z int", "CHANGE z y int", "RENAME COLUMN z TO y", "ADD a int", "ADD b int AFTER z"],
 )
 def test_changes_that_do_not_fit(items: str) -> None:
-    """Columns that are not there, or there already, show that the list was wrong."""
+    """A change of a missing column, or an ADD of an existing one, raises Unreadable."""
     with pytest.raises(Unreadable):
         after("a int, c int", items)
 
 
 def test_hidden_version_columns_stay_last() -> None:
-    """Columns added to a system-versioned table stand before the hidden ones, which go with versioning."""
+    """A column added to a system-versioned table stands before the hidden ones, which go with the versioning."""
     created = read("CREATE TABLE t (a int) WITH SYSTEM VERSIONING")
     added, dropped = read("ALTER TABLE t ADD b int"), read("ALTER TABLE t DROP SYSTEM VERSIONING")
     assert isinstance(created, CreateTable)

@@ -48,7 +48,7 @@ def parsed(outputs: list[Output]) -> list[entry.Entry]:
 
 
 def test_a_transaction_is_one_group_and_its_end_is_a_place_to_reconnect_at() -> None:
-    """BEGIN, rows, END become visible together; the arrays tell where they came from."""
+    """BEGIN, rows and END come in one segment with their positions; Passed then has the position behind them."""
     dump = Dump().format().begin().table().insert(1, 2).xid()
     *_, segment, passed = feed(dump)
     assert isinstance(segment, Segment)
@@ -69,7 +69,7 @@ def test_a_transaction_is_one_group_and_its_end_is_a_place_to_reconnect_at() -> 
 
 
 def test_an_open_transaction_stays_inside() -> None:
-    """Nothing of a transaction shows before its end, and there is no place to reconnect at behind its begin."""
+    """An open transaction gives no entries, and Passed stays at the boundary before it."""
     first = Dump().format().begin().table().insert(1).xid()
     boundary = first.position
     dump = first.begin().table().insert(2)
@@ -85,7 +85,7 @@ def test_an_open_transaction_stays_inside() -> None:
 
 
 def test_large_transactions_come_in_pieces() -> None:
-    """transaction_size entries make a piece, and the end of a transaction in pieces is never dropped."""
+    """A transaction of more than transaction_size entries comes in pieces; all but the last are marked as cut."""
     dump = Dump().format().begin().table()
     for number in range(7):
         dump.insert(number)
@@ -103,7 +103,7 @@ def test_large_transactions_come_in_pieces() -> None:
 
 
 def test_large_transactions_are_cut_by_bytes_too() -> None:
-    """Memory stays bounded while a transaction of few, large entries goes on."""
+    """An open transaction of few, large entries comes in pieces too, so that memory stays bounded."""
     column = (ColumnType(252, b"\4"),)
     dump = Dump().format().begin().table(columns=column)
     for _ in range(5):
@@ -112,7 +112,7 @@ def test_large_transactions_are_cut_by_bytes_too() -> None:
 
 
 def test_segments_hold_whole_groups_up_to_their_size() -> None:
-    """A chunk with many transactions yields several segments, each ending at a transaction's end."""
+    """A chunk with many transactions gives several segments, each of which ends with a transaction."""
     dump = Dump().format()
     for number in range(50):
         dump.begin().table().insert(number).xid()
@@ -123,7 +123,7 @@ def test_segments_hold_whole_groups_up_to_their_size() -> None:
 
 
 def test_empty_transactions_pass_every_five_seconds() -> None:
-    """Of transactions without rows the first passes, then one every more than 5 s of source time."""
+    """Of transactions without rows, the first passes, then one whenever more than 5 s of source time have gone by."""
     dump = Dump().format()
     for _ in range(13):
         dump.begin().xid()
@@ -133,7 +133,7 @@ def test_empty_transactions_pass_every_five_seconds() -> None:
 
 
 def test_empty_transactions_pass_after_8192() -> None:
-    """However fast they come, some empty transactions show that the stream is alive."""
+    """Of 8195 empty transactions in one second, two pass, so that clients see that the stream is alive."""
     dump = Dump().format()
     for _ in range(8195):
         dump.begin().xid()
@@ -141,7 +141,7 @@ def test_empty_transactions_pass_after_8192() -> None:
 
 
 def test_dropped_transactions_leave_no_trace_in_runs() -> None:
-    """Rewinding takes back the run that an empty transaction began."""
+    """A dropped empty transaction leaves no run in the segment."""
     dump = Dump().format().begin().table().insert(1).xid()
     dump.server_id = 6
     dump.begin().xid().begin().xid()
@@ -154,7 +154,7 @@ def test_dropped_transactions_leave_no_trace_in_runs() -> None:
 
 
 def test_an_unfinished_group_moves_to_the_next_segment() -> None:
-    """Arrays of an open transaction survive that the segment before it is handed out."""
+    """The entries and runs of an open transaction move to the next segment when the present one is delivered."""
     dump = Dump().format().begin().table().insert(1).xid()
     dump.server_id = 6
     dump.begin().table().insert(2)
@@ -172,7 +172,7 @@ def test_an_unfinished_group_moves_to_the_next_segment() -> None:
 
 
 def test_rollback_of_a_transaction_ends_it() -> None:
-    """ROLLBACK closes the transaction for whoever wants to reconnect; what was read waits for the next group."""
+    """After a ROLLBACK the next transaction is a group of its own, and Passed moves behind it."""
     dump = Dump().format().begin().query("ROLLBACK").begin().table().insert(1).xid()
     outputs = feed(dump)
     assert kinds(outputs)[-3:] == [BEGIN, ROWS, END]
@@ -183,7 +183,7 @@ def test_rollback_of_a_transaction_ends_it() -> None:
 
 
 def test_a_ddl_statement_is_a_group_and_voids_plans() -> None:
-    """The history is told, and asked again at the next table map, although that has not changed."""
+    """The history applies the statement, and is asked again at the next table map, even if that has not changed."""
     history = AnyTable()
     dump = Dump().format().begin().table().insert(1).table().insert(2).xid()
     dump.query("ALTER TABLE t ADD COLUMN x int").begin().table().insert(3).xid()
@@ -194,7 +194,7 @@ def test_a_ddl_statement_is_a_group_and_voids_plans() -> None:
 
 
 def test_statements_that_end_in_begin_or_commit_are_statements() -> None:
-    """A name at the end of a text is no transaction's boundary: the history has to hear of the change."""
+    """A statement that ends with a name such as `begin` is not a transaction boundary: the history applies it."""
     history = AnyTable()
     statements = (
         "ALTER TABLE t MODIFY a int AFTER last_commit",
@@ -210,14 +210,14 @@ def test_statements_that_end_in_begin_or_commit_are_statements() -> None:
 
 
 def test_an_incident_stops_the_stream() -> None:
-    """A source that says it lost events is not passed over."""
+    """An INCIDENT event, which reports lost events, raises MalformedEvent."""
     dump = Dump().format().begin().table().insert(1).xid().add(26, b"\x01\x00\x00")
     with pytest.raises(MalformedEvent, match="INCIDENT"):
         feed(dump)
 
 
 def test_statements_of_filtered_tables_are_nothing() -> None:
-    """No entry, though the history hears of them; RENAME counts when either name passes."""
+    """A statement on a filtered table gives no entry, but the history applies it; RENAME passes if either name does."""
     history = AnyTable()
     dump = Dump().format().query("CREATE TABLE other (id int)").query("RENAME TABLE other TO t")
     outputs = feed(dump, history=history, tables=TableFilter(r"s\.t", ""))
@@ -226,18 +226,18 @@ def test_statements_of_filtered_tables_are_nothing() -> None:
 
 
 def test_ddl_entries_filtered_still_reach_the_history() -> None:
-    """filter.query.ddl hides the entry, not the change."""
+    """filter.query.ddl drops the entry, but the history still applies the statement."""
     history = AnyTable()
     dump = Dump().format().query("CREATE TABLE t (id int)")
     assert kinds(feed(dump, history=history, options=DecodeOptions(filter_query_ddl=True))) == []
     assert len(history.applied) == 1
 
 
-# ---- rows that are not wanted
+# ---- filtered rows
 
 
 def test_filtered_rows_cost_no_question() -> None:
-    """Tables that no filter accepts are not looked up, and their transactions are empty."""
+    """The history is not asked for filtered tables, and their transactions are empty."""
     history = AnyTable()
     dump = Dump().format()
     for _ in range(3):
@@ -257,7 +257,7 @@ def test_filtered_rows_cost_no_question() -> None:
     ],
 )
 def test_rows_filtered_by_kind(options: DecodeOptions, left: set[int]) -> None:
-    """Each switch drops its kind of rows event, filter.rows all of them."""
+    """Each filter.dml switch drops its kind of rows event, and filter.rows drops all of them."""
     image = b"\0" + struct.pack("<i", 1)
     dump = Dump().format().begin().table()
     dump.rows(30, image).rows(31, image + image).rows(32, image).xid()
@@ -266,7 +266,7 @@ def test_rows_filtered_by_kind(options: DecodeOptions, left: set[int]) -> None:
 
 
 def test_field_filters() -> None:
-    """A dropped column is read and not written; `updated` of the others is as before."""
+    """A filtered column is left out of the entry; `updated` of the other columns is right."""
     columns = (ColumnType(3), ColumnType(3), ColumnType(3))
     before = b"\0" + struct.pack("<iii", 1, 2, 3)
     after = b"\0" + struct.pack("<iii", 1, 5, 4)
@@ -284,7 +284,7 @@ def test_field_filters() -> None:
 
 
 def test_the_start_of_a_dump() -> None:
-    """The artificial rotate before the format is known may carry a checksum or none; both are seen by the library."""
+    """The artificial rotate event before the format is read with and without a checksum; both come as raw packets."""
     for checksum in (True, False):
         dump = Dump(checksum=checksum).rotate(JOURNAL, artificial=True).format()
         outputs = feed(dump)
@@ -297,7 +297,7 @@ def test_the_start_of_a_dump() -> None:
 
 
 def test_a_new_journal() -> None:
-    """Segments belong to one journal, positions restart, table ids mean nothing any more."""
+    """At a new journal a new segment begins, positions restart, and earlier table ids are unknown."""
     dump = Dump().format().begin().table().insert(1).xid().rotate("mysql-bin.000008").format()
     outputs = feed(dump.begin().table().insert(2).xid())
     assert [segment.journal for segment in segments(outputs)] == [JOURNAL, "mysql-bin.000008"]
@@ -307,11 +307,11 @@ def test_a_new_journal() -> None:
 
 
 def test_heartbeats() -> None:
-    """Both kinds tell journal and position; behind skipped transactions the place to reconnect at moves."""
+    """Both kinds of heartbeat give journal and position, and Passed moves there; an impossible position is an error."""
     dump = Dump().format()
     dump.position = 5000
     size = 19 + len(JOURNAL) + 4
-    dump.position -= size  # a heartbeat names the position behind the last event; it has no room of its own
+    dump.position -= size  # a heartbeat names the position behind the last event and takes no space in the journal
     dump.add(27, JOURNAL.encode())
     outputs = feed(dump)
     assert SourceHeartbeat(JOURNAL, 5000) in outputs
@@ -328,7 +328,7 @@ def test_heartbeats() -> None:
 
 
 def test_the_server_ends_the_dump() -> None:
-    """ERR and EOF packets are said behind all before them, the boundary too; another first byte makes no sense."""
+    """ERR and EOF packets come after the segment and Passed of the data before them; another first byte is an error."""
     dump = Dump().format().begin().table().insert(1).xid()
     error = b"\xff" + struct.pack("<H", 1236) + b"#HY000" + b"no such file"
     dump.data += struct.pack("<I", len(error))[:3] + b"\1" + error + b"\5\0\0\2\xfe\0\0\2\0"
@@ -341,7 +341,7 @@ def test_the_server_ends_the_dump() -> None:
 
 
 def test_unknown_events() -> None:
-    """What calls itself ignorable is for the library, and the stream goes on; anything else may have held rows."""
+    """An unknown event comes as a raw packet if its flag allows ignoring it; otherwise it raises MalformedEvent."""
     dump = Dump().format()
     dump.data += packets(dump.event(120, b"whatever", flags=0x80))
     outputs = feed(dump.begin().table().insert(1).xid())
@@ -356,7 +356,7 @@ def test_unknown_events() -> None:
 
 
 def test_an_event_of_more_than_sixteen_megabytes() -> None:
-    """Packets of 0xffffff bytes continue; also when the last one is empty."""
+    """An event in several packets is decoded, even if the last packet is empty."""
     for extra in (0, 5):
         column = (ColumnType(252, b"\4"),)
         dump = Dump().format().begin().table(columns=column)
@@ -375,7 +375,7 @@ def test_an_event_of_more_than_sixteen_megabytes() -> None:
 
 
 def test_positions_beyond_32_bits() -> None:
-    """A journal may grow beyond what an event header can say."""
+    """Offsets stay right in a journal that is larger than the 32 bits of an event header."""
     start = (1 << 32) - 200
     dump = Dump(position=start).begin().table().insert(1).insert(2).insert(3).xid()
     work = decoder(position=start)
@@ -386,7 +386,7 @@ def test_positions_beyond_32_bits() -> None:
 
 
 def test_positions_that_make_no_sense() -> None:
-    """An event cannot end before it begins, nor a journal begin beyond any disk."""
+    """An event that ends before it begins, and a rotate event to an impossible offset, raise MalformedEvent."""
     dump = Dump(checksum=False).format()
     mark = len(dump.data)
     dump.begin()
@@ -398,7 +398,7 @@ def test_positions_that_make_no_sense() -> None:
 
 
 def test_a_checksum_that_does_not_hold() -> None:
-    """One wrong bit stops the stream at its event, behind everything complete before it."""
+    """One wrong bit raises MalformedEvent with the event's position, after the complete transactions before it."""
     dump = Dump().format().begin().table().insert(1).xid()
     boundary = dump.position
     mark = len(dump.data)
@@ -414,7 +414,7 @@ def test_a_checksum_that_does_not_hold() -> None:
 
 
 def test_a_table_that_cannot_be_told() -> None:
-    """The history's error ends the stream, or drops the table's rows with filter.table.error."""
+    """The history's TableUnknown ends the stream; with filter.table.error it only drops the rows of the table."""
 
     class Nothing(AnyTable):
         def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
@@ -427,7 +427,7 @@ def test_a_table_that_cannot_be_told() -> None:
 
 
 def test_fewer_columns_known_than_written() -> None:
-    """A plan is not made of guesses."""
+    """A table map with more columns than the history knows raises TableUnknown."""
     dump = Dump().format().begin().table(columns=(ColumnType(3), ColumnType(3)))
     with pytest.raises(TableUnknown, match=r"column size is not match for table:s\.t,2 vs 1"):
         feed(dump, history=AnyTable(Column("id", "int")))
@@ -444,7 +444,7 @@ UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 
 def test_gtids_of_runs_and_of_the_place_to_reconnect_at() -> None:
-    """Each transaction is a run with the set that includes it; the set to reconnect with leaves out an open one."""
+    """Each transaction is a run whose GTID set includes it; the decoder's own set leaves out an open transaction."""
     options = DecodeOptions(gtid_on=True)
     dump = Dump().format()
     for number in (5, 6, 9):
@@ -459,6 +459,6 @@ def test_gtids_of_runs_and_of_the_place_to_reconnect_at() -> None:
 
 
 def test_a_set_that_makes_no_sense() -> None:
-    """The start set is checked when the decoder is made."""
+    """A malformed start set raises ValueError when the decoder is created."""
     with pytest.raises(ValueError, match="not a GTID set"):
         decoder(options=DecodeOptions(gtid_on=True), gtid_set="nonsense")

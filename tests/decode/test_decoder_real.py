@@ -23,7 +23,7 @@ Row = tuple[str, list[str | None], list[str | None]]
 
 
 def decode(server: SqlServer, gtid_set: str = "") -> list[entry.Entry]:
-    """Every entry of schema c in the newest journal's file."""
+    """Return all entries of schema c in the file of the newest journal."""
     journal, _ = server.position()
 
     def fetch(schema: str, table: str) -> str | None:
@@ -44,7 +44,7 @@ def decode(server: SqlServer, gtid_set: str = "") -> list[entry.Entry]:
 
 
 def rows(entries: Sequence[entry.Entry]) -> list[Row]:
-    """(event type, texts before, texts after) of every changed row."""
+    """Return (event type, texts before, texts after) of every changed row."""
     found: list[Row] = []
     for one in entries:
         if one.entryType == entry.ROWDATA and one.header.HasField("tableName"):
@@ -61,7 +61,7 @@ def rows(entries: Sequence[entry.Entry]) -> list[Row]:
 
 
 def test_mariadb_compresses_events_and_columns() -> None:
-    """log_bin_compress hides nothing, and columns declared COMPRESSED show their text."""
+    """Events compressed by log_bin_compress are read, and columns declared COMPRESSED have their text."""
     long = "déjà vu " * 100
     options = ["--log-bin-compress=ON", "--log-bin-compress-min-len=10"]
     with MariaDB(extra=options) as server:
@@ -85,7 +85,7 @@ def test_mariadb_compresses_events_and_columns() -> None:
 
 
 def test_mysql_compresses_transactions() -> None:
-    """A compressed transaction is one offset with all its entries, in order."""
+    """All entries of a compressed transaction have its offset, in order."""
     with MySQL(extra=["--binlog-transaction-compression=ON"]) as server:
         server.execute(
             "CREATE DATABASE c",
@@ -99,7 +99,7 @@ def test_mysql_compresses_transactions() -> None:
 
 
 def test_mysql_tagged_gtids_and_vectors() -> None:
-    """Transactions with a tag are transactions; the executed set names tags as MySQL does."""
+    """Transactions with tagged GTIDs and vectors are read; the executed set has MySQL's form with tags."""
     with MySQL() as server:
         server.execute(
             "CREATE DATABASE c",
@@ -121,7 +121,7 @@ def test_mysql_tagged_gtids_and_vectors() -> None:
 
 
 def test_minimal_images_and_metadata() -> None:
-    """Columns that the image leaves out are left out; a changed column without a before value is updated."""
+    """Columns missing in a row image are missing in the entry; a column with only an after value counts as updated."""
     with MySQL(row_metadata="MINIMAL", extra=["--binlog-row-image=MINIMAL", "--binlog-checksum=NONE"]) as server:
         server.execute(
             "CREATE DATABASE c",
@@ -138,19 +138,19 @@ def test_minimal_images_and_metadata() -> None:
 
 @pytest.fixture(scope="module", params=[MySQL, MariaDB])
 def own_server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
-    """A server with a schema c, whose journal holds nothing else."""
+    """Yield a server with a schema c and nothing else in its journal."""
     with request.param() as server:
         server.execute("CREATE DATABASE c")
         yield server
 
 
 def of_table(entries: Sequence[entry.Entry], name: str) -> list[entry.Entry]:
-    """The entries with rows of one table."""
+    """Return the entries with rows of one table."""
     return [one for one in entries if one.header.tableName == name and one.header.props]
 
 
 def test_images_without_blobs(own_server: SqlServer) -> None:
-    """NOBLOB leaves out blobs that did not change, and their columns' numbers show it."""
+    """NOBLOB leaves out blobs that did not change; the other columns keep their index."""
     own_server.execute(
         "SET SESSION binlog_row_image = 'NOBLOB'",
         "CREATE TABLE c.n (id int PRIMARY KEY, b blob, v varchar(9), x text)",
@@ -171,7 +171,7 @@ def test_images_without_blobs(own_server: SqlServer) -> None:
 
 
 def test_json_documents(own_server: SqlServer) -> None:
-    """Documents of every kind read as the server itself writes them, those beyond 64 KB too."""
+    """JSON documents of every kind, even beyond 64 KB, have the text that the server itself gives them."""
     chance = random.Random(9)
     documents = [_document(chance, depth) for depth in (0, 1, 2, 3) for _ in range(60)]
     documents.append({f"key {number}": ["x" * 300, number, {"é": [number / 4]}] for number in range(500)})
@@ -194,7 +194,7 @@ def test_json_documents(own_server: SqlServer) -> None:
 
 
 def _document(chance: random.Random, depth: int) -> Any:
-    """What MySQL and canal write alike: no other controls than those with a letter, numbers without exponents."""
+    """Return a document that MySQL and canal write alike: no control characters but \\n, \\r and \\t, no exponents."""
     if depth == 0:
         texts = ("", "x" * 130, 'quoted " \\ / \n\t\r', "é中\U0001f600", f"{chance.random()}")
         numbers = (
@@ -215,7 +215,7 @@ def _document(chance: random.Random, depth: int) -> Any:
 
 
 def test_the_widest_table(own_server: SqlServer) -> None:
-    """4096 columns, the most that MySQL takes, NULL in every other one."""
+    """Rows with the most columns that a server takes, every other one NULL, are read."""
     width = 4096 if own_server.flavor == "mysql" else 2000  # MariaDB's table files end before its limit
     columns = ", ".join(f"c{i} tinyint" for i in range(width))
     values = ", ".join(str(i % 100) if i % 2 else "NULL" for i in range(width))

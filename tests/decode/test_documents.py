@@ -31,7 +31,7 @@ DOCUMENTS = st.recursive(
 
 @given(DOCUMENTS, st.booleans())
 def test_documents_as_canal_shows_them(value: Any, large: bool) -> None:
-    """The text is canal's, and JSON that means what was packed, in the small and the large format."""
+    """Documents in the small and the large format have canal's text, which is JSON of the same value."""
     text = document_text(document(value, large)).decode()
     assert text == shown(value)
     assert json.loads(text) == value
@@ -48,14 +48,14 @@ def test_spelling() -> None:
     "char", [chr(code) for code in (*range(0x180), 0x7FF, 0x800, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF)]
 )
 def test_every_escape(char: str) -> None:
-    """Wherever a character stands in a text."""
+    """Each character is escaped as in canal, wherever it stands in a text."""
     for before, after in ((0, 0), (1, 0), (0, 3), (6, 1), (7, 8), (8, 0), (20, 20)):
         text = "x" * before + char + "y" * after
         assert document_text(document(text)).decode() == shown(text)
 
 
 def test_malformed_texts() -> None:
-    """Bytes that are no UTF-8 are U+FFFD as in Java, one for all of a surrogate."""
+    """Malformed UTF-8 becomes U+FFFD as in Java; a surrogate becomes a single one."""
     for raw, text in (
         (b"\xff", "\ufffd"),
         (b'a\xc2"', 'a\ufffd\\"'),
@@ -66,7 +66,7 @@ def test_malformed_texts() -> None:
 
 
 def test_offsets_beyond_64_kilobytes() -> None:
-    """The large format, small containers inside it, and keys and values behind many bytes."""
+    """A document with offsets beyond 64 KB and small containers inside has canal's text."""
     small = {"k": ["é", 70000, -1], "": {}}
     inner = Raw(*pack(small, False))
     items = [item for number in range(700) for item in ("long " * 20 + str(number), 2.5, None, 1 << 40)]
@@ -77,7 +77,7 @@ def test_offsets_beyond_64_kilobytes() -> None:
 
 
 def test_numbers_without_sign() -> None:
-    """Unsigned kinds, standing in their entry or behind an offset."""
+    """Unsigned numbers are read, whether they stand in their entry or at an offset."""
     assert document_text(b"\x06\xff\xff") == b"65535"
     assert document_text(b"\x08\xff\xff\xff\xff") == b"4294967295"
     for large in (False, True):
@@ -86,7 +86,7 @@ def test_numbers_without_sign() -> None:
 
 
 def test_opaque_values() -> None:
-    """DECIMAL is a number; dates carry a time; what has no text of its own shows its bytes."""
+    """An opaque DECIMAL is a number, dates and times are texts, and other types show their bytes."""
     assert document_text(b"\x0f\xf6\x04\x04\x02\x81\x32") == b"1.50"
     noon = (((2024 * 13 + 2) << 5 | 29) << 17 | 12 << 12) << 24
     for code in (7, 10, 12):
@@ -102,14 +102,14 @@ def test_opaque_values() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes(raw: bytes) -> None:
-    """Bytes that are no document raise Broken and nothing else."""
+    """Any bytes give a text or raise Broken."""
     with suppress(Broken):
         document_text(raw)
 
 
 @given(st.integers(0, 1 << 32), st.data())
 def test_damaged_documents(seed: int, data: st.DataObject) -> None:
-    """So do documents cut off, and with another byte; cut off before their last byte they are none."""
+    """A document with a changed byte gives a text or raises Broken; a truncated one raises Broken."""
     raw = drawn(random.Random(seed))
     at = data.draw(st.integers(0, len(raw) - 1))
     with suppress(Broken):
@@ -120,7 +120,7 @@ def test_damaged_documents(seed: int, data: st.DataObject) -> None:
 
 
 def test_a_document_that_refers_to_itself() -> None:
-    """An array whose elements are the array itself ends with an error, not with the memory."""
+    """An array that contains itself raises Broken before memory runs out."""
     itself = b"\x02" + struct.pack("<HHBH", 1, 7, 2, 0)
     with pytest.raises(Broken, match="too deep"):
         document_text(itself)

@@ -1,4 +1,4 @@
-"""The rare entries, from the bodies of their events."""
+"""Entries for rare events, made from the bodies of the events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def query(sql: bytes, status: bytes = b"", schema: bytes = b"s") -> bytes:
 
 
 def test_statements_are_read_in_the_charset_of_their_session() -> None:
-    """The charset stands among other status variables; without it no byte is lost."""
+    """A statement is read in the charset of its status variables, or without one as Latin-1."""
     status = b"\0" + bytes(4) + b"\1" + bytes(8) + b"\6\3std" + b"\4" + struct.pack("<HHH", 28, 28, 33)
     assert entries.parse_query(query("中".encode("gbk"), status)).sql == "中"
     assert entries.parse_query(query("é".encode())).sql == "Ã©"
@@ -25,7 +25,7 @@ def test_statements_are_read_in_the_charset_of_their_session() -> None:
 
 
 def test_xa_statements_are_found_by_their_keyword() -> None:
-    """Keywords in any case; the identifier only behind one in upper case, as canal looks for it."""
+    """XA keywords match in any letter case, but as in canal the identifier is found only after upper-case ones."""
     statement = entries.parse_query(query(b"xa commit X'31'"))
     made = entries.xa_entry(statement)
     assert made is not None
@@ -48,7 +48,7 @@ def user_var(kind: int, value: bytes, charset: int = 33) -> bytes:
     ],
 )
 def test_user_variables(body: bytes, sql: str) -> None:
-    """Each type of value as canal writes it."""
+    """A user variable of each type gives the statement that canal writes."""
     assert entries.user_var_sql(body) == sql
 
 
@@ -65,6 +65,6 @@ def test_user_variables(body: bytes, sql: str) -> None:
     ],
 )
 def test_user_variables_that_make_no_sense(body: bytes) -> None:
-    """Damage is told, not guessed around; decimals beyond the precision once took forever."""
+    """Malformed user variables raise Broken, even decimals of an impossible precision."""
     with pytest.raises(Broken):
         entries.user_var_sql(body)

@@ -1,4 +1,4 @@
-"""Table and field filters: canal's syntax, and what it cannot mean here."""
+"""Table and field filters: canal's syntax, and the expressions that are refused."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from canal_ha.errors import FilterInvalid
     ],
 )
 def test_lists_split_at_outer_commas(text: str, items: list[str]) -> None:
-    """Commas in brackets and behind a backslash stay; items are neither trimmed nor kept when empty."""
+    """Commas in brackets or after a backslash do not split; items are not trimmed, and empty ones are dropped."""
     assert split_items(text) == items
 
 
 def test_items_join_longest_first() -> None:
-    """The expression is canal's: each item anchored, longest first, equals in order."""
+    """The joined expression is canal's: items are anchored and sorted longest first, items of one length in order."""
     assert join_items("a,ccc,bb,dd") == "^ccc$|^bb$|^dd$|^a$"
 
 
@@ -60,12 +60,12 @@ def test_items_join_longest_first() -> None:
     ],
 )
 def test_names_match_as_a_whole(include: str, schema: str, table: str, accepted: bool) -> None:
-    """Matching covers the whole of schema.table, whatever its letter case; an empty list takes all."""
+    """An expression must match the whole of schema.table, in any letter case; an empty list accepts every table."""
     assert TableFilter(include, "").accepts(schema, table) is accepted
 
 
 def test_exclude_wins() -> None:
-    """What the exclude list names is out; an empty exclude list names nothing."""
+    """A table that the exclude list names is rejected, even if the include list accepts it."""
     tables = TableFilter(r"test\..*", r"test\.secret,mysql\.slave_.*")
     assert tables.accepts("test", "open")
     assert not tables.accepts("test", "SECRET")
@@ -88,7 +88,7 @@ def test_exclude_wins() -> None:
     ],
 )
 def test_what_is_no_regular_expression_here_is_refused(bad: str) -> None:
-    """Syntax errors and Perl-only syntax name the item and the reason."""
+    """Syntax errors and Perl-only syntax raise FilterInvalid in either list."""
     with pytest.raises(FilterInvalid, match="filter"):
         TableFilter(bad, "")
     with pytest.raises(FilterInvalid):
@@ -96,7 +96,7 @@ def test_what_is_no_regular_expression_here_is_refused(bad: str) -> None:
 
 
 def test_client_filter_replaces_or_narrows() -> None:
-    """REPLACE takes the client's list alone, AND asks both; the server's exclude list holds in either case."""
+    """REPLACE uses the client's list alone, AND requires both; the server's exclude list applies in either case."""
     server, black = r"a\..*", r"a\.secret"
     replaced = effective(server, black, r"b\..*,a\.secret", FilterMode.REPLACE)
     assert replaced.accepts("b", "x")
@@ -113,7 +113,7 @@ def test_client_filter_replaces_or_narrows() -> None:
 
 @given(st.text(alphabet="aAbB.\n%", max_size=8), st.text(alphabet="aAbB.\n%", max_size=8))
 def test_decisions_are_those_of_the_joined_expressions(schema: str, table: str) -> None:
-    """First and remembered answers equal a full match of the joined lists against the lower-cased name."""
+    """The first answer and the cached one equal a full match of the joined lists with the lower-case name."""
     include, exclude = r"a.*\..*,.*\.a", r".*\..*b.*"
     name = f"{schema}.{table}".lower()
 
@@ -127,7 +127,7 @@ def test_decisions_are_those_of_the_joined_expressions(schema: str, table: str) 
 
 
 def test_field_lists() -> None:
-    """An include list rules its table alone; elsewhere the exclude list drops; letter case does not matter."""
+    """The include list decides for the tables it names, the exclude list for others; letter case does not matter."""
     fields = FieldFilter("s.t:id/Name", "s.t:id,s.u:secret/x, s.v : a ,odd,a:b:c,s.w:")
     assert fields.keeps("S", "T", "ID")
     assert fields.keeps("s", "t", "name")

@@ -1,4 +1,4 @@
-"""The entries we make of real binlog files are those that canal made of them, byte for byte."""
+"""Our entries of recorded binlog files equal canal's, byte for byte."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _compare(recorded: list[Recorded], made: list[tuple[int, bytes]]) -> None:
 
 @pytest.fixture(scope="module")
 def replayed(request: pytest.FixtureRequest) -> dict[str, list[tuple[int, bytes]]]:
-    """Each default file, replayed once."""
+    """Return an empty cache for the entries of each replayed file."""
     del request
     return {}
 
 
 @pytest.mark.parametrize(("tag", "case"), [(tag, case) for tag, cases in CASES.items() for case in cases])
 def test_every_case(tag: str, case: str, replayed: dict[str, list[tuple[int, bytes]]]) -> None:
-    """All entries of one group of statements agree, and none is missing or too many."""
+    """Our entries of one group of statements equal canal's; none is missing or additional."""
     if tag not in replayed:
         replayed[tag] = list(replay(tag))
     recorded = [one for one in expected(tag) if one.case == case]
@@ -43,7 +43,7 @@ def test_every_case(tag: str, case: str, replayed: dict[str, list[tuple[int, byt
 
 @pytest.mark.parametrize("tag", CASES)
 def test_nothing_else(tag: str, replayed: dict[str, list[tuple[int, bytes]]]) -> None:
-    """Events that canal makes no entry of yield none here, and the order is the same."""
+    """Only the events for which canal made an entry give one, in the same order."""
     if tag not in replayed:
         replayed[tag] = list(replay(tag))
     assert [offset for offset, _ in replayed[tag]] == [one.offset for one in entries(tag)]
@@ -58,7 +58,7 @@ def test_nothing_else(tag: str, replayed: dict[str, list[tuple[int, bytes]]]) ->
     ],
 )
 def test_gtid_mode(name: str, gtid_set: str, options: DecodeOptions) -> None:
-    """Headers carry the executed set and the current transaction; the file's first statement lies before the start."""
+    """Entries with GTIDs in their headers equal canal's, after the first one, which lies before canal's start."""
     tag = name.removesuffix(".gtidnotsdb")
     recorded = expected(name)
     made = list(replay(tag, options, gtid_set=gtid_set))
@@ -67,25 +67,25 @@ def test_gtid_mode(name: str, gtid_set: str, options: DecodeOptions) -> None:
 
 
 def test_gtid_mode_without_a_start_set() -> None:
-    """gtidon without a known executed set tells no GTIDs at all: the same bytes as without it."""
+    """gtidon without a start set adds no GTIDs: the bytes are the same as without gtidon."""
     assert list(replay("mysql9", GTIDS)) == list(replay("mysql9"))
 
 
 def test_table_filters() -> None:
-    """Filtered tables leave nothing; transactions that become empty pass every five seconds of source time only."""
+    """Filtered tables give no entries, and the transactions that become empty pass as often as in canal."""
     made = list(replay("mysql9", tables=(r"golden\.t_.*,golden\.tx1", r".*\.t_json,golden\.t_geo")))
     _compare(entries("mysql9.filter"), made)
 
 
 def test_without_table_history() -> None:
-    """With canal.instance.tsdb.enable=false type texts are the server's, not the statements'."""
+    """With canal.instance.tsdb.enable=false the type texts are the server's, not those of statements."""
     _compare(entries("mysql9.notsdb"), list(replay("mysql9", WITHOUT_HISTORY)))
 
 
 def test_statement_filters() -> None:
-    """filter.query.* leave the rows alone and drop everything else; XA COMMIT and XA ROLLBACK stay.
+    """filter.query.* drop statements and keep rows, XA COMMIT and XA ROLLBACK.
 
-    614 is what canal left of this file with all three set.
+    With all three set, canal made 614 entries of this file.
     """
     options = DecodeOptions(filter_query_ddl=True, filter_query_dcl=True, filter_query_dml=True)
     made = list(replay("mysql9", options))

@@ -1,4 +1,4 @@
-"""The GTID set as text, moved along by one number, is what it would be made anew."""
+"""The text of a GTID set that grows by one transaction at a time equals the text of the same set parsed anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = st.tuples(st.sampled_from([ONE, ONE, ONE, TWO]), st.sampled_from(["", ""
 
 @given(st.lists(STEPS, max_size=40))
 def test_any_order_of_transactions(steps: list[tuple[str, str, int]]) -> None:
-    """Numbers that follow one another, jump, fill gaps or repeat: the text is that of the same set, parsed anew."""
+    """Numbers that follow one another, jump or repeat give the set of all transactions, in its normal form."""
     moved = Gtids(START)
     expected = executed(START)
     last = dict.fromkeys([(ONE, ""), (ONE, "tag"), (TWO, ""), (TWO, "tag")], 20)
@@ -29,7 +29,7 @@ def test_any_order_of_transactions(steps: list[tuple[str, str, int]]) -> None:
 
 
 def executed(text: str) -> set[tuple[str, str, int]]:
-    """Every transaction of a set."""
+    """Return (uuid, tag, number) of every transaction of a set."""
     found = set()
     for item in text.split(","):
         uuid, *parts = item.split(":")

@@ -1,4 +1,4 @@
-"""Table history: positions, statements, and what happens where knowledge ends."""
+"""Table history: columns by position, the effects of statements, and tables that are not known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INT, BIGINT, VARCHAR = (3, 0), (8, 0), (15, 40)
 
 
 def at(offset: int, journal: str = "bin.000001") -> LogPosition:
-    """A position."""
+    """Return a position."""
     return LogPosition(journal, offset)
 
 
@@ -30,7 +30,7 @@ def event(
     key: tuple[int, ...] | None = None,
     unsigned: tuple[bool, ...] | None = None,
 ) -> TableMap:
-    """A table map of (type code, metadata) columns; with names it carries full metadata."""
+    """Return a table map of (type code, metadata) columns; with names it carries full metadata."""
     full = names.split() if names else None
     return TableMap(
         table_id=1,
@@ -46,17 +46,17 @@ def event(
 
 
 def server(**tables: str) -> Callable[[str, str], str | None]:
-    """SHOW CREATE TABLE of tables by name."""
+    """Return a function that gives the text of SHOW CREATE TABLE by table name."""
     return lambda schema, table: tables.get(table)
 
 
 def texts(schema: TableSchema) -> list[str]:
-    """`name type` of every column, with `*` at keys."""
+    """Return `name type` of every column, with `*` after the name of a key."""
     return [f"{column.name}{'*' if column.key else ''} {column.mysql_type}" for column in schema.columns]
 
 
 def test_a_lagging_stream_sees_the_columns_of_its_position() -> None:
-    """What another stream has read ahead does not change what holds at an earlier position."""
+    """A stream gets the columns of its position, although another stream has applied later statements."""
     history = History(server())
     ahead, behind = history.view(at(4)), history.view(at(4))
     ahead.apply(at(100), "s", "CREATE TABLE t (a int)")
@@ -68,7 +68,7 @@ def test_a_lagging_stream_sees_the_columns_of_its_position() -> None:
 
 
 def test_a_statement_counts_once() -> None:
-    """A second stream that comes past the same statement changes nothing, and gets the very same schema."""
+    """A second stream that applies the same statements changes nothing and gets the same schema object."""
     history = History(server())
     first, second = history.view(at(4)), history.view(at(4))
     for view in (first, second):
@@ -80,7 +80,7 @@ def test_a_statement_counts_once() -> None:
 
 
 def test_versions_tell_changed_columns_apart() -> None:
-    """Schemas that differ carry different version numbers."""
+    """Different schemas of a table have different version numbers."""
     history = History(server())
     view = history.view(at(4))
     view.apply(at(100), "s", "CREATE TABLE t (a int)")
@@ -113,7 +113,7 @@ def test_versions_tell_changed_columns_apart() -> None:
     ],
 )
 def test_statements_make_versions(statements: list[str], columns: list[tuple[int, int]], expected: list[str]) -> None:
-    """Each kind of statement leaves the columns that the server has after it."""
+    """After each kind of statement a table has the columns that it has on the server."""
     view = History(server()).view(at(4))
     for number, sql in enumerate(statements):
         view.apply(at(100 + number), "s", sql)
@@ -121,7 +121,7 @@ def test_statements_make_versions(statements: list[str], columns: list[tuple[int
 
 
 def test_a_table_nobody_described_comes_from_the_server() -> None:
-    """The present definition is taken when count, types, lengths and signs agree, and is then remembered."""
+    """A table without statements gets the server's present definition, which is fetched once for all streams."""
     asked: list[str] = []
 
     def fetch(schema: str, table: str) -> str:
@@ -149,14 +149,14 @@ def test_a_table_nobody_described_comes_from_the_server() -> None:
     ],
 )
 def test_a_definition_that_disagrees_is_not_taken(definition: str | None) -> None:
-    """Without names in the event the stream stops rather than guess, and says what to do."""
+    """If the definition does not fit an event without names, TableUnknown names the table and what to do."""
     view = History(lambda schema, table: definition).view(at(4))
     with pytest.raises(TableUnknown, match=r"s\.t at bin\.000001:100 .* binlog_row_metadata=FULL"):
         view.table(event(INT, VARCHAR, unsigned=(False, False)), at(100))
 
 
 def test_the_statement_that_made_a_table_uncertain_is_named() -> None:
-    """A query's columns are nobody's to know; the error tells the statement."""
+    """The error for CREATE TABLE ... AS SELECT, whose columns cannot be known, contains the statement."""
     view = History(server()).view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t AS SELECT * FROM elsewhere")
     with pytest.raises(TableUnknown, match=r"CREATE TABLE t AS SELECT \* FROM elsewhere"):
@@ -164,7 +164,7 @@ def test_the_statement_that_made_a_table_uncertain_is_named() -> None:
 
 
 def test_names_in_the_event_rebuild_what_is_unknown() -> None:
-    """With full metadata an unknown table has names, keys and signs, and type texts where some definition agrees."""
+    """Full metadata gives an unknown table its names, keys and signs; a definition that fits gives type texts."""
     full = event(INT, VARCHAR, BIGINT, names="a b c", key=(0,), unsigned=(True, False, False))
     assert texts(History(server()).view(at(4)).table(full, at(100))) == ["a* ", "b ", "c "]
     present = server(t="CREATE TABLE t (a int(11) unsigned PRIMARY KEY, b varchar(99), c bigint, d int)")
@@ -174,7 +174,7 @@ def test_names_in_the_event_rebuild_what_is_unknown() -> None:
 
 
 def test_metadata_repairs_what_statements_left_open() -> None:
-    """Names' letter case, signs, keys and nullability follow the event; the type texts stay."""
+    """Full metadata corrects the letter case, signs, keys and nullability of columns that a statement defined."""
     view = History(server()).view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t (A int, b bigint NOT NULL, c int unsigned)")
     full = event(INT, BIGINT, INT, names="a b c", key=(0,), unsigned=(False, True, False))
@@ -184,14 +184,14 @@ def test_metadata_repairs_what_statements_left_open() -> None:
 
 
 def test_a_unique_key_in_place_of_a_primary_one_is_no_key() -> None:
-    """A table without primary key reports its unique key over NOT NULL columns; canal marks no key then."""
+    """A unique key that the event of a table without a primary key names marks no column as key, as in canal."""
     view = History(server()).view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t (a int NOT NULL UNIQUE)")
     assert texts(view.table(event(INT, names="a", key=(0,)), at(100))) == ["a int"]
 
 
 def test_hidden_columns_of_long_unique_keys() -> None:
-    """MariaDB logs a hash for a unique key over a blob: known as hidden, with names in the event and without."""
+    """The hash column that MariaDB logs for a unique key over a blob is hidden, with or without names in the event."""
     blob = (252, 2)
     for names in (None, "a DB_ROW_HASH_1"):
         view = History(server(t="CREATE TABLE t (a blob, UNIQUE KEY u (a) USING HASH)")).view(at(4))
@@ -207,7 +207,7 @@ def test_hidden_columns_of_long_unique_keys() -> None:
 
 
 def test_statements_that_contradict_the_event_lose() -> None:
-    """A version that the event refutes is replaced, from that position on only."""
+    """A version that does not fit an event is replaced by the server's definition, from that position on only."""
     history = History(server(t="CREATE TABLE t (a bigint)"))
     view = history.view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t (a int)")
@@ -216,7 +216,7 @@ def test_statements_that_contradict_the_event_lose() -> None:
 
 
 def test_a_shorter_event_takes_the_first_columns() -> None:
-    """As in canal, known columns may be more than the event's when nothing speaks against it."""
+    """An event with fewer columns takes the first known ones, as in canal, unless a type does not fit."""
     view = History(server()).view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t (a int, b bigint, c int)")
     assert texts(view.table(event(INT, BIGINT), at(100))) == ["a int", "b bigint"]
@@ -225,7 +225,7 @@ def test_a_shorter_event_takes_the_first_columns() -> None:
 
 
 def test_if_not_exists_of_an_unseen_table_proves_little() -> None:
-    """The table may have existed with other columns: a definition of the server that agrees goes first."""
+    """After CREATE TABLE IF NOT EXISTS a server's definition that fits is preferred: the table may be older."""
     statement = "CREATE TABLE IF NOT EXISTS t (a int, b int)"
     view = History(server(t="CREATE TABLE t (x int, y int)")).view(at(4))
     view.apply(at(90), "s", statement)
@@ -245,7 +245,7 @@ def test_if_not_exists_of_an_unseen_table_proves_little() -> None:
     ],
 )
 def test_what_does_not_fit_makes_uncertain(sql: str) -> None:
-    """A change that cannot be applied to the known columns means they were not the right ones."""
+    """A statement that does not fit the known columns makes the table unknown from its position on."""
     history = History(server())
     view = history.view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t (a int)")
@@ -256,7 +256,7 @@ def test_what_does_not_fit_makes_uncertain(sql: str) -> None:
 
 
 def test_unreadable_statements_about_other_things_touch_no_table() -> None:
-    """A routine whose body cannot be read leaves every table as it was."""
+    """A CREATE PROCEDURE whose body cannot be read leaves every table as it was."""
     view = History(server()).view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t (a int)")
     view.apply(at(100), "s", "CREATE PROCEDURE p() BEGIN SELECT 'oops; END")
@@ -264,7 +264,7 @@ def test_unreadable_statements_about_other_things_touch_no_table() -> None:
 
 
 def test_a_table_statement_without_a_readable_name_touches_all() -> None:
-    """When nobody can tell which table it was, every table needs its next event to be sure again."""
+    """A table statement without a readable name puts every table in doubt, so that its definition is fetched again."""
     history = History(server(t="CREATE TABLE t (b bigint)"))
     view = history.view(at(4))
     view.apply(at(90), "s", "CREATE TABLE t (a int)")
@@ -273,7 +273,7 @@ def test_a_table_statement_without_a_readable_name_touches_all() -> None:
 
 
 def test_a_later_stream_completes_what_an_earlier_one_could_not() -> None:
-    """An ALTER of a table that was unknown then is worked out by a stream that knows the table before it."""
+    """An ALTER of a table that was unknown to one stream is applied by a later stream that knows the table."""
     history = History(server())
     history.view(at(90)).apply(at(100), "s", "ALTER TABLE t ADD b bigint")
     view = history.view(at(4))
@@ -290,7 +290,7 @@ def test_folded_names() -> None:
 
 
 def test_streams_share_it_from_several_threads() -> None:
-    """Streams that read the same statements side by side end up with one version per position."""
+    """Six threads that apply the same statements each get the right number of columns at every position."""
     history = History(server())
     failures: list[BaseException] = []
 
@@ -313,7 +313,7 @@ def test_streams_share_it_from_several_threads() -> None:
 
 
 def test_what_is_forgotten() -> None:
-    """Behind the place everything holds as before; of tables that were gone by then nothing is left."""
+    """forget_before() keeps what holds from the position on, and removes tables that were dropped before it."""
     versions = Versions(fold_names=False)
     for number in range(50):
         versions.record(("s", f"gone{number}"), Version(at(number).order, Trust.KNOWN))

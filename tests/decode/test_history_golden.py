@@ -1,4 +1,4 @@
-"""Recorded binlogs: every row event's columns, as the reference named and typed them."""
+"""The table history gives the row events of recorded binlogs the same columns as the reference."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Step = dict[str, Any]
 
 
 def steps(tag: str) -> tuple[dict[str, str], list[Step]]:
-    """SHOW CREATE TABLE by case/table, and statements and table maps in binlog order."""
+    """Return SHOW CREATE TABLE by case/table, and the statements and table maps in binlog order."""
     with gzip.open(GOLDEN / f"tables_{tag}.jsonl.gz", "rt", encoding="utf-8") as file:
         head, *rest = (json.loads(line) for line in file)
     return head["show_create"], rest
 
 
 def replay(tag: str, fetch: Callable[[str], str | None], *, live_texts: bool = False) -> Iterator[tuple[Step, Any]]:
-    """Apply every statement and yield what the history says of every table map."""
+    """Apply every statement; yield each step with a table map and the schema that the history gives it."""
     _, recorded = steps(tag)
     case = ""
     history = History(lambda schema, table: fetch(f"{case}/{table}"), live_texts=live_texts)
@@ -42,7 +42,7 @@ def replay(tag: str, fetch: Callable[[str], str | None], *, live_texts: bool = F
 
 
 def shown(step: Step, schema: Any) -> list[list[Any]]:
-    """The columns of the step's row image, as recorded."""
+    """Return the columns of the step's row image in the form of the recording."""
     wanted = {index for index, *_ in step["columns"]}
     return [
         [index, column.name, column.mysql_type, column.key]
@@ -63,9 +63,9 @@ def test_statements_classify_as_recorded(tag: str) -> None:
 
 @pytest.mark.parametrize("tag", ["mysql9", "mariadb10.11"])
 def test_columns_as_recorded(tag: str) -> None:
-    """Names, mysqlType texts and keys of every row event come out of the statements before it.
+    """The statements before a row event give its names, mysqlType texts and keys.
 
-    Two tables, whose CREATE the reference refuses, take their texts from SHOW CREATE TABLE, as recorded.
+    Two tables whose CREATE the reference refuses take their texts from SHOW CREATE TABLE, as recorded.
     """
     show_create, _ = steps(tag)
     asked: list[str] = []
@@ -81,7 +81,7 @@ def test_columns_as_recorded(tag: str) -> None:
 
 @pytest.mark.parametrize("tag", ["mysql9", "mariadb10.11"])
 def test_columns_without_a_server(tag: str) -> None:
-    """Names and keys come out of the statements alone; so do the texts of all tables the reference could read."""
+    """Statements alone give the names and keys, and the texts of all tables that the reference could read."""
     for step, schema in replay(tag, lambda name: None):
         found = shown(step, schema)
         assert [column[:2] + column[3:] for column in found] == [c[:2] + c[3:] for c in step["columns"]]

@@ -21,7 +21,7 @@ RECORDED: dict[str, Any] = json.loads(
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_as_java_reads_it(name: str) -> None:
-    """Random strings of well-formed and malformed bytes; and, by their digest, all strings of one byte and of two."""
+    """Random strings, and by their digest strings of one and two bytes, give the same text as in Java."""
     codec = charset().read(name)
     for raw, text in RECORDED[name]["strings"]:
         assert decode(bytes.fromhex(raw), codec) == text
@@ -35,7 +35,7 @@ def test_as_java_reads_it(name: str) -> None:
 
 
 def test_longer_charsets() -> None:
-    """The characters of GB 18030 and EUC-JP that Java reads otherwise than Python."""
+    """GB 18030, EUC-JP and UTF-16 are read as in Java where Python reads them differently."""
     assert decode(b"\xa6\xd9\xfe\xa0a", charset().read("GB18030")) == "\ufe10\u9fbba"
     assert decode(b"\xa1\xbd\xa4\xa2", charset().read("EUC-JP")) == "\u2014\u3042"
     assert decode(b"\x4e\x2d", charset().read("UTF-16")) == "\u4e2d"

@@ -18,7 +18,7 @@ JAVA = Path(__file__).parents[1] / "golden" / "java17_numbers.txt.gz"
 
 
 def pack_decimal(unscaled: int, precision: int, decimals: int) -> bytes:
-    """MySQL's packed form of unscaled / 10**decimals (strings/decimal.cc, decimal2bin)."""
+    """Return MySQL's packed form of unscaled / 10**decimals (strings/decimal.cc, decimal2bin)."""
     digits = str(abs(unscaled)).rjust(precision, "0")
     whole, fraction = digits[: precision - decimals], digits[precision - decimals :]
     groups = []
@@ -34,7 +34,7 @@ def pack_decimal(unscaled: int, precision: int, decimals: int) -> bytes:
 
 
 def test_java_texts() -> None:
-    """Bit patterns and what Java 17 prints for them: half of them are not the shortest digits that round-trip."""
+    """Numbers have the text that Java 17 prints, which for half of them is not the shortest that round-trips."""
     for line in gzip.decompress(JAVA.read_bytes()).decode().splitlines():
         kind, bits, text = line.split()
         if kind == "d":
@@ -46,13 +46,13 @@ def test_java_texts() -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_doubles_survive(value: float) -> None:
-    """Whatever the digits, they mean the same double."""
+    """The text of a double reads back as the same double."""
     assert float(numbers.double_text(struct.pack("<d", value), 0)) == value
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_floats_survive(value: float) -> None:
-    """Whatever the digits, they mean the same float."""
+    """The text of a float reads back as the same float."""
     text = float(numbers.float_text(struct.pack("<f", value), 0))
     assert struct.pack("<f", text) == struct.pack("<f", value)
 
@@ -81,7 +81,7 @@ def test_decimal_texts(value: str, precision: int, decimals: int, text: bytes) -
 
 @given(st.data(), st.integers(1, 65))
 def test_decimals_survive(data: st.DataObject, precision: int) -> None:
-    """The text means the number that was packed."""
+    """The text of a decimal is the number that was packed."""
     decimals = data.draw(st.integers(0, min(precision, 30)))
     digits = data.draw(st.integers(-(10**precision) + 1, 10**precision - 1))
     value = Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -decimals))
@@ -91,6 +91,6 @@ def test_decimals_survive(data: st.DataObject, precision: int) -> None:
 
 
 def test_decimal_groups_are_checked() -> None:
-    """A group of nine digits cannot hold more than nine."""
+    """A group of nine digits with a larger number raises Broken."""
     with pytest.raises(Broken):
         numbers.decimal_text(b"\xff\xff\xff\xff", 0, 9, 0)

@@ -12,7 +12,7 @@ SHOW = "from canal_ha.decode.kernel import BUILD, stream; print(BUILD, stream.__
 
 
 def build(wanted: str) -> tuple[str, str]:
-    """(BUILD, file of the stream module), or what was said instead."""
+    """Return (BUILD, file of the stream module), or an empty text and the standard error of a failure."""
     done = subprocess.run(
         [sys.executable, "-c", SHOW],
         env={**os.environ, "CANAL_HA_KERNEL": wanted},
@@ -24,14 +24,14 @@ def build(wanted: str) -> tuple[str, str]:
 
 
 def test_off_never_takes_the_compiled_modules() -> None:
-    """`off` runs from source even where an extension lies beside it."""
+    """`off` runs the source modules even if compiled ones exist."""
     name, file = build("off")
     assert name == "interpreted"
     assert file.endswith("stream.py")
 
 
 def test_require_fails_without_them() -> None:
-    """`require` says which modules are missing, or runs compiled."""
+    """`require` runs the compiled modules, or fails and names the missing ones."""
     name, said = build("require")
     if build("auto")[0] == "compiled":
         assert name == "compiled"
@@ -42,7 +42,7 @@ def test_require_fails_without_them() -> None:
 
 @pytest.mark.parametrize("wanted", ["auto", "nonsense"])
 def test_other_values(wanted: str) -> None:
-    """`auto` takes what there is; what is no value is refused."""
+    """`auto` runs the kernel that exists; an unknown value is refused."""
     name, said = build(wanted)
     if wanted == "auto":
         assert name in ("interpreted", "compiled")

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001  # letters that look alike are what is tested
-"""Lists of names in RE2: what Python's `re` decided before is decided now, or refused."""
+"""Lists of names in RE2: a list decides as it does in Python's `re`, or it is refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LISTS = st.lists(ITEMS, min_size=1, max_size=3).map(",".join)
 
 
 def formerly(text: str, name: str) -> bool:
-    """What `re` decided. Raises re.error."""
+    """Return what `re` decides. Raises re.error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(join_items(text), re.IGNORECASE | re.DOTALL).fullmatch(name) is not None
@@ -70,7 +70,7 @@ def formerly(text: str, name: str) -> bool:
 @example("(?:.$)*", ["x\n"])
 @example("a*(?#note)??", ["a"])
 def test_re2_decides_as_re_did(text: str, names: list[str]) -> None:
-    """Whatever list RE2 takes, it accepts the names that Python's `re` accepted; it takes no list that `re` refused."""
+    """A list that RE2 takes accepts the same names as in `re`; RE2 takes no list that `re` refuses."""
     try:
         matches = match_of_client(text)
     except FilterInvalid:
@@ -81,7 +81,7 @@ def test_re2_decides_as_re_did(text: str, names: list[str]) -> None:
 
 
 def test_single_characters_match_as_in_re() -> None:
-    r"""Every character that MySQL allows in a name, against the classes and some ranges and letters."""
+    r"""Classes, ranges and letters match the same characters as in `re`, for all that MySQL allows in a name."""
     characters = [chr(code).lower() for code in range(0x10000) if not 0xD800 <= code < 0xE000]
     newer = {"\u0345"}  # RE2 counts it among the letters
     for text in (
@@ -129,7 +129,7 @@ def test_single_characters_match_as_in_re() -> None:
     ],
 )
 def test_what_re2_cannot_express_is_refused_to_clients(text: str, reason: str) -> None:
-    """The text names the item and what it uses, and says where the expression may stand instead."""
+    """The error names the item and the syntax, and the keys of the server's files where it is allowed."""
     with pytest.raises(FilterInvalid) as refused:
         match_of_client(f"good,{text}")
     assert str(refused.value).startswith(f"table filter {text!r} cannot be used: clients' filters may not use {reason}")
@@ -154,7 +154,7 @@ def test_what_re2_cannot_express_is_refused_to_clients(text: str, reason: str) -
     ],
 )
 def test_a_mistake_is_not_sent_to_the_servers_files(text: str, reason: str) -> None:
-    """What is no expression in any dialect is none there either."""
+    """The error for a malformed expression names its reason, but not the server's files, which refuse it too."""
     with pytest.raises(FilterInvalid) as refused:
         match_of_client(text)
     assert str(refused.value) == f"table filter {text!r} is not a regular expression: {reason}"
@@ -164,7 +164,7 @@ def test_a_mistake_is_not_sent_to_the_servers_files(text: str, reason: str) -> N
 
 @pytest.mark.parametrize("text", [r"\pL", r"\Qa.b\E", r"\h", "(?<n>a)", "a(?i)b", "(?m)a"])
 def test_syntax_of_other_dialects_is_not_sent_to_the_servers_files(text: str) -> None:
-    """They do not know it either."""
+    """The error for syntax of other dialects does not name the server's files, which refuse it too."""
     with pytest.raises(FilterInvalid, match="has no meaning here; write it without"):
         match_of_client(text)
     with pytest.raises(FilterInvalid):
@@ -173,7 +173,7 @@ def test_syntax_of_other_dialects_is_not_sent_to_the_servers_files(text: str) ->
 
 @pytest.mark.parametrize("text", [r"\w{900}", "x{1001}", "(?:x{500}){3}", "a{" + "9" * 4_000 + "}", "a{100000000}"])
 def test_a_list_that_is_too_large_is_told_so(text: str) -> None:
-    """The text says what makes it large."""
+    """The error for a list that is too large says that repeats make it large."""
     with pytest.raises(FilterInvalid) as refused:
         match_of_client(text)
     assert r"the list is too large once its repeats are written out: use fewer or smaller repeats" in str(refused.value)
@@ -183,7 +183,7 @@ def test_a_list_that_is_too_large_is_told_so(text: str) -> None:
 @pytest.mark.parametrize("match_of", [match_of_client, match_of_server])
 @pytest.mark.parametrize("text", [r"other,(?i)Shop\.T", r"(?is)shop\.t", r"(?i)shop\.(?:t|T)"])
 def test_flags_that_hold_anyway_may_begin_an_item(match_of: Callable[[str], Match | None], text: str) -> None:
-    """Letter case does not matter in any case."""
+    """An item may begin with the flags i and s, which always apply."""
     matches = match_of(text)
     assert matches
     assert matches("shop.t")
@@ -191,7 +191,7 @@ def test_flags_that_hold_anyway_may_begin_an_item(match_of: Callable[[str], Matc
 
 
 def test_flags_that_hold_anyway_may_stand_beside_what_re2_lacks() -> None:
-    """In the server's own lists."""
+    """A server's list may have such flags in one item and syntax that RE2 lacks in another."""
     matches = match_of_server(r"(?i)SHOP\.a,(?!shop)\w+\.b")
     assert matches
     assert [matches(name) for name in ("shop.a", "crm.b", "shop.b")] == [True, True, False]
@@ -210,7 +210,7 @@ def test_flags_that_hold_anyway_may_stand_beside_what_re2_lacks() -> None:
     ],
 )
 def test_the_servers_own_lists_may_say_more(text: str, yes: str, no: str) -> None:
-    """What RE2 lacks is matched by backtracking, with the same meaning."""
+    """A server's list may use syntax that RE2 lacks: it is matched by backtracking."""
     matches = match_of_server(text)
     assert matches
     assert matches(yes)
@@ -218,7 +218,7 @@ def test_the_servers_own_lists_may_say_more(text: str, yes: str, no: str) -> Non
 
 
 def test_a_list_of_the_server_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never an answer; the text names the item; and other threads run meanwhile."""
+    """A match that takes too long raises FilterInvalid with the item; other threads run meanwhile."""
     monkeypatch.setattr(name_lists, "MATCH_LIMIT_S", 0.3)
     matches = match_of_server(r"(?=a)(?:a|aa)+z,fine")
     assert matches
@@ -244,7 +244,7 @@ def test_a_list_of_the_server_that_takes_too_long_is_an_error(monkeypatch: pytes
 
 
 def test_client_filters_have_a_limit() -> None:
-    """Bytes count, not characters, and nothing of a longer one is looked at."""
+    """The limit for a client's filter counts bytes, not characters; a longer one is refused at once."""
     assert match_of_client("测" * (CLIENT_FILTER_BYTES // 3))
     for text in ("测" * (CLIENT_FILTER_BYTES // 3 + 1), "(" * 1_200_000):
         began = time.monotonic()
@@ -258,7 +258,7 @@ def test_client_filters_have_a_limit() -> None:
     [".*" * 20 + "z", "(x+x+)+y", "(a|a)*b", "(?:a?){500}" * 300, "(" * 900 + "a" + ")" * 900, ".*" * 2000 + "z"],
 )
 def test_hostile_filters_answer_in_time(text: str) -> None:
-    """The time grows with the name alone."""
+    """A hostile filter is compiled and answers within five seconds."""
     began = time.monotonic()
     matches = match_of_client(text)
     assert matches
@@ -268,28 +268,28 @@ def test_hostile_filters_answer_in_time(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["$" * 4_000, "(a$|" * 999 + "b" + ")" * 999])
 def test_many_line_ends_are_read_in_time(text: str) -> None:
-    """The time grows with the length of the filter, not with its square."""
+    """The time to translate a filter grows with the number of its line ends, not with the square."""
     began = time.process_time()
     translate(text)
     assert time.process_time() - began < 0.2
 
 
 def test_half_a_surrogate_pair_in_a_name() -> None:
-    """It is a character like any other that is no letter."""
+    """Half a surrogate pair matches like any character that is not a letter."""
     matches = match_of_client(r"a.\.b")
     assert matches
     assert matches("a\ud800.b")
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    """RE2 would write every mistake to standard error."""
+    """A syntax error prints nothing on standard error, as RE2 would by default."""
     with pytest.raises(FilterInvalid):
         match_of_client("(")
     assert capfd.readouterr().err == ""
 
 
 def test_a_comment_may_hold_an_escaped_bracket() -> None:
-    """As in Python: the bracket behind the backslash does not end the comment."""
+    """As in Python, an escaped bracket does not end a comment."""
     matches = match_of_client(r"test\.(?#\)(b)c")
     assert matches is not None
     assert matches("test.c")
@@ -297,7 +297,7 @@ def test_a_comment_may_hold_an_escaped_bracket() -> None:
 
 
 def test_a_list_of_many_classes_is_refused_before_it_is_compiled() -> None:
-    r"""Each \w costs RE2 a fraction of a millisecond under the interpreter's lock, so 1,360 of them froze a node."""
+    r"""A list with 1,360 times \w is refused, because RE2 would compile it for long under the interpreter's lock."""
     began = time.thread_time()
     with pytest.raises(FilterInvalid, match="2720 Unicode classes"):
         match_of_client(r"\w*" * 1360)
@@ -306,7 +306,7 @@ def test_a_list_of_many_classes_is_refused_before_it_is_compiled() -> None:
 
 
 def test_compilations_leave_the_interpreter_to_others() -> None:
-    """A stranger who has list after list compiled gets a tenth of a processor."""
+    """A client that sends list after list uses less than a fifth of a processor, because compilations pause."""
     lists = [r"shop\.\w{1,60}" + "x" * number for number in range(4)]
     used, began = time.thread_time(), time.monotonic()
     for text in lists:

@@ -1,4 +1,4 @@
-"""The kernel's readers of entries, beside protobuf's own parser."""
+"""The kernel's readers of entries, compared with protobuf's own parser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GARBLED = "garbled"
 
 
 def outcome(read: Callable[[bytes], list[reading.Told]], data: bytes) -> list[reading.Told] | str:
-    """What was read, or that it was refused."""
+    """Return what `read` returns, REFUSED or GARBLED."""
     try:
         return read(data)
     except reading.Garbled:
@@ -40,14 +40,14 @@ def outcome(read: Callable[[bytes], list[reading.Told]], data: bytes) -> list[re
 
 
 def agree(data: bytes) -> bool:
-    """All readers and protobuf make the same of it; whether it was refused."""
+    """Check that all readers agree with protobuf; return whether they refuse the data."""
     values, expected_values = outcome(reading.read_values, data), outcome(reading.expected_values, data)
     assert values == (REFUSED if expected_values == GARBLED else expected_values)
     maps, expected_maps = outcome(reading.read_maps, data), outcome(reading.expected_maps, data)
     rows, expected = outcome(reading.read_rows, data), outcome(reading.expected_rows, data)
     if values != REFUSED or not reading.has_rows_of_no_change(data):  # which only `read_values` looks at
         assert maps == (REFUSED if expected_maps == GARBLED else expected_maps)
-        if expected != GARBLED:  # it looks at no text of an image that it does not need
+        if expected != GARBLED:  # read_rows decodes no text of an image that it does not need
             assert rows == expected
     return values == REFUSED
 
@@ -55,13 +55,13 @@ def agree(data: bytes) -> bool:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.integers(0, 1 << 60), st.integers(0, 30), st.sampled_from((0.0, 0.02, 0.3)))
 def test_what_protobuf_reads_is_read(seed: int, count: int, strange: float) -> None:
-    """Fields in any order, twice, unknown, left out; columns that change within an entry: the same rows."""
+    """The readers agree with protobuf on fields that are reordered, repeated, unknown or missing."""
     data = reading.frames(seed, count, strange)
     assert not agree(data)
 
 
 def test_damaged_entries_are_refused_or_read_alike() -> None:
-    """No crash, no wrong row: what protobuf refuses is refused, what it accepts is read as it reads it."""
+    """The readers refuse the damaged entries that protobuf refuses, and agree with it on the others."""
     refused = 0
     for index in range(MUTATIONS):
         data = reading.mutated(f"{SEED} {index}", reading.frames(f"{SEED} {index % 50}", 3, 0.02))
@@ -75,7 +75,7 @@ def test_damaged_entries_are_refused_or_read_alike() -> None:
 
 @pytest.mark.parametrize("size", range(1, 60))
 def test_every_prefix_of_an_entry(size: int) -> None:
-    """Cut anywhere, it is refused or shorter, never read beyond its end."""
+    """The readers agree with protobuf on each prefix of an entry."""
     data = reading.frames(3, 2, 0.0)
     agree(data[: len(data) * size // 60])
 
@@ -94,12 +94,12 @@ def test_every_prefix_of_an_entry(size: int) -> None:
     ],
 )
 def test_what_is_no_message(data: bytes) -> None:
-    """Numbers without an end, lengths beyond the end, field 0, groups that do not close."""
+    """Numbers without an end, lengths beyond the end, field 0 and unclosed groups are refused."""
     assert outcome(reading.read_maps, data) == outcome(reading.expected_maps, data) == "refused"
 
 
 def test_groups_within_groups() -> None:
-    """As deep as protobuf follows them, and not without an end."""
+    """90 nested groups are read, as in protobuf; 50,000 raise Broken."""
     cursor = Cursor()
     cursor.src = b"\x0b" * 90 + b"\x0c" * 90
     cursor.check(180)
@@ -111,7 +111,7 @@ def test_groups_within_groups() -> None:
 
 
 def test_constants_are_the_same_in_both() -> None:
-    """codes.pxd repeats codes.py, number by number."""
+    """codes.pxd has the same names and numbers as codes.py."""
     lines = re.findall(r"^    (\w+) = (-?\d+)$", (Path(kernel.__file__).parent / "codes.pxd").read_text(), re.MULTILINE)
     assert {name: int(value) for name, value in lines} == {
         name: value for name, value in vars(codes).items() if name.isupper()

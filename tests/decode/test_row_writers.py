@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "canal_ha" / "decode" / "kernel" / "kinds.p
 
 
 def column_kinds() -> dict[str, int]:
-    """The first constants of kinds.py. The next group starts again at a low number."""
+    """Return the first group of constants in kinds.py; the next group starts again at a low number."""
     found: dict[str, int] = {}
     for node in ast.parse(SOURCE.read_text()).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -44,17 +44,17 @@ def written(kind: int, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("name", sorted(KINDS.keys() - {"NOTHING", "PREFIXED"}))
 def test_every_kind_writes_a_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind that is added to kinds.py without a writer would write empty values: rows that look good and are not."""
+    """Every kind in kinds.py has a writer that writes a text for a value."""
     assert written(KINDS[name], monkeypatch)
 
 
 def test_an_empty_text_and_the_type_null_write_an_empty_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The type NULL has a writer, too, which has nothing to write."""
+    """An empty text and the type NULL have writers, which write an empty value."""
     assert written(kinds.PREFIXED, monkeypatch) == written(kinds.NOTHING, monkeypatch) == ""
 
 
 def test_a_kind_without_a_writer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In both builds."""
+    """A column of a kind without a writer raises MalformedEvent instead of writing empty values."""
     assert list(KINDS.values()) == list(range(1, len(KINDS) + 1))
     assert list(KINDS)[-1] == "NOTHING"
     with pytest.raises(MalformedEvent, match=f"no writer for a column of kind {len(KINDS) + 1}"):

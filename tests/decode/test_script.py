@@ -29,7 +29,7 @@ CREATE TABLE other.plain (a int)
 
 
 def test_statements() -> None:
-    """Semicolons in quotes, comments and bodies divide nothing."""
+    """Semicolons in quotes, comments and trigger bodies do not end a statement."""
     found = list(statements(DUMP))
     assert [text.split("\n")[0][:24] for text in found] == [
         "/*!40101 SET NAMES utf8m",
@@ -63,7 +63,7 @@ def test_definitions() -> None:
 
 
 def test_tables_of_no_schema_fit_every_schema() -> None:
-    """mysqldump of one database names it nowhere."""
+    """A table without a schema name, as in a mysqldump of one database, fits every schema."""
     tables = Definitions("CREATE TABLE t (a int); RENAME TABLE t TO u; CREATE TABLE v LIKE u; DROP TABLE u")
     assert tables.fetch("any", "v") == "CREATE TABLE `v` (`a` int)"
     assert tables.fetch("any", "t") is tables.fetch("any", "u") is None
@@ -71,6 +71,6 @@ def test_tables_of_no_schema_fit_every_schema() -> None:
 
 @pytest.mark.parametrize("text", ["CREATE TABLE t (a int", "ALTER TABLE t ADD COLUMN", "CREATE TABLE t (a 'x"])
 def test_what_cannot_be_read(text: str) -> None:
-    """A table that the script does not tell for certain is an error now, not wrong columns later."""
+    """A statement on a table that cannot be read raises ValueError with the statement."""
     with pytest.raises(ValueError, match="TABLE t"):
         Definitions(f"CREATE TABLE u (a int); {text}")

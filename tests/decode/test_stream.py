@@ -26,7 +26,7 @@ from lab.golden import binlog
 
 
 def events_of(file: bytes) -> list[bytes]:
-    """The events of a binlog file."""
+    """Return the events of a binlog file."""
     found = []
     at = 4
     while at < len(file):
@@ -37,7 +37,7 @@ def events_of(file: bytes) -> list[bytes]:
 
 
 def unsigned_events(events: list[bytes]) -> list[bytes]:
-    """The same events without checksums, so that damage reaches the parser."""
+    """Return the same events without checksums, so that damage reaches the parser."""
     plain = []
     for event in events:
         if event[4] == 15:
@@ -54,7 +54,7 @@ DUMP = b"".join(map(packets, SMALL[0]))
 
 @dataclass
 class Whole:
-    """All segments of a run as one."""
+    """The outputs of a decoder, with all segments joined."""
 
     frames: bytes
     ends: list[int]
@@ -65,7 +65,7 @@ class Whole:
 
 
 def whole(outputs: list[Output]) -> Whole:
-    """Join what chunking may divide differently; Passed is told once a chunk, so only the last one counts."""
+    """Join segments, which depend on chunking; keep only the last Passed, because each chunk gives one."""
     result = Whole(b"", [], [], b"", [], [])
     for output in outputs:
         if isinstance(output, Segment):
@@ -90,7 +90,7 @@ EXPECTED = whole(list(decoder(position=4).feed(DUMP)))
 @example([1, 3, 2])
 @example([19])
 def test_any_chunking(sizes: list[int]) -> None:
-    """However the bytes of a dump are cut, the same entries come out with the same arrays beside them."""
+    """A dump gives the same entries and arrays, however its bytes are cut into chunks."""
     work = decoder()
     outputs: list[Output] = []
     at = turn = 0
@@ -105,7 +105,7 @@ def test_any_chunking(sizes: list[int]) -> None:
 
 
 def test_a_file_is_a_dump_without_packets() -> None:
-    """The file's bytes, byte by byte at first, yield what its packets yield."""
+    """The bytes of a file, fed in small chunks, give the same entries as its packets."""
     work = decoder()
     file = b"\xfebin" + b"".join(SMALL[0])
     cuts = [*range(100), *range(100, len(file), 777), len(file)]
@@ -118,7 +118,7 @@ def test_a_file_is_a_dump_without_packets() -> None:
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_any_damage(data: st.DataObject) -> None:
-    """Flipped bits, lost and repeated bytes end in MalformedEvent or TableUnknown, or pass as other data; no more."""
+    """Flipped bits, lost and repeated bytes raise MalformedEvent or TableUnknown, or give valid entries."""
     events = data.draw(st.sampled_from(SMALL))
     start = data.draw(st.integers(1, len(events) - 12))
     dump = bytearray(b"".join(map(packets, unsigned_events([events[0], *events[start : start + 12]]))))
@@ -146,7 +146,7 @@ def test_any_damage(data: st.DataObject) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_damage_inside_an_event(data: st.DataObject) -> None:
-    """Bodies of any content under a correct header and checksum: the same two errors and no others."""
+    """Damaged bodies under a correct header and checksum raise nothing but the same two errors."""
     events = data.draw(st.sampled_from(SMALL))
     at = data.draw(st.integers(1, len(events) - 3))
     dump = Dump().format()
@@ -181,7 +181,7 @@ def tables(draw: st.DrawFn) -> tuple[list[Kind], list[Column]]:
 
 
 def image(kinds: list[Kind], values: list[Any]) -> bytes:
-    """A row image: unused null bits are ones, as MySQL leaves them."""
+    """Return a row image; unused null bits are ones, as in MySQL."""
     nulls = (1 << (len(values) + 7) // 8 * 8) - 1
     for index, value in enumerate(values):
         if value is not None:
@@ -208,14 +208,14 @@ def expected_columns(
 
 
 def text_of(kind: Kind, value: Any) -> str | None:
-    """Values that differ may be stored alike: a TIME(0) has no microseconds."""
+    """Return the text of a value; different values may have the same one, as a TIME(0) has no microseconds."""
     return None if value is None else kind.text(value)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), tables())
 def test_what_we_write_is_what_protobuf_writes(data: st.DataObject, table: tuple[list[Kind], list[Column]]) -> None:
-    """Entries of any table and any rows are byte for byte what the official library makes of the same content."""
+    """Entries of any table and any rows equal those of protobuf's own library, byte for byte."""
     check_rows(data, *table)
 
 
@@ -223,12 +223,12 @@ def test_what_we_write_is_what_protobuf_writes(data: st.DataObject, table: tuple
 @settings(max_examples=10, deadline=None)
 @given(st.data())
 def test_every_type(kind: Kind, data: st.DataObject) -> None:
-    """The same for each column type on its own."""
+    """Entries of a table with one column of any type equal those of protobuf's own library."""
     check_rows(data, [kind], [Column("c", kind.mysql_type, unsigned="unsigned" in kind.mysql_type)])
 
 
 def check_rows(data: st.DataObject, kinds: list[Kind], columns: list[Column]) -> None:
-    """Draw an event and rows, decode them, and let protobuf write the same."""
+    """Draw and decode a rows event; compare its entry with the one that protobuf writes."""
     event, name = data.draw(st.sampled_from([(30, entry.INSERT), (31, entry.UPDATE), (32, entry.DELETE)]))
     row = st.tuples(*(st.none() | kind.value for kind in kinds)).map(list)
     images = b""
@@ -284,7 +284,7 @@ def check_rows(data: st.DataObject, kinds: list[Kind], columns: list[Column]) ->
     ids=["a surrogate", "no character", "cut"],
 )
 def test_malformed_text(stored: bytes, shown: str) -> None:
-    """As many U+FFFD as Java's decoder writes."""
+    """Malformed text has as many U+FFFD as Java's decoder writes."""
     column = ColumnType(types.VARCHAR, struct.pack("<H", 400))
     dump = Dump().format().begin().table(columns=[column])
     dump.rows(30, b"\xfe" + struct.pack("<H", len(stored)) + stored, width=1).xid()
@@ -294,7 +294,7 @@ def test_malformed_text(stored: bytes, shown: str) -> None:
 
 
 def test_wide_tables() -> None:
-    """More columns than one byte counts."""
+    """A table with more columns than a count of one byte is decoded."""
     width = 300
     columns = [ColumnType(types.TINY)] * width
     dump = Dump().format().begin().table(columns=columns)
@@ -305,13 +305,13 @@ def test_wide_tables() -> None:
 
 
 def transaction(rows: Dump, *numbers: int) -> bytes:
-    """The next transaction of a dump, alone."""
+    """Return the bytes of the next transaction of a dump, without those before it."""
     rows.data.clear()
     return bytes(rows.begin().table().insert(*numbers).xid().data)
 
 
 def test_buffers_of_acknowledged_segments_are_used_again() -> None:
-    """A recycled segment's memory takes later frames, unless a view of it is still being sent."""
+    """The buffer of a recycled segment is reused, unless a view of it still exists."""
     rows = Dump().format()
     work = decoder()
     first = segments(work.feed(bytes(rows.data) + transaction(rows, *range(3000))))[0]
@@ -331,7 +331,7 @@ def test_buffers_of_acknowledged_segments_are_used_again() -> None:
 
 
 def test_small_segments_take_small_memory() -> None:
-    """A trickle of transactions after a large one does not hold the large one's memory in each segment."""
+    """Small segments that reuse the buffer of a large one do not keep its size."""
     rows = Dump().format()
     work = decoder()
     large = segments(work.feed(bytes(rows.data) + transaction(rows, *range(3000))))[0]

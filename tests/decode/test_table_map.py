@@ -1,4 +1,4 @@
-"""TABLE_MAP events with all their optional metadata, as two servers wrote them."""
+"""TABLE_MAP events with optional metadata, recorded from two servers or made by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.golden import binlog
 
 
 def maps(tag: str) -> dict[str, TableMap]:
-    """The first table map of every table in a recorded file."""
+    """Return the first table map of every table in a recorded file."""
     file = binlog(tag)
     found: dict[str, TableMap] = {}
     at = 4
@@ -29,7 +29,7 @@ def maps(tag: str) -> dict[str, TableMap]:
 
 @pytest.mark.parametrize("tag", ["mysql9", "mariadb10.11"])
 def test_full_metadata(tag: str) -> None:
-    """Names, signs, keys and labels come from binlog_row_metadata=FULL."""
+    """With binlog_row_metadata=FULL, names, signs, keys, labels and geometry types are read."""
     found = maps(tag)
     ints = found["t_int"]
     assert ints.names == ("id", "ti", "tu", "si", "su", "mi", "mu", "i", "iu", "bi", "bu", "zf", "bo")
@@ -55,7 +55,7 @@ def test_full_metadata(tag: str) -> None:
 
 
 def test_without_metadata() -> None:
-    """What an old server does not send is unknown, not empty."""
+    """Metadata that a server does not send is None, not empty."""
     parsed = parse_table_map(table_map(7, "s", "t", [ColumnType(types.LONG), ColumnType(types.STRING, b"\xee\xe0")]))
     assert (parsed.table_id, parsed.schema, parsed.name) == (7, "s", "t")
     assert parsed.metas == (0, 0xEEE0)
@@ -64,7 +64,7 @@ def test_without_metadata() -> None:
 
 
 def test_keys_with_prefixes() -> None:
-    """A key over the first characters of a column."""
+    """A primary key over the first characters of a column is read."""
     columns = [ColumnType(types.VARCHAR, b"\x50\0"), ColumnType(types.LONG), ColumnType(types.VARCHAR, b"\x50\0")]
     names = b"".join(packed(1) + name for name in (b"a", b"b", b"c"))
     fields = [(4, names), (9, packed(2) + packed(10))]
@@ -83,6 +83,6 @@ def test_keys_with_prefixes() -> None:
     ],
 )
 def test_metadata_that_contradicts_the_columns(optional: bytes) -> None:
-    """Nothing is guessed from half a table map."""
+    """Metadata that does not fit the columns or the event raises Broken."""
     with pytest.raises(Broken):
         parse_table_map(table_map(1, "s", "t", [ColumnType(types.LONG)] * 2, optional))

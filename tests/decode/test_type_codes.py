@@ -1,4 +1,4 @@
-"""Declared types against logged types."""
+"""Declared column types compared with logged ones."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ from canal_ha.decode.type_codes import compatible
     ],
 )
 def test_what_agrees(text: str, code: int, meta: int) -> None:
-    """Every way in which MySQL and MariaDB log a declared type is accepted."""
+    """A declared type fits each type under which MySQL or MariaDB logs it."""
     assert compatible(text, code, meta) is True
 
 
@@ -96,11 +96,11 @@ def test_what_agrees(text: str, code: int, meta: int) -> None:
     ],
 )
 def test_what_contradicts(text: str, code: int, meta: int) -> None:
-    """Another type, length, precision or member count is not the same column."""
+    """A declared type does not fit another type, length, precision or member count."""
     assert compatible(text, code, meta) is False
 
 
 @pytest.mark.parametrize("text", ["", "frobnicator(3)", "()"])
 def test_what_nobody_knows(text: str) -> None:
-    """A text that says nothing neither agrees nor contradicts."""
+    """compatible() returns None for a text that is not a known type."""
     assert compatible(text, 3, 0) is None

@@ -1,4 +1,4 @@
-"""Updates of JSON, and the other cells that are made in Python."""
+"""Partial updates of JSON and compressed columns, which Python code decodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.decode.documents import document
 
 @given(st.binary(max_size=200))
 def test_any_bytes(raw: bytes) -> None:
-    """Bytes that are no update of JSON raise Broken and nothing else."""
+    """Any bytes give a text or raise Broken."""
     with suppress(Broken):
         values.json_diff_text(b"j", raw)
 
@@ -42,7 +42,7 @@ def test_partial_updates_are_calls() -> None:
 
 
 def test_column_compression() -> None:
-    """MariaDB's compressed values: plain behind a zero byte, deflated otherwise; text and bytes."""
+    """MariaDB's compressed values are read: plain after a zero byte or deflated, as text or bytes."""
     raw = "é".encode() * 50
     deflated = b"\x81" + bytes([len(raw)]) + zlib.compress(raw)
     assert values.uncompressed(b"\0" + raw, True, "utf-8") == raw

@@ -1,7 +1,8 @@
-"""What this process's kernel makes of many inputs, one line each: a digest of everything delivered, and the error.
+"""Prints one line for each of many inputs to this process's kernel: a digest of everything delivered, and the error.
 
-Run as a program, once per build, so that the lines can be compared: recorded binlogs, generated rows of every column
-type, both damaged and not. Arguments: seed, number of generated dumps, number of damaged recordings.
+test_builds.py runs this program with each build and compares the lines. The inputs are recorded binlogs, generated rows
+of every column type, and JSON documents, damaged and undamaged. Arguments: seed, number of generated dumps, number of
+damaged recordings.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TEXTS = ("", "plain", "ü", "中文", "\U0001f600 and more", "x" * 127, "x" * 12
 
 
 def digest(outputs: Iterable[Output]) -> str:
-    """Drive a decoder to its end; what it delivered, with its error if it ended in one."""
+    """Run a decoder to its end; return a digest of its outputs and, if it failed, its error."""
     total = sha256()
     rows = 0
     try:
@@ -65,7 +66,7 @@ def digest(outputs: Iterable[Output]) -> str:
 
 
 def is_protobufs(raw: bytes) -> bool:
-    """Whether these are the very bytes that protobuf's own library writes for the entry and what is stored in it."""
+    """Return whether protobuf's own library writes the same bytes for the entry and for its stored value."""
     entry = Entry.FromString(raw)
     if entry.SerializeToString() != raw:
         return False
@@ -77,14 +78,14 @@ def is_protobufs(raw: bytes) -> bool:
 
 
 def number(chance: random.Random) -> float:
-    """Whole ones, short ones, and any."""
+    """Return a random number: whole, with a short fraction, or any."""
     return chance.choice(
         (0.0, -0.0, 1.0, chance.randrange(-(10**8), 10**8) * 1.0, chance.randrange(10**6) / 100, chance.gauss(0, 1e9))
     )
 
 
 def prefixed(chance: random.Random, reading: types.CellType) -> bytes:
-    """A value behind its length."""
+    """Return a random value after its length."""
     if reading.text == kinds.JSON:
         value = documents.drawn(chance)
     elif chance.random() < 0.5:
@@ -98,7 +99,7 @@ def prefixed(chance: random.Random, reading: types.CellType) -> bytes:
 
 
 def cell(chance: random.Random, reading: types.CellType) -> bytes:
-    """A stored value of a column that is read so."""
+    """Return a random stored value of a column with this cell type."""
     if reading.kind == kinds.PREFIXED:
         return prefixed(chance, reading)
     if reading.kind == kinds.DECIMAL:
@@ -109,7 +110,7 @@ def cell(chance: random.Random, reading: types.CellType) -> bytes:
 
 
 def image(chance: random.Random, readings: list[types.CellType], before: bytes = b"") -> bytes:
-    """A row image; an after image is often the before image again."""
+    """Return a row image; an after image often equals the before image."""
     if before and chance.random() < 0.5:
         return before
     nulls = 0
@@ -123,26 +124,26 @@ def image(chance: random.Random, readings: list[types.CellType], before: bytes =
 
 
 def mysql_gtid(dump: Dump, chance: random.Random, number: int) -> None:
-    """The next transaction of one of two sources, as a rule."""
+    """Add the GTID event of a transaction of one of two sources, in most cases the next one."""
     source = bytes([chance.randrange(2)]) * 16
     number = chance.choice((number, number, number, chance.randrange(1 << 63)))
     dump.add(kinds.GTID, b"\0" + source + struct.pack("<Q", number) + b"\2" + struct.pack("<QQ", number - 1, number))
 
 
 def mariadb_gtid(dump: Dump, chance: random.Random, number: int) -> None:
-    """The next transaction of one of two domains."""
+    """Add the GTID event of the next transaction of one of two domains."""
     dump.add(kinds.MARIADB_GTID, struct.pack("<QIB", number, chance.randrange(2), 0))
 
 
 def with_gtids(wanted: bool) -> dict[str, Any]:
-    """Options of a decoder that tells GTIDs, or does not."""
+    """Return the options of a decoder with or without GTIDs."""
     return {"options": DecodeOptions(gtid_on=True), "gtid_set": ""} if wanted else {}
 
 
 def generated(chance: random.Random, checksums: float = 0.8) -> tuple[bytes, list[Column], str]:
-    """A dump of a few transactions on one table; the columns of the table; one that is filtered out, or none.
+    """Return a dump of a few transactions on one table, the columns of the table, and a field filter or an empty text.
 
-    checksums: how many of such dumps have them.
+    checksums: the share of dumps that have checksums.
     """
     chosen = chance.choices(COLUMNS, k=chance.choice((1, 2, 7, 8, 9, 20)))
     body = table_map(1, "s", "t", [column for column, _ in chosen])
@@ -186,7 +187,7 @@ def generated_lines(seed: int, count: int) -> Iterator[str]:
 
 
 def document_lines(seed: int, count: int) -> Iterator[str]:
-    """Texts of documents, every other one damaged."""
+    """Yield the texts of documents, of which every other one is damaged."""
     for index in range(count):
         chance = random.Random(f"{seed} {index}")
         raw = bytearray(documents.drawn(chance))
