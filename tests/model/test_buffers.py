@@ -1,4 +1,4 @@
-"""Memory of acknowledged segments is used again, and never while somebody looks at it."""
+"""Buffers of acknowledged segments are reused, but not while they are referenced."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from canal_ha.model.buffers import LARGEST, Buffers
 
 
 def given(buffers: Buffers, content: bytes) -> int:
-    """Give a new buffer that nobody else knows; return its identity."""
+    """Give a new buffer without any other reference; return its identity."""
     buffer = bytearray(content)
     buffers.give(buffer)
     return id(buffer)
 
 
 def test_a_buffer_comes_back() -> None:
-    """What was given is what is taken, and once only."""
+    """take() returns a given buffer once."""
     buffers = Buffers()
     known = given(buffers, b"rows")
     taken = buffers.take()
@@ -22,7 +22,7 @@ def test_a_buffer_comes_back() -> None:
 
 
 def test_a_buffer_that_somebody_holds_is_not_taken() -> None:
-    """A view that is being sent, or a segment, keeps its bytes; the next free buffer is taken meanwhile."""
+    """A buffer with a view or another reference is not taken until that is gone; the next free one is."""
     buffers = Buffers()
     held = bytearray(b"held")
     views = [memoryview(bytearray(b"rows"))[1:3]]
@@ -40,7 +40,7 @@ def test_a_buffer_that_somebody_holds_is_not_taken() -> None:
 
 
 def test_huge_buffers_are_not_kept() -> None:
-    """What one huge transaction needed does not stay."""
+    """A buffer that is larger than LARGEST is not kept."""
     buffers = Buffers()
     given(buffers, bytes(LARGEST + 1))
     assert buffers.take() == b""

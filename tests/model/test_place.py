@@ -19,12 +19,12 @@ from canal_ha.model.place import Place
     ],
 )
 def test_what_is_understood(text: str, place: Place) -> None:
-    """Each form; an offset before the first event is the first event's."""
+    """Each form is parsed; an offset before the first event becomes that of the first event."""
     assert Place.parse(text) == place
 
 
 @pytest.mark.parametrize("text", ["", "mysql-bin:4", "mysql-bin.000001", "gtid:", "time:yesterday", "newest"])
 def test_what_is_not(text: str) -> None:
-    """Anything else is refused."""
+    """Any other text raises ValueError."""
     with pytest.raises(ValueError, match=r"invalid (position|time)"):
         Place.parse(text)

@@ -1,4 +1,4 @@
-"""Positions: canal's JSON, what is read leniently, and their order."""
+"""Positions: canal's JSON, lenient reading, and order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_nulls_are_omitted() -> None:
 
 
 def test_a_mark_counts_while_its_place_does() -> None:
-    """Where an operator edits the position by hand, it is gone; without one the text is as canal's."""
+    """A mark is part of the text, and is void if somebody changes the offset or the journal by hand."""
     text = replace(POSITION, mark="spool a").to_json(with_type=True)
     where = f'"at":2034,"journal":"{POSITION.journal}"'
     assert text == CANAL.replace('"position":2034', f'"mark":{{{where},"text":"spool a"}},"position":2034')
@@ -62,7 +62,7 @@ def test_a_mark_counts_while_its_place_does() -> None:
 
 
 def test_consumed() -> None:
-    """The mark repeats the offset, in its place in the alphabet, and is void once somebody changes the offset."""
+    """`consumed` repeats the offset, in alphabetical order, and is void if somebody changes the offset."""
     text = replace(POSITION, consumed=True).to_json(with_type=True)
     assert text == CANAL.replace('"postion":{', '"postion":{"consumed":2034,')
     assert LogPosition.from_json(text).consumed
@@ -71,7 +71,7 @@ def test_consumed() -> None:
 
 
 def test_whose_binlog_it_is() -> None:
-    """Server and trail come in one key in its place in the alphabet, void once somebody changes the offset."""
+    """Server and trail are in one key, in alphabetical order, which is void if somebody changes the offset."""
     text = replace(POSITION, server="u-1", trail="abc").to_json(with_type=True)
     assert text == CANAL.replace('"timestamp"', '"source":{"at":2034,"server":"u-1","trail":"abc"},"timestamp"')
     read = LogPosition.from_json(text)
@@ -83,7 +83,7 @@ def test_whose_binlog_it_is() -> None:
 
 @given(POSITIONS, st.booleans())
 def test_round_trip(position: LogPosition, with_type: bool) -> None:
-    """Whatever is written is read back, whatever the order of keys and the blanks."""
+    """A written position is read back, even with other blanks and another order of keys."""
     text = position.to_json(with_type=with_type)
     assert LogPosition.from_json(text) == position
     body = json.loads(text)
@@ -93,7 +93,7 @@ def test_round_trip(position: LogPosition, with_type: bool) -> None:
 
 @given(POSITIONS)
 def test_long_suffix(position: LogPosition) -> None:
-    """Every integer may carry Java's suffix."""
+    """Every integer may have Java's suffix L."""
     body = json.loads(position.to_json(with_type=True))
     assert LogPosition.from_json(_java_text(body)) == position
 
@@ -112,7 +112,7 @@ JSON = st.recursive(
 
 @given(JSON, st.booleans())
 def test_texts_are_left_alone(value: Any, ascii_only: bool) -> None:
-    """What looks like a long integer inside a text stays as it is."""
+    """A text that looks like a long integer is read unchanged."""
     assert read_json(json.dumps(value, ensure_ascii=ascii_only)) == value
 
 
@@ -137,20 +137,20 @@ def test_texts_are_left_alone(value: Any, ascii_only: bool) -> None:
     ],
 )
 def test_nonsense(text: str) -> None:
-    """What is no position is a ValueError, never another error and never a guess."""
+    """A text that is not a position raises ValueError."""
     with pytest.raises(ValueError, match=r"position|value"):
         LogPosition.from_json(text)
 
 
 def test_missing_fields() -> None:
-    """What canal omits when null is unknown: no server id, no GTID, time 0, the default port."""
+    """Missing keys mean no server id, no GTID, time 0 and the default port."""
     assert LogPosition.from_json('{"postion":{"journalName":"b","position":"4","timestamp":null}}') == LogPosition(
         "b", 4, 0, None, None, "", 3306
     )
 
 
 def test_order() -> None:
-    """Journals count by number, beyond six digits too; then the offset; a consumed event lies behind its entries."""
+    """Positions are ordered by journal number, offset and sub-index; a consumed event lies behind its entries."""
     in_order = [
         LogPosition("mysql-bin.000002", 900),
         LogPosition("mysql-bin.000010", 4),
@@ -179,7 +179,7 @@ def test_order() -> None:
     ],
 )
 def test_split_journal(journal: str, split: tuple[str, int]) -> None:
-    """The number is what follows the last dot, if it is one."""
+    """The number follows the last dot; a journal without one has the number 0."""
     assert split_journal(journal) == split
 
 
@@ -188,7 +188,7 @@ SECOND = LogPosition("bin.000007", 99, 1700000000000, 2, "", "other", 3307, cons
 
 
 def test_several_sources() -> None:
-    """The others stand beside what canal reads, which is the text it would have alone but for the number."""
+    """The other sources have a key of their own; the rest is the text of the first source alone, with its number."""
     both = FIRST.beside([SECOND, FIRST])
     text = both.to_json(with_type=True)
     assert text.startswith(CANAL.partition('"postion"')[0] + '"others":[{"identity":')
@@ -200,7 +200,7 @@ def test_several_sources() -> None:
 
 
 def test_an_edit_moves_one_of_several_sources() -> None:
-    """What canal and operators know of a cursor is the place of the source that it names."""
+    """A changed offset in the text moves the first source only."""
     text = FIRST.beside([SECOND]).to_json(with_type=True).replace('"position":2034', '"position":4')
     assert LogPosition.from_json(text).parts == (replace(FIRST, offset=4), SECOND)
 

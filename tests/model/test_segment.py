@@ -1,4 +1,4 @@
-"""Segments: entries found again in their frames, beside protobuf's own serialization."""
+"""Segments: frames compared with protobuf's own serialization, slices, selections and limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of_sizes(sizes: list[int]) -> Segment:
 
 @given(st.lists(SIZES, max_size=12))
 def test_frames_are_the_body_of_messages(sizes: list[int]) -> None:
-    """Frames are what protobuf writes for the entries of Messages, and every entry is found in them again."""
+    """Frames are the bytes that protobuf writes for the entries of Messages, and each entry is found in them."""
     piece = of_sizes(sizes)
     bodies = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
     assert canal_protocol_pb2.Messages(messages=bodies).SerializeToString() == piece.frames
@@ -37,7 +37,7 @@ def test_frames_are_the_body_of_messages(sizes: list[int]) -> None:
 
 @given(st.lists(SIZES, min_size=1, max_size=40), st.data())
 def test_slices(sizes: list[int], data: st.DataObject) -> None:
-    """A view of some entries is their frames; their sizes add up without the frames' tags and lengths."""
+    """frames_view() gives the frames of some entries; entry_bytes() gives their size without tags and lengths."""
     first = data.draw(st.integers(0, len(sizes) - 1))
     last = data.draw(st.integers(first + 1, len(sizes)))
     piece = of_sizes(sizes)
@@ -48,7 +48,7 @@ def test_slices(sizes: list[int], data: st.DataObject) -> None:
 
 @given(st.lists(SIZES, min_size=1, max_size=40), st.data())
 def test_take_bytes(sizes: list[int], data: st.DataObject) -> None:
-    """A limit takes exactly what adding up entry by entry takes, and leaves the same."""
+    """take_bytes() takes the same entries, and leaves the same limit, as a loop over the entries."""
     first = data.draw(st.integers(0, len(sizes) - 1))
     limit = data.draw(
         st.integers(0, sum(sizes) + 10) | st.sampled_from([sum(sizes[first:n]) for n in range(len(sizes))])
@@ -63,7 +63,7 @@ def test_take_bytes(sizes: list[int], data: st.DataObject) -> None:
 
 
 def test_empty() -> None:
-    """A segment without entries is one."""
+    """A segment without entries has length 0 and empty frames."""
     piece = of_sizes([])
     assert len(piece) == 0
     assert piece.frames_view(0, 0).nbytes == 0
@@ -72,7 +72,7 @@ def test_empty() -> None:
 
 @st.composite
 def with_runs(draw: st.DrawFn) -> Segment:
-    """Segments of several runs, with entries of one event among them."""
+    """Draw a segment with several runs and with entries that share an event."""
     count = draw(st.integers(1, 30))
     sizes = draw(st.lists(st.sampled_from([0, 5, 127, 128, 20_000]), min_size=count, max_size=count))
     starts = sorted({0, *draw(st.lists(st.integers(0, count - 1), max_size=5))})
@@ -89,7 +89,7 @@ def with_runs(draw: st.DrawFn) -> Segment:
 
 @given(with_runs(), st.data())
 def test_select(whole: Segment, data: st.DataObject) -> None:
-    """A selection holds its entries unchanged: bytes, position, figures; its runs are consistent."""
+    """A selection keeps the bytes, positions and counts of its entries; its runs are in order."""
     kept = sorted(data.draw(st.sets(st.integers(0, len(whole) - 1), min_size=1)))
     part = whole.select(kept)
     assert [part.position(new) for new in range(len(part))] == [whole.position(old) for old in kept]
@@ -103,7 +103,7 @@ def test_select(whole: Segment, data: st.DataObject) -> None:
 
 @given(with_runs(), st.data())
 def test_a_slice_is_the_selection_of_its_entries(whole: Segment, data: st.DataObject) -> None:
-    """Neighbouring entries are the same segment, however they are asked for; nobody copies a whole segment."""
+    """slice() equals select() of the same entries; the slice of all entries is the segment itself."""
     first = data.draw(st.integers(0, len(whole) - 1))
     last = data.draw(st.integers(first + 1, len(whole)))
     assert whole.slice(first, last) == whole.select(range(first, last))
@@ -112,7 +112,7 @@ def test_a_slice_is_the_selection_of_its_entries(whole: Segment, data: st.DataOb
 
 @given(with_runs(), st.integers(-10, 110))
 def test_before_and_behind_make_up_the_whole(whole: Segment, offset: int) -> None:
-    """A position divides a segment: no entry is in both parts, and none is in neither."""
+    """before() and behind() a position together give each entry of a segment once."""
     end = LogPosition(whole.journal, offset)
     before, behind = whole.before(end), whole.behind(replace(end, offset=offset - 1, sub_index=2, part=2))
     assert [entry for part in (before, behind) if part for entry in part.entries()] == list(whole.entries())
@@ -121,6 +121,6 @@ def test_before_and_behind_make_up_the_whole(whole: Segment, offset: int) -> Non
 
 
 def test_the_last_entry_of_an_event() -> None:
-    """Entries of one event share an offset, and the last of them ends it."""
+    """Of the entries that share an offset, only the last one ends the event."""
     piece = segment([Item(100), Item(200), Item(200, sub=1), Item(300)])
     assert [piece.ends_event(index) for index in range(4)] == [True, False, True, True]

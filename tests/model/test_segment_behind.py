@@ -1,4 +1,4 @@
-"""Segments: what lies behind the entries that a client has already."""
+"""Segment.behind(): the entries that follow a client's position."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ def at(offset: int, sub: int = 0, journal: str = "mysql-bin.000002") -> LogPosit
 
 
 def test_journals_decide_first() -> None:
-    """A later journal passes whole, an earlier one not at all, whatever the offsets; numbers compare as numbers."""
+    """A segment of a later journal passes whole, one of an earlier journal not at all; journals compare by number."""
     items = [Item(100), Item(200)]
     assert segment(items, journal="mysql-bin.000003").behind(at(999)) is not None
     assert segment(items, journal="mysql-bin.000001").behind(at(4)) is None
@@ -23,14 +23,14 @@ def test_journals_decide_first() -> None:
 
 
 def test_another_servers_positions_skip_nothing() -> None:
-    """After a switch of the source old offsets say nothing; smaller journals would be passed over without end."""
+    """A position on another server skips nothing, because its journal and offset mean nothing on this server."""
     there = replace(segment([Item(100)], journal="mysql-bin.000001"), source=Source("127.0.0.1", 3306, "u-2"))
     assert there.behind(replace(at(999), server="u-1")) is there
     assert there.behind(replace(at(999), server="u-2")) is None
 
 
 def test_entries_that_share_an_offset_are_told_apart_by_their_index() -> None:
-    """Half of a compressed payload was handed out: the other half follows."""
+    """Of entries that share an offset, as in a compressed payload, those with a greater sub-index follow."""
     rest = segment([Item(100, sub=index, body=b"%d" % index) for index in range(4)]).behind(
         at(100, 1, "mysql-bin.000001")
     )
@@ -40,7 +40,7 @@ def test_entries_that_share_an_offset_are_told_apart_by_their_index() -> None:
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(0, 40))
 def test_the_rest_is_exactly_what_lies_behind(gaps: list[int], cut: int) -> None:
-    """For any cut the rest holds the entries with a greater offset, with their own bytes and positions."""
+    """For any position the rest has the entries with a greater offset, with their own bytes and positions."""
     offsets = [sum(gaps[: index + 1]) for index in range(len(gaps))]
     whole = segment([Item(offset, body=b"x" * offset) for offset in offsets])
     rest = whole.behind(at(cut, journal="mysql-bin.000001"))
@@ -55,7 +55,7 @@ def test_the_rest_is_exactly_what_lies_behind(gaps: list[int], cut: int) -> None
 
 
 def test_skipping_knows_sources() -> None:
-    """Entries delivered before are skipped in their own source; another source has the same journal and offsets."""
+    """A position skips entries of its own source only, even if another source has the same journal and offsets."""
     last = replace(at(200, journal="mysql-bin.000001"), part=1, others=(LogPosition("mysql-bin.000001", 4, part=2),))
     first, second = (replace(segment([Item(100), Item(200)]), part=part) for part in (1, 2))
     assert first.behind(last) is None
