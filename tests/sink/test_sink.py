@@ -1,4 +1,4 @@
-"""What passes the sink, and what it counts."""
+"""The entries that pass the sink, and its counters."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ def bodies(pieces: Sequence[Segment]) -> bytes:
 
 
 def test_segments_pass_untouched() -> None:
-    """Without the option, and without heartbeats, the very same segment goes on."""
+    """Without the option and without heartbeats, the same segment object passes."""
     piece = segment(transaction(1000))
     assert passed(DecodeOptions(), piece) == [piece]
     assert passed(DecodeOptions(), piece)[0] is piece
 
 
 def test_heartbeats_are_removed() -> None:
-    """Clients never see heartbeats; a segment of nothing else is not put at all."""
+    """Heartbeats are removed, and a segment of heartbeats only is not passed on."""
     beat = Item(5, EntryKind.HEARTBEAT, b"h")
     assert bodies(passed(DecodeOptions(), segment([beat, *transaction(1000), beat]), segment([beat]))) == b"bre"
     assert len(passed(DecodeOptions(), segment([beat]), segment([]))) == 0
 
 
 def test_as_recorded() -> None:
-    """Entry by entry what the Java server let through, however the entries are cut into segments."""
+    """The entries that passed the Java server pass the sink, however they are cut into segments."""
     lines = [line.split() for line in RECORDED.read_text().splitlines() if not line.startswith("#")]
     items = [
         Item(int(offset), EntryKind[kind], timestamp_ms=int(time), sub=n)
@@ -65,25 +65,25 @@ def test_as_recorded() -> None:
 
 
 def test_one_pair_passes_after_five_seconds() -> None:
-    """More than 5000 ms of event time since the last end that passed: the next begin and its end pass, then silence."""
+    """One begin and its end pass when the last end that passed is more than 5000 ms of event time ago."""
     times = [10_000, 10_000 + SKIPPED_MS, 10_001 + SKIPPED_MS, 10_002 + SKIPPED_MS]
     assert bodies(passed(OFF, *(segment(transaction(time)) for time in times))) == b"bre" + b"r" + b"bre" + b"r"
 
 
 def test_an_end_may_pass_without_its_begin() -> None:
-    """A transaction that lasts over the threshold shows only its end, as in canal."""
+    """Of a transaction that begins before the threshold and ends after it, only the end passes, as in canal."""
     assert bodies(passed(OFF, segment(transaction(10_000)), segment(transaction(11_000, end_ms=15_001)))) == b"brere"
 
 
 def test_one_passes_after_many() -> None:
-    """8192 dropped begins and ends in a row let the next ones pass until an end has passed."""
+    """After 8192 dropped begins and ends, the next begin and its end pass."""
     pairs = SKIPPED_MAX // 2
     kept = bodies(passed(OFF, *(segment(transaction(10_000)) for _ in range(pairs + 3))))
     assert kept == b"bre" + b"r" * pairs + b"bre" + b"r"
 
 
 def test_counters() -> None:
-    """Ends count whether they pass or not; rows are those that went on; the time is the newest entry's."""
+    """All ends count as transactions, even dropped ones; rows that passed count; the time is the newest entry's."""
     sink = Sink(lambda segment: None, OFF)
     for time_ms in (10_000, 10_001):
         sink.accept(segment(transaction(time_ms)))
@@ -91,7 +91,7 @@ def test_counters() -> None:
 
 
 def test_blocked_time() -> None:
-    """The time spent in put counts, also when it ends in an error."""
+    """The time spent in put counts, even if put raises."""
     now = [100.0]
 
     def put(piece: Segment) -> None:
