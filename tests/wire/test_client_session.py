@@ -1,4 +1,4 @@
-"""The client half: replies find their requests, and an error that may be somebody else's is known as such."""
+"""The client session: it assigns replies to requests, and knows when an error may belong to another request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def connected() -> ClientSession:
 
 
 def test_replies_come_in_the_order_of_requests() -> None:
-    """Pipelined requests, one byte of the replies at a time."""
+    """The replies to pipelined requests are read in order, even if they arrive one byte at a time."""
     session = connected()
     session.subscribe(EXAMPLE)
     session.get(EXAMPLE, 1, -1)
@@ -47,7 +47,7 @@ def test_replies_come_in_the_order_of_requests() -> None:
 
 
 def test_an_error_after_an_ack_leaves_the_session_out_of_step() -> None:
-    """The error may be the ACK's: the GET's own reply would follow. Only a new connection helps."""
+    """An error that may belong to an earlier ACK leaves the session out of step, and it refuses further requests."""
     session = connected()
     session.ack(EXAMPLE, 4)
     assert session.unconfirmed
@@ -61,7 +61,7 @@ def test_an_error_after_an_ack_leaves_the_session_out_of_step() -> None:
 
 
 def test_a_reply_confirms_what_was_sent_before_it() -> None:
-    """The server answers in order: after a good reply, an error can only belong to what came later."""
+    """After a good reply an error belongs to a later request, so that the session stays in step."""
     session = connected()
     session.rollback(EXAMPLE)
     session.subscribe(EXAMPLE)
@@ -77,7 +77,7 @@ def test_a_reply_confirms_what_was_sent_before_it() -> None:
 
 
 def test_an_error_nobody_waits_for_belongs_to_an_ack() -> None:
-    """It is told at once, before the next request."""
+    """An error without a waiting request is raised at once, and leaves the session out of step."""
     session = connected()
     session.ack(EXAMPLE, 4)
     session.receive(packets.refused(400, "no"))
@@ -101,7 +101,7 @@ def _framed(**fields: Any) -> bytes:
     ],
 )
 def test_what_no_canal_server_greets_with(data: Callable[[], bytes], text: str) -> None:
-    """Other versions, other packets, compression: refused in the words of canal's client."""
+    """Another version, another packet or compression is refused with the text of canal's client."""
     session = ClientSession()
     session.receive(data())
     with pytest.raises(RemoteProtocolError, match=text):
@@ -112,7 +112,7 @@ def test_what_no_canal_server_greets_with(data: Callable[[], bytes], text: str) 
     client_frame(pb.GET, pb.Get()), _framed(type=pb.MESSAGES, body=b"\xff"), _framed(type=pb.ACK, body=b"\xff"),
 ])  # fmt: skip
 def test_what_no_canal_server_answers_a_get_with(data: bytes) -> None:
-    """Requests and unreadable bodies are the peer's mistakes."""
+    """A request or an unreadable body as the reply to a GET raises RemoteProtocolError."""
     session = connected()
     session.get(EXAMPLE, 1, -1)
     session.receive(data)
@@ -121,7 +121,7 @@ def test_what_no_canal_server_answers_a_get_with(data: bytes) -> None:
 
 
 def test_messages_do_not_answer_a_subscription() -> None:
-    """A reply of the wrong kind is an error, not a success."""
+    """A MESSAGES packet as the reply to SUBSCRIPTION raises RemoteProtocolError."""
     session = connected()
     session.subscribe(EXAMPLE)
     session.receive(EMPTY)
@@ -130,7 +130,7 @@ def test_messages_do_not_answer_a_subscription() -> None:
 
 
 def test_a_cursor_is_asked_for_and_told() -> None:
-    """A server that does not know of it answers as ever; a text that is no cursor ends the connection."""
+    """A client that asks gets its cursor, or None from an older server; a malformed one is a protocol error."""
     session = connected()
     plain = session.subscribe(EXAMPLE)
     assert plain == client_frame(pb.SUBSCRIPTION, pb.Sub(destination="example", client_id="1001"))
@@ -150,7 +150,7 @@ def test_a_cursor_is_asked_for_and_told() -> None:
 
 
 def test_an_ack_without_a_mark_is_canals() -> None:
-    """Byte by byte."""
+    """An ACK has canal's bytes without a mark, and one more field with a mark."""
     session = connected()
     body = pb.ClientAck(destination="example", client_id="1001", batch_id=4)
     assert session.ack(EXAMPLE, 4) == client_frame(pb.CLIENTACK, body)

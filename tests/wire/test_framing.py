@@ -1,4 +1,4 @@
-"""Frames: the same packets whatever the pieces they arrive in; and MESSAGES packets read where they lie."""
+"""Frames: packets that arrive in pieces of any size, and MESSAGES packets that are read in place."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ PACKETS = st.lists(st.binary(max_size=40), max_size=6)
 
 @given(PACKETS, st.lists(st.integers(1, 60)), st.booleans())
 def test_any_pieces(packets: list[bytes], sizes: list[int], exactly: bool) -> None:
-    """Every packet once, in order, as soon as it is whole; also for one who reads no further than it ends."""
+    """Each packet comes once, in order and as soon as it is whole, even if only the missing bytes are fed."""
     data = b"".join(map(frame, packets))
     reader = FrameReader(100)
     found = []
@@ -38,7 +38,7 @@ def test_any_pieces(packets: list[bytes], sizes: list[int], exactly: bool) -> No
 
 
 def test_a_length_that_cannot_be() -> None:
-    """It is refused before its packet is there, and again when asked again."""
+    """A length over the limit is refused before its packet arrives, at each call."""
     for length in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x65"):
         reader = FrameReader(100)
         reader.feed(length)
@@ -51,7 +51,7 @@ def test_a_length_that_cannot_be() -> None:
 def test_a_packet_read_in_place_says_what_protobuf_says(
     batch_id: int, entries: list[bytes], data: st.DataObject
 ) -> None:
-    """As canal writes it, it is read in place; of any other bytes nothing is said, or the same."""
+    """A packet as canal writes it is read in place; other bytes give None or the result of protobuf."""
     body = pb.Messages(batch_id=batch_id, messages=entries).SerializeToString()
     packet = b"\x18\x07\x2a" + varint(len(body)) + body
     found = messages.in_place(packet, only_frames)

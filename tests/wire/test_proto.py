@@ -13,19 +13,19 @@ COMPILER_VERSION = re.compile(r"# Protobuf Python Version: .*|(?<=Domain\.PUBLIC
 
 
 def generated(folder: Path) -> dict[str, str]:
-    """File name -> text, without the version of the compiler."""
+    """Return the texts by file name, without the version of the compiler."""
     return {path.name: COMPILER_VERSION.sub("", path.read_text()) for path in sorted(folder.glob("*_pb2.py*"))}
 
 
 def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
-    """What the schemas generate now is what is committed."""
+    """The committed code equals the code that the schemas generate now."""
     environment = {**os.environ, "PYTHON": sys.executable}
     subprocess.run([str(PROTO / "generate.sh"), str(tmp_path)], env=environment, check=True, timeout=60)
     assert generated(tmp_path / "canal_ha" / "wire" / "proto") == generated(PROTO)
 
 
 def test_entries_have_proto2_presence_and_defaults() -> None:
-    """Explicit zeros are written; what is absent reads as canal's defaults; an enum number 0 reads as the default."""
+    """Explicit zeros are written; absent fields and the enum number 0 are read as canal's defaults."""
     column = entries.Column(
         index=0, sqlType=4, name="id", isKey=True, updated=False, isNull=False, value="1", mysqlType="int(11)"
     )
@@ -39,7 +39,7 @@ def test_entries_have_proto2_presence_and_defaults() -> None:
 
 
 def test_transaction_begin_has_canals_bytes() -> None:
-    """The entry of docs/protocol.md#entry-schema in canal's bytes."""
+    """The entry of docs/protocol.md#entry-schema has canal's bytes."""
     begin = entries.Entry(
         header=entries.Header(
             version=1,

@@ -1,4 +1,4 @@
-"""The server half: any split of the bytes gives the same requests, one at a time, and garbage never does harm."""
+"""The server session: any split of the bytes gives the same requests, and garbage raises only known errors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -31,7 +31,7 @@ def session(credentials: Credentials = ANYONE, max_frame_bytes: int = 1 << 20) -
 
 
 def ack_of(reply: object) -> tuple[int, str]:
-    """Code and text of an ACK reply."""
+    """Return the code and text of an ACK reply."""
     assert isinstance(reply, Reply)
     packet = pb.Packet.FromString(b"".join(reply.pieces)[4:])
     assert (packet.type, packet.version) == (pb.ACK, 1)
@@ -47,7 +47,7 @@ def authenticated() -> ServerSession:
 
 
 def converse(made: ServerSession, chunks: Iterable[bytes]) -> list[Request | bytes]:
-    """Every request in order, each answered at once, and every reply that the session gives by itself."""
+    """Feed chunks and answer each request at once; return the requests and the session's own replies, in order."""
     said: list[Request | bytes] = []
     for chunk in chunks:
         made.receive(chunk)
@@ -88,7 +88,7 @@ def split(data: bytes, cuts: Sequence[int]) -> list[bytes]:
 @settings(deadline=None)  # the first example pays for imports
 @given(st.lists(bodies, max_size=12), st.lists(st.integers(0, 10**6), max_size=30))
 def test_any_chunking_gives_the_same_conversation(sent: list[tuple[int, object]], cuts: list[int]) -> None:
-    """The same requests and replies in the same order, wherever the stream is cut."""
+    """Requests and replies are the same, in the same order, wherever the bytes are cut."""
     data = AUTHENTICATION + b"".join(client_frame(*body) for body in sent)  # type: ignore[arg-type]  # pairs as above
     whole = converse(session(), [data])
     assert converse(session(), split(data, cuts)) == whole
@@ -98,7 +98,7 @@ def test_any_chunking_gives_the_same_conversation(sent: list[tuple[int, object]]
 @settings(deadline=None)  # the first example pays for imports
 @given(st.lists(st.binary(max_size=80), max_size=8), st.booleans())
 def test_garbage_ends_in_an_error_or_a_reply(chunks: list[bytes], known: bool) -> None:
-    """Nothing but RemoteProtocolError ever comes out, whatever comes in, framed or not."""
+    """Garbage, framed or not, gives replies or raises RemoteProtocolError."""
     for frame in (lambda data: data, lambda data: len(data).to_bytes(4, "big") + data):
         made = authenticated() if known else session(Credentials("u", bytes(20)))
         try:
@@ -108,7 +108,7 @@ def test_garbage_ends_in_an_error_or_a_reply(chunks: list[bytes], known: bool) -
 
 
 def test_requests_are_read_as_they_are_meant() -> None:
-    """Every request, its defaults, and what canal's own clients send."""
+    """Every request is read, with its defaults and with the values that canal's own clients send."""
     made = authenticated()
     sent = [
         (pb.SUBSCRIPTION, pb.Sub(filter="a,b", **ME)),
@@ -133,7 +133,7 @@ def test_requests_are_read_as_they_are_meant() -> None:
 
 
 def test_an_ack_of_nothing_is_ignored() -> None:
-    """Batch -1 is what an empty GET gave: no request, no bytes; batch 0 is an error."""
+    """An ACK of batch -1, which an empty GET returns, gives no request and no bytes; batch 0 is an error."""
     made = authenticated()
     made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(batch_id=-1, **ME)))
     made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(batch_id=0, **ME)))
@@ -145,7 +145,7 @@ def test_an_ack_of_nothing_is_ignored() -> None:
 
 
 def test_only_what_succeeds_is_silent() -> None:
-    """ACK and ROLLBACK say nothing unless they fail; failures name the Java class that clients know."""
+    """A successful ACK has no reply; a failure names the Java class that clients know."""
     made = authenticated()
     expectations: list[tuple[Callable[[], Reply], tuple[int, str] | None]] = [
         (made.done, None),
@@ -171,7 +171,7 @@ def test_only_what_succeeds_is_silent() -> None:
 
 
 def test_a_refused_peer_may_try_again() -> None:
-    """The connection stays in authentication: the next frame is read as one, whatever it is."""
+    """After a refusal the session reads the next frame as an authentication again, whatever its type."""
     made = session(Credentials("canal", bytes(20)))
     made.receive(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x")))
     assert ack_of(made.next()) == (400, "auth failed for user:x")
@@ -180,7 +180,7 @@ def test_a_refused_peer_may_try_again() -> None:
 
 
 def test_idle_limits_come_from_authentication() -> None:
-    """Milliseconds; what is absent or not positive means an hour."""
+    """Idle limits are in milliseconds; a value that is not positive means an hour."""
     made = session()
     made.receive(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(net_read_timeout=500, net_write_timeout=-1)))
     made.next()
@@ -188,7 +188,7 @@ def test_idle_limits_come_from_authentication() -> None:
 
 
 def test_subscribing_during_authentication() -> None:
-    """It is a request like any other, acknowledged once; its failure is the connection's end."""
+    """A subscription in the authentication packet is acknowledged once; its failure ends the connection."""
     both = pb.ClientAuth(filter="f", **ME)
     made = session()
     made.receive(client_frame(pb.CLIENTAUTHENTICATION, both) + client_frame(pb.UNSUBSCRIPTION, pb.Unsub(**ME)))
@@ -211,7 +211,7 @@ def test_subscribing_during_authentication() -> None:
     (1 << 20, True, True), ((1 << 20) + 1, True, False), (-1, True, False),
 ])  # fmt: skip
 def test_frames_are_bounded(length: int, known: bool, allowed: bool) -> None:
-    """64 KiB for a stranger, max_frame_bytes for the others; judged by the length alone."""
+    """A frame is limited to 64 KiB before authentication and to max_frame_bytes after it, by its length alone."""
     made = authenticated() if known else session()
     made.receive(length.to_bytes(4, "big", signed=True))
     if allowed:
@@ -222,13 +222,13 @@ def test_frames_are_bounded(length: int, known: bool, allowed: bool) -> None:
 
 
 def test_replies_need_a_request() -> None:
-    """A mistake of ours is told from one of the peer's."""
+    """A reply without a request raises LocalProtocolError."""
     with pytest.raises(LocalProtocolError):
         authenticated().done()
 
 
 def test_a_peer_that_sends_ahead_without_end_is_stopped() -> None:
-    """While a request is at work, twice the largest frame may wait, and no more."""
+    """While a request is being handled, at most twice the largest frame may wait."""
     made = authenticated()
     made.receive(client_frame(pb.GET, pb.Get(**ME)))
     made.next()
@@ -238,7 +238,7 @@ def test_a_peer_that_sends_ahead_without_end_is_stopped() -> None:
 
 
 def test_a_cursor_is_told_to_whom_asks_for_it_alone() -> None:
-    """canal's clients get canal's bytes, whatever the server knows."""
+    """A client that does not ask for its cursor gets canal's bytes; one that asks gets the cursor without its trail."""
     cursor = LogPosition("bin.000001", 4, mark="spool a", trail="long")
     made = authenticated()
     made.receive(client_frame(pb.SUBSCRIPTION, pb.Sub(**ME)))
@@ -252,7 +252,7 @@ def test_a_cursor_is_told_to_whom_asks_for_it_alone() -> None:
 
 
 def test_a_mark_comes_with_an_ack_and_is_bounded() -> None:
-    """It is written with every cursor: 200 bytes, whatever the characters."""
+    """An ACK may carry a mark of at most 200 bytes."""
     made = authenticated()
     made.receive(client_frame(pb.CLIENTACK, pb.ClientAck(**ME, batch_id=3, mark="é" * 100)))
     assert made.next() == Acknowledge(EXAMPLE, 3, "é" * 100)

@@ -16,7 +16,7 @@ CANAL = Credentials("canal", bytes.fromhex("e3619321c1a937c46a0d8bd1dac39f93b27d
 
 
 def greeted() -> ClientSession:
-    """A client that has read HANDSHAKE with SEED."""
+    """Return a client session that has read HANDSHAKE with SEED."""
     session = ClientSession()
     session.receive(packets.handshake(SEED))
     session.next()
@@ -29,7 +29,7 @@ def framed(text: str) -> bytes:
 
 
 def test_server_packets() -> None:
-    """HANDSHAKE, both ACKs and the empty MESSAGES."""
+    """HANDSHAKE, both ACKs and the empty MESSAGES have canal's bytes."""
     assert packets.handshake(SEED) == framed("100118012a0a12080102030405060708")
     assert packets.accepted() == framed("10011803")
     assert packets.refused(400, "x") == framed("100118032a06089003120178")
@@ -37,7 +37,7 @@ def test_server_packets() -> None:
 
 
 def test_authentication_packets() -> None:
-    """With a user and a password, and without either."""
+    """Authentication has canal's bytes, with a user and a password and without either."""
     with_password = (
         "18022a3b0a0563616e616c1228376465343436393064386535333738326362363138303461323435356332383461336262666230"
         "361880dddb012080dddb01"
@@ -47,7 +47,7 @@ def test_authentication_packets() -> None:
 
 
 def test_request_packets() -> None:
-    """Every request of a session; a batch id of 0 is absent, a timeout of -1 takes ten bytes."""
+    """Every request has canal's bytes; a batch id of 0 is absent, and a timeout of -1 takes ten bytes."""
     session = greeted()
     filtered = ClientIdentity("example", 1001, r".*\..*")
     assert session.subscribe(ME) == framed("18042a0f0a076578616d706c65120431303031")
@@ -60,7 +60,7 @@ def test_request_packets() -> None:
 
 
 def test_messages_keep_the_frames_as_they_are() -> None:
-    """Type and body only, batch id first, then the views untouched; reading gives the same entries back."""
+    """MESSAGES has the batch id first, then the unchanged views; reading gives the same entries."""
     views = (memoryview(b"\x12\x03abc"), memoryview(b"\x12\x01d\x12\x00"))
     here = LogPosition("b.1", 4)
     batch = Batch(PositionRange(here, None, 0), views, entries=3, rows=0, size_bytes=10)
@@ -74,21 +74,21 @@ def test_messages_keep_the_frames_as_they_are() -> None:
 
 
 def test_messages_in_another_order_are_read_too() -> None:
-    """Entries before the batch id, and a field from the future: parsers accept any order."""
+    """MESSAGES with entries before the batch id, or with an unknown field, is read."""
     fetched = messages.decode(bytes.fromhex("120161" + "7801" + "0805" + "120162"))
     assert (fetched.batch_id, fetched.entries()) == (5, (b"a", b"b"))
     assert bytes(fetched.frames) == b"\x12\x01a\x12\x01b"
 
 
 def test_token() -> None:
-    """The vector of docs/protocol.md#scramble, and the two secrets everyone knows."""
+    """The token is the vector of docs/protocol.md#scramble; the secrets of canal's default passwords are canal's."""
     assert scramble.token("canal", SEED) == b"7de44690d8e53782cb61804a2455c284a3bbfb06"
     assert scramble.secret_of("canal") == CANAL.secret
     assert scramble.secret_of("admin").hex() == "4acfe3202a5ff5cf467898fc58aab1d615029441"
 
 
 def test_who_may_connect() -> None:
-    """The table of docs/protocol.md#authentication."""
+    """Credentials accept the peers that the table of docs/protocol.md#authentication accepts."""
     good, bad = scramble.token("canal", SEED), scramble.token("wrong", SEED)
     anyone, password_only = Credentials(), Credentials("", CANAL.secret)
     assert anyone.accept("x", b"not hex", SEED)
@@ -104,6 +104,6 @@ def test_who_may_connect() -> None:
 
 @pytest.mark.parametrize("password", [b"canal", b"7de4", b"zz" * 20, b" " + scramble.token("canal", SEED)])
 def test_malformed_tokens_end_the_connection(password: bytes) -> None:
-    """Not hex, or too short: an error that closes, not a refusal."""
+    """A token that is not hex or too short raises RemoteProtocolError, which closes the connection."""
     with pytest.raises(RemoteProtocolError):
         CANAL.accept("canal", password, SEED)
