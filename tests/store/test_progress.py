@@ -1,4 +1,4 @@
-"""A client that acknowledges whole transactions only gets on, whatever the size of its batches and of the ring."""
+"""A client that acknowledges only whole transactions makes progress, for any size of its batches and of the ring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNIT = 64  # bytes of buffer.memunit
 
 @dataclass
 class Plan:
-    """What the source sends: one list of rows' sizes for each transaction, and where its segments end."""
+    """The source's data: the sizes of the rows of each transaction, and the numbers of entries of its segments."""
 
     transactions: list[list[int]]
     cuts: list[int]
@@ -37,7 +37,7 @@ PLANS = st.builds(
 
 
 def segments(plan: Plan) -> list[Segment]:
-    """Segments as a decoder makes them: some end inside a transaction, and say so."""
+    """Return segments as a decoder makes them: those that end inside a transaction are marked as cut."""
     items: list[Item] = []
     for number, sizes in enumerate(plan.transactions):
         at = 1000 * number
@@ -96,7 +96,7 @@ class WholeTransactions:
 def test_acknowledging_whole_transactions_always_gets_on(
     plan: Plan, mode: BatchMode, isolation: bool, buffer_size: int, size: int, puts: list[int], patient: bool
 ) -> None:
-    """Source and client take turns; when neither can do anything, every entry has arrived once and in order."""
+    """Source and client take turns until neither can go on; then every entry has arrived once and in order."""
     ring = Ring(buffer_size=buffer_size, mem_unit=UNIT, batch_mode=mode, ddl_isolation=isolation)
     client = WholeTransactions(ring, patient=patient)
     left = deque(segments(plan))
@@ -122,7 +122,7 @@ def test_acknowledging_whole_transactions_always_gets_on(
 
 
 def test_a_batch_that_ends_inside_a_transaction_leaves_room_for_its_end() -> None:
-    """The whole of a full ring is in flight as one batch that ends behind a row: the end of the transaction gets in."""
+    """A full ring whose entries are all in flight, in a batch that ends at a row, admits the transaction's end."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.MEMSIZE, ddl_isolation=False)
     opened = [Item(100, EntryKind.BEGIN), *(Item(101 + index) for index in range(4))]
     ring.put(replace(segment(opened), cut=True))
@@ -139,7 +139,7 @@ def test_a_batch_that_ends_inside_a_transaction_leaves_room_for_its_end() -> Non
 
 
 def test_a_batch_ends_with_a_transaction_when_one_fits() -> None:
-    """What came of the next transaction so far stays for the next batch, so that this one can be acknowledged."""
+    """A batch leaves the begin of an open transaction to the next batch, so that the client can acknowledge it."""
     ring = Ring(buffer_size=64, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
     begun = [Item(100, EntryKind.BEGIN), Item(101), Item(102, EntryKind.END), Item(200, EntryKind.BEGIN), Item(201)]
     ring.put(replace(segment(begun), cut=True))
@@ -152,7 +152,7 @@ def test_a_batch_ends_with_a_transaction_when_one_fits() -> None:
 
 
 def test_a_client_that_never_acknowledges_is_sent_no_more_than_the_ring_and_one_transaction() -> None:
-    """Room beyond the ring's is for the end of what is in flight only: the next transaction waits for an ACK."""
+    """A full ring admits only the rest of the transaction in flight; the next transaction waits for an ACK."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
     ring.put(replace(segment([Item(1, EntryKind.BEGIN), Item(2), Item(3), Item(4)]), cut=True))
     assert ring.get(100)
@@ -167,7 +167,7 @@ def test_a_client_that_never_acknowledges_is_sent_no_more_than_the_ring_and_one_
 
 
 class Slow(Ring):
-    """A ring whose source thread is interrupted while it makes room."""
+    """A ring whose source thread pauses while it makes room."""
 
     def __init__(self) -> None:
         super().__init__(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
@@ -180,7 +180,7 @@ class Slow(Ring):
 
 
 def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
-    """The source's thread drops the begin of the transaction at this moment: no half of it may be handed out again."""
+    """rollback() returns False while the source's thread drops the begin of the transaction in flight."""
     ring = Slow()
     ring.put(replace(segment([Item(1, EntryKind.BEGIN), *(Item(at) for at in range(2, 7))]), cut=True))
     rest = replace(segment([Item(at) for at in range(7, 9)]), cut=True)
@@ -193,7 +193,7 @@ def test_a_roll_back_while_the_ring_lets_go_says_that_it_cannot() -> None:
 
 
 def test_a_ddl_inside_a_transaction_ends_nothing() -> None:
-    """MySQL logs CREATE TABLE ... SELECT as one transaction: begin, statement, rows. Its client waits for the end."""
+    """A DDL inside a transaction, as in CREATE TABLE ... SELECT, does not end it: a full ring admits the rest."""
     ring = Ring(buffer_size=2, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
     ring.put(replace(segment([Item(1, EntryKind.BEGIN), Item(2, EntryKind.DDL)]), cut=True))
     assert ring.get(100)
@@ -203,7 +203,7 @@ def test_a_ddl_inside_a_transaction_ends_nothing() -> None:
 
 
 def test_entries_in_flight_beyond_the_ring_are_drop_held() -> None:
-    """A transaction larger than the ring costs no memory while its client waits for the end: it can be read again."""
+    """The ring drops entries in flight beyond its size, because they can be read again; rollback() is then refused."""
     ring = Ring(buffer_size=4, mem_unit=1024, batch_mode=BatchMode.ITEMSIZE, ddl_isolation=False)
     for at in range(1, 100):
         ring.put(replace(segment([Item(at, EntryKind.BEGIN if at == 1 else EntryKind.ROWS)]), cut=True), timeout_s=0.0)

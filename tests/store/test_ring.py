@@ -1,4 +1,4 @@
-"""The ring's rules one by one, and two threads at it."""
+"""The ring's rules one by one, and the ring with two threads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kinds(*wanted: EntryKind, gtid: str = "") -> Segment:
 
 
 def test_empty() -> None:
-    """Nothing stored: nothing to get, no position, every sequence at -1."""
+    """An empty ring gives no batch, and every sequence is -1."""
     store = ring()
     assert store.get(10) is None
     assert not store.available(0)
@@ -49,7 +49,7 @@ def test_empty() -> None:
 
 
 def test_views_are_slices_of_the_segments() -> None:
-    """A batch across segments is one view per segment, over the very bytes that were put."""
+    """A batch across segments has one view for each segment, on the same memory that was put."""
     store, pieces = ring(), [rows(3), rows(3), rows(3)]
     for piece in pieces:
         store.put(piece)
@@ -66,7 +66,7 @@ def test_views_are_slices_of_the_segments() -> None:
     [(512, 1, 3), (1024, 1, 2), (1025, 1, 1), (1, 1, 1025), (5000, 1, 1), (5000, 0, 1), (100, 0, 1), (1, -1, 1)],
 )
 def test_memory_is_counted_before_each_entry(size_bytes: int, fetch: int, taken: int) -> None:
-    """An entry is taken while what was taken before is not above the limit: exactly the limit takes one more."""
+    """An entry is taken if the entries before it are not above the limit; at exactly the limit one more is taken."""
     store = ring(BatchMode.MEMSIZE, size=16384)
     store.put(rows(2000, size=size_bytes))
     batch = store.get(fetch)
@@ -75,7 +75,7 @@ def test_memory_is_counted_before_each_entry(size_bytes: int, fetch: int, taken:
 
 
 def test_memory_counts_entries_not_frames() -> None:
-    """Tags and lengths around the entries are no part of the limit, whichever way the sizes of many entries mix."""
+    """The limit counts entries without their tags and lengths, for any mix of sizes."""
     sizes = [60, 300, 60, 20000, 127, 128, 16383, 16384, 0, 1] * 50
     store = ring(BatchMode.MEMSIZE, size=1 << 24, unit=1)
     pieces = [segment([Item(i, body=b"x" * size) for i, size in enumerate(sizes)]) for _ in range(2)]
@@ -92,7 +92,7 @@ def test_memory_counts_entries_not_frames() -> None:
 
 
 def test_limits_beyond_32_bits() -> None:
-    """The largest fetch size times a large unit is a limit, not an overflow."""
+    """The largest fetch size times a large unit does not overflow."""
     store = ring(BatchMode.MEMSIZE, size=4194304, unit=1024)
     store.put(rows(10))
     batch = store.get(2**31 - 1)
@@ -102,7 +102,7 @@ def test_limits_beyond_32_bits() -> None:
 
 
 def test_ddl_alone() -> None:
-    """Under isolation a DDL ends the batch before it and comes alone; a QUERY does not."""
+    """With ddl_isolation a DDL ends the batch before it and comes alone; a QUERY does not."""
     store = ring(isolation=True)
     store.put(kinds(EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END, EntryKind.QUERY))
     store.put(kinds(EntryKind.DDL, EntryKind.DDL, EntryKind.BEGIN, EntryKind.ROWS, EntryKind.END))
@@ -116,7 +116,7 @@ def test_ddl_alone() -> None:
 
 
 def test_available_when_full() -> None:
-    """A ring that takes no more before an ACK answers a waiting GET with what it has, however little was asked."""
+    """A full ring answers a waiting GET with the entries that it has, even if more were asked for."""
     for mode in BatchMode:
         store = ring(mode, size=4, unit=1024)
         store.put(rows(3))
@@ -126,7 +126,7 @@ def test_available_when_full() -> None:
 
 
 def test_items_are_bounded_in_bytes_too() -> None:
-    """Few large entries fill the ring in either mode, so that memory is bounded."""
+    """In ITEMSIZE mode, too, few large entries fill the ring, so that memory is bounded."""
     store = ring(BatchMode.ITEMSIZE, size=1024, unit=10)
     store.put(rows(3, size=4000))
     with pytest.raises(StoreFull, match="3 entries, 12009 bytes"):
@@ -134,7 +134,7 @@ def test_items_are_bounded_in_bytes_too() -> None:
 
 
 def test_oversized_segment_is_admitted() -> None:
-    """A segment larger than the whole ring gets in once there is any room, alone if need be."""
+    """A segment larger than the ring is admitted when there is any room."""
     store = ring(BatchMode.MEMSIZE, size=4, unit=10)
     store.put(rows(3, size=1))
     store.put(rows(5000, size=100))
@@ -163,7 +163,7 @@ def test_oversized_segment_is_admitted() -> None:
     ],
 )
 def test_ack_point(piece: Segment, offset: int | None, consumed: bool | None) -> None:
-    """The last end, DDL, or begin without GTID; only the first two say that their event is done with."""
+    """The ack point is the last end, DDL, or begin without GTID; only ends and DDLs are marked as consumed."""
     store = ring()
     store.put(piece)
     batch = store.get(100)
@@ -174,7 +174,7 @@ def test_ack_point(piece: Segment, offset: int | None, consumed: bool | None) ->
 
 
 def test_ack_point_in_an_earlier_segment() -> None:
-    """A batch that ends inside a large transaction falls back to the last transaction's end before it."""
+    """The ack point of a batch that ends inside a large transaction is the end of the transaction before it."""
     store = ring()
     store.put(kinds(EntryKind.BEGIN, EntryKind.END))
     store.put(segment([Item(900, EntryKind.BEGIN), Item(950)], gtid="0-1-8"))
@@ -189,7 +189,7 @@ def store_end(offset: int) -> LogPosition:
 
 
 def test_compressed_payload_is_consumed_as_a_whole() -> None:
-    """An end within a payload of several entries is consumed only if it is the payload's last entry."""
+    """An end in a compressed payload is marked as consumed only if it is the payload's last entry."""
     payload = [Item(500, EntryKind.BEGIN), Item(500, sub=1), Item(500, EntryKind.END, sub=2)]
     for following, consumed in (([], True), ([Item(800, EntryKind.BEGIN)], True), ([Item(500, sub=3)], False)):
         store = ring()
@@ -204,7 +204,7 @@ def test_compressed_payload_is_consumed_as_a_whole() -> None:
 
 
 def test_ack_frees_whole_segments() -> None:
-    """Segments are let go once their last entry is acknowledged, not before."""
+    """The ring keeps a segment until its last entry is acknowledged."""
     store = ring()
     pieces = [rows(2, first=100), rows(2, first=200)]
     for piece in pieces:
@@ -218,7 +218,7 @@ def test_ack_frees_whole_segments() -> None:
 
 
 def test_ack_text() -> None:
-    """The refusal is canal's text, with canal's form of the position."""
+    """The error has canal's text, with canal's form of the position."""
     store = ring()
     position = LogPosition("b", 4, 5, None, None, "127.0.0.1", 3306)
     with pytest.raises(AckUnmatched) as refusal:
@@ -230,7 +230,7 @@ def test_ack_text() -> None:
 
 
 def test_ack_twice() -> None:
-    """What is acknowledged already, or rolled back, cannot be acknowledged (again)."""
+    """A batch that was acknowledged or rolled back cannot be acknowledged."""
     store = ring()
     store.put(rows(4))
     batch = store.get(2)
@@ -247,7 +247,7 @@ def test_ack_twice() -> None:
 
 
 def test_positions_name_their_run() -> None:
-    """Server id and GTID of a position are those of its run of entries."""
+    """The server id and GTID of a position are those of its run."""
     piece = replace(
         rows(4),
         run_starts=array("q", [0, 1, 3]),
@@ -266,9 +266,7 @@ def test_positions_name_their_run() -> None:
 
 
 def test_producer_and_consumer() -> None:
-    """A source far ahead of its client: everything arrives once, in order, and the ring never holds much more than
-    its budget.
-    """
+    """All entries of a fast source arrive once and in order, and the ring exceeds its size by one put at most."""
     store = ring(BatchMode.ITEMSIZE, size=64)
     total, most = 20_000, 0
 
@@ -289,7 +287,7 @@ def test_producer_and_consumer() -> None:
         if batch is None:
             time.sleep(0.0005)
             continue
-        if len(got) % 3 == 2:  # now and then the client asks for it again
+        if len(got) % 3 == 2:  # sometimes the client rolls back and asks for the batch again
             store.rollback()
             batch = store.get(batch.entries)
             assert batch is not None
@@ -302,7 +300,7 @@ def test_producer_and_consumer() -> None:
 
 
 def test_full_ring_blocks_until_ack() -> None:
-    """put waits while there is no room and goes on as soon as an ACK makes some."""
+    """put() waits while the ring is full and goes on when an ACK makes room."""
     store = ring(size=2)
     store.put(rows(2))
     source, done = in_thread(lambda: store.put(rows(1)))
@@ -316,7 +314,7 @@ def test_full_ring_blocks_until_ack() -> None:
 
 
 def test_full_ring_times_out() -> None:
-    """put gives up after its time-out and stores nothing."""
+    """put() raises StoreFull after its time-out and stores nothing."""
     store = ring(size=2)
     store.put(rows(2))
     since = time.monotonic()
@@ -327,7 +325,7 @@ def test_full_ring_times_out() -> None:
 
 
 def test_close_wakes_a_waiting_put() -> None:
-    """Closing ends a waiting put and refuses later ones; what is stored can still be got and acknowledged."""
+    """close() ends a waiting put and refuses later ones; stored entries can still be got and acknowledged."""
     store, raised = ring(size=2), []
     store.put(rows(2))
 
@@ -351,7 +349,7 @@ def test_close_wakes_a_waiting_put() -> None:
 
 
 def test_told_from_the_putting_thread_while_armed() -> None:
-    """on_data runs once per put, in the source's thread, only while armed."""
+    """on_data runs once for each put, in the source's thread, and only while armed."""
     told: list[threading.Thread] = []
     store = ring(on_data=lambda full: told.append(threading.current_thread()))
     store.put(rows(1))
@@ -376,11 +374,11 @@ def in_thread(call: Any) -> tuple[threading.Thread, threading.Event]:
     return thread, done
 
 
-# ---- beside the Java server
+# ---- compared with the Java server
 
 
 def test_batches_of_the_recorded_session() -> None:
-    """The session recorded with different fetch sizes: same entries, same bytes, batch for batch."""
+    """The batches of a session recorded with different fetch sizes have the same entries and bytes."""
     frames = [json.loads(line) for line in (GOLDEN / "java_1.1.8_get_sizes.jsonl").read_text().splitlines()]
     store = ring(BatchMode.MEMSIZE, size=16384)
     answers = [frame for frame in frames if frame.get("decoded", {}).get("type") == "MESSAGES"]
@@ -411,7 +409,7 @@ def test_batches_of_the_recorded_session() -> None:
 
 
 def test_told_when_what_is_wanted_is_there() -> None:
-    """A put tells nobody while what a waiting GET wants is not there, and does once it is, or the ring is full."""
+    """put() calls on_data only when the entries that a waiting GET wants are there, or when the ring is full."""
     told: list[tuple[int, bool]] = []
     store: Ring = ring(size=4, on_data=lambda full: told.append((store.put_seq, full)))
     store.armed, store.wanted = True, 3

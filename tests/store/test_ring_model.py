@@ -1,4 +1,4 @@
-"""The ring against a plain list that does what canal's MemoryEventStoreWithBuffer does, entry by entry."""
+"""The ring compared with a plain list that works entry by entry, like canal's MemoryEventStoreWithBuffer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stored:
 
 
 class RingMachine(RuleBasedStateMachine):
-    """Everything the ring says must be what the list says."""
+    """A ring and a list that must agree after any sequence of calls."""
 
     @initialize(mode=st.sampled_from(BatchMode), isolation=st.booleans(), size=st.integers(1, 40))
     def start(self, mode: BatchMode, isolation: bool, size: int) -> None:
@@ -65,26 +65,26 @@ class RingMachine(RuleBasedStateMachine):
         return len(held) >= self.size or sum(len(entry.frame) for entry in held) >= self.size * self.unit
 
     def admits(self) -> bool:
-        """A full ring takes in the rest of a transaction if no batch in flight ends with one."""
+        """Return whether there is room, or every entry is in flight and no batch in flight ends a transaction."""
         drained = self.get_next == len(self.stored)
         return not self.full() or (drained and not any(self.stored[each.range.end_seq].closes for each in self.open))
 
     def expected(self, size: int) -> list[Stored]:
-        """canal's doGet, one entry after the other; without a transaction that only began, if it took everything."""
+        """Return the entries of canal's doGet, without an open transaction at the end if it takes everything."""
         taken = self.asked(size)
         ended = self.ended - self.get_next
         whole = taken[:ended] if ended > 0 and len(taken) == len(self.stored) - self.get_next else taken
         return self.isolated(whole)
 
     def isolated(self, taken: list[Stored]) -> list[Stored]:
-        """Up to the first DDL, or that DDL alone."""
+        """Return the entries before the first DDL, or that DDL alone."""
         first = next(
             (at for at, entry in enumerate(taken) if self.isolation and entry.kind is EntryKind.DDL), len(taken)
         )
         return taken[: max(first, 1)]
 
     def asked(self, size: int) -> list[Stored]:
-        """As many as were asked for."""
+        """Return as many entries as `size` asks for."""
         taken: list[Stored] = []
         used = 0
         for entry in self.stored[self.get_next :]:
@@ -96,7 +96,7 @@ class RingMachine(RuleBasedStateMachine):
             used += len(entry.body)
         return taken
 
-    # ---- what happens
+    # ---- calls
 
     @rule(
         data=st.data(),
@@ -173,7 +173,7 @@ class RingMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
-        for _ in range(data.draw(st.integers(1, len(self.open)), label="batches")):  # an ACK covers those before it
+        for _ in range(data.draw(st.integers(1, len(self.open)), label="batches")):  # an ACK covers earlier batches
             batch = self.open.pop(0)
         self.ring.ack(batch.range.end, batch.range.end_seq)
         self.ack_next = batch.range.end_seq + 1
@@ -204,7 +204,7 @@ class RingMachine(RuleBasedStateMachine):
     def arm(self, armed: bool) -> None:
         self.ring.armed = armed
 
-    # ---- what always holds
+    # ---- invariants
 
     @invariant()
     def sequences_and_sums(self) -> None:
@@ -220,7 +220,7 @@ class RingMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_held(self) -> None:
-        """Nothing that is acknowledged whole, or was let go; everything else."""
+        """The ring holds all entries that are neither acknowledged nor dropped."""
         held = [piece.position(at) for piece in self.ring._segments for at in range(len(piece))]
         kept = self.stored[max(self.ack_next, self.let_go) :]
         assert held[len(held) - len(kept) :] == [entry.position for entry in kept]
@@ -237,7 +237,7 @@ class RingMachine(RuleBasedStateMachine):
 
 
 def two_runs(piece: Segment, gtid: str) -> Segment:
-    """The segment with `gtid` on its second half, none on the first."""
+    """Return the segment with `gtid` on its second half and none on the first."""
     middle = len(piece) // 2
     if not middle:
         return replace(piece, run_gtids=(gtid,))
@@ -245,7 +245,7 @@ def two_runs(piece: Segment, gtid: str) -> Segment:
 
 
 def ack_of(taken: list[Stored]) -> LogPosition | None:
-    """canal's rule, from the last entry backwards; ends and DDL of a whole event are consumed."""
+    """Return canal's ack point: the last end, DDL or begin without GTID; an end or DDL of a whole event is consumed."""
     for entry in reversed(taken):
         if entry.kind in (EntryKind.END, EntryKind.DDL):
             return replace(entry.position, consumed=entry.whole)
