@@ -1,7 +1,6 @@
-"""A server whose binlog and tables exist in memory only, for a history: statements, rows, and journals.
+"""A server whose binlog and tables exist in memory only, for tests of a history.
 
-`installed` puts it in the place of the connections that a history opens; the histories and the stores
-are the real ones.
+`installed` replaces the connections that a history opens; the histories and the stores are real.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Event:
 
     @property
     def table_map(self) -> TableMap:
-        """All columns are int: only names tell them apart."""
+        """Return the table map; all columns are int, so that only names tell them apart."""
         count = len(self.columns)
         return TableMap(
             table_id=1,
@@ -61,9 +60,13 @@ class Event:
 
 @dataclass
 class Binlog:
-    """tables: as of now, the names of their columns. purged: how many journals are gone. reads: how many events were
-    read for a history. asking: called when a definition was asked for, before anything else is. early: so many reads
-    stop before the end, as where the server has not yet written everything to its disk.
+    """A server's binlog and tables.
+
+    tables: the present column names of each table.
+    purged: the number of purged journals.
+    reads: the number of events that were read for a history.
+    asking: called after a definition was read, before it is returned.
+    early: this many reads stop before the end, as if the server had not yet written everything to its disk.
     """
 
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -79,21 +82,21 @@ class Binlog:
 
     @property
     def newest(self) -> LogPosition:
-        """Where it ends."""
+        """Return the end of the binlog."""
         return LogPosition(f"bin.{self._journal:06d}", self._offset, timestamp_ms=1000)
 
     def rotate(self, times: int = 1) -> None:
-        """Begin journals."""
+        """Begin this many journals."""
         self._journal += times
         self._offset = FIRST
 
     def begin_anew(self, **tables: tuple[str, ...]) -> None:
-        """RESET MASTER, with these tables."""
+        """Empty the binlog, as RESET MASTER does; set the tables."""
         self.events, self.tables = [], tables
         self._journal, self._offset = 1, FIRST
 
     def run(self, sql: str, **tables: tuple[str, ...] | None) -> None:
-        """Log a statement. tables: what it makes of these; None drops one."""
+        """Log a statement. tables: the columns of the tables after it; None drops a table."""
         self.events.append(Event(self._next(), sql=sql))
         for table, columns in tables.items():
             self.tables.pop(table, None)
@@ -107,24 +110,24 @@ class Binlog:
         return event
 
     def between(self, start: LogPosition, end: LogPosition) -> list[Event]:
-        """The events from one position on, before another one."""
+        """Return the events from `start` on and before `end`."""
         first = bisect_left(self.events, start.order, key=_order)
         return self.events[first : bisect_left(self.events, end.order, key=_order)]
 
     def definition(self, table: str) -> str | None:
-        """SHOW CREATE TABLE."""
+        """Return the text of SHOW CREATE TABLE; None without such a table."""
         columns = self.tables.get(table)
         found = None if columns is None else create_table(table, [Column(name, "int") for name in columns])
         self.asking()
         return found
 
     def history(self, store: HistoryStore | None = None, **more: Any) -> DestinationHistory:
-        """A node's, over this binlog. more: arguments of Chronicle."""
+        """Return a node's history over this binlog. more: arguments of DestinationHistory."""
         config = InstanceConfig("example", SourceConfig("127.0.0.1"))
         return DestinationHistory(config, lambda schema, table: self.definition(table), store, _silent, **more)
 
     def _next(self) -> LogPosition:
-        """The position of an event, behind the event that names its transaction."""
+        """Return the position of the next event, behind the event that names its transaction."""
         at = replace(self.newest, offset=self._offset + 10)
         self._offset += 20
         return at
@@ -132,7 +135,7 @@ class Binlog:
 
 @dataclass
 class Stream:
-    """A dump that reads this binlog with a view of a history. seen: what it made of each row; None was refused."""
+    """A dump that reads a binlog with a view of a history. seen: the columns of each row; None if it was refused."""
 
     binlog: Binlog
     history: DestinationHistory
@@ -143,13 +146,13 @@ class Stream:
     __hash__ = object.__hash__
 
     def open(self) -> Stream:
-        """Begin to read where it stands."""
+        """Open a view at the stream's position; return the stream."""
         assert self.decoded is not None
         self.view = self.history.view(self.decoded, self)
         return self
 
     def read(self, events: int = 1_000_000) -> Stream:
-        """Read so many events; returns the stream."""
+        """Read at most this many events; return the stream."""
         assert self.view is not None
         assert self.decoded is not None
         for event in self.binlog.between(self.decoded, self.binlog.newest)[:events]:
@@ -162,7 +165,7 @@ class Stream:
 
 
 def names(view: TableHistory, event: Event) -> tuple[str, ...] | None:
-    """The columns of a row as a history tells them, None when it refuses to."""
+    """Return the column names that a history gives a row; None if it refuses."""
     try:
         return tuple(column.name for column in view.table(event.table_map, event.at).columns)
     except TableUnknown:
@@ -171,10 +174,10 @@ def names(view: TableHistory, event: Event) -> tuple[str, ...] | None:
 
 @contextmanager
 def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
-    """Chronicles that are made from now on ask this binlog."""
+    """Let the histories that are created in this block read this binlog."""
 
     class Asked:
-        """Session, Tables, and Scanner in one."""
+        """A session, Tables and Scanner in one."""
 
         def __init__(self, *_: object, **__: object) -> None:
             self.session = self
@@ -231,4 +234,4 @@ def _order(event: Event) -> tuple[str, int, int, bool, int]:
 
 
 def _silent(name: str, /, *, alarm: bool = False, **facts: object) -> None:
-    """Nobody is on call."""
+    """Report nothing."""

@@ -1,4 +1,4 @@
-"""A dump on a real server, and what it delivered: for the tests of this room."""
+"""A dump on a real server that keeps what it delivers, for the tests of this room."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tests.waiting import until
 
 
 class ColumnsOfMetadata:
-    """A table history for binlogs with FULL row metadata: names come from the table map, all of them int."""
+    """A table history for binlogs with FULL row metadata: the table map names the columns, and all are int."""
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
-        """The columns that the event itself names."""
+        """Return the columns that the event itself names."""
         assert table_map.names is not None
         return TableSchema(table_map.schema, table_map.name, tuple(Column(name, "int") for name in table_map.names))
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        """Nothing: each table map says all."""
+        """Do nothing, because each table map names its columns."""
 
 
 class Reading:
-    """One dump from `start`; use as a context manager. Keeps what was delivered and reported, in order.
+    """A context manager that runs one dump from `start` and keeps its segments and reports, in order.
 
-    gate: while clear, `accept` blocks, as on a full ring. close(): accept raises RingClosed from now on.
+    gate: while it is clear, `accept` blocks, as on a full ring. After close(), `accept` raises RingClosed.
     """
 
     def __init__(
@@ -83,20 +83,20 @@ class Reading:
         assert self.dump.join(10)
 
     def close(self) -> None:
-        """What the ring does when its stream ends."""
+        """Refuse segments from now on, as the ring does when its stream ends."""
         self.closed = True
         self.gate.set()
 
     def rows(self) -> list[str]:
-        """The first column's value of every row delivered so far."""
+        """Return the value of the first column of every row delivered so far."""
         return [row for segment in list(self.segments) for row in first_columns(segment)]
 
     def offsets(self) -> list[tuple[str, int]]:
-        """Journal and offset of every entry delivered so far."""
+        """Return the journal and offset of every entry delivered so far."""
         return [(segment.journal, offset) for segment in list(self.segments) for offset in segment.offsets]
 
     def wait_rows(self, count: int, seconds: float = 30.0) -> list[str]:
-        """Wait until this many rows were delivered."""
+        """Wait until this many rows are delivered; return the value of the first column of each row."""
 
         def enough() -> list[str] | None:
             rows = self.rows()
@@ -108,13 +108,13 @@ class Reading:
             raise AssertionError(f"{error}: {len(self.rows())} rows, {self.events}") from error
 
     def connected(self) -> DumpStarted:
-        """Wait for the first connection."""
+        """Wait for the first connection; return its report."""
         return until(
             lambda: next((event for event in self.events if isinstance(event, DumpStarted)), None), what="connection"
         )
 
     def failure(self, kind: type[CanalError], *, seconds: float = 20.0) -> DumpFailed:
-        """Wait for a report of this kind of failure."""
+        """Wait for a report of this kind of failure; return it."""
         return until(
             lambda: next(
                 (event for event in self.events if isinstance(event, DumpFailed) and isinstance(event.error, kind)),
@@ -149,18 +149,18 @@ class Reading:
 def config_of(
     server: SqlServer, *, user: str = "canal", password: str = "canal", tls: TlsConfig | None = None, **more: Any
 ) -> InstanceConfig:
-    """A destination on this server."""
+    """Return the configuration of a destination on this server."""
     source = SourceConfig(host="127.0.0.1", port=server.port, tls=tls or TlsConfig())
     return replace(InstanceConfig("example", source, username=user, password=password), **more)
 
 
 def purge(server: SqlServer) -> str:
-    """Begin a journal and remove those before it; return its name."""
+    """Begin a journal and purge those before it; return its name."""
     server.execute("FLUSH BINARY LOGS")
     journal = server.position()[0]
 
     def purged() -> bool:
-        server.execute(f"PURGE BINARY LOGS TO '{journal}'")  # MariaDB keeps one as long as its checkpoint lies there
+        server.execute(f"PURGE BINARY LOGS TO '{journal}'")  # MariaDB keeps the journal of its checkpoint
         return server.journals() == [journal]
 
     until(purged, what="purging")
@@ -168,13 +168,13 @@ def purge(server: SqlServer) -> str:
 
 
 def newest(server: SqlServer) -> LogPosition:
-    """Where the server's binlog ends."""
+    """Return the end of the server's binlog."""
     journal, offset = server.position()
     return LogPosition(journal, offset, address="127.0.0.1", port=server.port)
 
 
 def first_columns(segment: Segment) -> list[str]:
-    """The value of the first column of each row of a segment, after the change or, for a deletion, before."""
+    """Return the value of the first column of each row of a segment: after the change or, for a deletion, before."""
     values = []
     for raw in segment.entries():
         entry = pb.Entry.FromString(raw)

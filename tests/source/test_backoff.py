@@ -6,13 +6,13 @@ from canal_ha.source.connection.backoff import LIMIT_S, Backoff
 
 
 def test_doubles_to_its_limit() -> None:
-    """Half a second, then twice as long each time, ten seconds at most."""
+    """The pauses begin with half a second and double up to ten seconds."""
     backoff = Backoff(lambda: 0.0)
     assert [backoff.delay_s() for _ in range(7)] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 def test_reset_begins_anew() -> None:
-    """After progress the next pause is the short one."""
+    """After reset() the next pause is the shortest one."""
     backoff = Backoff(lambda: 0.0)
     for _ in range(5):
         backoff.delay_s()
@@ -21,7 +21,7 @@ def test_reset_begins_anew() -> None:
 
 
 def test_jitter_stays_within_a_fifth() -> None:
-    """Pauses differ between streams, by no more than a fifth."""
+    """Jitter shortens a pause by at most a fifth."""
     backoff = Backoff(Random(1).random)
     pauses = [backoff.limit_s() for _ in range(200)]
     assert LIMIT_S * 0.8 <= min(pauses) < max(pauses) <= LIMIT_S

@@ -1,4 +1,4 @@
-"""Binlog files as a source: read in order, waited for, found by time and place; what is wrong with them is said."""
+"""Binlog files as a source: reading them in order, waiting for them, finding positions, and errors."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ ROTATE = 4
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a second without growth is long enough for a test."""
+    """Let a file count as complete after half a second without growth."""
     monkeypatch.setattr(dump, "QUIET_S", 0.5)
 
 
 def event(kind: int, body: bytes, at: int, seconds: int = 1_700_000_000) -> bytes:
-    """An event that starts at an offset, with its checksum."""
+    """Return an event that starts at an offset, with its checksum."""
     size = 19 + len(body) + 4
     raw = struct.pack("<IBIIIH", seconds, kind, 1, size, at + size, 0) + body
     return raw + struct.pack("<I", zlib.crc32(raw))
 
 
 def rotation(data: bytes, journal: str = SECOND) -> bytes:
-    """A file that goes on in another one."""
+    """Return the file with a rotate event to another journal at its end."""
     return data + event(ROTATE, struct.pack("<Q", 4) + journal.encode(), len(data))
 
 
 def boundaries(tag: str) -> list[int]:
-    """Where the transactions of a recorded file end."""
+    """Return the offsets at which the transactions of a recorded file end."""
     return [offset + length for offset, length, kind in _events(golden.binlog(tag)) if kind == 16]
 
 
@@ -62,7 +62,7 @@ def _events(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def moved(tag: str, start: int) -> bytes:
-    """A file that holds the format description and what comes from `start` on; positions in headers are made right."""
+    """Return a file with the format description and the events from `start` on, with new positions in the headers."""
     data = golden.binlog(tag)
     out = bytearray(data[: 4 + struct.unpack_from("<I", data, 13)[0]])
     for at, length, _ in _events(data):
@@ -74,14 +74,14 @@ def moved(tag: str, start: int) -> bytes:
 
 
 def schema_of(tag: str, directory: Path) -> Path:
-    """The definition that canal had to ask for, as it could not read the statement: an SQL file."""
+    """Write an SQL file with the definition that canal had to ask the server for; return its path."""
     path = directory / "schema.sql"
     path.write_text(next(text for name, text in golden.definitions(tag).items() if name.endswith("/t_syn")) + ";")
     return path
 
 
 class Reading:
-    """What a LocalDump delivered and told, over a directory of its own."""
+    """A LocalDump of a directory, with its entries and reports."""
 
     def __init__(self, directory: Path, start: LogPosition, schema: Path | None = None) -> None:
         self.entries: list[pb.Entry] = []
@@ -101,12 +101,12 @@ class Reading:
         )
 
     def wait(self, count: int) -> list[pb.Entry]:
-        """Until so many entries have come."""
+        """Wait until this many entries are delivered; return them."""
         until(lambda: len(self.entries) >= count, what=f"{count} entries, not {len(self.entries)}; {self.events}")
         return self.entries
 
     def failure(self, kind: type[CanalError]) -> DumpFailed:
-        """Wait for a report of this kind."""
+        """Wait for a report of this kind of failure; return it."""
         return until(
             lambda: next(
                 (one for one in self.events if isinstance(one, DumpFailed) and isinstance(one.error, kind)), None
@@ -140,7 +140,7 @@ class Reading:
 
 @contextmanager
 def reading(directory: Path, start: LogPosition | None = None, schema: Path | None = None) -> Iterator[Reading]:
-    """A dump that runs."""
+    """Run a dump for a block."""
     found = Reading(directory, start or LogPosition(FIRST, 4), schema)
     found.dump.start()
     try:
@@ -150,20 +150,20 @@ def reading(directory: Path, start: LogPosition | None = None, schema: Path | No
 
 
 def config_of(directory: Path, schema: Path | None = None, **source: object) -> InstanceConfig:
-    """A destination over a directory; more of where it starts."""
+    """Return the configuration of a destination over a directory. source: fields of its configured start."""
     master = SourceConfig("", 0, **source)  # type: ignore[arg-type]  # a test's few fields
     return InstanceConfig("example", master, local=LocalFiles(directory, schema))
 
 
 def view_of(directory: Path, **source: object) -> LocalView:
-    """Questions to a directory."""
+    """Return the view of a directory. source: fields of its configured start."""
     config = config_of(directory, None, **source)
     assert config.local
     return LocalView(config, config.local)
 
 
 def test_files_follow_each_other_and_more_is_waited_for(tmp_path: Path) -> None:
-    """Bytes that are appended, cut anywhere, and files that appear are read as they come, each row once."""
+    """Bytes that are appended in any pieces, and new files, are read as they come, each entry once."""
     data, wanted = golden.binlog("mysql9"), golden.expected("mysql9")
     cut = boundaries("mysql9")[40]
     first, second = rotation(data[:cut]), moved("mysql9", cut)
@@ -188,7 +188,7 @@ def test_files_follow_each_other_and_more_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_rotation_ends_when_the_next_one_exists(tmp_path: Path) -> None:
-    """What a server leaves that crashed; nothing is lost and nothing comes twice."""
+    """The dump goes on after a file without a rotate event, as a crash leaves it, without loss or repeat."""
     data, wanted = golden.binlog("mariadb10.11"), golden.expected("mariadb10.11")
     cut = boundaries("mariadb10.11")[40]
     (tmp_path / FIRST).write_bytes(data[:cut])
@@ -200,7 +200,7 @@ def test_a_file_without_a_rotation_ends_when_the_next_one_exists(tmp_path: Path)
 
 
 def test_a_start_behind_statements_knows_the_tables(tmp_path: Path) -> None:
-    """A stream that begins in mid-file decodes as one from the beginning does, also from inside a transaction."""
+    """A start in mid-file gives the same entries as the beginning; inside a transaction it goes back to the begin."""
     data, wanted = golden.binlog("mysql9"), golden.expected("mysql9")
     (tmp_path / FIRST).write_bytes(data)
     start = boundaries("mysql9")[60]
@@ -230,7 +230,7 @@ def test_a_start_behind_statements_knows_the_tables(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_stops_the_stream(tmp_path: Path, spoil: Callable[[Path], object], error: str) -> None:
-    """With file, offset and reason, for good."""
+    """A damaged file ends the dump for good, with an error that names the file, the offset and the reason."""
     path = tmp_path / FIRST
     path.write_bytes(golden.binlog("mariadb10.11_gtid"))
     spoil(path)
@@ -241,7 +241,7 @@ def test_a_damaged_file_stops_the_stream(tmp_path: Path, spoil: Callable[[Path],
 
 
 def test_a_file_that_ends_inside_an_event_stops_the_stream_once_there_is_a_next_one(tmp_path: Path) -> None:
-    """Before, its rest may still come."""
+    """A file that ends inside an event is waited for, until a next file shows that the rest will not come."""
     data = golden.binlog("mysql9_gtid")
     (tmp_path / FIRST).write_bytes(data[:-10])
     with reading(tmp_path) as found:
@@ -252,7 +252,7 @@ def test_a_file_that_ends_inside_an_event_stops_the_stream_once_there_is_a_next_
 
 
 def test_missing_files_are_waited_for(tmp_path: Path) -> None:
-    """No file at all, and a gap between files, may be filled; a gap is never jumped over."""
+    """The dump waits for the first file, and for a file that is missing between others; it never skips one."""
     data, wanted = golden.binlog("mysql9_gtid"), golden.expected("mysql9_gtid")
     cut = boundaries("mysql9_gtid")[5]
     with reading(tmp_path, LogPosition(FIRST, wanted[0].offset)) as found:
@@ -265,7 +265,7 @@ def test_missing_files_are_waited_for(tmp_path: Path) -> None:
 
 
 def test_places(tmp_path: Path) -> None:
-    """Ends, configured starts, times and offsets; what is gone is said."""
+    """Positions are found by end, configured start, time and offset; the error for a lost one names what exists."""
     data = golden.binlog("mysql9")
     ends = boundaries("mysql9")
     (tmp_path / FIRST).write_bytes(data)
@@ -302,7 +302,7 @@ def test_places(tmp_path: Path) -> None:
 
 
 def test_definitions_that_cannot_be_read(tmp_path: Path) -> None:
-    """The key, the file and the statement are named."""
+    """The error for definitions that cannot be read names the key, the file and the reason or statement."""
     schema = tmp_path / "schema.sql"
     with pytest.raises(SourceRefused, match=r"canal.instance.parser.schema: .*schema.sql: No such file"):
         Reading(tmp_path, LogPosition(FIRST, 4), schema)

@@ -1,4 +1,4 @@
-"""Whose columns a row gets: streams that lag and streams far ahead, restarts, and definitions asked for now."""
+"""The columns that rows get with lagging and far streams, restarts, present definitions, and failing stores."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ BEGIN = LogPosition("bin.000001", 4)
 
 @pytest.fixture
 def binlog(monkeypatch: pytest.MonkeyPatch) -> Iterator[Binlog]:
-    """One with a table `t (a, b)` that it does not create."""
+    """Yield a binlog with a table `t (a, b)` but without its CREATE."""
     with installed(monkeypatch, Binlog({"t": ("a", "b")})) as found:
         yield found
 
 
 def right(*streams: Stream) -> bool:
-    """Whether every row has the columns of its time."""
+    """Return whether every row has the columns of its time."""
     rows = [row for stream in streams for row in stream.seen]
     return bool(rows) and all(event.columns == seen for event, seen in rows)
 
 
 def never_wrong(*streams: Stream) -> bool:
-    """Whether every row has the columns of its time, or was refused."""
+    """Return whether every row has the columns of its time, or was refused."""
     return all(seen in (event.columns, None) for stream in streams for event, seen in stream.seen)
 
 
 def test_a_stream_that_opens_far_ahead_leaves_the_history_under_one_that_lags(binlog: Binlog) -> None:
-    """Rows from before an ALTER that the lagging stream has not read keep their names."""
+    """A lagging stream gets the old names for rows before an ALTER, although another stream opened after it."""
     node = binlog.history()
     lagging = Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
@@ -57,7 +57,7 @@ def test_a_stream_that_opens_far_ahead_leaves_the_history_under_one_that_lags(bi
 
 @pytest.mark.parametrize("ahead_first", [True, False])
 def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_path: Path, ahead_first: bool) -> None:
-    """What a store holds of the past stays, whoever opens first after a restart."""
+    """After a restart both streams get the right columns from the store, whichever opens first."""
     node = binlog.history(in_file("example", tmp_path))
     Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
@@ -77,7 +77,7 @@ def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_pat
 
 
 def test_rows_without_names_are_not_believed_to_have_them_once_metadata_is_full(binlog: Binlog) -> None:
-    """The server's setting says nothing of older events: the stretch is read when one without names comes."""
+    """An older row without names is refused, or gets the columns of a statement, although metadata is FULL now."""
     begin = binlog.newest
     binlog.insert("t")
     binlog.run("CREATE TABLE calm (x int)", calm=("x",))
@@ -90,7 +90,7 @@ def test_rows_without_names_are_not_believed_to_have_them_once_metadata_is_full(
 
 
 def test_full_metadata_needs_no_reading_ahead(binlog: Binlog) -> None:
-    """A cold start where every event carries names reads nothing twice."""
+    """If every event carries names, a new history reads none of the binlog ahead."""
     binlog.metadata = "FULL"
     begin = binlog.newest
     for _ in range(5):
@@ -114,7 +114,7 @@ def test_full_metadata_needs_no_reading_ahead(binlog: Binlog) -> None:
 def test_the_present_definition_does_not_count_while_statements_are_unread(
     binlog: Binlog, first: str, behind: str, now: tuple[str, ...], warm: bool
 ) -> None:
-    """A backlog is read to the present before that is believed; what the node knew before the backlog is enough."""
+    """A row of a backlog never gets the present columns while statements behind it are unread."""
     node = binlog.history()
     begin = binlog.newest
     if warm:
@@ -131,7 +131,7 @@ def test_the_present_definition_does_not_count_while_statements_are_unread(
 
 
 def test_a_definition_that_changes_while_it_is_asked_for_is_not_recorded(binlog: Binlog) -> None:
-    """Between the question and the newest place an ALTER runs: the answer is not what holds there."""
+    """A definition is not recorded if an ALTER runs after it was read and before its position is known."""
     binlog.tables["hidden"] = ("a", "b")
     node = binlog.history()
     begin = binlog.newest
@@ -154,7 +154,7 @@ def test_a_definition_that_changes_while_it_is_asked_for_is_not_recorded(binlog:
 def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snapshot_counts(
     binlog: Binlog, tmp_path: Path
 ) -> None:
-    """An ALTER runs while the tables are asked for, and the first read of the binlog ends before it."""
+    """A snapshot counts only when an ALTER that ran meanwhile is read, although the first reads end before it."""
     node = binlog.history(in_file("example", tmp_path))
     begin = binlog.newest
 
@@ -173,7 +173,7 @@ def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snap
 
 
 def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream is to open again; then everything is read."""
+    """If the server does not give out its newest events in time, opening fails; a later attempt reads everything."""
     monkeypatch.setattr(destination_history, "GIVEN_OUT_WITHIN_S", 0.05)
     node = binlog.history()
     node.look(None)
@@ -191,7 +191,7 @@ def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pyt
 
 
 def test_a_table_that_no_snapshot_holds_is_looked_up_once(binlog: Binlog) -> None:
-    """It is known for every stream then, as far back as no statement speaks of it."""
+    """A table that no snapshot has is looked up once for all streams."""
     binlog.tables["mysql_only"] = ("x", "y")
     node = binlog.history()
     begin = binlog.newest
@@ -208,7 +208,7 @@ def test_a_table_that_no_snapshot_holds_is_looked_up_once(binlog: Binlog) -> Non
 
 
 def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
-    """Streams that open far ahead, one after another, begin a bounded number of ranges; rows are right all the same."""
+    """Streams that open ever further ahead begin a bounded number of ranges, and all rows are right."""
     node = binlog.history()
     lagging = Stream(binlog, node, BEGIN).open()
     others = []
@@ -228,7 +228,7 @@ def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
 
 
 def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_path: Path) -> None:
-    """Two servers of one destination have their histories side by side, at the same positions."""
+    """The histories of two servers of one destination are kept apart, even at the same positions."""
     node = binlog.history(in_file("example", tmp_path))
     Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
@@ -250,7 +250,7 @@ def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_pat
 
 @pytest.mark.parametrize("open_reads", [True, False])
 def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: Path, open_reads: bool) -> None:
-    """Private reads far apart begin ranges without a snapshot; records stay bounded under the one that goes on."""
+    """With many ranges of private reads, the newest range still gets snapshots, and its records still expire."""
     binlog.metadata = "FULL"
     for _ in range(400):
         binlog.rotate()
@@ -278,7 +278,7 @@ def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: P
 
 
 def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binlog, tmp_path: Path) -> None:
-    """The last snapshot was taken while a cursor lagged; the binlog has no statement since."""
+    """Records expire when the last cursor moves on, even without a statement since the last snapshot."""
     node = binlog.history(in_file("example", tmp_path), clock=lambda: 1.0, most_records=4)
     stream = Stream(binlog, node, BEGIN).open()
     for number in range(9):
@@ -293,7 +293,7 @@ def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binl
 
 @pytest.mark.parametrize("lagging_reads_on", [True, False])
 def test_statements_of_a_range_count_once_the_range_before_it_is_joined(binlog: Binlog, lagging_reads_on: bool) -> None:
-    """An ALTER of a table that the later range did not know is worked out when the earlier one reaches it."""
+    """An ALTER of a table that a later range does not know is applied when the earlier range reaches it."""
     binlog.metadata = "FULL"
     node = binlog.history()
     lagging = Stream(binlog, node, binlog.newest).open()
@@ -316,7 +316,7 @@ def test_statements_of_a_range_count_once_the_range_before_it_is_joined(binlog: 
 
 
 class Failing:
-    """A store that can be out of reach."""
+    """A store that raises HistoryUnavailable while `fails` is set."""
 
     def __init__(self, store: HistoryStore) -> None:
         self.fails = False
@@ -335,7 +335,7 @@ class Failing:
 def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
     binlog: Binlog, tmp_path: Path, restarts: bool
 ) -> None:
-    """The binlog begins anew while the store is out of reach; the old statements go before new ones are kept."""
+    """If the binlog is reset while the store fails, the store's old statements are not used for the new binlog."""
     store = Failing(in_file("example", tmp_path))
     node = binlog.history(store)
     stream = Stream(binlog, node, BEGIN).open()
@@ -365,7 +365,7 @@ def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
 
 
 def test_records_without_a_range_are_not_believed(binlog: Binlog, tmp_path: Path) -> None:
-    """A node crashed before it had said how far it had read; a statement between these two is missing."""
+    """Records outside any range, as a crash leaves them, are not used: a statement between them may be missing."""
     binlog.tables.clear()
     begin = binlog.newest
     binlog.run("CREATE TABLE t (a int, b int)", t=("a", "b"))
@@ -381,7 +381,7 @@ def test_records_without_a_range_are_not_believed(binlog: Binlog, tmp_path: Path
 
 
 def test_what_a_stream_reads_is_not_expired_under_it(binlog: Binlog, tmp_path: Path) -> None:
-    """A private read has no cursor; what it needs stays until it ends."""
+    """The records that a private read needs do not expire before it ends, although it has no cursor."""
     now = [0.0]
     node = binlog.history(in_file("example", tmp_path), clock=lambda: now[0], most_records=2)
     private = Stream(binlog, node, BEGIN).open()

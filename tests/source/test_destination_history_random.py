@@ -1,4 +1,4 @@
-"""Any sequence of statements, rows, streams, and restarts: a row has the columns of its time, or is refused."""
+"""After any sequence of statements, rows, streams and restarts, a row has the columns of its time or is refused."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ QUICK = Path("/dev/shm")  # files in memory
 
 
 class Site:
-    """A server, and one node after another that reads from it. expiring: what no stream needs is dropped early."""
+    """A server, and the nodes that read from it in turn. expiring: records that no stream needs expire early."""
 
     def __init__(self, binlog: Binlog, directory: Path, *, expiring: bool) -> None:
         self.binlog = binlog
         self.streams: list[Stream] = []
         self.ended: list[Stream] = []
         self.statements: dict[str, list[LogPosition]] = {}  # by table
-        self.known_since: LogPosition | None = None  # from where on the node's history has no gap
+        self.known_since: LogPosition | None = None  # the node's history has no gap after it
         self.complete = True
         self._directory = directory
         self._expiring = expiring
@@ -54,14 +54,14 @@ class Site:
         self._history = self._node()
 
     def step(self, name: str, number: int) -> None:
-        """One thing that happens. number: decides which."""
+        """Run the step with this name. number: chooses its table, stream or position."""
         if name in READABLE or name in UNREADABLE:
             getattr(self, f"_{name}")(TABLES[number % 3], TABLES[(number // 3) % 3])
         else:
             getattr(self, f"_{name}")(number)
 
     def finish(self) -> None:
-        """Every stream reads everything; then every row was right, or refused where it may be."""
+        """Let every stream read to the end; check that every row has the right columns or was refused."""
         for stream in self.streams:
             self._checked(stream, 1_000_000)
         self._history.close()
@@ -100,7 +100,7 @@ class Site:
                 assert not self._must_be_known(event), f"{event} was refused"
 
     def _must_be_known(self, event: Event) -> bool:
-        """Whether every statement was readable that it takes to know this row."""
+        """Return whether the history must know the columns of this row."""
         if not self.complete:
             return False
         last = self.statements.get(event.table, [])
@@ -119,7 +119,7 @@ class Site:
         self._history.look(min(places, key=lambda at: at.order) if places and self._expiring else None)
 
     def _restart(self, number: int) -> None:
-        """Streams go on from where they were, in another order."""
+        """Replace the node; its streams go on where they were, in another order."""
         self._history.close()
         self._history = self._node()
         going_on, self.streams = self.streams, []
@@ -129,7 +129,7 @@ class Site:
             self.streams.append(Stream(self.binlog, self._history, stream.decoded, stream.seen).open())
 
     def _fresh(self, number: int) -> None:
-        """Another node, which has no record, takes over."""
+        """Let another node, which has no records, take over."""
         self._directory = Path(tempfile.mkdtemp(dir=self._directory))
         self.known_since = None
         self._restart(number)
@@ -150,7 +150,7 @@ class Site:
         self.binlog.metadata = "FULL" if number % 2 else "MINIMAL"
 
     def _early(self, number: int) -> None:
-        """What was written last is not given out at once."""
+        """Let the next reads of the binlog stop before its end."""
         self.binlog.early = number % 4
 
     def _run(self, sql: str, **tables: tuple[str, ...] | None) -> None:
@@ -228,12 +228,12 @@ class Site:
 
 
 def steps(*names: str) -> st.SearchStrategy[list[Step]]:
-    """What happens, in any order."""
+    """Return a strategy for lists of these steps, in any order."""
     return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 2**12)), min_size=20, max_size=100)
 
 
 def played(happening: list[Step], *, expiring: bool = False, racing: list[Step] | None = None) -> None:
-    """Everything happens. racing: statements that run while a definition is asked for."""
+    """Run all steps and check the rows. racing: steps that run while a definition is read."""
     binlog = Binlog({"t": ("a", "b"), "u": ("b", "a")})
     waiting = list(racing or ())
     with (
@@ -257,7 +257,7 @@ def played(happening: list[Step], *, expiring: bool = False, racing: list[Step] 
 @settings(max_examples=EXAMPLES)
 @given(steps(*READABLE, *AROUND, *NODES))
 def test_rows_have_the_columns_of_their_time_and_are_known_where_statements_are(happening: list[Step]) -> None:
-    """Never wrong; never refused when the node knew the table, or no statement followed."""
+    """No row is wrong; none is refused if the node knew its table, or if no statement followed it."""
     played(happening)
 
 
@@ -266,7 +266,7 @@ def test_rows_have_the_columns_of_their_time_and_are_known_where_statements_are(
 def test_rows_are_never_wrong_where_statements_cannot_be_read_and_histories_expire(
     happening: list[Step], expiring: bool
 ) -> None:
-    """A statement that nobody can read puts its table, or every table, in doubt."""
+    """No row is wrong after statements that cannot be read, which put one table or every table in doubt."""
     played(happening, expiring=expiring)
 
 
@@ -275,5 +275,5 @@ def test_rows_are_never_wrong_where_statements_cannot_be_read_and_histories_expi
 def test_rows_are_never_wrong_where_statements_run_while_definitions_are_asked_for(
     happening: list[Step], racing: list[Step]
 ) -> None:
-    """Snapshots and single definitions are taken while tables change."""
+    """No row is wrong if tables change while snapshots and single definitions are read."""
     played(happening, racing=racing)

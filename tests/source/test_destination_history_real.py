@@ -1,4 +1,4 @@
-"""A history over real servers: what they have written, and what they give out."""
+"""A history on real servers, whose reported end may lie beyond the events that they give out."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ pytestmark = pytest.mark.real
 
 @dataclass(eq=False)
 class Standing:
-    """A dump that stands where it began."""
+    """A dump that stays at its start."""
 
     decoded: LogPosition
 
 
 def silent(name: str, /, *, alarm: bool = False, **facts: object) -> None:
-    """Nobody is on call."""
+    """Report nothing."""
 
 
 def scanner_of(server: SqlServer) -> Scanner:
-    """A scanner with a connection of its own."""
+    """Return a scanner with a connection of its own."""
     config = config_of(server)
     session = SourceSession(config, config.master)
     return Scanner(session, examine(session), config, config.master)
 
 
 def test_an_alter_that_is_written_but_not_on_the_disk_yet_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With sync_binlog=1 a dump ends before the end that the server tells; a snapshot is taken just then."""
+    """An ALTER that runs during a snapshot counts, although with sync_binlog=1 a dump does not give it out at once."""
     with MySQL() as server:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a int, b int)", "SET GLOBAL sync_binlog = 1")
         server.execute(
@@ -72,7 +72,7 @@ def test_an_alter_that_is_written_but_not_on_the_disk_yet_is_not_missed(monkeypa
 
 
 def test_journals_without_a_transaction_are_read_to_their_end(source_server: SqlServer, database: str) -> None:
-    """The boundary reached is the end that the server tells."""
+    """The scanner reads to the end that the server reports, even if the last journals have no transaction."""
     source_server.execute(f"CREATE DATABASE {database}")
     start = newest(source_server)
     scanner = scanner_of(source_server)

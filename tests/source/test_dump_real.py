@@ -25,13 +25,13 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def mysql_alone() -> Iterator[MySQL]:
-    """A MySQL that a test may stop."""
+    """Yield a MySQL server that a test may stop."""
     with MySQL() as server:
         yield server
 
 
 def make_table(server: SqlServer, database: str) -> None:
-    """A schema with one small table."""
+    """Create a schema with one small table."""
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
 
 
@@ -44,12 +44,12 @@ def insert(server: SqlServer, database: str, first: int, count: int) -> list[str
 
 
 def dump_threads(server: SqlServer) -> list[int]:
-    """Connection ids of the dumps that the server serves."""
+    """Return the connection ids of the dumps that the server serves."""
     return [int(row["Id"]) for row in server.query("SHOW PROCESSLIST") if "Binlog Dump" in str(row["Command"])]
 
 
 def test_rows_arrive(source_server: SqlServer, database: str) -> None:
-    """What is committed arrives in order, the connection is reported once, and the figures move."""
+    """Committed rows arrive in order, the connection is reported once, and the dump's figures are up to date."""
     make_table(source_server, database)
     with Reading(source_server, database, newest(source_server)) as reading:
         expected = insert(source_server, database, 1, 20)
@@ -68,7 +68,7 @@ def test_rows_arrive(source_server: SqlServer, database: str) -> None:
 
 
 def test_inclusive_and_consumed_starts(source_server: SqlServer, database: str) -> None:
-    """At the offset of an END the dump delivers that END again, unless it is marked as consumed."""
+    """A dump from the offset of an END delivers that END again, unless the position is marked as consumed."""
     make_table(source_server, database)
     begin = newest(source_server)
     with Reading(source_server, database, begin) as reading:
@@ -89,7 +89,7 @@ def test_inclusive_and_consumed_starts(source_server: SqlServer, database: str) 
 
 
 def test_annotations_of_mariadb(mariadb: MariaDB, database: str) -> None:
-    """MariaDB is asked for the statements behind rows, from file and position."""
+    """A dump from file and position asks MariaDB for the statements of its rows."""
     make_table(mariadb, database)
     with Reading(mariadb, database, newest(mariadb)) as reading:
         insert(mariadb, database, 1, 1)
@@ -98,7 +98,7 @@ def test_annotations_of_mariadb(mariadb: MariaDB, database: str) -> None:
 
 
 def test_killed_connection_resumes(source_server: SqlServer, database: str) -> None:
-    """A connection that is killed again and again costs no row and repeats none."""
+    """After each of three killed connections the dump goes on without loss or repeat."""
     make_table(source_server, database)
     with Reading(source_server, database, newest(source_server)) as reading:
         reading.connected()
@@ -118,7 +118,7 @@ def test_killed_connection_resumes(source_server: SqlServer, database: str) -> N
 
 
 def test_break_inside_a_large_transaction(source_server: SqlServer, database: str) -> None:
-    """Pieces of a transaction that were accepted before the break do not come again; the rest does."""
+    """After a break inside a transaction its accepted pieces do not come again, and the rest does."""
     make_table(source_server, database)
     start = newest(source_server)
     count = 20_000
@@ -150,7 +150,7 @@ def test_break_inside_a_large_transaction(source_server: SqlServer, database: st
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 @pytest.mark.parametrize("crash", [False, True])
 def test_restarted_server_resumes(kind: type[SqlServer], crash: bool) -> None:
-    """Over a stop or a crash of the server the dump goes on in the next journal, without loss or repeat."""
+    """After a stop or a crash of the server the dump goes on in the next journal, without loss or repeat."""
     with kind() as server:
         make_table(server, "d")
         with Reading(server, "d", newest(server)) as reading:
@@ -168,7 +168,7 @@ def test_restarted_server_resumes(kind: type[SqlServer], crash: bool) -> None:
 
 
 def test_rotation(source_server: SqlServer, database: str) -> None:
-    """A new journal is followed, and is where a later break would resume."""
+    """The dump follows a new journal, and `decoded` moves into it at once."""
     make_table(source_server, database)
     with Reading(source_server, database, newest(source_server)) as reading:
         expected = insert(source_server, database, 1, 5)
@@ -184,7 +184,7 @@ def test_rotation(source_server: SqlServer, database: str) -> None:
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_purged_journal(kind: type[SqlServer]) -> None:
-    """A start whose journal is gone, or that lies beyond its end, stops the dump and says what exists."""
+    """A start in a purged journal, beyond a journal's end or inside an event ends the dump with PositionLost."""
     with kind() as server:
         make_table(server, "d")
         start = newest(server)
@@ -206,7 +206,7 @@ def test_purged_journal(kind: type[SqlServer]) -> None:
 
 
 def test_wrong_password(source_server: SqlServer, database: str) -> None:
-    """The error names the configuration keys and the statements, and is tried again."""
+    """The error for a wrong password names the key and the GRANT, and the dump tries again."""
     with Reading(source_server, database, newest(source_server), password="wrong") as reading:
         failed = reading.failure(SourceRefused)
         assert "canal.instance.dbUsername" in str(failed.error)
@@ -215,7 +215,7 @@ def test_wrong_password(source_server: SqlServer, database: str) -> None:
 
 
 def test_missing_grant(source_server: SqlServer, database: str) -> None:
-    """An account without REPLICATION SLAVE is told the GRANT with its own name; with it the dump begins by itself."""
+    """The error for an account without REPLICATION SLAVE has the GRANT for it; after that the dump begins by itself."""
     make_table(source_server, database)
     user = f"u{database}"
     source_server.execute(f"CREATE USER '{user}'@'127.0.0.1' IDENTIFIED BY 'p'")
@@ -230,7 +230,7 @@ def test_missing_grant(source_server: SqlServer, database: str) -> None:
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_binlog_off(kind: type[SqlServer]) -> None:
-    """A server without a binary log is refused with what to put into its configuration."""
+    """The error for a server without a binary log has the option to set."""
     with (
         kind(extra=["--skip-log-bin"], gtid=False) as server,
         Reading(server, "d", LogPosition("mysql-bin.000001", 4)) as reading,
@@ -249,7 +249,7 @@ def test_binlog_off(kind: type[SqlServer]) -> None:
 )
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_settings_refused(kind: type[SqlServer], variable: str, value: str, text: str) -> None:
-    """Binlogs that do not carry whole rows are refused with the statement to run."""
+    """The error for a binlog without whole rows has the statement to run; after that the dump connects."""
     with kind() as server:
         start = newest(server)
         server.execute(f"SET GLOBAL {variable} = {value}")
@@ -261,7 +261,7 @@ def test_settings_refused(kind: type[SqlServer], variable: str, value: str, text
 
 @pytest.mark.timed
 def test_stop_while_waiting_for_the_source(source_server: SqlServer, database: str) -> None:
-    """stop() wakes a dump that waits for bytes, and the server's side of it ends too."""
+    """stop() returns at once and ends a dump that waits for bytes."""
     with Reading(source_server, database, newest(source_server)) as reading:
         reading.connected()
         began = time.monotonic()
@@ -273,7 +273,7 @@ def test_stop_while_waiting_for_the_source(source_server: SqlServer, database: s
 
 @pytest.mark.timed
 def test_stop_while_the_ring_is_full(source_server: SqlServer, database: str) -> None:
-    """stop() returns at once though `accept` blocks; the thread ends when the ring is closed."""
+    """stop() returns at once although `accept` blocks; the thread ends when the ring is closed."""
     make_table(source_server, database)
     reading = Reading(source_server, database, newest(source_server))
     reading.gate.clear()
@@ -298,7 +298,7 @@ def test_stop_while_pausing(mysql: MySQL, database: str) -> None:
 
 
 def test_two_streams_coexist(source_server: SqlServer, database: str) -> None:
-    """Streams of two client ids read side by side; neither ends the other."""
+    """The dumps of two client ids run side by side; neither ends the other."""
     make_table(source_server, database)
     start = newest(source_server)
     with (
@@ -315,7 +315,7 @@ def test_two_streams_coexist(source_server: SqlServer, database: str) -> None:
 
 
 def test_same_stream_ends_the_older_dump(source_server: SqlServer, database: str) -> None:
-    """A new owner's dump ends the one left behind, which then waits long before it tries again."""
+    """A second dump of a stream, as of a new owner, ends the first one, which reports that it will retry."""
     make_table(source_server, database)
     start = newest(source_server)
     with Reading(source_server, database, start) as old:
@@ -331,7 +331,7 @@ def test_same_stream_ends_the_older_dump(source_server: SqlServer, database: str
 
 
 def test_many_rows_through_a_slow_consumer(source_server: SqlServer, database: str) -> None:
-    """While the consumer blocks nothing is lost; TCP holds the source back."""
+    """No row is lost while the consumer blocks."""
     make_table(source_server, database)
     reading = Reading(source_server, database, newest(source_server))
     reading.gate.clear()
@@ -344,7 +344,7 @@ def test_many_rows_through_a_slow_consumer(source_server: SqlServer, database: s
 
 @pytest.mark.timed
 def test_dump_over_tls(mysql: MySQL, database: str) -> None:
-    """With REQUIRED and VERIFY_CA the dump is encrypted; with DISABLED an account that requires TLS is refused."""
+    """An account that requires TLS can read with PREFERRED, REQUIRED and VERIFY_CA, but not without TLS."""
     make_table(mysql, database)
     user = f"u{database}"
     mysql.execute(
@@ -380,7 +380,7 @@ def test_empty_password(source_server: SqlServer, database: str) -> None:
 
 
 def test_silent_server(mysql_alone: MySQL) -> None:
-    """A server that says nothing, not even its heartbeat, is left after the read time-out."""
+    """If the server sends nothing, not even a heartbeat, the dump fails after the read time-out."""
     with Reading(mysql_alone, "d", newest(mysql_alone), so_timeout_s=2.5) as reading:
         reading.connected()
         mysql_alone.pause()
@@ -390,7 +390,7 @@ def test_silent_server(mysql_alone: MySQL) -> None:
 
 
 def test_configured_server_id_of_somebody_else(mysql: MySQL, database: str) -> None:
-    """A configured slaveId that another replica has is refused, naming the key; that replica goes on."""
+    """A configured slaveId of another replica is refused with an error that names the key; that replica goes on."""
     start = newest(mysql)
     with Reading(mysql, database, start, client_id=1, server_id=4711) as other:
         other.connected()
@@ -400,7 +400,7 @@ def test_configured_server_id_of_somebody_else(mysql: MySQL, database: str) -> N
 
 
 class _Moody(ColumnsOfMetadata):
-    """A history that fails on some tables: for good, or once."""
+    """A history that always fails on the table `unknown`, and once on each other table."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -415,7 +415,7 @@ class _Moody(ColumnsOfMetadata):
 
 
 def test_tables_that_cannot_be_told(source_server: SqlServer, database: str) -> None:
-    """What the history could not ask is asked again; what nobody can know ends the dump behind what was whole."""
+    """After SourceUnavailable the history is asked again; TableUnknown ends the dump after complete transactions."""
     make_table(source_server, database)
     source_server.execute(f"CREATE TABLE {database}.unknown (id INT PRIMARY KEY)")
     with Reading(source_server, database, newest(source_server), history=_Moody()) as reading:

@@ -1,4 +1,4 @@
-"""The trail of a stream: the same transactions are known again, whatever is a server's own in them."""
+"""The fingerprints of a stream's transactions, which recognize the same transactions on another server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND_MS = 1000
 
 
 def rows_entry(values: list[str], *, table_id: int, mysql_type: str = "int") -> bytes:
-    """One rows event with a row of one column per value."""
+    """Return the entry of a rows event with a row of one column for each value."""
     change = pb.RowChange(tableId=table_id, eventType=pb.INSERT)
     for value in values:
         change.rowDatas.add().afterColumns.add(index=0, value=value, mysqlType=mysql_type, name="id")
@@ -31,14 +31,14 @@ def rows_entry(values: list[str], *, table_id: int, mysql_type: str = "int") -> 
 
 @dataclass
 class Server:
-    """Writes transactions into a binlog of its own."""
+    """A server that writes transactions into its own binlog."""
 
     table_id: int
     mysql_type: str = "int"
     offset: int = 4
 
     def transactions(self, *groups: list[list[str]], second: int = 100) -> Segment:
-        """Each group is a transaction, each list in it the rows of one event."""
+        """Return a segment: each group is a transaction, and each list in it has the rows of one event."""
         items = []
         for group in groups:
             parts = [(EntryKind.BEGIN, b"", 0)]
@@ -64,7 +64,7 @@ ONE, TWO, THREE = [["1"]], [["2"]], [["3"]]
 
 
 def test_another_server_writes_the_same_marks() -> None:
-    """Offsets, table ids, type texts and the split into events differ between servers; rows and seconds do not."""
+    """Fingerprints depend on rows and seconds, not on offsets, table ids, type texts and the split into events."""
     here = Server(1).transactions([["1", "2"], ["3", "4", "5", "6", "7"]], TWO)
     there = Server(7, "int(11)").transactions([["1"], ["2", "3", "4"], ["5"], ["6", "7"]], TWO)
     assert trail_of(here) == trail_of(there)
@@ -73,7 +73,7 @@ def test_another_server_writes_the_same_marks() -> None:
 
 
 def test_pieces_and_restarts_do_not_show() -> None:
-    """Cut anywhere, with a look in between or a restart from the cursor's text: the marks are those of the whole."""
+    """A segment cut anywhere, or a restart from the cursor's text, gives the same fingerprints as the whole."""
     whole = Server(1).transactions(ONE, [["2"], ["3"], ["4"]], THREE)
     for cut in range(len(whole) + 1):
         recent = Recent()
@@ -88,7 +88,7 @@ def test_pieces_and_restarts_do_not_show() -> None:
 
 
 def test_a_statement_before_a_large_transaction_is_remembered() -> None:
-    """CREATE TABLE, then an insert of many rows, in one piece."""
+    """A CREATE TABLE and a large insert in one segment give a fingerprint each."""
     rows = Server(1).transactions([["1", "2", "3", "4", "5"]])
     statement = pb.RowChange(eventType=pb.CREATE, isDdl=True, sql="CREATE TABLE t (id INT)").SerializeToString()
     items = [Item(4, EntryKind.DDL, pb.Entry(storeValue=statement).SerializeToString(), timestamp_ms=SECOND_MS, rows=0)]
@@ -100,7 +100,7 @@ def test_a_statement_before_a_large_transaction_is_remembered() -> None:
 
 
 def test_copies_outlive_the_frames() -> None:
-    """Frames are used again once they were acknowledged; what is remembered of them is not changed by that."""
+    """Fingerprints do not change when the frames of their segment are overwritten."""
     whole = Server(1).transactions(ONE, TWO)
     wanted = trail_of(whole)
     frames = bytearray(whole.frames)
@@ -111,7 +111,7 @@ def test_copies_outlive_the_frames() -> None:
 
 
 def test_memory_of_what_is_remembered_is_free() -> None:
-    """Copies keep no segment: its frames, once acknowledged, are the next ones'."""
+    """Recent keeps no reference to a segment's frames, so that their buffer can be reused."""
     buffers = Buffers()
     recent = Recent()
     frames = bytearray(Server(1).transactions(ONE).frames)
@@ -123,7 +123,7 @@ def test_memory_of_what_is_remembered_is_free() -> None:
 
 
 def test_only_the_newest_are_looked_at() -> None:
-    """However many came since the last look, whole and in pieces: the marks are those of looking at every one."""
+    """The newest fingerprints are right for any number of transactions since the last look, whole or in pieces."""
     server = Server(1)
     many = [server.transactions([[str(number)], ["x"]]) for number in range(100)]
     kept = Recent(kept=1000)
@@ -137,7 +137,7 @@ def test_only_the_newest_are_looked_at() -> None:
 
 
 def test_much_is_forgotten_and_nothing_mistaken() -> None:
-    """A large transaction keeps its mark over pieces that are not looked back on; trails of nonsense find nothing."""
+    """A large transaction in many pieces keeps its fingerprint; a malformed text gives no fingerprints."""
     server = Server(1)
     large = server.transactions([[str(number)] for number in range(10_000)])
     recent = Recent()
@@ -148,7 +148,7 @@ def test_much_is_forgotten_and_nothing_mistaken() -> None:
 
 
 def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int | None, int]:
-    """Offset of the entry behind which to go on, and how many transactions are missing."""
+    """Return the offset of the entry after which to go on, and the number of missing transactions."""
     matching = Matching(trail)
     units = Units()
     for each in there:
@@ -159,7 +159,7 @@ def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int | None, 
 
 
 def test_the_newest_that_is_there_counts() -> None:
-    """Also where the last ones were never replicated, and what came since is the new server's own."""
+    """The newest transaction that the other server has is found, even if later ones were never replicated."""
     trail = trail_of(Server(1).transactions(ONE, TWO, THREE))
     other = Server(2)
     there = other.transactions(ONE, TWO)
@@ -169,7 +169,7 @@ def test_the_newest_that_is_there_counts() -> None:
 
 
 def test_of_equal_ones_the_longest_run_then_the_first() -> None:
-    """A table that toggles within a second writes equal transactions; rather once more than not at all."""
+    """Of equal transactions, the longest run and then the first one is found, so that none is skipped."""
     trail = trail_of(Server(1).transactions(ONE, TWO, ONE, TWO, ONE, TWO))
     there = Server(2).transactions(ONE, TWO, ONE, TWO)
     assert found(trail, there) == (there.offsets[-1], 0)
@@ -182,7 +182,7 @@ def kept(known: Executed | ExpectedTransactions, *segments: Segment) -> list[int
 
 
 def test_a_standby_that_lags_is_not_delivered_twice() -> None:
-    """What was delivered from the master and comes later on the standby is dropped, up to the first new one."""
+    """Delivered transactions that come later on a standby are dropped, up to the first new transaction."""
     trail = trail_of(Server(1).transactions(ONE, TWO))
     other = Server(2)
     late, new = other.transactions(ONE, TWO), other.transactions(THREE, ONE)
@@ -205,7 +205,7 @@ def test_a_standby_that_lags_is_not_delivered_twice() -> None:
     ],
 )
 def test_what_a_gtid_set_has_is_dropped_wherever_it_comes(start: str, gtids: list[str], new: list[int]) -> None:
-    """Entries tell the set with their own transaction in it: one that adds nothing was executed before."""
+    """A transaction whose GTID set adds nothing to the executed set is dropped, wherever it comes."""
     server = Server(1)
     each = [server.transactions(ONE) for _ in gtids]
     known = Executed(start)
@@ -217,14 +217,14 @@ def test_what_a_gtid_set_has_is_dropped_wherever_it_comes(start: str, gtids: lis
 
 
 def test_sets_of_mariadb_are_joined_by_domain() -> None:
-    """While a standby catches up, the set that the decoder counts lies behind the one that was delivered."""
+    """both() joins sets of MariaDB by domain, with the greater number of each; a set of MySQL contains the other."""
     assert both("0-1-4,1-1-9", "0-1-7,2-5-1") == "0-1-7,1-1-9,2-5-1"
     assert both("0-2-8", "0-1-7") == "0-2-8"
     assert both("u:1-5", "u:1-4") == "u:1-5"
 
 
 def test_failures_are_counted_strictly() -> None:
-    """canal: more failures in a row than the threshold, not as many (docs/protocol.md#source-switch)."""
+    """As in canal, a switch needs more failures in a row than the threshold (docs/protocol.md#source-switch)."""
     failures = Failures(3)
     assert [failures.failed() for _ in range(5)] == [False, False, False, True, False]
     assert failures.succeeded()
@@ -233,7 +233,7 @@ def test_failures_are_counted_strictly() -> None:
 
 
 def test_a_destination_begins_where_its_newest_cursor_is() -> None:
-    """After a switch and a restart the standby is read on; other addresses and no cursors mean the master."""
+    """A destination begins at the standby if its newest cursor is there, and otherwise at the master."""
     alone = InstanceConfig("example", SourceConfig("master", 3306))
     config = replace(alone, standby=SourceConfig("standby", 3307))
     old = LogPosition("b.1", 4, timestamp_ms=1, address="master", port=3306)

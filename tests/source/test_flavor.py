@@ -1,4 +1,4 @@
-"""What is read from a server's variables, and what is refused with which statement."""
+"""The facts read from a server's variables, and the settings that are refused with a statement to run."""
 
 import pytest
 
@@ -28,7 +28,7 @@ GOOD = {
     ],
 )
 def test_versions(text: str, number: tuple[int, int, int]) -> None:
-    """The three numbers are found whatever a vendor adds."""
+    """The three numbers of a version are found, whatever a vendor adds."""
     assert parse_version(text) == number
 
 
@@ -44,13 +44,13 @@ def test_versions(text: str, number: tuple[int, int, int]) -> None:
     ],
 )
 def test_statements_of_a_version(version: str, status: str, replicas: str) -> None:
-    """Each version gets the spelling it knows."""
+    """Each version gets the statements that it knows."""
     server = flavor({"version": version})
     assert (server.status_statement, server.replicas_statement) == (status, replicas)
 
 
 def test_facts() -> None:
-    """MySQL has a uuid, MariaDB is known by version or comment and has none."""
+    """The server id and uuid are read, and MariaDB is recognized by its version comment."""
     server = flavor(GOOD)
     assert (server.server_id, server.uuid, server.mariadb) == (7, GOOD["server_uuid"], False)
     assert flavor({"version": "10.6.2", "version_comment": "mariadb.org binary distribution"}).mariadb
@@ -67,7 +67,7 @@ def test_facts() -> None:
     ],
 )
 def test_refusals_name_the_statement(variable: str, value: str, text: str) -> None:
-    """Whoever reads the error knows what to run, and where."""
+    """The error names the server and the statement to run, and is retryable."""
     with pytest.raises(SourceRefused, match=text) as raised:
         check(flavor({**GOOD, variable: value}), CONFIG, "db:3306")
     assert str(raised.value).startswith("db:3306: ")

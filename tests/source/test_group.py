@@ -1,4 +1,4 @@
-"""Positions of several sources: whose is whose, and what is asked of all."""
+"""Positions of several sources: the source of each part, and questions to all sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND = LogPosition("bin.000009", 7, 6000, address="two", port=3307, part=2)
 
 @dataclass
 class FakeView:
-    """Answers with places of its own."""
+    """A view that answers with positions of its own address."""
 
     address: str
     version: str = "9"
@@ -47,12 +47,12 @@ class FakeView:
 
 
 def view(*views: FakeView, lost: int = 0) -> GroupView:
-    """lost: the source whose journals are gone."""
+    """Return a group view. lost: the number of the source whose journals are gone."""
     return GroupView(BOTH, views, lambda part, at: part == lost)
 
 
 def test_whose_is_whose() -> None:
-    """By address, in whatever order the sources are numbered now, a standby's included; else by number."""
+    """A part belongs to the source with its address, or its standby's; without such a source, its number decides."""
     assert parts(BOTH, FIRST.beside([SECOND])) == (FIRST, SECOND)
     swapped = replace(FIRST, part=2).beside([replace(SECOND, part=1)])
     assert parts(BOTH, swapped) == (FIRST, SECOND)
@@ -63,7 +63,7 @@ def test_whose_is_whose() -> None:
 
 
 def test_a_source_joins() -> None:
-    """A cursor of one source belongs to its server; the other begins at its time, or where it is configured."""
+    """A cursor of one source stays with its server; a new source begins at its time or at the configured start."""
     alone = replace(FIRST, part=0)
     first, second = parts(BOTH, alone)
     assert first == FIRST
@@ -77,7 +77,7 @@ def test_a_source_joins() -> None:
 
 
 def test_all_are_asked() -> None:
-    """An answer tells of every source; one that fails fails it, once all were asked."""
+    """An answer has a part for every source; if one source fails, the error is raised after all were asked."""
     one, two = FakeView("one"), FakeView("two", version="11")
     both = view(one, two)
     assert both.version == "9, 11"
@@ -91,7 +91,7 @@ def test_all_are_asked() -> None:
 
 
 def test_places() -> None:
-    """A time is found in every source, a journal in the one that is named."""
+    """A time or an end is found in every source; a journal needs the number of its source."""
     one, two = FakeView("one"), FakeView("two")
     both = view(one, two)
     assert len(both.find(Place.parse("time:2026-01-31T12:00:00")).parts) == 2
@@ -105,7 +105,7 @@ def test_places() -> None:
 
 
 def test_one_lost_place_is_replaced() -> None:
-    """Where one source purged its journal, the others stay where they are."""
+    """If one source purged its journal, the positions of the others stay."""
     one, two = FakeView("one"), FakeView("two")
     instead = view(one, two, lost=2).instead(FIRST.beside([SECOND]), WhenLost.EARLIEST)
     assert (instead.of(1), one.asked) == (FIRST, [])

@@ -1,4 +1,4 @@
-"""Replica identities: stable, distinct, and polite to other replicas."""
+"""Replica identities: stable, distinct, and without conflicts with other replicas."""
 
 from itertools import islice
 
@@ -8,7 +8,7 @@ from canal_ha.source.connection.identity import NAME_BYTES_MAX, Replica, free_se
 
 
 def test_identity_is_the_same_on_every_node() -> None:
-    """Whoever runs a stream has its identity, so that a new owner's dump ends the old one's."""
+    """A stream has the same identity on every node, so that a new owner's dump ends the old one's."""
     assert replica("example", 1001) == replica("example", 1001)
     assert list(islice(replica("example", 1001).server_ids(), 5)) == list(
         islice(replica("example", 1001).server_ids(), 5)
@@ -31,18 +31,18 @@ def test_streams_and_private_reads_differ() -> None:
 
 @pytest.mark.parametrize("destination", ["d", "x" * 60, "ä" * 40])
 def test_names_fit_the_list_of_replicas(destination: str) -> None:
-    """A registered host name is never longer than old servers take."""
+    """A registered host name is never longer than old servers accept."""
     assert len(replica(destination, -32768).name.encode()) <= NAME_BYTES_MAX
 
 
 def test_derived_server_ids_are_valid() -> None:
-    """Derived ids lie where people do not count and every tool can read them."""
+    """Derived ids are larger than the ids that people choose, and fit 31 bits, which every tool can read."""
     for number in islice(replica("example", 1).server_ids(), 100):
         assert 2**30 <= number < 2**31
 
 
 def test_free_server_id_avoids_others() -> None:
-    """A derived id that another replica or the source has is passed over."""
+    """A derived id that another replica or the source has is skipped."""
     me = replica("example", 1001)
     first, second, third = islice(me.server_ids(), 3)
     assert free_server_id(me, (), 1) == first
@@ -50,7 +50,7 @@ def test_free_server_id_avoids_others() -> None:
 
 
 def test_own_leftover_is_no_obstacle() -> None:
-    """A dump of the same stream that is still listed, by uuid or (MariaDB) by name, gives its id up."""
+    """The id of a listed dump of the same stream, recognized by uuid or (MariaDB) by name, is used again."""
     me = replica("example", 1001)
     first = next(me.server_ids())
     assert free_server_id(me, (Replica(first, "whatever", me.uuid),), 1) == first
@@ -59,7 +59,7 @@ def test_own_leftover_is_no_obstacle() -> None:
 
 
 def test_configured_server_id_is_taken_or_refused() -> None:
-    """A configured id is never replaced in silence."""
+    """A configured id is used, or refused if another server has it; it is never replaced."""
     me = replica("example", 1001, server_id=1234)
     assert free_server_id(me, (), 1) == 1234
     assert free_server_id(me, (Replica(1234, "db-replica"),), 1) is None

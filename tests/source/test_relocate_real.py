@@ -1,4 +1,4 @@
-"""Where to go on in another server's binlog, on a MariaDB whose sessions write as if replicated: server id and time."""
+"""Relocation into another server's binlog, on a MariaDB whose sessions set server id and time as replication does."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.waiting import until
 
 SKEW_S = -90
 TORN = bytes.fromhex("00000000 02 01000000 e8030000 00000000 0000") + b"INSERT INTO"  # the beginning of a query event
-OWN = 1000  # added to what the server wrote by itself
+OWN = 1000  # added to the values that the server wrote itself
 
 
 def located(server: MariaDB, schema: str, at: LogPosition) -> Relocation:
-    """Nothing is known of what was delivered last."""
+    """Return the relocation of a position without fingerprints of the last transactions."""
     config = config_of(server)
 
     def decoder_at(start: LogPosition) -> Decoder:
@@ -51,8 +51,9 @@ def located(server: MariaDB, schema: str, at: LogPosition) -> Relocation:
 def test_the_window_is_measured_by_the_clock_of_the_origin(
     mariadb: MariaDB, database: str, packetwise_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the rows are the server's own, 90 s behind: the window begins right before the origin's first row in it,
-    or, in a large binlog that is looked through in slices, somewhat earlier.
+    """The origin's clock measures the window, although half of the rows are the server's own and 90 s behind.
+
+    The window begins right before the origin's first row in it, or somewhat earlier if it is searched in slices.
     """
     monkeypatch.setattr(relocate, "PACKETWISE_BYTES", packetwise_bytes)
     monkeypatch.setattr(relocate, "SLICE_BYTES", 300)
@@ -80,7 +81,7 @@ def test_the_window_is_measured_by_the_clock_of_the_origin(
 
 @pytest.mark.real
 def test_a_torn_journal_in_the_window_is_no_end() -> None:
-    """What the server wrote after the crash that tore it is looked through as well."""
+    """The search goes on after a journal that a crash truncated."""
     with MariaDB() as server:
         server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int PRIMARY KEY)")
         server.execute(*(f"INSERT INTO shop.t VALUES ({number})" for number in (1, 2)))
@@ -97,7 +98,7 @@ def test_a_torn_journal_in_the_window_is_no_end() -> None:
 
 
 def seconds(server: MariaDB, schema: str, start: LogPosition) -> list[int]:
-    """What is written from here on."""
+    """Return the values written from this position on."""
     with Reading(server, schema, start) as reading:
         until(lambda: str(297 + OWN) in reading.rows(), what="the last row")
         return [int(row) for row in reading.rows()]

@@ -1,4 +1,4 @@
-"""Beginning again: nothing lost, nothing twice, always at a boundary."""
+"""Resuming a dump at a boundary, without loss or repeat."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ START = LogPosition("mysql-bin.000001", 100, address="db", gtid="")
 
 
 def offsets(part: Segment | None) -> list[int]:
-    """Offsets of what is left of a segment."""
+    """Return the offsets of the entries that are left of a segment."""
     return [] if part is None else list(part.offsets)
 
 
 def test_inclusive_start_delivers_the_event_at_it() -> None:
-    """Without a mark a cursor is read inclusively, as canal does."""
+    """A cursor that is not marked as consumed is read inclusively, as in canal."""
     resume = Resume(START)
     assert resume.begin() == START
     assert offsets(resume.new(segment([Item(100, EntryKind.END), Item(200)]))) == [100, 200]
 
 
 def test_consumed_start_drops_the_event_at_it() -> None:
-    """Behind a mark every entry of the marked event is dropped, those of a compressed payload included."""
+    """Every entry of an event marked as consumed is dropped, including those of a compressed payload."""
     resume = Resume(LogPosition("mysql-bin.000001", 100, consumed=True))
     assert resume.begin().offset == 100
     assert offsets(resume.new(segment([Item(100, sub=0), Item(100, sub=1)]))) == []
@@ -34,7 +34,7 @@ def test_consumed_start_drops_the_event_at_it() -> None:
 
 
 def test_pieces_of_a_large_transaction_come_once() -> None:
-    """After a break inside a transaction the dump begins at its start; delivered pieces are cut off."""
+    """After a break inside a transaction the dump begins at the start of it, and delivered entries are dropped."""
     resume = Resume(START)
     resume.begin()
     resume.delivered(segment([Item(100, EntryKind.BEGIN), Item(200), Item(300)]))
@@ -44,7 +44,7 @@ def test_pieces_of_a_large_transaction_come_once() -> None:
 
 
 def test_boundaries_move_on() -> None:
-    """A passed boundary, or a journal that began, is where the next dump begins; an older one never is."""
+    """The next dump begins at the newest boundary or journal that was passed, never at an older one."""
     resume = Resume(START)
     resume.passed("mysql-bin.000001", 500, 1700)
     resume.passed("mysql-bin.000001", 4)
@@ -54,7 +54,7 @@ def test_boundaries_move_on() -> None:
 
 
 def test_gtid_set_follows() -> None:
-    """The executed set goes into the position to begin again at, and stays when a boundary tells none."""
+    """The executed set is kept in the resume position, and stays if a boundary has none."""
     resume = Resume(START)
     resume.passed("mysql-bin.000001", 500, gtid="u:1-7")
     resume.passed("mysql-bin.000002", 4)
@@ -62,7 +62,7 @@ def test_gtid_set_follows() -> None:
 
 
 def test_offsets_beyond_32_bits() -> None:
-    """The dump command cannot name them: the journal is read from its beginning, and what came before is cut off."""
+    """The dump command has no such offsets: the journal is read from its beginning, and older entries are dropped."""
     far = 5 * 2**30
     resume = Resume(LogPosition("mysql-bin.000001", far))
     assert resume.begin().offset == 4
@@ -73,7 +73,7 @@ def test_offsets_beyond_32_bits() -> None:
 
 
 def test_consumed_beyond_32_bits() -> None:
-    """Far away, too, a consumed event does not come again."""
+    """A consumed event at an offset beyond 32 bits does not come again."""
     far = 5 * 2**30
     resume = Resume(LogPosition("mysql-bin.000001", far, consumed=True))
     assert resume.begin().offset == 4
@@ -94,7 +94,7 @@ def test_renamed_binlog_begins_anew() -> None:
     piece=st.integers(1, 4),
 )
 def test_any_breaks(breaks: list[int], sizes: list[int], piece: int) -> None:
-    """Whatever breaks when, every entry is delivered exactly once and in order."""
+    """Every entry is delivered exactly once and in order, whenever the dump breaks."""
     transactions = []
     offset = 100
     for size in sizes:

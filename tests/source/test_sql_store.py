@@ -1,4 +1,4 @@
-"""Where a table history survives: ranges of each source apart, what other nodes write, and stores of before."""
+"""Stores of a table history: separate sources, several nodes, and the older format."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ TABLE = "CREATE TABLE t (a int)"
 
 
 def at(offset: int, journal: int = 1) -> LogPosition:
-    """A position."""
+    """Return a position."""
     return LogPosition(f"bin.{journal:06d}", offset, timestamp_ms=offset)
 
 
 def stretch(start: int, end: int) -> Range:
-    """A range of the first journal."""
+    """Return a range of the first journal."""
     return Range(edge(at(start)), edge(at(end)))
 
 
 def places(store: HistoryStore, source: str) -> list[tuple[int, int]]:
-    """Where the ranges of a source begin and end."""
+    """Return where the ranges of a source begin and end."""
     return [(known.start.offset, known.end.offset) for known in store.load(source).ranges]
 
 
 def sources_stay_apart(store: HistoryStore) -> None:
-    """The same position of two servers is two places; clearing one leaves the other."""
+    """Check that two sources are separate at the same positions, and that clear() empties only one of them."""
     for source in ("u", "v"):
         store.add(source, [Record(at(100), "s", f"ALTER TABLE t ADD {source} int")])
         store.add_snapshot(source, TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset({("s", source)})))
@@ -56,7 +56,7 @@ def sources_stay_apart(store: HistoryStore) -> None:
 
 
 def ranges_of_nodes_join(one: HistoryStore, other: HistoryStore) -> None:
-    """What a node covers is added to what others did; what was expired does not come back with a late node."""
+    """Check that the ranges of two nodes join, and that a late node does not bring back expired ranges."""
     one.cover("u", [stretch(50, 200), stretch(500, 600)])
     other.cover("u", [stretch(190, 300)])
     assert places(one, "u") == [(50, 300), (500, 600)]
@@ -68,7 +68,7 @@ def ranges_of_nodes_join(one: HistoryStore, other: HistoryStore) -> None:
 
 
 def old_sources_expire(store: HistoryStore) -> None:
-    """Another source goes with its last snapshot."""
+    """Check that another source expires with its last snapshot."""
     for source, taken in (("u", 100), ("v", 100), ("w", 900)):
         store.add_snapshot(source, TableSnapshot(at(taken), {("s", "t"): TABLE}))
         store.cover(source, [stretch(taken, taken)])
@@ -79,19 +79,19 @@ def old_sources_expire(store: HistoryStore) -> None:
 
 @pytest.mark.parametrize("check", [sources_stay_apart, old_sources_expire])
 def test_a_file(check: Callable[[HistoryStore], None], tmp_path: Path) -> None:
-    """A file of one node."""
+    """A file keeps sources apart, and old sources expire in it."""
     check(in_file("example", tmp_path))
 
 
 def test_a_file_that_two_stores_open(tmp_path: Path) -> None:
-    """As a node and the one before it, which has not ended yet."""
+    """Two stores, as of a node and of the one before it that still runs, join their ranges in one file."""
     ranges_of_nodes_join(in_file("example", tmp_path), in_file("example", tmp_path))
 
 
 def test_tables_that_stay_the_same_are_read_once_for_all_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loading takes as long as the different definitions take, however many snapshots there are."""
+    """load() parses each definition once, even if several snapshots have it."""
     store = in_file("example", tmp_path)
     for number in range(5):
         tables = {("s", f"t{table}"): f"CREATE TABLE t{table} (a int)" for table in range(10)}
@@ -114,7 +114,7 @@ def test_tables_that_stay_the_same_are_read_once_for_all_snapshots(
 
 @pytest.mark.real
 def test_nodes_that_start_together_do_not_fail_over_locks(source_server: SqlServer, database: str) -> None:
-    """Each begins the history of a destination of its own, or of the same one, in a database that all share."""
+    """Twelve stores of six destinations start at the same time in one database, and none fails."""
     url = f"mysql://{source_server.address}/{database}"
     in_mysql("zzz", url, ADMIN, ADMIN).load("u")
     failed: list[HistoryUnavailable] = []
@@ -142,7 +142,7 @@ def test_nodes_that_start_together_do_not_fail_over_locks(source_server: SqlServ
 
 
 def test_what_two_processes_cover_in_one_file_is_joined(tmp_path: Path) -> None:
-    """Neither overwrites what the other one has just written."""
+    """Stores that cover ranges in one file at the same time do not overwrite each other's ranges."""
     stores = [in_file("example", tmp_path) for _ in range(4)]
     together = threading.Barrier(4)
     failed: list[HistoryUnavailable] = []
@@ -167,7 +167,7 @@ def test_what_two_processes_cover_in_one_file_is_joined(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_database_that_nodes_share(source_server: SqlServer, database: str) -> None:
-    """The same in MySQL and MariaDB."""
+    """A MySQL or MariaDB database passes the same checks as a file."""
     stores = [
         in_mysql(name, f"mysql://{source_server.address}/{database}", ADMIN, ADMIN) for name in ("a", "b", "c", "c")
     ]
@@ -179,7 +179,7 @@ def test_a_database_that_nodes_share(source_server: SqlServer, database: str) ->
 
 
 def test_a_store_with_one_range_is_read(tmp_path: Path) -> None:
-    """Rows that carry the id of the server that first wrote them belong to the source whose range there is."""
+    """The rows of a store in the older format, with one range, belong to the source of that range."""
     in_file("example", tmp_path).cover("gone", [])
     place = ["bin.000001", 50, True, 0], ["bin.000001", 200, False, 0]
     body = {"source": "u", "start": place[0], "end": place[1], "base": ["bin.000001", 100, False, 0]}

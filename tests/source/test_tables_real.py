@@ -13,7 +13,7 @@ pytestmark = pytest.mark.real
 
 
 def test_definitions(source_server: SqlServer, database: str) -> None:
-    """The text of SHOW CREATE TABLE, whatever the names; None for what is no table, not there, or not ours to see."""
+    """fetch() returns SHOW CREATE TABLE for any name, and None for a view, a missing table or a missing privilege."""
     source_server.execute(
         f"CREATE DATABASE {database}",
         f"CREATE TABLE {database}.`o``dd ü` (id INT PRIMARY KEY, `größe` ENUM('é', '漢'))",
@@ -36,7 +36,7 @@ def test_definitions(source_server: SqlServer, database: str) -> None:
 
 
 def test_quoting_does_not_depend_on_the_server(source_server: SqlServer, database: str) -> None:
-    """Global settings that change the text of SHOW CREATE TABLE do not reach us."""
+    """Global settings that change the quotes of SHOW CREATE TABLE have no effect."""
     source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT)")
     before = source_server.query("SELECT @@GLOBAL.sql_mode AS mode")[0]["mode"]
     source_server.execute("SET GLOBAL sql_mode = 'ANSI_QUOTES', GLOBAL sql_quote_show_create = 0")
@@ -49,7 +49,7 @@ def test_quoting_does_not_depend_on_the_server(source_server: SqlServer, databas
 
 
 def test_generated_keys_are_shown(mysql: MySQL, database: str) -> None:
-    """Invisible generated primary keys are in row events, so they belong to the definition."""
+    """A definition contains an invisible generated primary key, because row events contain it."""
     mysql.execute(f"CREATE DATABASE {database}")
     with mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_generate_invisible_primary_key = ON")
@@ -64,7 +64,7 @@ def test_generated_keys_are_shown(mysql: MySQL, database: str) -> None:
 
 
 def test_lost_connections(source_server: SqlServer, database: str) -> None:
-    """A connection that the server closed is replaced without a word; a server that is gone is said to be."""
+    """A connection that the server closed is replaced silently; the error for an unknown account has a CREATE USER."""
     source_server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id INT)")
     tables = Tables(config_of(source_server))
     text = tables.fetch(database, "t")
@@ -78,7 +78,7 @@ def test_lost_connections(source_server: SqlServer, database: str) -> None:
 
 
 def test_unreachable() -> None:
-    """Nobody listens: the source is unavailable, and trying again may help."""
+    """If no server listens, the source is unavailable, and a retry may help."""
     server = MySQL()
     with pytest.raises(SourceUnavailable, match=server.address) as raised:
         Tables(config_of(server)).fetch("d", "t")

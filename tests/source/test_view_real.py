@@ -20,19 +20,19 @@ pytestmark = pytest.mark.real
 
 
 def view_of(server: SqlServer, *, gtid_on: bool = False, **start: object) -> View:
-    """A view with this start configured."""
+    """Return a view with this configured start."""
     config = config_of(server, decode=DecodeOptions(gtid_on=gtid_on))
     return View(replace(config, master=replace(config.master, **start)))  # type: ignore[arg-type]  # mixed fields
 
 
 def rows_from(server: SqlServer, database: str, start: LogPosition, count: int) -> list[str]:
-    """The first rows that a dump from here delivers."""
+    """Return the first rows that a dump from this position delivers."""
     with Reading(server, database, start) as reading:
         return reading.wait_rows(count)
 
 
 def test_newest_and_oldest(source_server: SqlServer) -> None:
-    """The ends of the binlog, with the address as configured and the server's time."""
+    """newest() and oldest() are the ends of the binlog; newest() has the configured address and the server's time."""
     view = view_of(source_server)
     at = view.newest()
     assert (at.journal, at.offset) == source_server.position()
@@ -55,7 +55,7 @@ def test_newest_tells_gtids(source_server: SqlServer, database: str) -> None:
 
 
 def test_lost_connection_is_replaced(source_server: SqlServer) -> None:
-    """A question on a connection that the server has closed is asked again on a new one."""
+    """A query on a connection that the server has closed is repeated on a new one."""
     view = view_of(source_server)
     view.newest()
     for row in source_server.query("SHOW PROCESSLIST"):
@@ -66,21 +66,21 @@ def test_lost_connection_is_replaced(source_server: SqlServer) -> None:
 
 
 def test_configured_journal(source_server: SqlServer) -> None:
-    """A journal alone begins at its first event, with a position there."""
+    """A configured journal starts at its first event, or at the configured position."""
     journal = source_server.journals()[0]
     assert view_of(source_server, journal=journal).start(None).offset == 4
     assert view_of(source_server, journal=journal, position=120).start(newest(source_server)).offset == 120
 
 
 def test_kept_start(source_server: SqlServer) -> None:
-    """Without a configured start the kept one is taken."""
+    """Without a configured start the kept start is used."""
     kept = newest(source_server)
     assert view_of(source_server).start(kept) == kept
 
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_purged_kept_start(kind: type[SqlServer]) -> None:
-    """A kept start whose journal is purged becomes the oldest that exists, with a warning."""
+    """A kept start in a purged journal is replaced by the oldest position, with a warning."""
     with kind() as server:
         kept = newest(server)
         oldest = purge(server)
@@ -94,7 +94,7 @@ def test_purged_kept_start(kind: type[SqlServer]) -> None:
 
 
 def test_refused_views(source_server: SqlServer) -> None:
-    """Questions need REPLICATION CLIENT; the error names the GRANT."""
+    """The error for an account without REPLICATION CLIENT has the GRANT."""
     source_server.execute("CREATE USER IF NOT EXISTS 'poor'@'%' IDENTIFIED BY 'poor'")
     view = View(config_of(source_server, user="poor", password="poor"))
     with pytest.raises(SourceRefused, match=r"GRANT SELECT, .* ON \*\.\* TO 'poor'@'%'"):
@@ -103,7 +103,7 @@ def test_refused_views(source_server: SqlServer) -> None:
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_start_by_time(kind: type[SqlServer]) -> None:
-    """Everything committed at the time or later is read, from whichever journal; little before it is."""
+    """A start by time delivers the rows committed from that time on, whichever journal they are in."""
     with kind() as server:
         make_table(server, "d")
         times: list[int] = []
@@ -128,7 +128,7 @@ def test_start_by_time(kind: type[SqlServer]) -> None:
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_start_by_gtid_set(kind: type[SqlServer]) -> None:
-    """A GTID set begins at the first transaction that it lacks; a purged one is lost."""
+    """A start by GTID set delivers the transactions that the set lacks; if those are purged, it raises PositionLost."""
     with kind() as server:
         make_table(server, "d")
         insert(server, "d", 1, 10)
@@ -147,7 +147,7 @@ def test_start_by_gtid_set(kind: type[SqlServer]) -> None:
 
 
 def test_start_inside_a_transaction(source_server: SqlServer, database: str) -> None:
-    """A cursor at a rows event (set by hand) goes back to the begin of its transaction."""
+    """A dump from a rows event, as a user may set by hand, goes back to the begin of its transaction."""
     make_table(source_server, database)
     begin = newest(source_server)
     with source_server.connect(autocommit=False) as connection, connection.cursor() as cursor:
