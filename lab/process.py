@@ -79,7 +79,7 @@ class Process:
         return f"{LOOPBACK}:{self.port}"
 
     def alive(self) -> bool:
-        """Return whether the process exists; a paused one does."""
+        """Return whether the process exists, even if it is paused."""
         return self._child is not None and self._child.poll() is None
 
     @property

@@ -11,7 +11,7 @@ Fixtures, all of session scope except `database`:
     source_server  SqlServer  MySQL or MariaDB: the test runs once with each
     zookeeper      ZooKeeper  one node; `.hosts` is the connection string
     ensemble       Ensemble   three nodes; `.hosts`, `.nodes`, `.leader()`, `.followers()`
-    database       str        a schema name nobody else uses; not created
+    database       str        a schema name that no other test uses; not created
 
 A database server has `.port`, `.address`, `.connect(**pymysql_options)`, `.execute(*sql)` and `.query(sql)` as a user
 with all privileges, `.position()`, `.journals()`, `.gtid_set()`, `.version`, `.flavor`; `canal`/`canal` is the user
@@ -25,7 +25,7 @@ options starts its own, in two seconds:
     with MariaDB(server_id=7) as server: ...
     with ZooKeeper() as node: ...      with Ensemble() as ensemble: ...
 
-A server that cannot be started fails the test and says why; nothing is skipped. Without `-m`, tests marked `real`,
+If a server cannot be started, the test fails with the reason; nothing is skipped. Without `-m`, tests marked `real`,
 `spark` and `long` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
 
 A run of the whole suite, as on a push, leaves out two kinds of tests. They run if CANAL_HA_LONG=1, or if the command

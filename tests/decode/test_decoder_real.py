@@ -1,4 +1,4 @@
-"""Formats that canal does not convert, written by real servers: the decoder must read what the server wrote."""
+"""Binlogs of real servers with rare formats: the decoder must read the values that the server wrote."""
 
 from __future__ import annotations
 

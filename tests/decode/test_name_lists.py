@@ -239,7 +239,7 @@ def test_a_list_of_the_server_that_takes_too_long_is_an_error(monkeypatch: pytes
     finally:
         done.set()
         other.join()
-    assert time.monotonic() - began < 10  # most of it is the pause behind a compilation
+    assert time.monotonic() - began < 10  # most of it is the pause after a compilation
     assert turns > 20
 
 

@@ -45,7 +45,7 @@ def agree(data: bytes) -> bool:
     assert values == (REFUSED if expected_values == GARBLED else expected_values)
     maps, expected_maps = outcome(reading.read_maps, data), outcome(reading.expected_maps, data)
     rows, expected = outcome(reading.read_rows, data), outcome(reading.expected_rows, data)
-    if values != REFUSED or not reading.has_rows_of_no_change(data):  # which only `read_values` looks at
+    if values != REFUSED or not reading.has_rows_of_no_change(data):  # only `read_values` reads such rows
         assert maps == (REFUSED if expected_maps == GARBLED else expected_maps)
         if expected != GARBLED:  # read_rows decodes no text of an image that it does not need
             assert rows == expected
