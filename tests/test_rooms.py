@@ -50,7 +50,7 @@ def test_a_class_name_exists_once_in_the_package() -> None:
 
 
 def test_errors_are_in_one_module() -> None:
-    """The reference of errors, and whoever catches one, finds them in canal_ha.errors."""
+    """Every subclass of our errors is in canal_ha.errors, where callers and the reference find it."""
     known = {name for name, value in vars(errors).items() if isinstance(value, type)}
     elsewhere = {
         f"{path.relative_to(PACKAGE)}: {node.name}"
@@ -63,13 +63,13 @@ def test_errors_are_in_one_module() -> None:
 
 
 def test_files_have_the_nouns_of_the_field() -> None:
-    """MySQL's, ZooKeeper's and Kafka's words; these former names told a reader nothing."""
+    """No module has one of the former names, which are not words of MySQL, ZooKeeper or Kafka."""
     former = {"torn", "ending", "whereabouts", "chronicle", "trail", "walking", "bell", "told", "plainly", "local_dump"}
     assert {path.stem for path in PACKAGE.rglob("*.py")} & former == set()
 
 
 def test_the_fuzzers_have_what_they_import() -> None:
-    """fuzz.sh compiles a copy of the project and runs them there."""
+    """fuzz.sh copies every folder that the modules of tests/decode import."""
     script = (ROOT / "deploy" / "fuzz.sh").read_text()
     [copied] = re.findall(r"^cp -r (.*) ", script, re.MULTILINE)
     ours = {path.name for path in ROOT.iterdir() if path.is_dir()}
