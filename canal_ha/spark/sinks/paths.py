@@ -13,7 +13,7 @@ from urllib.parse import unquote
 LONGEST = 200  # characters; file systems take 255 bytes
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_$-]")
 _PLAIN = re.compile(r"[^/\\\x00-\x1f\x7f\ud800-\udfff]+")
-_ESCAPED = re.compile(r"([A-Za-z0-9_$-]|~[0-9A-Fa-f]{2}|~-)*")
+_ESCAPED = re.compile(r"([A-Za-z0-9_$-]|~[0-9A-Fa-f]{2}|~[0-9A-Fa-f]?(?=~-)|~-)*")  # a digest may cut off an escape
 
 
 def segment(name: str) -> str:
