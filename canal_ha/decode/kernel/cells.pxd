@@ -2,7 +2,7 @@ cimport canal_ha.decode.kernel.primitives as p
 cimport cython
 from libc.stdint cimport int64_t
 
-cdef struct View:  # of a Cell
+cdef struct View:  # view of a Cell
     p.Piece fixed, wide_fixed, suffix, null, null_same
     Py_ssize_t index, size, suffix_size, json_index
     Py_ssize_t start, stop, column_start, column_stop, source_start, source_size
@@ -14,7 +14,7 @@ cdef struct View:  # of a Cell
 ctypedef View *Seen
 ctypedef View **Image
 
-cdef struct PlanView:  # of a TablePlan
+cdef struct PlanView:  # view of a TablePlan
     p.Piece body, names, change
     Image before, after
     Py_ssize_t width, head_size, json_columns
@@ -33,7 +33,7 @@ cdef class Cell:
     cdef public str codec
     cdef public Cell twin
     cdef View view
-    cdef tuple kept  # what the view points to
+    cdef tuple kept  # the objects that the view points into
 
 @cython.final
 cdef class TablePlan:

@@ -1,6 +1,7 @@
-/* What primitives.pxd needs and Cython cannot say: growing a bytearray cheaply, digits, UTF-8, CRC32.
+/* C functions for primitives.pxd that Cython cannot express: growing a bytearray cheaply, digits, UTF-8, CRC32.
 
-   Functions named kernel_*; sizes in bytes. Those that can fail return NULL with a Python exception set. */
+   All names begin with kernel_, and all sizes are in bytes. Functions that can fail return NULL with a Python
+   exception set. */
 
 #ifndef CANAL_HA_KERNEL_PRIMITIVES_H
 #define CANAL_HA_KERNEL_PRIMITIVES_H
@@ -13,7 +14,7 @@
 #include <immintrin.h>
 #endif
 
-/* memcpy for the few bytes that most pieces are, without a call. The stretches do not overlap. */
+/* memcpy without a function call for small sizes, because most pieces are short. The two areas must not overlap. */
 static inline void kernel_copy(char *to, const char *from, Py_ssize_t size)
 {
     if (size > 64) {
@@ -39,7 +40,7 @@ static inline void kernel_copy(char *to, const char *from, Py_ssize_t size)
 
 /* ---- bytearrays */
 
-/* With the interpreter's lock, whether the caller has it or not. */
+/* Grow `out` by `size` bytes. Takes the interpreter's lock, which the caller may or may not hold. */
 static char *kernel_grow(PyObject *out, Py_ssize_t size)
 {
     Py_ssize_t old = Py_SIZE(out);
@@ -49,7 +50,8 @@ static char *kernel_grow(PyObject *out, Py_ssize_t size)
         PyErr_NoMemory();
     } else {
         Py_ssize_t wanted = old + size;
-        /* Half as much again. To be resized a second time would give it back where it is little. */
+        /* Allocate half as much again, then set the size directly, because a second PyByteArray_Resize would release
+           the surplus of a small array. */
         if (PyByteArray_Resize(out, wanted + (wanted >> 1) + 64) == 0) {
             Py_SET_SIZE(out, wanted);
             at = PyByteArray_AS_STRING(out);
@@ -61,7 +63,7 @@ static char *kernel_grow(PyObject *out, Py_ssize_t size)
     return at;
 }
 
-/* Append `size` bytes of any content; return where they are. */
+/* Append `size` bytes of undefined content; return their address. */
 static inline char *kernel_extend(PyObject *out, Py_ssize_t size)
 {
     PyByteArrayObject *array = (PyByteArrayObject *)out;
@@ -70,11 +72,11 @@ static inline char *kernel_extend(PyObject *out, Py_ssize_t size)
         return kernel_grow(out, size);
     char *at = array->ob_start + old;
     Py_SET_SIZE(out, old + size);
-    at[size] = 0; /* bytearrays end in a zero that does not count */
+    at[size] = 0; /* the zero byte behind every bytearray is not part of its size */
     return at;
 }
 
-/* Forget what lies behind `size` bytes, keep the memory. The caller has made sure that there are as many. */
+/* Shorten `out` to `size` bytes and keep its memory. The caller makes sure that `out` has at least that many. */
 static inline void kernel_truncate(PyObject *out, Py_ssize_t size)
 {
     if (size < Py_SIZE(out)) {
@@ -89,7 +91,7 @@ static const char kernel_pairs[] =
     "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
     "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
-/* Decimal digits that end before `end`; return where they start. At most 20. */
+/* Write at most 20 decimal digits that end before `end`; return the address of the first one. */
 static inline char *kernel_digits(char *end, uint64_t value)
 {
     while (value >= 100) {
@@ -106,13 +108,13 @@ static inline char *kernel_digits(char *end, uint64_t value)
     return end;
 }
 
-/* value: below 100. */
+/* value: less than 100. */
 static inline void kernel_two_digits(char *to, uint64_t value)
 {
     memcpy(to, kernel_pairs + value * 2, 2);
 }
 
-/* How many digits that are. */
+/* Return the number of decimal digits of `value`. */
 static inline Py_ssize_t kernel_digits_size(uint64_t value)
 {
     Py_ssize_t size = 1;
@@ -123,7 +125,7 @@ static inline Py_ssize_t kernel_digits_size(uint64_t value)
 
 /* ---- text */
 
-/* kernel_copy that says whether no byte is above 0x7f. */
+/* Copy like kernel_copy; return 1 if all bytes are ASCII. */
 static inline int kernel_copy_ascii(char *to, const char *from, Py_ssize_t size)
 {
     const uint64_t high = 0x8080808080808080ULL;
@@ -171,7 +173,7 @@ static inline int kernel_is_ascii(const unsigned char *at, Py_ssize_t size)
     return 1;
 }
 
-/* Well-formed as Unicode's table 3-7 has it. */
+/* Return 1 if the bytes are well-formed UTF-8, as defined by table 3-7 of the Unicode standard. */
 static inline int kernel_is_utf8(const unsigned char *at, Py_ssize_t size)
 {
     const unsigned char *stop = at + size;
@@ -199,7 +201,7 @@ static inline Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t 
     const uint64_t ones = 0x0101010101010101ULL;
     Py_ssize_t left = size, more = 0;
     while (left >= 8) {
-        uint64_t sums = 0, word; /* a sum in each byte: of 255 bits at most */
+        uint64_t sums = 0, word; /* one sum in each byte, of at most 255 bits */
         Py_ssize_t words = left >> 3 < 255 ? left >> 3 : 255;
         left -= words << 3;
         for (; words; words--, at += 8) {
@@ -216,9 +218,10 @@ static inline Py_ssize_t kernel_latin1_size(const unsigned char *at, Py_ssize_t 
 
 #if defined(__x86_64__) && defined(__GNUC__)
 static unsigned char kernel_latin1_places[256][16];
-static int kernel_latin1_shuffles; /* 0: nobody has asked yet, 1: this processor can, -1: it cannot */
+static int kernel_latin1_shuffles; /* 0: unknown, 1: supported by this processor, -1: not supported */
 
-/* For each pattern of high bits in eight bytes: which of their eight pairs' bytes are written. */
+/* Fill the table of shuffles: for each pattern of the high bits of eight bytes, the bytes of their eight pairs that are
+   written. */
 static void kernel_latin1_init(void)
 {
     for (int pattern = 0; pattern < 256; pattern++)
@@ -230,8 +233,9 @@ static void kernel_latin1_init(void)
     kernel_latin1_shuffles = __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("popcnt") ? 1 : -1;
 }
 
-/* Eight bytes at a time, as long as sixteen are left and so may be written: pairs of lead and trail, then those that
-   count. Return how many bytes were read; *to moves. */
+/* Convert eight bytes at a time while at least sixteen are left, because each step stores sixteen bytes. A step builds
+   a pair of lead and trail byte for each input byte and keeps the bytes that the encoding needs. Advance *to; return
+   the number of bytes read. */
 __attribute__((target("sse4.1,popcnt"))) static Py_ssize_t kernel_latin1_pairs(
     char **to, const unsigned char *at, Py_ssize_t size)
 {
@@ -252,7 +256,7 @@ __attribute__((target("sse4.1,popcnt"))) static Py_ssize_t kernel_latin1_pairs(
 }
 #endif
 
-/* to: kernel_latin1_size bytes. */
+/* Write Latin-1 bytes as UTF-8. to: room for kernel_latin1_size bytes. */
 static inline void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t size)
 {
     const unsigned char *stop = at + size;
@@ -272,7 +276,7 @@ static inline void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t s
         unsigned char high = byte >> 7;
         if (at == stop && !high) {
             *to = (char)byte;
-        } else { /* the second byte is overwritten unless it counts */
+        } else { /* after an ASCII byte, the next character overwrites to[1] */
             to[0] = (char)(high ? 0xC2 | (byte >> 6 & 1) : byte);
             to[1] = (char)(byte & 0xBF);
             to += 1 + high;
@@ -280,7 +284,7 @@ static inline void kernel_latin1(char *to, const unsigned char *at, Py_ssize_t s
     }
 }
 
-/* Whether a JSON text shows these bytes as they are: ASCII without controls, quotes and backslashes. */
+/* Return 1 if a JSON text needs no escapes for these bytes: ASCII without control characters, quotes, backslashes. */
 static inline int kernel_is_plain(const unsigned char *at, Py_ssize_t size)
 {
     const uint64_t ones = 0x0101010101010101ULL, high = ones << 7;
@@ -311,7 +315,7 @@ static inline int kernel_is_plain(const unsigned char *at, Py_ssize_t size)
     }
 }
 
-/* What a JSON text escapes of well-formed UTF-8: the character at `at`, or -1. */
+/* Return the character at `at` if a JSON text has to escape it, else -1. The bytes are well-formed UTF-8. */
 static inline int kernel_escaped(const unsigned char *at)
 {
     if (*at < 0x20 || *at == '"' || *at == '\\' || *at == 0x7F)
@@ -319,7 +323,7 @@ static inline int kernel_escaped(const unsigned char *at)
     return *at == 0xC2 && at[1] <= 0xA0 ? at[1] : -1;
 }
 
-/* The letter behind the backslash, 0 for \u00XX. */
+/* Return the letter after the backslash; 0 for the form \u00XX. */
 static inline char kernel_escape_letter(int escaped)
 {
     switch (escaped) {
@@ -336,7 +340,7 @@ static inline char kernel_escape_letter(int escaped)
     return 0;
 }
 
-/* How many bytes kernel_quoted writes. */
+/* Return the number of bytes that kernel_quoted writes. */
 static inline Py_ssize_t kernel_quoted_size(const unsigned char *at, Py_ssize_t size)
 {
     const unsigned char *stop = at + size;
@@ -349,7 +353,7 @@ static inline Py_ssize_t kernel_quoted_size(const unsigned char *at, Py_ssize_t 
     return total;
 }
 
-/* Well-formed UTF-8 between quotes, with canal's escapes. */
+/* Write well-formed UTF-8 between quotes, with canal's escapes. */
 static inline void kernel_quoted(char *to, const unsigned char *at, Py_ssize_t size)
 {
     static const char digits[] = "0123456789abcdef";
@@ -376,7 +380,7 @@ static inline void kernel_quoted(char *to, const unsigned char *at, Py_ssize_t s
     *to = '"';
 }
 
-/* ---- CRC32 as zlib has it: polynomial 0xEDB88320, bits reflected */
+/* ---- CRC32 as in zlib: polynomial 0xEDB88320, bits reflected */
 
 static uint32_t kernel_crc_tables[8][256];
 
@@ -395,7 +399,7 @@ static void kernel_crc_init(void)
         }
 }
 
-/* Eight bytes at a time; crc and result without the final inversion. */
+/* Update a CRC, eight bytes at a time. The argument and the result lack the final inversion. */
 static inline uint32_t kernel_crc_bytes(uint32_t crc, const unsigned char *at, Py_ssize_t size)
 {
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -421,9 +425,9 @@ static const unsigned char kernel_crc_slide[48] = {
     128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 0,   1,   2,   3,   4,   5,   6,   7,
     8,   9,   10,  11,  12,  13,  14,  15,  128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128};
 
-/* Folding by carry-less multiplication (Gopal and others, "Fast CRC Computation for Generic Polynomials Using
-   PCLMULQDQ", Intel 2009, with its constants for this polynomial). size: at least 16. What is no multiple of 16 comes
-   first, behind zeros, which change nothing. */
+/* Fold by carry-less multiplication (Gopal and others, "Fast CRC Computation for Generic Polynomials Using
+   PCLMULQDQ", Intel 2009, with its constants for this polynomial). size: at least 16. If it is not a multiple of 16,
+   the odd bytes come first, preceded by zeros, which do not change the result. */
 __attribute__((target("pclmul,sse4.1"))) static uint32_t kernel_crc_fold(
     uint32_t crc, const unsigned char *at, Py_ssize_t size)
 {
@@ -499,7 +503,7 @@ static inline uint32_t kernel_crc32(const unsigned char *at, Py_ssize_t size)
 
 static uint64_t kernel_powers[325][2];
 
-/* 10 to the `index`, the 128 bits that weigh most, rounded up. */
+/* Store 10 to the power of `index`: its 128 most significant bits, rounded up. */
 static inline void kernel_power(int index, uint64_t high, uint64_t low)
 {
     kernel_powers[index][0] = high;
@@ -513,8 +517,9 @@ static inline uint64_t kernel_rounded_to_odd(const uint64_t *power, uint64_t val
     return (uint64_t)(high >> 64) | ((uint64_t)high > 1);
 }
 
-/* The shortest digits, and of these the nearest, that mean significand * 2**exponent among its neighbours, which are
-   equally far; times 10**tens. exponent: -1074 to -1. (Giulietti, "The Schubfach way to render doubles", 2020.) */
+/* Return the shortest decimal number that reads back as significand * 2**exponent, as digits times 10**tens; of
+   several, the nearest. Both neighbouring doubles must be equally far away. exponent: -1074 to -1. (Giulietti, "The
+   Schubfach way to render doubles", 2020.) */
 static inline uint64_t kernel_shortest(uint64_t significand, int exponent, int *tens)
 {
     int zeros = __builtin_ctzll(significand);
@@ -551,7 +556,7 @@ static inline int kernel_ones(unsigned bits)
     return __builtin_popcount(bits);
 }
 
-/* memcmp for few bytes, without a call. */
+/* Return 1 if the bytes are equal; without a function call for at most 16 bytes. */
 static inline int kernel_same(const unsigned char *one, const unsigned char *other, Py_ssize_t size)
 {
     uint64_t a, b, c, d;
@@ -568,7 +573,7 @@ static inline int kernel_same(const unsigned char *one, const unsigned char *oth
     return 1;
 }
 
-/* Fill the tables, once, before anything runs without the interpreter's lock. */
+/* Fill the tables once, before any code runs without the interpreter's lock. */
 static inline void kernel_prepare(void)
 {
     kernel_crc32((const unsigned char *)"", 0);

@@ -1,5 +1,5 @@
-# The primitives in C. Same names, same results as in primitives.py; what is here is what hot modules call.
-# Readers trust the position they are given, as their interpreted versions do not: callers check first.
+# The functions of primitives.py in C, with the same names and results, as far as compiled modules call them.
+# Readers do not check the position that they are given, so callers check it first.
 
 from cpython.array cimport array as c_array, resize_smart
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -46,7 +46,7 @@ cdef extern from *:
     Py_ssize_t kernel_room(c_array column) noexcept nogil
     void kernel_sized(c_array column, Py_ssize_t size) noexcept nogil
 
-# Bytes that somebody else keeps alive.
+# A view of bytes. Its user keeps the bytes alive.
 cdef struct Piece:
     const char *data
     Py_ssize_t size
@@ -276,7 +276,7 @@ cdef inline int put_slice(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t
     kernel_copy(kernel_extend(out, stop - start), <const char *>_at(src, start), stop - start)
     return 0
 
-# A whole Column up to its value of `size` bytes; room for the value and `after` is there, and is told.
+# Append a Column message and return the address of its value, whose `size` bytes the caller writes.
 cdef inline char *_column(bytearray out, int tag, Piece fixed, Py_ssize_t size, Piece after) except NULL nogil:
     cdef Py_ssize_t body = fixed.size + 1 + varint_size(size) + size + after.size
     cdef char *to = kernel_extend(out, 1 + varint_size(body) + body)

@@ -1,7 +1,7 @@
-/* What reuse.pxd needs and Cython cannot say: which memory nobody refers to any more, and using it again.
+/* C functions for reuse.pxd that Cython cannot express: finding memory without other references, and reusing it.
 
-   An object that a list alone holds can be seen by nobody else: as long as the caller has the GIL, its content may
-   change. Where reference counts are not exact (no GIL) nothing is used again. */
+   If the list holds the only reference to an object, no other code can see the object, so its content may change while
+   the caller holds the GIL. Without a GIL, reference counts are not exact, and no memory is reused. */
 
 #ifndef CANAL_HA_KERNEL_REUSE_H
 #define CANAL_HA_KERNEL_REUSE_H
@@ -18,7 +18,7 @@ static inline int kernel_alone(PyObject *one)
 #endif
 }
 
-/* What is set aside for bytes of this size: a power of two, so that each tells its own. */
+/* Return the size to allocate for `size` bytes: a power of two, so an object's size tells how much was allocated. */
 static inline Py_ssize_t kernel_landing_size(Py_ssize_t size)
 {
     Py_ssize_t room = 1;
@@ -27,7 +27,8 @@ static inline Py_ssize_t kernel_landing_size(Py_ssize_t size)
     return room;
 }
 
-/* Bytes of any content; those that are large enough to matter are taken from `held`, or put there: `count` at most. */
+/* Return a bytes object of undefined content. Objects of `smallest` to `largest` bytes are taken from `held`, or added
+   to it; `held` keeps at most `count` objects. */
 static PyObject *kernel_landing(PyObject *held, Py_ssize_t size, Py_ssize_t smallest, Py_ssize_t largest, Py_ssize_t count)
 {
     PyObject *found = NULL;
@@ -57,7 +58,7 @@ static PyObject *kernel_landing(PyObject *held, Py_ssize_t size, Py_ssize_t smal
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #endif
-    ((PyBytesObject *)found)->ob_shash = -1; /* not known: the content will be another */
+    ((PyBytesObject *)found)->ob_shash = -1; /* -1: unknown, because the content changes */
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
@@ -66,7 +67,8 @@ static PyObject *kernel_landing(PyObject *held, Py_ssize_t size, Py_ssize_t smal
     return found;
 }
 
-/* An empty bytearray with memory for about `size` bytes, from `held` or put there, where they may be `most` in all. */
+/* Return an empty bytearray with memory for about `size` bytes, taken from `held` or added to it. The bytearrays in
+   `held` have at most `most` bytes in total. */
 static PyObject *kernel_spare_array(PyObject *held, Py_ssize_t size, Py_ssize_t smallest, Py_ssize_t most)
 {
     PyObject *found = NULL;

@@ -1,4 +1,4 @@
-# The functions of reuse.py in C: same names, same results, but memory is used again.
+# The functions of reuse.py in C, with the same names and results. These reuse memory.
 
 from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -1,6 +1,7 @@
-/* What texts.pxd needs and Cython cannot say: numbers from digits, without a copy.
+/* C functions for texts.pxd that Cython cannot express: reading numbers from digits without a copy.
 
-   Each returns 1 for a value, 0 for a text that is none, 2 for a date of zeros. */
+   Unless its comment says otherwise, a function returns 1 if the text is a value, 0 if it is not, and 2 for a zero
+   date. */
 
 #ifndef CANAL_HA_KERNEL_TEXTS_H
 #define CANAL_HA_KERNEL_TEXTS_H
@@ -82,8 +83,8 @@ static inline int kernel_decimal(
     return 1;
 }
 
-/* Numbers of few digits, whose product with a power of ten is exact or rounded once (W. D. Clinger, "How to read
-   floating point numbers accurately", 1990). 0 says nothing about the text: others may be able to read it. */
+/* Read a number of few digits, whose product with a power of ten is exact or rounded once (W. D. Clinger, "How to read
+   floating point numbers accurately", 1990). If this returns 0, the text can still be a number. */
 static inline int kernel_short_double(const unsigned char *at, Py_ssize_t size, double *value)
 {
     static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
@@ -133,7 +134,7 @@ static inline int kernel_short_double(const unsigned char *at, Py_ssize_t size, 
     return 1;
 }
 
-/* so many digits, or -1 */
+/* Return the number of exactly `count` digits, or -1. */
 static inline int kernel_fixed_digits(const unsigned char *at, int count)
 {
     int number = 0;
@@ -146,7 +147,7 @@ static inline int kernel_fixed_digits(const unsigned char *at, int count)
     return number;
 }
 
-/* at: ten characters */
+/* Read a date of ten characters as days since 1970. */
 static inline int kernel_day(const unsigned char *at, int64_t *days)
 {
     static const int lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -160,7 +161,7 @@ static inline int kernel_day(const unsigned char *at, int64_t *days)
         return 0;
     if (month == 2 && day == 29 && (year % 4 || (!(year % 100) && year % 400)))
         return 0;
-    /* Years begin in March here, so that the odd day is their last one. */
+    /* Years begin in March here, so that a leap day is the last day of its year. */
     shifted = month > 2 ? year : year - 1;
     era = shifted / 400;
     of_era = shifted - era * 400;
@@ -192,7 +193,7 @@ static inline int kernel_instant(const unsigned char *at, Py_ssize_t size, int64
     return found;
 }
 
-/* Latin-1 characters in UTF-8 back to their bytes; to: `size` bytes. Return how many, or -1. */
+/* Convert Latin-1 characters in UTF-8 back to bytes; return the number of bytes, or -1. to: room for `size` bytes. */
 static inline Py_ssize_t kernel_narrow(unsigned char *to, const unsigned char *at, Py_ssize_t size)
 {
     const unsigned char *stop = at + size;

@@ -1,4 +1,4 @@
-# The functions of texts.py in C: same names, same results. Positions are trusted, as in primitives.pxd.
+# The functions of texts.py in C, with the same names and results. Positions are not checked, as in primitives.pxd.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -42,7 +42,7 @@ cdef inline int64_t int64(uint64_t value) noexcept:
 cdef inline int64_t int32(uint64_t value) noexcept:
     return <int64_t><int32_t>value
 
-# ---- fixed sizes: this machine's order of bytes is Arrow's
+# ---- fixed sizes: this machine has Arrow's byte order
 
 cdef inline int _put(bytearray out, const void *value, Py_ssize_t size) except -1:
     memcpy(kernel_extend(out, size), value, size)

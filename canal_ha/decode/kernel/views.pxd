@@ -1,4 +1,4 @@
-# The views in C: see views.py.
+# The functions of views.py in C.
 
 cimport canal_ha.decode.kernel.cells as c
 cimport canal_ha.decode.kernel.primitives as p
