@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Demonstrates canal-ha: a database changes, one of two nodes follows it, clients print and count the arriving rows. The
-# node is killed under writes, the other one takes over, and later hands over in an orderly way; nothing is lost.
+# Demonstrates canal-ha: one of two nodes follows a database that changes; clients print and count the rows. The script
+# kills the node under writes and the other node takes over; later that node stops and hands over. No row is lost.
 # Installs missing packages, uses a temporary directory and free ports, leaves nothing running; takes about a minute.
 #
 #   bash deploy/demo.sh                         ZooKeeper, MariaDB, two nodes

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the documentation into docs/_build. Every warning is an error, such as a broken link or a page outside the menus.
+# Builds the documentation into docs/_build. Every warning is an error, for example a broken link or a page that no menu
+# lists.
 #
 #   bash deploy/docs.sh
 #

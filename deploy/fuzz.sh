@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Feeds damaged dumps and damaged entries to the compiled kernel under AddressSanitizer. An access outside its memory ends
-# the run.
+# Feeds damaged dumps and damaged entries to the compiled kernel under AddressSanitizer, which ends the run at the first
+# access outside the allocated memory.
 #
 #   bash deploy/fuzz.sh [COUNT [SEED]]      default 1000000 inputs, a new seed; two processes
 set -euo pipefail
@@ -17,7 +17,7 @@ find . -name '*.so' -delete
 CANAL_HA_KERNEL=require CANAL_HA_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' \
     "$python" setup.py --quiet build_ext --inplace
 
-# Python's allocator would hide accesses beyond small objects. Python's own leaks are intended.
+# Python's allocator would hide accesses beyond small objects. Leaks are ignored, because Python itself leaks at exit.
 export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 PYTHONMALLOC=malloc CANAL_HA_KERNEL=require
 LD_PRELOAD=$(gcc -print-file-name=libasan.so)
 half=$((count / 2))

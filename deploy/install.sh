@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the missing packages of demo.sh and test.sh. It can be run again at any time.
+# Installs the packages that demo.sh and test.sh need and that are missing. You can run it again at any time.
 #
 #   bash deploy/install.sh          Debian packages (server programs without services), .venv with this checkout
 #   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing elsewhere
@@ -71,8 +71,8 @@ flock 9
 
 has() { command -v "$1" >/dev/null 2>&1 || [[ -x /usr/sbin/$1 || -x /usr/bin/$1 ]]; }
 
-# Any Python works that is new enough and can create virtual environments. Debian's Python also needs the package with its
-# headers; other Pythons include them.
+# Succeeds if the Python $1 is new enough, can create virtual environments, and has its headers. Debian packages the
+# headers separately; other Pythons include them.
 python_will_do() {
     "$1" -c '
 import sys, os, sysconfig, venv, ensurepip
@@ -100,7 +100,7 @@ if ! python=$(find_python); then
     packages+=(python3-venv python3-dev)
 fi
 has gcc && [[ -e /usr/include/stdio.h ]] || packages+=(gcc libc6-dev)
-# The core packages contain the programs without services, so nothing else changes on this machine.
+# The core packages contain programs but no services, so nothing starts on this machine.
 has mariadbd && has mariadb-install-db || packages+=(mariadb-server-core)
 has my_print_defaults || packages+=(mariadb-client-core)
 # with zkCli.sh; the service is in another package, zookeeperd
@@ -178,7 +178,7 @@ fetch_tree() {
     as_root rm -rf "$target"
     as_root env http_proxy="${http_proxy:-$proxy}" debootstrap --download-only --variant=minbase \
         --include=mysql-server-core,mysql-client-core sid "$@" >>"$log" 2>&1 || return 1
-    # libraries move between directories that are links in an installed system; this looks only at /usr
+    # an installed system has links such as /lib to /usr/lib; this tree has none, and mysql_version looks only below /usr
     for package in "$target"/var/cache/apt/archives/*.deb; do
         as_root dpkg-deb --extract "$package" "$target" >>"$log" 2>&1 || return 1
     done
@@ -224,7 +224,7 @@ extras=dev
 [[ $want_spark == no ]] || extras+=,spark
 [[ $want_docs == no ]] || extras+=,docs
 
-# Changes when the dependencies, the interpreter, or a file that setup.py compiles changes.
+# Changes with the dependencies, the interpreter, and the kernel's .py and .pxd files, but not with its .h files.
 fingerprint() {
     (
         cd "$checkout"

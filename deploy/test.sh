@@ -19,7 +19,7 @@ output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
 # step NAME BUDGET-MINUTES COMMAND...: runs a step and records its time and outcome. A step that takes twice its budget
-# hangs, and is killed.
+# counts as hanging and is killed.
 step() {
     local name=$1 budget=$2 began=$SECONDS outcome=passed code
     shift 2
@@ -51,8 +51,8 @@ report() {
     done
 }
 
-# timed BUDGET-MINUTES: the tests that assert how long something takes, alone on the machine. Failed ones run once more,
-# because another program on the machine can delay them, and the table names them.
+# timed BUDGET-MINUTES: runs the tests that assert how long something takes, with no other test beside them. Failed ones
+# run once more, because another program on the machine can delay them, and the table names them.
 timed() {
     local before=$failed failing
     step timed "$1" pytest -m timed --durations=5
@@ -81,7 +81,7 @@ step types 3 mypy
 step unit 4 env CANAL_HA_KERNEL=off pytest -n auto --dist worksteal
 step docs 1 bash deploy/docs.sh
 step compiled 1 env CANAL_HA_KERNEL=require pytest -n auto --dist worksteal tests/decode
-# Real servers mostly wait, so there are one and a half test processes for each processor, each with its own servers.
+# Real servers mostly wait, so three test processes, each with its own servers, share two processors.
 step real 12 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc) + 1) / 2)) --dist loadgroup \
     --no-loadscope-reorder --durations=15
 timed 3
