@@ -232,7 +232,7 @@ fingerprint() {
         printf '%s %s\n' "$extras" "${CANAL_HA_KERNEL:-auto}"
         sha256sum setup.cfg setup.py pyproject.toml
         ! grep -q kernel setup.py ||
-            find canal_ha/decode/kernel \( -name '*.py' -o -name '*.pxd' \) -print0 | sort -z | xargs -0 sha256sum
+            find canal_ha/decode/kernel \( -name '*.py' -o -name '*.pxd' -o -name '*.h' \) -print0 | sort -z | xargs -0 sha256sum
     ) | sha256sum | cut -d' ' -f1
 }
 

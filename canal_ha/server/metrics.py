@@ -160,13 +160,9 @@ def _delays(instances: Sequence[InstanceStatus], now_ms: float) -> Iterator[Metr
     traffic = Family(
         "canal_instance_traffic_delay", "gauge", "ms behind the source when entering the ring.", "destination"
     )
-
-    def delay(step: str, text: str) -> Family:
-        return Family(f"canal_instance_{step}_delay", "gauge", text, "destination")
-
-    put = delay("put", "ms since the newest entry in a ring was executed.")
-    get = delay("get", "ms since the newest delivered entry was executed.")
-    ack = delay("ack", "ms since the newest acknowledged entry was executed.")
+    put = Family("canal_instance_put_delay", "gauge", "ms since the newest entry in a ring ran.", "destination")
+    get = Family("canal_instance_get_delay", "gauge", "ms since the newest delivered entry ran.", "destination")
+    ack = Family("canal_instance_ack_delay", "gauge", "ms since the newest acknowledged entry ran.", "destination")
     for status in instances:
         behind = [stream.seconds_behind for stream in status.streams if stream.seconds_behind >= 0]
         if behind:
