@@ -172,11 +172,16 @@ class Getting:
         self.ids: list[int] = []
         self.problems: list[str] = []
         self._node = node
+        self._subscribed = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
+        """Return when the client has its first position: it gets only what is written from then on."""
         self._thread.start()
+        if not self._subscribed.wait(60):
+            self.__exit__()
+            raise AssertionError(f"no subscription: {self.problems[-3:]}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -188,6 +193,7 @@ class Getting:
             with suppress(OSError), SimpleConnector(LOOPBACK, self._node.port, "example") as client:
                 try:
                     client.subscribe(r"shop\..*")
+                    self._subscribed.set()
                     while not self._stop.is_set():
                         self._get(client)
                 except CanalError as error:
