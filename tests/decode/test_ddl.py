@@ -114,6 +114,39 @@ def test_what_the_tokenizer_refuses_goes_by_its_first_words(sql: str, expected: 
     assert list(classify(sql, "db")) == expected
 
 
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("ALTER TABLE a ADD b int", [DdlResult(EventType.ALTER, "db", "a")]),
+        ("DROP TABLE s.a", [DdlResult(EventType.ERASE, "s", "a")]),
+        ("RENAME TABLE a TO b", [DdlResult(EventType.RENAME, "db", "b", "db", "a")]),
+        ("INSERT INTO a VALUES (1)", [DdlResult(EventType.INSERT, "db", "a")]),
+        ("ALTER TABLE a ADD b 'oops", [DdlResult(EventType.ALTER, "db", "a")]),
+        ("GRANT SELECT ON *.* TO u", []),
+        ("ANYTHING", [DdlResult(EventType.QUERY, None, None)]),
+    ],
+)
+def test_settings_for_one_statement_hide_nothing(sql: str, expected: list[DdlResult]) -> None:
+    """MariaDB logs `SET STATEMENT ... FOR` with the statement; type and table are the statement's."""
+    for settings in (
+        "SET STATEMENT lock_wait_timeout=5 FOR",
+        "set statement a=(1+1), b='FOR' for set statement c=1 for",
+    ):
+        assert list(classify(f"{settings} {sql}", "db")) == expected
+    assert classify("SET STATEMENT max_statement_time=1", "db") == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["0x1g", "0X41", "0XAB", "0x", "0xg", "0x12$", "0xaé", "0b", "0b12", "0B11", "7e", "1_a"]
+)
+def test_names_that_begin_like_numbers(name: str) -> None:
+    """A name without quotes may begin with digits, 0x, 0b or an exponent (seen on MySQL 9.7 and MariaDB 10.11)."""
+    for sql in (f"CREATE TABLE t ({name} int, b int)", f"CREATE TABLE t (b int, {name} int DEFAULT 0x41)"):
+        statement = read(sql)
+        assert isinstance(statement, CreateTable)
+        assert {column.name for column in statement.columns} == {name, "b"}
+
+
 @given(
     st.sampled_from(["INSERT INTO", "insert ignore", "REPLACE", "UPDATE LOW_PRIORITY", "DELETE FROM", "DELETE"]),
     st.sampled_from(["abc", "s.abc", "`a``b`", "`s`.`abc`", "abc, d", "abc.*", "into_x", "é", "s . abc"]),

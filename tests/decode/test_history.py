@@ -89,6 +89,9 @@ def test_versions_tell_changed_columns_apart() -> None:
     assert view.table(event(BIGINT), at(210)).version != old.version
 
 
+_AB = ["a int", "b int"]
+
+
 @pytest.mark.parametrize(
     ("statements", "columns", "expected"),
     [
@@ -110,6 +113,13 @@ def test_versions_tell_changed_columns_apart() -> None:
             ["b bigint"],
         ),
         (["CREATE TABLE x (a int)", "ALTER TABLE x CONVERT PARTITION p TO TABLE t"], [INT], ["a int"]),
+        (["CREATE TABLE t (a int)", "SET STATEMENT x=(1+1), y='FOR' FOR ALTER TABLE t ADD b int"], [INT, INT], _AB),
+        (
+            ["CREATE TABLE t (a int)", "SET STATEMENT x=1 FOR SET STATEMENT y=2 FOR ALTER TABLE t ADD b int"],
+            [INT, INT],
+            _AB,
+        ),
+        (["CREATE TABLE u (a int)", "SET STATEMENT x=1 FOR RENAME TABLE u TO t"], [INT], ["a int"]),
     ],
 )
 def test_statements_make_versions(statements: list[str], columns: list[tuple[int, int]], expected: list[str]) -> None:

@@ -73,7 +73,7 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
     head = _ROW_HEAD.match(sql)
     if head:  # most statements that accompany rows; much cheaper than tokenizing
         return (_rows_at_once(head, default_schema),)
-    tokens = leading(sql)
+    tokens = _without_settings(leading(sql))
     if not tokens:
         return ()
     if tokens[0].word in _ROW_VERBS:
@@ -89,6 +89,16 @@ def classify(sql: str, default_schema: str, *, sql_parser: bool = True) -> tuple
     if statement is not None:
         return QUERY_ONLY if statement.refused else _results(statement, default_schema)
     return () if other_statements.dropped(tokens) else QUERY_ONLY
+
+
+def _without_settings(tokens: list[Token]) -> list[Token]:
+    """Return the tokens behind SET STATEMENT ... FOR; all of them if its end is not among them."""
+    reader = TokenReader(tokens)
+    try:
+        reader.take_settings()
+    except Unreadable:
+        return tokens
+    return reader.rest()
 
 
 def changes_tables(statement: Statement | None) -> bool:
@@ -179,7 +189,7 @@ def first_names(tokens: list[Token]) -> list[Name] | None:
 
     Return None for every other statement.
     """
-    reader = TokenReader(tokens)
+    reader = TokenReader(_without_settings(tokens))
     verb = reader.take_any(*_TABLE_VERBS, "RENAME")
     reader.take("OR", "REPLACE")
     while reader.take_any("TEMPORARY", "ONLINE", "OFFLINE", "IGNORE"):

@@ -35,6 +35,7 @@ def read(sql: str) -> Statement | None:
     reader = TokenReader(tokenize(sql))
     verb = reader.take_any("CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME")
     if verb == "CREATE":
+    reader.take_settings()
         return _create(reader)
     if verb == "ALTER":
         return read_alter(reader)

@@ -63,6 +63,8 @@ _KINDS = {
     TokenType.NATIONAL_STRING: TokenKind.VALUE,
     TokenType.INTRODUCER: TokenKind.VALUE,
 }
+# Names that begin like a number in hexadecimal, binary or scientific notation. 0X and 0B begin no number.
+_DIGITS_FIRST = re.compile(r"0[XB][\w$]*|0x(?![0-9a-fA-F]+\Z)[\w$]*|0b(?![01]+\Z)[\w$]*|\d+[eE]")
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _STRING = r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'|\"[^\"\\]*(?:(?:\\.|\"\")[^\"\\]*)*\""
 _LINE_COMMENT = r"--(?=\s|\Z)[^\n]*|\#[^\n]*"
@@ -124,7 +126,7 @@ def tokenize(sql: str) -> list[Token]:
     end = -1
     for item in found:
         raw = text[item.start : item.end + 1]
-        kind = _KINDS.get(item.token_type) or (TokenKind.WORD if _is_word(raw) else TokenKind.SIGN)
+        kind = _kind(item.token_type, raw)
         hidden = any(first <= item.start < last for first, last in spans)
         if (
             kind is TokenKind.WORD
@@ -155,6 +157,13 @@ def leading(sql: str) -> list[Token]:
             kind = TokenKind.QUOTED if match["quoted"] else TokenKind.TEXT if match["text"] else TokenKind.SIGN
         tokens.append(_token(kind, match[0], False))
     return tokens
+
+
+def _kind(found: TokenType, raw: str) -> TokenKind:
+    """Return a token's kind. The tokenizer takes names such as 0x1g, 0XAB and 7e for quoted ones and for numbers."""
+    if _DIGITS_FIRST.fullmatch(raw):
+        return TokenKind.WORD
+    return _KINDS.get(found) or (TokenKind.WORD if _is_word(raw) else TokenKind.SIGN)
 
 
 def _is_word(raw: str) -> bool:
@@ -235,6 +244,12 @@ class TokenReader:
         """Take these words. Raises Unreadable if they do not come next."""
         if not self.take(*words):
             raise Unreadable(f"expected {' '.join(words)}{self.here}")
+
+    def take_settings(self) -> None:
+        """Take MariaDB's `SET STATEMENT variable = value, ... FOR`; several may stand before a statement."""
+        while self.take("SET", "STATEMENT"):
+            self.skip_to("FOR")
+            self.expect("FOR")
 
     def name(self) -> str:
         """Take an identifier, quoted or not. Raises Unreadable if none comes next."""
