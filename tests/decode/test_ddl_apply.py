@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import ANY
+
 import pytest
 
 from canal_ha.decode.ddl.apply import alter
+from canal_ha.decode.ddl.create_table import create_table
 from canal_ha.decode.ddl.grammar import read
-from canal_ha.decode.ddl.statements import AlterTable, CreateTable
+from canal_ha.decode.ddl.statements import AlterTable, CreateTable, Name
 from canal_ha.decode.ddl.tokens import Unreadable
 
 
@@ -61,8 +64,17 @@ def after(columns: str, items: str) -> str:
             "a int, c varchar(3), b int",
         ),
         ("a int", "ADD period int, ADD vector int, ADD `index` int", "a int, period int, vector int, index int"),
-        ("my_row_id bigint unsigned PRIMARY KEY, a int", "ADD b int FIRST", "my_row_id* bigint unsigned, b int, a int"),
+        ("row_start int, row_end int, a int", "ADD b int", "row_start int, row_end int, a int, b int"),
+        ("row_start int, row_end int, a int", "ADD INDEX (a)", "row_start int, row_end int, a int"),
+        ("row_start int, row_end int, a int", "DROP row_start, MODIFY row_end bigint", "row_end bigint, a int"),
+        ("row_start int, a int", "RENAME COLUMN row_start TO b, ADD c int AFTER b", "b int, c int, a int"),
         ("a int", "ADD SYSTEM VERSIONING", "a int, row_start timestamp(6), row_end timestamp(6)"),
+        (
+            "a int",
+            "ADD PERIOD FOR SYSTEM_TIME(s, e), ADD s timestamp(6) GENERATED ALWAYS AS ROW START,"
+            " ADD e timestamp(6) AS ROW END, ADD SYSTEM VERSIONING",
+            "a int, s timestamp(6), e timestamp(6)",
+        ),
         ("a int", "ADD b int PARTITION BY HASH(b) PARTITIONS 3", "a int, b int"),
         ("a int", "ADD b int REMOVE PARTITIONING", "a int, b int"),
     ],
@@ -70,6 +82,60 @@ def after(columns: str, items: str) -> str:
 def test_changes(columns: str, items: str, expected: str) -> None:
     """After an ALTER TABLE, the columns have the order, names, types and keys that the server gives them."""
     assert after(columns, items) == expected
+
+
+GENERATED = "my_row_id bigint unsigned NOT NULL AUTO_INCREMENT /*!80023 INVISIBLE */"
+
+
+@pytest.mark.parametrize(
+    ("columns", "items", "expected"),
+    [
+        (f"{GENERATED}, a int, PRIMARY KEY (my_row_id)", "ADD b int FIRST", "my_row_id b a"),
+        (f"{GENERATED} PRIMARY KEY, a int, b int", "MODIFY b int FIRST", "my_row_id b a"),
+        (f"{GENERATED} PRIMARY KEY, a int", "ALTER COLUMN my_row_id SET VISIBLE, ADD b int FIRST", "b my_row_id a"),
+        (f"a int, {GENERATED} PRIMARY KEY", "ADD b int FIRST", "b a my_row_id"),
+        (f"{GENERATED}, a int, PRIMARY KEY (my_row_id, a)", "ADD b int FIRST", "b my_row_id a"),
+        ("my_row_id bigint unsigned PRIMARY KEY, a int", "ADD b int FIRST", "b my_row_id a"),
+        ("my_row_id bigint unsigned AUTO_INCREMENT PRIMARY KEY, a int", "ADD b int FIRST", "b my_row_id a"),
+        ("my_row_id bigint unsigned INVISIBLE PRIMARY KEY, a int", "ADD b int FIRST", "b my_row_id a"),
+        ("id bigint unsigned AUTO_INCREMENT INVISIBLE PRIMARY KEY, a int", "ADD b int FIRST", "b id a"),
+    ],
+)
+def test_only_the_generated_key_stays_first(columns: str, items: str, expected: str) -> None:
+    """MySQL puts FIRST behind the key that it generated, and takes no other column for it."""
+    assert [column.split()[0].strip("*") for column in after(columns, items).split(", ")] == expected.split()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    ["a int", f"{GENERATED} PRIMARY KEY, a int", "a int WITH SYSTEM VERSIONING", "row_start int, b serial"],
+)
+def test_marks_of_columns_survive_being_stored(columns: str) -> None:
+    """The statement that a history stores for a table gives the same columns, marks included."""
+    created = read(f"CREATE TABLE t ({columns})")
+    assert isinstance(created, CreateTable)
+    assert read(create_table("t", created.columns)) == CreateTable(Name(None, "t"), created.columns, refused=ANY)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("(a int) WITH SYSTEM VERSIONING", "a row_start row_end"),
+        ("(a int WITH SYSTEM VERSIONING, b int)", "a b row_start row_end"),
+        ("(a int WITHOUT SYSTEM VERSIONING, b int WITH SYSTEM VERSIONING)", "a b row_start row_end"),
+        (
+            "(a int, s timestamp(6) GENERATED ALWAYS AS ROW START, e timestamp(6) AS ROW END,"
+            " PERIOD FOR SYSTEM_TIME (s, e), b int) WITH SYSTEM VERSIONING",
+            "a s e b",
+        ),
+        ("(a int, row_start int, row_end int)", "a row_start row_end"),
+    ],
+)
+def test_columns_of_system_versioned_tables(columns: str, expected: str) -> None:
+    """MariaDB adds two columns unless the statement defines them itself (seen on 10.11)."""
+    created = read(f"CREATE TABLE t {columns}")
+    assert isinstance(created, CreateTable)
+    assert [column.name for column in created.columns] == expected.split()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from canal_ha.decode.ddl.statements import (
     SetColumn,
     SetPrimaryKey,
     SetUnique,
+    SetVisibility,
     Versioning,
 )
 from canal_ha.decode.ddl.tokens import TokenReader
@@ -95,6 +96,7 @@ class _AlterItems:
         elif reader.take("RENAME"):
             self._rename(reader)
         elif reader.take("ALTER"):
+            self._alter_column(reader)
             self._plain(reader)
         elif reader.take("CONVERT"):
             self._convert(reader)
@@ -115,6 +117,13 @@ class _AlterItems:
         else:
             self.options = True
             skip_option(reader, ALTER_OPTIONS)
+
+    def _alter_column(self, reader: TokenReader) -> None:
+        """Note `[COLUMN] name SET VISIBLE` or `SET INVISIBLE`; leave its end, and everything else, to `_plain`."""
+        at = 1 + reader.at("COLUMN")
+        if reader.ahead(at) == "SET" and reader.ahead(at + 1) in ("VISIBLE", "INVISIBLE"):
+            reader.take("COLUMN")
+            self.changes.append(SetVisibility(reader.name(), reader.ahead(1) == "INVISIBLE"))
 
     def _plain(self, reader: TokenReader) -> None:
         """Read an item that does not affect columns."""

@@ -17,6 +17,7 @@ from canal_ha.decode.ddl.statements import (
     SetColumn,
     SetPrimaryKey,
     SetUnique,
+    SetVisibility,
     Versioning,
 )
 from canal_ha.decode.ddl.tokens import Unreadable
@@ -24,19 +25,18 @@ from canal_ha.model.table import Column
 
 Placed = tuple[str | None, Column]  # the old name in lower case (None for a new column), and the new column
 
-_HIDDEN = {column.name for column in VERSION_COLUMNS}
-
 
 def alter(columns: tuple[Column, ...], changes: tuple[Change, ...]) -> tuple[Column, ...]:
     """Return the new columns. Raises Unreadable if the changes do not fit these columns."""
-    hidden = tuple(column for column in columns if column.name in _HIDDEN)  # they stay last
-    before = [column for column in columns if column.name not in _HIDDEN]
+    versioning = tuple(column for column in columns if column.versioning)  # they stay last
+    before = [column for column in columns if not column.versioning]
     placed = _place(before, changes)
     after = _keyed(placed, before, changes)
+    own = any(isinstance(change, SetColumn) and change.definition.row_bound for change in changes)
     for change in changes:
         if isinstance(change, Versioning):
-            hidden = VERSION_COLUMNS if change.on else ()
-    return after + hidden
+            versioning = VERSION_COLUMNS if change.on and not own else ()
+    return after + versioning
 
 
 def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
@@ -50,9 +50,11 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
         old = _touched(change)
         if old is not None and old.lower() not in names and not getattr(change, "lenient", False):
             raise Unreadable(f"column {old!r} is unknown")
+    shown = {change.name.lower(): change.invisible for change in changes if isinstance(change, SetVisibility)}
     placed: list[Placed] = []
     for column in before:
         name = column.name.lower()
+        column = replace(column, invisible=shown.get(name, column.invisible))
         if name in drops:
             continue
         if name in sets:
@@ -78,6 +80,8 @@ def _touched(change: Change) -> str | None:
             return name
         case RenameColumn(old):
             return old
+        case SetVisibility(name):
+            return name
         case SetColumn(old=old):
             return old
     return None
@@ -89,7 +93,7 @@ def _insert(placed: list[Placed], change: SetColumn) -> None:
         raise Unreadable(f"column {column.name!r} exists already")
     index = len(placed)
     if change.after == "":
-        index = 1 if placed and _generated_key(placed[0][1]) else 0
+        index = 1 if _has_generated_key([column for _, column in placed]) else 0
     elif change.after is not None:
         found = [at for at, (_, other) in enumerate(placed) if other.name.lower() == change.after.lower()]
         if not found:
@@ -98,9 +102,18 @@ def _insert(placed: list[Placed], change: SetColumn) -> None:
     placed.insert(index, (change.old.lower() if change.old is not None else None, column))
 
 
-def _generated_key(column: Column) -> bool:
-    """Return whether this is MySQL's own primary key (sql_generate_invisible_primary_key), which stays first."""
-    return column.name == "my_row_id" and column.key and column.mysql_type == "bigint unsigned"
+def _has_generated_key(columns: list[Column]) -> bool:
+    """Return whether MySQL takes the first column for a generated invisible primary key, which stays first.
+
+    It asks for this form, however the column was made (seen on MySQL 9.7).
+    """
+    return (
+        [column.name for column in columns if column.key] == ["my_row_id"]
+        and columns[0].key
+        and columns[0].invisible
+        and columns[0].auto_increment
+        and columns[0].mysql_type.lower() == "bigint unsigned"
+    )
 
 
 def _keyed(placed: list[Placed], before: list[Column], changes: tuple[Change, ...]) -> tuple[Column, ...]:

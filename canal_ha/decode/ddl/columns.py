@@ -18,15 +18,22 @@ INDEX_WORDS = ("KEY", "INDEX")
 _NATIONAL = {"CHAR": "char", "CHARACTER": "char", "VARCHAR": "varchar", "VARCHARACTER": "varchar"}
 _VARYING = ("VARYING", "VARCHAR", "VARCHARACTER")
 _BYTES = {"char": "binary", "varchar": "varbinary", "tinytext": "tinyblob", "text": "blob", "mediumtext": "mediumblob"}
-_SIMPLE_ATTRIBUTES = ("AUTO_INCREMENT", "VIRTUAL", "STORED", "PERSISTENT", "COLUMN_FORMAT", "STORAGE")
+_SIMPLE_ATTRIBUTES = ("VIRTUAL", "STORED", "PERSISTENT", "COLUMN_FORMAT", "STORAGE")
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One column as defined. primary: its definition has PRIMARY KEY."""
+    """One column as defined.
+
+    primary: its definition has PRIMARY KEY.
+    versioned: it has WITH SYSTEM VERSIONING, which makes the whole table system-versioned.
+    row_bound: it is GENERATED ALWAYS AS ROW START or ROW END, in the place of one that the server would add.
+    """
 
     column: Column
     primary: bool = False
+    versioned: bool = False
+    row_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +103,9 @@ def read_definition(reader: TokenReader, name: str) -> Definition:
         nullable=not serial,
         unique=serial,
         charset=charset,
+        auto_increment=serial,
     )
-    primary = False
+    primary = versioned = row_bound = False
     while not reader.ends(*ELEMENT_END, "FIRST", "AFTER"):
         if reader.take("NOT", "NULL"):
             column = replace(column, nullable=False)
@@ -113,12 +121,30 @@ def read_definition(reader: TokenReader, name: str) -> Definition:
             column = replace(column, unique=True)
         elif reader.take("SERIAL", "DEFAULT", "VALUE"):
             reader.refused = True
-            column = replace(column, nullable=False, unique=True)
+            column = replace(column, nullable=False, unique=True, auto_increment=True)
+        elif reader.take("AUTO_INCREMENT"):
+            column = replace(column, auto_increment=True)
+        elif reader.at("VISIBLE", "INVISIBLE"):
+            reader.refused |= not (reader.token is not None and reader.token.hidden)
+            column = replace(column, invisible=reader.next().word == "INVISIBLE")
+        elif reader.take("WITH", "SYSTEM", "VERSIONING"):
+            reader.refused = versioned = True
+        elif _takes_row_bound(reader):
+            reader.refused = row_bound = True
         else:
             _skip_attribute(reader)
     if primary:
         column = replace(column, key=True, nullable=False)
-    return Definition(column, primary)
+    return Definition(column, primary, versioned, row_bound)
+
+
+def _takes_row_bound(reader: TokenReader) -> bool:
+    """Take [GENERATED ALWAYS] AS ROW START or ROW END; return whether it came next."""
+    return any(
+        reader.take(*generated, "AS", "ROW", bound)
+        for generated in ((), ("GENERATED", "ALWAYS"))
+        for bound in ("START", "END")
+    )
 
 
 def _skip_attribute(reader: TokenReader) -> None:
@@ -133,11 +159,7 @@ def _skip_attribute(reader: TokenReader) -> None:
             reader.next()
     elif reader.take("GENERATED", "ALWAYS") or reader.word == "AS":
         reader.expect("AS")
-        if reader.take("ROW"):
-            reader.refused = True
-            reader.next()
-        else:
-            reader.skip_group()
+        reader.skip_group()
     elif reader.take("CONSTRAINT"):
         if reader.word == "CHECK":
             reader.refused = True

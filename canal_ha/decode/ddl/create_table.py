@@ -9,12 +9,13 @@ from canal_ha.model.table import Column
 
 def create_table(table: str, columns: Sequence[Column]) -> str:
     """Return CREATE TABLE as SHOW CREATE TABLE prints it; parsing it gives these columns. Each needs a type text."""
-    lines = [_definition(column) for column in columns]
+    lines = [_definition(column) for column in columns if not column.versioning]
     key = [quoted(column.name) for column in columns if column.key]
     if key:
         lines.append(f"PRIMARY KEY ({','.join(key)})")
     lines += [f"UNIQUE KEY ({quoted(column.name)})" for column in columns if column.unique]
-    return f"CREATE TABLE {quoted(table)} ({', '.join(lines)})"
+    versioned = " WITH SYSTEM VERSIONING" if any(column.versioning for column in columns) else ""
+    return f"CREATE TABLE {quoted(table)} ({', '.join(lines)}){versioned}"
 
 
 def quoted(name: str) -> str:
@@ -24,4 +25,8 @@ def quoted(name: str) -> str:
 
 def _definition(column: Column) -> str:
     charset = f" CHARACTER SET {column.charset}" if column.charset else ""
-    return f"{quoted(column.name)} {column.mysql_type}{charset}{'' if column.nullable else ' NOT NULL'}"
+    counts = " AUTO_INCREMENT" if column.auto_increment else ""
+    invisible = " /*!80023 INVISIBLE */" if column.invisible else ""
+    return (
+        f"{quoted(column.name)} {column.mysql_type}{charset}{'' if column.nullable else ' NOT NULL'}{counts}{invisible}"
+    )

@@ -27,15 +27,17 @@ from canal_ha.decode.ddl.tokens import TokenReader, tokenize
 from canal_ha.model.entry import EventType
 from canal_ha.model.table import Column
 
-VERSION_COLUMNS = tuple(Column(name, "timestamp(6)", nullable=False) for name in ("row_start", "row_end"))
+VERSION_COLUMNS = tuple(
+    Column(name, "timestamp(6)", nullable=False, versioning=True) for name in ("row_start", "row_end")
+)
 
 
 def read(sql: str) -> Statement | None:
     """Parse a statement; return None if it changes no table. Raises Unreadable for a form that is unknown here."""
     reader = TokenReader(tokenize(sql))
+    reader.take_settings()
     verb = reader.take_any("CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME")
     if verb == "CREATE":
-    reader.take_settings()
         return _create(reader)
     if verb == "ALTER":
         return read_alter(reader)
@@ -103,7 +105,9 @@ def _create_table(reader: TokenReader, replaces: bool, temporary: bool, exists: 
         reader.expect(")")
     versioned, selected = _table_tail(reader)
     columns = _columns(elements)
-    if versioned and not any(column.name.lower() in ("row_start", "row_end") for column in columns):
+    defined = [element for element in elements if isinstance(element, Definition)]
+    versioned |= any(definition.versioned for definition in defined)
+    if versioned and not any(definition.row_bound for definition in defined):
         columns += VERSION_COLUMNS
     return CreateTable(
         name,

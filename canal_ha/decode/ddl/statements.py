@@ -80,13 +80,21 @@ class SetUnique:
 
 
 @dataclass(frozen=True, slots=True)
+class SetVisibility:
+    """A column made visible or invisible."""
+
+    name: str
+    invisible: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Versioning:
-    """MariaDB's hidden columns row_start and row_end are added (True) or dropped."""
+    """MariaDB's own row_start and row_end are added (True) or dropped. A definition AS ROW START replaces them."""
 
     on: bool
 
 
-Change = SetColumn | DropColumn | RenameColumn | SetPrimaryKey | SetUnique | Versioning
+Change = SetColumn | DropColumn | RenameColumn | SetVisibility | SetPrimaryKey | SetUnique | Versioning
 
 
 @dataclass(frozen=True, slots=True)

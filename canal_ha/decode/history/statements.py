@@ -13,6 +13,7 @@ from canal_ha.decode.ddl.statements import (
     DropTables,
     Name,
     RenameTables,
+    SetVisibility,
     Statement,
 )
 from canal_ha.decode.ddl.tokens import Unreadable
@@ -129,7 +130,8 @@ class Draft:
     def _change(self, key: Key, changes: tuple[Change, ...]) -> None:
         version = self._get(key)
         if version is None or not version.readable:
-            self._set(key, Trust.UNCERTAIN)
+            if not all(isinstance(change, SetVisibility) for change in changes):
+                self._set(key, Trust.UNCERTAIN)
             return
         try:
             self._set(key, version.trust, alter(version.columns, changes), version.wants_texts)
