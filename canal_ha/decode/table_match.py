@@ -17,28 +17,28 @@ _NUMBERS = frozenset(
 _HASH = re.compile(r"DB_ROW_HASH_\d+")  # MariaDB: the hash of a unique key that is too long for an index
 
 
-def agreeing(columns: tuple[Column, ...], table_map: TableMap, *, exact: bool) -> tuple[Column, ...] | None:
+def agreeing(columns: tuple[Column, ...], table_map: TableMap) -> tuple[Column, ...] | None:
     """Return the columns with the event's names, signs, keys and nullability; None if they are not of this table.
 
     columns: as known.
     table_map: the event.
-    exact: require equal counts; otherwise the event may have fewer columns, as in canal.
-    If the event does not confirm a column's name, a different sign counts as a contradiction. After columns with a
-    unique key, MariaDB may log hidden ones.
+    The counts must be equal: a shorter event lacks any of the columns, not necessarily the last ones. Only after
+    columns with a unique key the event may have more, because MariaDB logs hidden ones there. If the event does not
+    confirm a column's name, a different sign counts as a contradiction.
     """
     count = len(table_map.types)
     if any(column.unique for column in columns):
         columns += _hashes(table_map, len(columns))
-    if len(columns) < count or (exact and len(columns) > count):
+    if len(columns) != count:
         return None
-    for index, column in enumerate(columns[:count]):
+    for index, column in enumerate(columns):
         fits = compatible(column.mysql_type, table_map.types[index], table_map.metas[index])
         if table_map.names is not None:
             if fits is False or table_map.names[index].lower() != column.name.lower():
                 return None
         elif not fits or _sign(table_map, index) not in (None, column.unsigned):
             return None
-    return _confirmed(columns[:count], table_map)
+    return _confirmed(columns, table_map)
 
 
 def rebuilt(table_map: TableMap, *known: Mapping[str, Column]) -> tuple[Column, ...]:

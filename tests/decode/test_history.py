@@ -225,13 +225,32 @@ def test_statements_that_contradict_the_event_lose() -> None:
     assert texts(view.table(event(INT), at(100))) == ["a int"]
 
 
-def test_a_shorter_event_takes_the_first_columns() -> None:
-    """An event with fewer columns takes the first known ones, as in canal, unless a type does not fit."""
+def test_an_event_with_fewer_columns_is_not_labelled_with_the_first_ones() -> None:
+    """An unlogged DROP (sql_log_bin=0) may have taken any column: only a definition with as many counts."""
+    view = History(server(t="CREATE TABLE t (a int, c int)")).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a int, b int, c int)")
+    assert texts(view.table(event(INT, INT, INT), at(100))) == ["a int", "b int", "c int"]
+    assert texts(view.table(event(INT, INT), at(110))) == ["a int", "c int"]
     view = History(server()).view(at(4))
-    view.apply(at(90), "s", "CREATE TABLE t (a int, b bigint, c int)")
-    assert texts(view.table(event(INT, BIGINT), at(100))) == ["a int", "b bigint"]
+    view.apply(at(90), "s", "CREATE TABLE t (a int, b int, c int)")
     with pytest.raises(TableUnknown):
         view.table(event(INT, INT), at(110))
+
+
+def test_ordinary_columns_with_the_names_of_hidden_ones_keep_their_place() -> None:
+    """row_start and row_end are MariaDB's own only in a system-versioned table."""
+    view = History(server()).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (id int, row_start int, row_end int, price bigint)")
+    view.apply(at(100), "s", "ALTER TABLE t ADD seat int")
+    found = view.table(event(INT, INT, INT, BIGINT, INT), at(110))
+    assert texts(found) == ["id int", "row_start int", "row_end int", "price bigint", "seat int"]
+
+
+def test_a_change_of_visibility_leaves_an_unknown_table_to_its_definition() -> None:
+    """ALTER COLUMN ... SET INVISIBLE changes no column list."""
+    view = History(server(t="CREATE TABLE t (a int)")).view(at(4))
+    view.apply(at(90), "s", "ALTER TABLE t ALTER COLUMN a SET INVISIBLE")
+    assert texts(view.table(event(INT), at(80))) == ["a int"]
 
 
 def test_if_not_exists_of_an_unseen_table_proves_little() -> None:

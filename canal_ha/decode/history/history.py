@@ -166,8 +166,7 @@ class History:
                 return self._schema(version, table_map, columns)
             texts = table_match.by_name(self._fetched(table_map))
             columns = table_match.with_texts(columns, texts, table_map)
-            rest = version.columns[len(columns) :]
-            completed = replace(version, columns=columns + rest, wants_texts=False)
+            completed = replace(version, columns=columns, wants_texts=False)
             return self._keep(key, completed, table_map, columns, at)
         columns = self._resolve(key, version, table_map, at)
         if version is None:
@@ -191,11 +190,11 @@ class History:
             later = None if known is None else self._versions.observed_behind(key, order, known.end.order)
         certain = version is not None and (version.trust is Trust.KNOWN or table_map.names is not None)
         if version is not None and version.readable and certain:
-            columns = table_match.agreeing(version.columns, table_map, exact=False)
+            columns = table_match.agreeing(version.columns, table_map)
             if columns is not None:
                 return version, columns
         if later is not None:
-            columns = table_match.agreeing(later.columns, table_map, exact=False)
+            columns = table_match.agreeing(later.columns, table_map)
             if columns is not None:
                 return later, columns
         return version, None
@@ -212,7 +211,7 @@ class History:
         if version is not None and columns is not None:
             return version, columns
         present = self._fetched(table_map)
-        agrees = table_match.agreeing(present, table_map, exact=True) is not None
+        agrees = table_match.agreeing(present, table_map) is not None
         if agrees and not self._changed(key, at.order):
             newest = ahead.read_on()  # after fetching the definition, so that no statement between the two is missed
             if newest is not None and not self._changed(key, at.order, edge(newest).order):
@@ -240,10 +239,10 @@ class History:
             sources = (known, present) if known and not self._live_texts else (present, known)
             return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
         # the current definition holds for an event only if no statement after the event is known
-        found = table_match.agreeing(present, table_map, exact=True)
+        found = table_match.agreeing(present, table_map)
         columns = None if self._changed(key, at.order) else found
         if columns is None and version is not None and version.trust is Trust.ASSUMED:
-            columns = table_match.agreeing(known, table_map, exact=True)
+            columns = table_match.agreeing(known, table_map)
         if columns is None:
             raise TableUnknown(_unknown(version, table_map, at, present=bool(present), agrees=found is not None))
         return columns
