@@ -439,7 +439,8 @@ class Decoder:
             self._put(entries.commit_entry())
             work.close()
         else:
-            self._statement(statement)
+            if not work.without_effect:
+                self._statement(statement)
             if not work.begun or upper == "ROLLBACK":
                 work.close()
         return iter(())

@@ -10,13 +10,14 @@ from libc.stdint cimport int64_t
 
 cdef bytes _NO_TABLE
 cdef int64_t _DUMMY_TABLE, _FULL_PACKET, _HALF, _PLANS_SEEN
+cdef int _GROUP_COMMIT_ID, _XA, _START_ALTER, _ROLLBACK_ALTER
 cdef Py_ssize_t _STATEMENT_KEPT
 cdef Py_ssize_t _ALONE
 cdef int _GO_ON, _STARVED, _LEFT, _LARGE
 
 @cython.final
 cdef class EventStream:
-    cdef public bint packets, payload, joined, known_format, open, begun, drop_statements, has_gtids
+    cdef public bint packets, payload, joined, known_format, open, begun, drop_statements, has_gtids, without_effect
     cdef public bytes src, chunk, outer, event_src, clock, journal_field
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places
     cdef public Py_ssize_t pos, limit, chunk_pos, need, outer_pos, outer_limit, event_start, event_at, event_stop,\
@@ -74,6 +75,8 @@ cdef class EventStream:
     cdef int _query(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -9 nogil
     cpdef int begin(self, object store) except -1
     cdef int _begin(self) except -1 nogil
+    @cython.locals(flags=int, at=Py_ssize_t)
+    cdef bint _has_no_effect(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1 nogil
     cdef int _gtid(self, int kind, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1 nogil
     cdef int _mariadb_gtid(self, bytes src, Py_ssize_t body, Py_ssize_t stop) except -1 nogil
     cdef int _forget_statement(self) except -1 with gil

@@ -33,6 +33,8 @@ _ALONE = 8192  # bytes: with fewer to work on, the interpreter's lock is kept
 _STATEMENT_KEPT = 1 << 20  # bytes: memory of a longer one is freed
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
+_GROUP_COMMIT_ID, _XA = 2, 0xC0  # flags of MariaDB's GTID events: further fields follow
+_START_ALTER, _ROLLBACK_ALTER = 2, 8  # their further flags
 _HALF = 0x80000000  # half the range of a position in an event header
 
 
@@ -54,6 +56,7 @@ class EventStream:
     plans: table id -> plan.
     passed_position: behind the last event outside any transaction; -1 if nothing is new; passed_gtid: the set executed
     there.
+    without_effect: the statement behind the current GTID only starts an ALTER TABLE, or gives it up.
     """
 
     __slots__ = (
@@ -107,6 +110,7 @@ class EventStream:
         "sub",
         "text",
         "timestamp",
+        "without_effect",
         "writer",
     )
 
@@ -152,6 +156,7 @@ class EventStream:
         self.known_gtids = gtid.Gtids("") if gtids is None else gtids
         self.open = False  # inside a transaction, or between its GTID and its first event
         self.begun = False
+        self.without_effect = False
         self.passed_position = -1
         self.passed_timestamp = 0
         self.passed_executed = bytearray()
@@ -585,6 +590,22 @@ class EventStream:
         if self.has_gtids:
             self.known_gtids.mariadb(p.u32(src, body + 8), self.server_id, p.u64(src, body))
             self.take_gtids()
+        self.without_effect = self._has_no_effect(src, body, stop)
+
+    def _has_no_effect(self, src: bytes, body: int, stop: int) -> bool:
+        """Return whether this GTID event announces the start or the rollback of an ALTER TABLE in two phases.
+
+        Its COMMIT carries the statement again. Source: MariaDB sql/log_event.cc, Gtid_log_event.
+        """
+        flags = p.u8(src, body + 12)
+        at = body + 13
+        if flags & _GROUP_COMMIT_ID:
+            at += 8
+        if flags & _XA:
+            if at + 6 > stop:
+                p.broken("a GTID event without its XA identifier")
+            at += 6 + p.u8(src, at + 4) + p.u8(src, at + 5)
+        return at < stop and bool(p.u8(src, at) & (_START_ALTER | _ROLLBACK_ALTER))
 
     def _annotate(self, src: bytes, body: int, stop: int) -> None:
         p.truncate(self.text, 0)
