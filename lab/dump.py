@@ -70,9 +70,11 @@ class Dump:
         self.position = position
         return self
 
-    def query(self, sql: str, schema: str = "s", thread: int = 9) -> Dump:
+    def query(self, sql: str, schema: str = "s", thread: int = 9, sql_mode: int | None = None) -> Dump:
         name = schema.encode()
-        return self.add(2, struct.pack("<IIBHH", thread, 0, len(name), 0, 0) + name + b"\0" + sql.encode())
+        status = b"" if sql_mode is None else b"\1" + struct.pack("<Q", sql_mode)
+        head = struct.pack("<IIBHH", thread, 0, len(name), 0, len(status))
+        return self.add(2, head + status + name + b"\0" + sql.encode())
 
     def begin(self) -> Dump:
         return self.query("BEGIN")

@@ -9,6 +9,7 @@ import zstandard
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode import entries, java_text
+from canal_ha.decode.ddl.dialect import Dialect, plain
 from canal_ha.decode.ddl.event_types import DdlResult, classify
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history.history import TableHistory
@@ -91,6 +92,7 @@ class Decoder:
         self._stream.drop_statements = options.filter_query_dml
         self._columns: dict[tuple[bytes, str, str, int], Columns] = {}
         self._file_began = False
+        self._mariadb = False
         self.received_bytes = 0
         self._handlers: dict[int, Callable[[bytes], Iterator[Output]]] = {
             kinds.ROTATE: self._rotate,
@@ -306,6 +308,7 @@ class Decoder:
         work.group.flush()
         work.checksum = 4 if checksum else 0
         work.known_format = True
+        self._mariadb = "mariadb" in version.lower()
         work.forget_plans()
         yield from self._raw()
         yield from self._segment()
@@ -447,12 +450,13 @@ class Decoder:
 
     def _statement(self, statement: entries.Statement) -> None:
         """Put one entry for a statement, named by its first result, if any result passes the filters."""
-        results = classify(statement.sql, statement.schema, sql_parser=self._options.ddl_parser)
+        sql = plain(statement.sql, Dialect(self._mariadb, statement.sql_mode))
+        results = classify(sql, statement.schema, sql_parser=self._options.ddl_parser)
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         if not changes_rows:
             self._stream.doubt_plans()
             # apply filtered statements too: another stream's filters may pass their tables
-            self._history.apply(self._here(), statement.schema, statement.sql)
+            self._history.apply(self._here(), statement.schema, sql)
         if not any(self._passes(result) for result in results):
             return
         first = results[0]

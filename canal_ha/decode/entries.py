@@ -21,9 +21,9 @@ _XA_TYPES = (
     ("XA COMMIT", EntryType.ROWDATA, EventType.XACOMMIT),
     ("XA ROLLBACK", EntryType.ROWDATA, EventType.XAROLLBACK),
 )
-_Q_CHARSET = 4
+_Q_SQL_MODE, _Q_CHARSET = 1, 4
 # Status variables of a QUERY event around the charset -> size in bytes; 0 if the variable carries its length.
-_STATUS_SIZES = {0: 4, 1: 8, 3: 4, _Q_CHARSET: 6}
+_STATUS_SIZES = {0: 4, _Q_SQL_MODE: 8, 3: 4, _Q_CHARSET: 6}
 _STRING, _REAL, _INT, _ROW, _DECIMAL = range(5)  # Item_result, the type of a user variable
 
 
@@ -47,11 +47,12 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A QUERY event. thread_id: of the session; schema: its default database; sql: decoded."""
+    """A QUERY event. thread_id, sql_mode: of the session; schema: its default database; sql: decoded."""
 
     thread_id: int
     schema: str
     sql: str
+    sql_mode: int = 0
 
 
 def parse_query(body: bytes) -> Statement:
@@ -64,17 +65,19 @@ def parse_query(body: bytes) -> Statement:
     if sql_at > len(body):
         raise p.Broken("a query event that ends before its statement")
     schema = body[schema_at : sql_at - 1].decode("utf-8", "replace")
-    codec = _client_codec(body[status_at:schema_at])
-    return Statement(p.u32(body, 0), schema, java_text.decode(body[sql_at:], codec))
+    sql_mode, codec = _session(body[status_at:schema_at])
+    return Statement(p.u32(body, 0), schema, java_text.decode(body[sql_at:], codec), sql_mode)
 
 
-def _client_codec(status: bytes) -> str:
-    """Return the codec of the session's charset. Variables are sorted by code, and few precede it."""
-    pos = 0
+def _session(status: bytes) -> tuple[int, str]:
+    """Return the session's sql_mode and the codec of its charset. Few variables precede them."""
+    pos = sql_mode = 0
     while pos < len(status):
         code = status[pos]
         if code == _Q_CHARSET:
-            return codec_of(p.u16(status, pos + 1)) if pos + 3 <= len(status) else "latin-1"
+            return sql_mode, codec_of(p.u16(status, pos + 1)) if pos + 3 <= len(status) else "latin-1"
+        if code == _Q_SQL_MODE and pos + 9 <= len(status):
+            sql_mode = p.u64(status, pos + 1)
         if code in _STATUS_SIZES:
             pos += 1 + _STATUS_SIZES[code]
         elif code == 6 and pos + 1 < len(status):  # catalog
@@ -82,8 +85,8 @@ def _client_codec(status: bytes) -> str:
         elif code == 2 and pos + 1 < len(status):  # catalog of 5.0, with a closing zero
             pos += 3 + status[pos + 1]
         else:
-            return "latin-1"
-    return "latin-1"
+            break
+    return sql_mode, "latin-1"
 
 
 def event_type_field(event_type: EventType | None) -> bytes:

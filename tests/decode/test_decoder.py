@@ -467,6 +467,26 @@ def test_a_set_that_makes_no_sense() -> None:
 # ---- servers, modes and phases
 
 
+@pytest.mark.parametrize(("version", "statement"), [(b"9.7.4", " "), (b"10.11.19-MariaDB-log", "/*M!, ADD b int */")])
+def test_statements_are_read_as_their_server_reads_them(version: bytes, statement: str) -> None:
+    """The history gets what the server executed; the entry keeps what was logged."""
+    history = AnyTable()
+    dump = Dump().format(version).query("ALTER TABLE t ADD a int /*M!, ADD b int */")
+    outputs = list(decoder(history).feed(bytes(dump.data)))
+    assert history.applied == [("s", f"ALTER TABLE t ADD a int {statement}")]
+    assert b"/*M!, ADD b int */" in entries(outputs)[0]
+
+
+def test_statements_are_read_in_the_sql_mode_of_their_session() -> None:
+    """With NO_BACKSLASH_ESCAPES a backslash does not hide a string's end; with ANSI_QUOTES double quotes hold names."""
+    history = AnyTable()
+    dump = Dump().format().query("CREATE TABLE t (a int COMMENT 'C:\\')", sql_mode=1 << 20)
+    dump.query('DROP TABLE "b"', sql_mode=4)
+    outputs = list(decoder(history).feed(bytes(dump.data)))
+    assert [made.header.tableName for made in parsed(outputs)] == ["t", "b"]
+    assert [sql for _, sql in history.applied] == ["CREATE TABLE t (a int COMMENT 'C:\\\\')", "DROP TABLE `b`"]
+
+
 def mariadb_gtid(number: int, *, phase: int = 0, group: bool = False, xa: bytes | None = None) -> bytes:
     """The body of MariaDB's GTID event in front of one statement. phase: its further flags."""
     flags = 0x29 | 2 * group | (0x40 if xa is not None else 0)

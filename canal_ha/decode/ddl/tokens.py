@@ -1,7 +1,8 @@
 """Splits SQL text into tokens, and reads them for the statement grammar.
 
 sqlglot's MySQL tokenizer does the lexing; its syntax tree is not used. It drops executable comments, so their bodies
-are uncovered first. A source removes the marks of comments that it did not execute, so all marks in a binlog count.
+are uncovered first. A source removes the marks of comments that it did not execute, so all marks in a binlog count;
+those of MariaDB in a binlog of MySQL are gone by then (dialect.py).
 """
 
 from __future__ import annotations
