@@ -174,7 +174,7 @@ def _user_value(body: bytes, at: int) -> str:
     kind = body[at]
     value = body[at + 9 : at + 9 + p.u32(body, at + 5)]
     if kind == _STRING:
-        return f"'{value.decode(codec_of(p.u32(body, at + 1)), 'replace')}'"
+        return f"'{java_text.decode(value, codec_of(p.u32(body, at + 1)))}'"
     try:
         if kind == _REAL:
             return double_text(value, 0).decode()

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from canal_ha.decode.charsets import UPPER_HALVES
+
 MALFORMED = "\ufffd"
 UTF8_ERRORS = "canal-utf-8"  # an error handler for bytes.decode("utf-8", ...)
 
@@ -153,12 +155,15 @@ _OTHERS = {  # have longer sequences too: characters are replaced, malformed byt
 
 
 def decode(data: bytes, codec: str) -> str:
-    """Decode text. codec: name of Python's codec. Malformed bytes become U+FFFD."""
+    """Decode text. codec: see charsets.py. Malformed bytes become U+FFFD."""
     if codec == "utf-8":
         return data.decode("utf-8", UTF8_ERRORS)
     rules = _RULES.get(codec)
     if rules is not None:
         return rules.decode(data)
+    upper = UPPER_HALVES.get(codec)
+    if upper is not None:
+        return data.decode("latin-1").translate(dict(enumerate(upper, 0x80)))
     text = data.decode(codec, "replace")
     return text.translate(_OTHERS[codec]) if codec in _OTHERS else text
 

@@ -24,6 +24,29 @@ def test_statements_are_read_in_the_charset_of_their_session() -> None:
     assert codec_of(1999) == "latin-1"
 
 
+@pytest.mark.parametrize(
+    ("collation", "written", "name"),
+    [
+        (38, b"\xfc", "Ł"),
+        (37, b"\xa0\x81", "áü"),
+        (3, b"\xe9\xd7", "éŒ"),
+        (32, b"\xb3", "\u0561"),
+        (6, b"\xc5", "é"),
+        (92, b"\xc5", "ვ"),
+        (39, b"\x8e", "é"),
+        (63, "é".encode(), "é"),
+        (51, b"\xe6", "ж"),
+        (4, b"\xd5", "\u0131"),
+        (73, b"\xfd\xad", "²¡"),
+        (3, b"\xa4", "\ufffd"),
+    ],
+)
+def test_names_in_rare_charsets(collation: int, written: bytes, name: str) -> None:
+    """The names that MySQL 9.7 and MariaDB 10.11 give to columns written in these sessions."""
+    status = b"\4" + struct.pack("<HHH", collation, collation, 33)
+    assert entries.parse_query(query(b"CREATE TABLE t (`" + written + b"` int)", status)).sql[17:-6] == name
+
+
 def test_xa_statements_are_found_by_their_keyword() -> None:
     """XA keywords match in any letter case, but as in canal the identifier is found only after upper-case ones."""
     statement = entries.parse_query(query(b"xa commit X'31'"))
