@@ -29,12 +29,12 @@ import pyarrow.compute as pc
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.columns import Target
 from canal_ha.decode.kernel.layouts import BINARY_TYPES
+from canal_ha.decode.labels import labels_of
 from canal_ha.errors import SinkRefused
 
 _TEXT = re.compile(
     r"\s*([a-z_][\w ]*?)\s*(?:\((.*)\))?\s*((?:unsigned|zerofill|signed|\s)*)", re.IGNORECASE | re.DOTALL
 )
-_LABEL = re.compile(r"'((?:[^']|'')*)'")
 _INTEGERS = {  # name -> Arrow type signed, unsigned
     1: (pa.int8(), pa.int16()),
     2: (pa.int16(), pa.int32()),
@@ -125,8 +125,7 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
         kinds = {"date": pa.date32(), "datetime": NTZ, "timestamp": UTC, "time": pa.string(), "year": pa.int32()}
         return ColumnType(mysql_type, name, kinds[name])
     if name in ("enum", "set"):
-        labels = tuple(label.replace("''", "'") for label in _LABEL.findall(arguments))
-        return ColumnType(mysql_type, name, pa.string(), labels=labels)
+        return ColumnType(mysql_type, name, pa.string(), labels=labels_of(mysql_type))
     if name in _BINARIES:
         size = (numbers or [1])[0] if name == "binary" else 0
         return ColumnType(mysql_type, name, pa.binary(), size=size)

@@ -78,6 +78,13 @@ def test_the_kernel_makes_what_pyarrow_makes(mysql_type: str, sql_type: int) -> 
                 assert text in ("1e400", *{"date": TIMES, "datetime": DATES, "timestamp": DATES}.get(name, EXPONENTS))
 
 
+def test_labels_of_a_statement() -> None:
+    """A literal is a label like the others, and trailing blanks belong to none."""
+    for text, label in (("1", "a"), ("2", "b"), ("3", "c")):
+        for convert in (by_pyarrow, by_kernel):
+            assert convert(text, "enum(0x61,'b ',b'1100011')", 4, pa.string()) == [label, None]
+
+
 @pytest.mark.parametrize("strange", [0.0, 0.02, 0.3])
 def test_rows_are_protobufs_rows(strange: float) -> None:
     """The values equal those of protobuf for any order, repetition or gaps of the fields, from messages and entries."""

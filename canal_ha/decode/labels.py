@@ -1,0 +1,44 @@
+"""The labels of ENUM and SET columns in canal's mysqlType text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+_LABEL = re.compile(r"'((?:[^']|'')*)'|(?:0x|x')([0-9a-f]+)'?|(?:0b|b')([01]+)'?", re.IGNORECASE)
+_TYPE = re.compile(r"\s*(enum|set)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def labels_of(mysql_type: str) -> tuple[str, ...]:
+    """Return the labels as the server has them; () if the text is not of an ENUM or SET.
+
+    The text may be a statement's own. A label can be a hexadecimal or binary literal there: the bytes of a UTF-8 text,
+    else it is left as written, because the charset is unknown. The server cuts trailing blanks off.
+    """
+    found = _TYPE.fullmatch(mysql_type)
+    if found is None:
+        return ()
+    labels = tuple(map(_label, _LABEL.finditer(found[2])))
+    cut = tuple(label.rstrip(" ") for label in labels)
+    return cut if len(set(cut)) == len(set(labels)) else labels  # in charset binary, blanks tell labels apart
+
+
+def with_labels(mysql_type: str, labels: Iterable[str]) -> str:
+    """Return the text of an ENUM or SET with other labels."""
+    name = mysql_type.partition("(")[0]
+    quoted = ("'" + label.replace("'", "''") + "'" for label in labels)
+    return f"{name}({','.join(quoted)})"
+
+
+def _label(found: re.Match[str]) -> str:
+    quoted, digits, bits = found.groups()
+    if quoted is not None:
+        return quoted.replace("''", "'")
+    number = int(digits, 16) if digits is not None else int(bits, 2)
+    size = (len(digits) + 1) // 2 if digits is not None else (len(bits) + 7) // 8
+    try:
+        return number.to_bytes(size, "big").decode()
+    except UnicodeDecodeError:
+        return found[0]
