@@ -64,6 +64,22 @@ UPPER_HALVES = {
 _CODECS = {collation: codec for codec, ids in _CHARSETS.items() for collation in ids}
 
 
+# Charsets of columns that no client sends.
+_WIDE = {
+    "utf-16-be": (35, 54, 55, 90, *range(101, 125), *range(128, 152), 159),
+    "utf-16-le": (56, 62),
+    "utf-32-be": (60, 61, *range(160, 184)),
+}
+_WIDE_CODECS = {collation: codec for codec, ids in _WIDE.items() for collation in ids}
+
+
+def column_codec(collation: int) -> str:
+    """Return the codec of a column's charset; "" if it is unknown."""
+    if collation >= 2560:  # MariaDB's collations of Unicode 14 for ucs2, utf16 and utf32
+        return ""
+    return _WIDE_CODECS.get(collation) or ("utf-8" if collation >= 2048 else _CODECS.get(collation, ""))
+
+
 def codec_of(collation: int) -> str:
     """Return the codec of a client charset; Latin-1 if it is unknown, so that no byte is lost."""
     if collation >= 2048:  # MariaDB's collations of Unicode 14: utf8mb3, utf8mb4, or charsets that no client sends

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import canal_ha.decode.kernel.primitives as p
-from canal_ha.decode import types
+from canal_ha.decode import java_text, types
+from canal_ha.decode.charsets import column_codec
 from canal_ha.decode.values import packed_integer
 
 _NUMERIC = frozenset(
@@ -45,9 +46,10 @@ _RAW_META = frozenset({types.STRING, types.ENUM, types.SET, types.NEWDECIMAL})
 _COLUMNS_MAX = 4096  # the limit of MySQL and MariaDB
 
 # Table_map_log_event::Optional_metadata_field_type
-# MySQL counts geometry among the columns with a character set, MariaDB does not: fields 2, 3, 10 and 11 are ignored.
+# MySQL counts geometry among the columns with a character set, MariaDB does not: fields 2 and 3 are ignored.
 _SIGNEDNESS, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = 1, 4, 5, 6, 7
 _PRIMARY_KEY, _PRIMARY_KEY_PREFIXES = 8, 9
+_LABELS_DEFAULT_CHARSET, _LABELS_CHARSETS = 10, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class TableMap:
     metas: type metadata of each column, as the event's little-endian integers. The two-byte metadata of STRING, ENUM,
     SET and DECIMAL is kept as two raw bytes, the first one in the high half.
     nullable: for each column.
+    labels: of ENUM and SET columns, by ordinal. A column whose labels cannot be decoded is missing.
     The other fields are None if the source does not send them. (binlog_row_metadata=MINIMAL sends only signedness and
     charsets.)
     """
@@ -71,8 +74,7 @@ class TableMap:
     unsigned: tuple[bool, ...] | None = None  # for each column; False for non-numeric ones
     names: tuple[str, ...] | None = None
     primary_key: tuple[int, ...] | None = None  # ordinals; () if the table has none; None if unknown
-    enum_values: tuple[tuple[str, ...], ...] | None = None
-    set_values: tuple[tuple[str, ...], ...] | None = None
+    labels: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     geometry_types: tuple[int, ...] | None = None
 
 
@@ -144,8 +146,7 @@ def parse_table_map(body: bytes) -> TableMap:
         unsigned=_unsigned(real, optional),
         names=_names(optional, count),
         primary_key=_primary_key(optional, count),
-        enum_values=_values(optional.get(_ENUM_VALUES)),
-        set_values=_values(optional.get(_SET_VALUES)),
+        labels=_labels(real, optional),
         geometry_types=_integers(optional.get(_GEOMETRY_TYPE)),
     )
 
@@ -222,12 +223,34 @@ def _integers(field: bytes | None) -> tuple[int, ...] | None:
     return cursor.rest(cursor.packed)
 
 
-def _values(field: bytes | None) -> tuple[tuple[str, ...], ...] | None:
-    """Return the labels of each ENUM (or each SET) column, in table order."""
-    if field is None:
-        return None
-    cursor = _Cursor(field)
-    columns = []
+def _labels(real: bytes, optional: dict[int, bytes]) -> dict[int, tuple[str, ...]]:
+    """Return the labels of ENUM and SET columns, by ordinal. real: the columns' types."""
+    values = {types.ENUM: _values(optional.get(_ENUM_VALUES)), types.SET: _values(optional.get(_SET_VALUES))}
+    columns = [index for index, code in enumerate(real) if code in values]
+    labels = {}
+    for index, codec in zip(columns, _label_codecs(optional, len(columns)), strict=True):
+        raw = next(values[real[index]], None)
+        if raw is not None and codec:
+            texts = tuple(java_text.decode(label, codec) for label in raw)
+            if not any(java_text.MALFORMED in text for text in texts):
+                labels[index] = texts
+    return labels
+
+
+def _label_codecs(optional: dict[int, bytes], count: int) -> list[str]:
+    """Return the codec of each ENUM and SET column, in table order; "" if it is unknown."""
+    collations = _integers(optional.get(_LABELS_CHARSETS))
+    if collations is None:
+        default, *pairs = _integers(optional.get(_LABELS_DEFAULT_CHARSET)) or (0,)
+        others = dict(zip(pairs[::2], pairs[1::2], strict=False))
+        collations = tuple(others.get(index, default) for index in range(count))
+    if len(collations) != count:
+        raise p.Broken(f"a table map with {len(collations)} charsets for {count} ENUM and SET columns")
+    return [column_codec(collation) for collation in collations]
+
+
+def _values(field: bytes | None) -> Iterator[list[bytes]]:
+    """Yield the labels of each ENUM (or each SET) column, in table order."""
+    cursor = _Cursor(field or b"")
     while cursor.left():
-        columns.append(tuple(cursor.text(cursor.packed()) for _ in range(cursor.packed())))
-    return tuple(columns)
+        yield [cursor.take(cursor.packed()) for _ in range(cursor.packed())]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from canal_ha.decode import types
+from canal_ha.decode.labels import labels_of, with_labels
 from canal_ha.decode.table_map import TableMap
 from canal_ha.decode.type_codes import compatible
 from canal_ha.model.table import Column
@@ -80,11 +81,14 @@ def by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
 
 
 def _confirmed(columns: Sequence[Column], table_map: TableMap) -> tuple[Column, ...]:
-    """Return the columns with what the event adds: letter case of names, signs, keys, nullability."""
+    """Return the columns with what the event adds: letter case of names, signs, labels, keys, nullability."""
     keys = _keys(columns, table_map)
     confirmed = []
     for index, column in enumerate(columns):
         unsigned, text = column.unsigned, column.mysql_type
+        labels = table_map.labels.get(index)
+        if labels is not None and text and labels_of(text) != labels:
+            text = with_labels(text, labels)
         sign = _sign(table_map, index)
         if sign is not None and sign != unsigned:
             unsigned = sign

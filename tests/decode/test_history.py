@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Thread
 
 import pytest
@@ -181,6 +182,18 @@ def test_names_in_the_event_rebuild_what_is_unknown() -> None:
     found = History(present).view(at(4)).table(full, at(100))
     assert texts(found) == ["a* int(11) unsigned", "b ", "c bigint"]
     assert [column.unsigned for column in found.columns] == [True, False, False]
+
+
+def test_labels_of_the_event_go_before_those_of_a_definition() -> None:
+    """The present definition may have other labels than the table had when the row was written (FULL metadata)."""
+    enum, flags = (254, 0xF701), (254, 0xF801)
+    now = "CREATE TABLE `t` (`e` enum('tiny','small','large'), `f` set('z','x'), `g` enum(0x61,'b '))"
+    labels = {0: ("small", "large"), 1: ("x", "it's"), 2: ("a", "b")}
+    found = replace(event(enum, flags, enum, names="e f g"), labels=labels)
+    view = History(server(t=now)).view(at(4))
+    expected = ["e enum('small','large')", "f set('x','it''s')", "g enum(0x61,'b ')"]
+    assert texts(view.table(found, at(100))) == expected
+    assert texts(view.table(found, at(110))) == expected
 
 
 def test_metadata_repairs_what_statements_left_open() -> None:

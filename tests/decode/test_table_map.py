@@ -47,11 +47,34 @@ def test_full_metadata(tag: str) -> None:
     assert found["k_comp"].primary_key == (1, 0)
     assert found["k_none"].primary_key == ()
     enums = found["t_enum"]
-    assert enums.enum_values is not None
-    assert enums.enum_values[:2] == (("a", "b", "c"), ("中", "é", "it's", "x,y"))
+    assert list(enums.labels.values())[:2] == [("a", "b", "c"), ("中", "é", "it's", "x,y")]
     geometry = found["t_geo"]
     assert geometry.geometry_types is not None
     assert geometry.geometry_types[:3] == (0, 1, 2)
+
+
+ENUM, SET = ColumnType(types.STRING, b"\xf7\x01"), ColumnType(types.STRING, b"\xf8\x01")
+LABELLED = (ColumnType(types.LONG), ENUM, ENUM, ENUM, ENUM, SET, ENUM)
+LABELS = bytes.fromhex("05 05 02 01 78 01 79 06 15 02 01 61 01 62 02 01 e9 01 fc 01 02 00 e9 01 02 d6 d0 01 01 70")
+
+
+@pytest.mark.parametrize(
+    "charsets",
+    ["0b 06 08 08 36 1c 3f 2d", "0b 08 08 08 36 1c 3f fc ff 00", "0a 09 08 02 36 03 1c 04 3f 05 2d"],
+)
+def test_labels_in_the_charset_of_their_column(charsets: str) -> None:
+    """MariaDB 10.11 and MySQL 9.7 wrote these; the third form is the one with a default charset."""
+    parsed = parse_table_map(table_map(7, "s", "t", LABELLED, bytes.fromhex(charsets) + LABELS))
+    assert parsed.labels == {1: ("a", "b"), 2: ("é", "ü"), 3: ("é",), 4: ("中",), 5: ("x", "y"), 6: ("p",)}
+
+
+def test_labels_that_cannot_be_decoded_are_unknown() -> None:
+    """Without a charset, in an unknown one, or with bytes that it does not have."""
+    assert parse_table_map(table_map(7, "s", "t", LABELLED, LABELS)).labels == {}
+    charsets = bytes.fromhex("0b 08 2d 2d 3d fc cf 07 3f 2d")
+    assert set(parse_table_map(table_map(7, "s", "t", LABELLED, charsets + LABELS)).labels) == {1, 5, 6}
+    with pytest.raises(Broken, match="2 charsets for 6"):
+        parse_table_map(table_map(7, "s", "t", LABELLED, b"\x0b\x02\x08\x08" + LABELS))
 
 
 def test_without_metadata() -> None:
