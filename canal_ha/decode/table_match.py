@@ -16,6 +16,7 @@ _NUMBERS = frozenset(
     {types.TINY, types.SHORT, types.INT24, types.LONG, types.LONGLONG, types.FLOAT, types.DOUBLE, types.NEWDECIMAL}
 )
 _HASH = re.compile(r"DB_ROW_HASH_\d+")  # MariaDB: the hash of a unique key that is too long for an index
+_LONG = re.compile(r"char|binary|text|blob|json|clob|xml|raw|long|geom|point|line|polygon", re.IGNORECASE)  # its types
 
 
 def agreeing(columns: tuple[Column, ...], table_map: TableMap) -> tuple[Column, ...] | None:
@@ -23,12 +24,12 @@ def agreeing(columns: tuple[Column, ...], table_map: TableMap) -> tuple[Column, 
 
     columns: as known.
     table_map: the event.
-    The counts must be equal: a shorter event lacks any of the columns, not necessarily the last ones. Only after
-    columns with a unique key the event may have more, because MariaDB logs hidden ones there. If the event does not
-    confirm a column's name, a different sign counts as a contradiction.
+    The counts must be equal: a shorter event lacks any of the columns, not necessarily the last ones. A longer one is
+    possible only behind a unique key that may be too long for an index, because MariaDB logs hidden columns there. If
+    the event does not confirm a column's name, a different sign counts as a contradiction.
     """
     count = len(table_map.types)
-    if any(column.unique for column in columns):
+    if any(column.unique and _LONG.search(column.mysql_type) for column in columns):
         columns += _hashes(table_map, len(columns))
     if len(columns) != count:
         return None

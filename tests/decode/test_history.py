@@ -223,10 +223,11 @@ def test_hidden_columns_of_long_unique_keys() -> None:
         view.apply(at(90), "s", "ALTER TABLE t ADD b int")
         found = view.table(event(blob, INT, BIGINT, names=names and "a b DB_ROW_HASH_1"), at(100))
         assert [(column.name, column.hidden) for column in found.columns][1:] == [("b", False), ("DB_ROW_HASH_1", True)]
-    view = History(server()).view(at(4))
-    view.apply(at(90), "s", "CREATE TABLE t (a blob)")
-    with pytest.raises(TableUnknown):
-        view.table(event(blob, BIGINT), at(100))
+    for columns, code in (("a blob", blob), ("a int UNIQUE", INT)):
+        view = History(server()).view(at(4))
+        view.apply(at(90), "s", f"CREATE TABLE t ({columns})")
+        with pytest.raises(TableUnknown):
+            view.table(event(code, BIGINT), at(100))
 
 
 def test_statements_that_contradict_the_event_lose() -> None:
