@@ -136,6 +136,14 @@ def test_settings_for_one_statement_hide_nothing(sql: str, expected: list[DdlRes
     assert classify("SET STATEMENT max_statement_time=1", "db") == ()
 
 
+@pytest.mark.parametrize("query", ["SELECT 1 b", "AS SELECT 1 b", "TABLE x", "VALUES ROW(1)"])
+def test_columns_of_a_query_follow(query: str) -> None:
+    """A statement-based CREATE TABLE from a query does not tell all columns."""
+    statement = read(f"CREATE TABLE t (a int) {query}")
+    assert isinstance(statement, CreateTable)
+    assert statement.selected
+
+
 @pytest.mark.parametrize(
     "name", ["0x1g", "0X41", "0XAB", "0x", "0xg", "0x12$", "0xaé", "0b", "0b12", "0B11", "7e", "1_a"]
 )

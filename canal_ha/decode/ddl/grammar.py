@@ -138,7 +138,7 @@ def _table_tail(reader: TokenReader) -> tuple[bool, bool]:
     """Read options, partitions and query; return whether there are hidden version columns, and whether a query."""
     versioned = False
     while not reader.done:
-        if reader.at("SELECT", "AS", "VALUES", "IGNORE", "REPLACE", "(") or (
+        if reader.at("SELECT", "AS", "VALUES", "TABLE", "IGNORE", "REPLACE", "(") or (
             reader.word == "WITH" and reader.ahead(1) != "SYSTEM"
         ):
             return versioned, True
