@@ -453,10 +453,9 @@ class Decoder:
         sql = plain(statement.sql, Dialect(self._mariadb, statement.sql_mode))
         results = classify(sql, statement.schema, sql_parser=self._options.ddl_parser)
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
-        if not changes_rows:
+        # apply filtered statements too: another stream's filters may pass their tables
+        if not changes_rows and self._history.apply(self._here(), statement.schema, sql):
             self._stream.doubt_plans()
-            # apply filtered statements too: another stream's filters may pass their tables
-            self._history.apply(self._here(), statement.schema, sql)
         if not any(self._passes(result) for result in results):
             return
         first = results[0]

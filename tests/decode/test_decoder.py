@@ -193,6 +193,21 @@ def test_a_ddl_statement_is_a_group_and_voids_plans() -> None:
     assert len(history.asked) == 2
 
 
+def test_a_statement_that_changes_no_table_leaves_plans_valid() -> None:
+    """GRANT and the like cost no table another question, however many tables are known."""
+
+    class Unchanged(AnyTable):
+        def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
+            super().apply(at, default_schema, sql)
+            return False
+
+    history = Unchanged()
+    dump = Dump().format().begin().table().insert(1).xid().query("GRANT ALL ON s.* TO u")
+    outputs = feed(dump.begin().table().insert(2).xid(), history=history)
+    assert kinds(outputs) == [BEGIN, ROWS, END, BEGIN, ROWS, END]
+    assert len(history.applied) == len(history.asked) == 1
+
+
 def test_statements_that_end_in_begin_or_commit_are_statements() -> None:
     """A statement that ends with a name such as `begin` is not a transaction boundary: the history applies it."""
     history = AnyTable()

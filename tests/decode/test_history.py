@@ -306,6 +306,25 @@ def test_unreadable_statements_about_other_things_touch_no_table() -> None:
     assert texts(view.table(event(INT), at(110))) == ["a int"]
 
 
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        ("SAVEPOINT `a`", False),
+        ("GRANT ALL ON s.* TO u", False),
+        ("TRUNCATE t", False),
+        ("ALTER TABLE t ADD b int", True),
+        ("ALTER TABLE t ADD b unheard of here", True),
+        ("RENAME TABLE t TO u", True),
+        ("DROP DATABASE s", True),
+    ],
+)
+def test_a_statement_tells_whether_it_changes_tables(sql: str, *, changes: bool) -> None:
+    """A decoder asks for all its tables again after a change, and only then."""
+    view = History(server()).view(at(4))
+    view.apply(at(100), "s", "CREATE TABLE t (a int)")
+    assert view.apply(at(200), "s", sql) is changes
+
+
 def test_a_table_statement_without_a_readable_name_touches_all() -> None:
     """A table statement without a readable name puts every table in doubt, so that its definition is fetched again."""
     history = History(server(t="CREATE TABLE t (b bigint)"))

@@ -31,8 +31,9 @@ class ColumnsOfMetadata:
         assert table_map.names is not None
         return TableSchema(table_map.schema, table_map.name, tuple(Column(name, "int") for name in table_map.names))
 
-    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         """Do nothing, because each table map names its columns."""
+        return True
 
 
 class Reading:

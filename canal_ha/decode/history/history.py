@@ -40,8 +40,8 @@ class TableHistory(Protocol):
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         """Return the columns of the mapped table as of `at`. Raises TableUnknown."""
 
-    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        """Apply a statement. at: its position."""
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
+        """Apply a statement; return whether tables may have other columns or names after it. at: its position."""
 
 
 class Ahead(Protocol):
@@ -280,8 +280,8 @@ class History:
 
     # ---- statements
 
-    def apply(self, at: LogPosition, default_schema: str, sql: str, since: Order | None) -> None:
-        """Record what a statement changes, from `at` on.
+    def apply(self, at: LogPosition, default_schema: str, sql: str, since: Order | None) -> bool:
+        """Record what a statement changes, from `at` on; return whether it changes tables.
 
         at: its position.
         default_schema: the session's.
@@ -289,8 +289,10 @@ class History:
         since: as in `table`.
         Versions already known at this position stay, because another stream was here before.
         """
-        if self._take(at, default_schema, sql, since) and self._recorder:
+        changes = self._take(at, default_schema, sql, since)
+        if changes and self._recorder:
             self._recorder.record(Record(at, default_schema, sql))
+        return changes
 
     def _take(self, at: LogPosition, default_schema: str, sql: str, since: Order | None) -> bool:
         """Apply a statement; return whether it concerns tables."""
@@ -376,8 +378,8 @@ class _View:
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         return self._history.table(table_map, at, self._since, self._ahead)
 
-    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
-        self._history.apply(at, default_schema, sql, self._since)
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
+        return self._history.apply(at, default_schema, sql, self._since)
 
 
 def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, *, present: bool, agrees: bool) -> str:

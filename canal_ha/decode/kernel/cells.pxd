@@ -18,7 +18,7 @@ cdef struct PlanView:  # view of a TablePlan
     p.Piece body, names, change
     Image before, after
     Py_ssize_t width, head_size, json_columns
-    int64_t table_id
+    int64_t table_id, doubts
     bint drop
 
 ctypedef PlanView *SeenPlan
@@ -40,7 +40,7 @@ cdef class TablePlan:
     cdef public bytes body, names, change
     cdef public tuple before, after
     cdef public Py_ssize_t width, head_size, json_columns
-    cdef public int64_t table_id
+    cdef public int64_t table_id, doubts
     cdef public bint drop
     cdef PlanView view
     cdef tuple kept

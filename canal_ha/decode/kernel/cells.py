@@ -82,6 +82,7 @@ class TablePlan:
     names: the header's schema and table fields.
     change: RowChange's tableId field.
     head_size: length of the bytes before the rows in the last event.
+    doubts: how often the stream had doubted its plans when this one was set.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class TablePlan:
         "before",
         "body",
         "change",
+        "doubts",
         "drop",
         "head_size",
         "json_columns",
@@ -105,6 +107,7 @@ class TablePlan:
         self.after: Sequence[Cell] = tuple(after)
         self.width = len(before)
         self.table_id = -1  # the id that the plan is registered for
+        self.doubts = 0
         self.drop = False
         self.head_size = 128
         self.json_columns = 0

@@ -23,7 +23,7 @@ cdef class EventStream:
     cdef public Py_ssize_t pos, limit, chunk_pos, need, outer_pos, outer_limit, event_start, event_at, event_stop,\
         segment_bytes
     cdef public int64_t position, base, offset, length, timestamp, server_id, flags
-    cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id
+    cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id, doubts
     cdef public int sub, event_kind, checksum
     cdef public dict plans
     cdef c.SeenPlan *plans_seen

@@ -68,6 +68,7 @@ class EventStream:
         "clock",
         "clock_server_id",
         "clock_timestamp",
+        "doubts",
         "drop",
         "drop_statements",
         "event_at",
@@ -147,6 +148,7 @@ class EventStream:
         self.event_at = 0
         self.event_stop = 0
         self.plans: dict[int, c.TablePlan] = {}
+        self.doubts = 0  # a plan that was set before the last one is not trusted
         self.places = bytearray()
         self.plans_seen = views.places(self.places, _PLANS_SEEN)  # views of plans, by the last bits of their table ids
         self.drop = bytearray(4)  # by kinds.INSERT, UPDATE, DELETE: 1 if such changes are filtered out
@@ -187,6 +189,7 @@ class EventStream:
     def set_plan(self, table_id: int, plan: c.TablePlan) -> None:
         """Set the plan for the rows of this table id."""
         plan.table_id = table_id
+        plan.doubts = self.doubts
         self.plans[table_id] = plan
         self.plans_seen[table_id & (_PLANS_SEEN - 1)] = views.view(plan)
 
@@ -198,10 +201,7 @@ class EventStream:
 
     def doubt_plans(self) -> None:
         """Let the decoder handle the next table map of each table, because tables may have changed."""
-        for plan in self.plans.values():
-            plan.body = b""
-        for index in range(_PLANS_SEEN):
-            self.plans_seen[index] = views.nothing()
+        self.doubts += 1
 
     def _plan(self, table_id: int) -> c.TablePlan:
         """Return the view of a table's plan; without a plan, a view with a different table id."""
@@ -492,7 +492,7 @@ class EventStream:
             p.broken("a table map without an id")
         table_id = p.u48(src, body)
         plan = self._plan(table_id)
-        if plan.table_id == table_id and p.same_piece(src, body, stop, plan.body):
+        if plan.table_id == table_id and plan.doubts == self.doubts and p.same_piece(src, body, stop, plan.body):
             return _GO_ON
         return k.EVENT
 

@@ -57,6 +57,7 @@ cdef inline c.PlanView *view(c.TablePlan plan) except NULL:
     seen.head_size = plan.head_size
     seen.json_columns = plan.json_columns
     seen.table_id = plan.table_id
+    seen.doubts = plan.doubts
     seen.drop = plan.drop
     return seen
 

@@ -106,7 +106,7 @@ def boundary(directory: Path, journal: str, beyond: Callable[[Passed], bool]) ->
 
 
 def statements(
-    directory: Path, start: LogPosition, end: LogPosition, apply: Callable[[LogPosition, str, str], None]
+    directory: Path, start: LogPosition, end: LogPosition, apply: Callable[[LogPosition, str, str], object]
 ) -> None:
     """Pass every statement between two positions to `apply`: position, default schema, text.
 

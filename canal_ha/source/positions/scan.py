@@ -98,7 +98,7 @@ class Scanner:
         return self._position(at.journal, last, 0, scan.last_gtid if scan.last else before)
 
     def statements(
-        self, start: LogPosition, end: LogPosition, apply: Callable[[LogPosition, str, str], None]
+        self, start: LogPosition, end: LogPosition, apply: Callable[[LogPosition, str, str], object]
     ) -> LogPosition:
         """Pass every statement between two boundaries to `apply` and return the boundary reached.
 

@@ -20,14 +20,15 @@ _QUIET = DecodeOptions(filter_query_dcl=True, filter_query_dml=True, filter_quer
 class Statements:
     """A history for such a decoder: it passes statements on, and is never asked for a table."""
 
-    def __init__(self, apply: Callable[[LogPosition, str, str], None]) -> None:
+    def __init__(self, apply: Callable[[LogPosition, str, str], object]) -> None:
         self._apply = apply
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: no table passes the filter here")
 
-    def apply(self, at: LogPosition, default_schema: str, sql: str) -> None:
+    def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         self._apply(at, default_schema, sql)
+        return False
 
 
 _IGNORED = Statements(lambda at, default_schema, sql: None)
