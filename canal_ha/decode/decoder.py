@@ -90,6 +90,7 @@ class Decoder:
         self._stream.drop[kinds.UPDATE] = options.filter_rows or options.filter_dml_update
         self._stream.drop[kinds.DELETE] = options.filter_rows or options.filter_dml_delete
         self._stream.drop_statements = options.filter_query_dml
+        self._stream.drop_savepoints = options.ddl_parser or options.filter_query_dcl
         self._columns: dict[tuple[bytes, str, str, int], Columns] = {}
         self._file_began = False
         self._mariadb = False

@@ -208,6 +208,34 @@ def test_a_statement_that_changes_no_table_leaves_plans_valid() -> None:
     assert len(history.applied) == len(history.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "savepoints"),
+    [
+        (DecodeOptions(), 0),
+        (DecodeOptions(ddl_parser=False), 1),
+        (DecodeOptions(ddl_parser=False, filter_query_dcl=True), 0),
+    ],
+)
+def test_a_savepoint_in_a_transaction_does_not_leave_the_kernel(options: DecodeOptions, savepoints: int) -> None:
+    """Servers write one for each SAVEPOINT. It is read as a statement only where canal makes an entry of it."""
+    history = AnyTable()
+    dump = Dump().format().begin().query("SAVEPOINT `a`").table().insert(1).query("SAVEPOINT `a`").xid()
+    outputs = feed(dump, history=history, options=options)
+    kept = [QUERY] * savepoints
+    assert kinds(outputs) == [BEGIN, *kept, ROWS, *kept, END]
+    assert len(history.applied) == 2 * savepoints
+    assert outputs[-1] == Passed(JOURNAL, dump.position, SECONDS * 1000)
+
+
+def test_a_savepoint_outside_a_transaction_is_a_statement() -> None:
+    """It ends what a GTID began, as any other statement does."""
+    history = AnyTable()
+    dump = Dump().format().add(34, bytes(42)).query("SAVEPOINT `a`")
+    outputs = feed(dump, history=history)
+    assert history.applied == [("s", "SAVEPOINT `a`")]
+    assert outputs[-1] == Passed(JOURNAL, dump.position, SECONDS * 1000)
+
+
 def test_statements_that_end_in_begin_or_commit_are_statements() -> None:
     """A statement that ends with a name such as `begin` is not a transaction boundary: the history applies it."""
     history = AnyTable()

@@ -70,6 +70,7 @@ class EventStream:
         "clock_timestamp",
         "doubts",
         "drop",
+        "drop_savepoints",
         "drop_statements",
         "event_at",
         "event_kind",
@@ -153,6 +154,7 @@ class EventStream:
         self.plans_seen = views.places(self.places, _PLANS_SEEN)  # views of plans, by the last bits of their table ids
         self.drop = bytearray(4)  # by kinds.INSERT, UPDATE, DELETE: 1 if such changes are filtered out
         self.drop_statements = False  # whether the statements that accompany rows give no entries
+        self.drop_savepoints = False  # whether SAVEPOINT gives no entry
         self.has_gtids = gtids is not None
         self.gtids = gtids
         self.known_gtids = gtid.Gtids("") if gtids is None else gtids
@@ -547,12 +549,14 @@ class EventStream:
         self.close()
 
     def _query(self, src: bytes, body: int, stop: int) -> int:
-        """Handle BEGIN, the only statement that is frequent in a binlog of rows."""
+        """Handle BEGIN, and SAVEPOINT in a transaction: no other statement is frequent in a binlog of rows."""
         if stop - body < 14:
             p.broken("a query event without a header")
         at = body + 14 + p.u16(src, body + 11) + p.u8(src, body + 8)
         if at > stop:
             p.broken("a query event whose statement lies beyond it")
+        if self.drop_savepoints and self.begun and stop - at > 10 and p.same_bytes(src, at, at + 10, b"SAVEPOINT "):
+            return _GO_ON
         if stop - at != 5 or not p.same_bytes(src, at, stop, b"BEGIN"):
             return k.EVENT
         p.truncate(self.store, 0)
