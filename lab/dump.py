@@ -12,6 +12,7 @@ from canal_ha.decode import types
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.outputs import Output
+from canal_ha.decode.plan_cache import PLANS_BYTES
 from canal_ha.decode.table_map import TableMap
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
@@ -85,15 +86,16 @@ class Dump:
     def table(self, table_id: int = 1, schema: str = "s", name: str = "t", columns: Sequence[ColumnType] = ()) -> Dump:
         return self.add(19, table_map(table_id, schema, name, columns or INTS))
 
-    def rows(self, kind: int, images: bytes, table_id: int = 1, width: int = 1) -> Dump:
-        """Append rows with full images. kind: 30 insert, 31 update, 32 delete."""
+    def rows(self, kind: int, images: bytes, table_id: int = 1, width: int = 1, *, last: bool = True) -> Dump:
+        """Append rows with full images. kind: 30 insert, 31 update, 32 delete. last: they end the statement."""
         bitmap = b"\xff" * ((width + 7) // 8) * (2 if kind == 31 else 1)
-        head = struct.pack("<Q", table_id)[:6] + b"\1\0\2\0" + packed(width)
+        head = struct.pack("<Q", table_id)[:6] + bytes([last]) + b"\0\2\0" + packed(width)
         return self.add(kind, head + bitmap + images)
 
-    def insert(self, *numbers: int, table_id: int = 1) -> Dump:
-        """Append inserted rows with one INT column."""
-        return self.rows(30, b"".join(b"\0" + struct.pack("<i", number) for number in numbers), table_id)
+    def insert(self, *numbers: int, table_id: int = 1, last: bool = True) -> Dump:
+        """Append inserted rows with one INT column. last: see `rows`."""
+        images = b"".join(b"\0" + struct.pack("<i", number) for number in numbers)
+        return self.rows(30, images, table_id, last=last)
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ def decoder(
     tables: TableFilter | None = None,
     fields: FieldFilter | None = None,
     segment_bytes: int = 262144,
+    plans_bytes: int = PLANS_BYTES,
     gtid_set: str | None = None,
 ) -> Decoder:
     """Return a decoder of JOURNAL."""
@@ -180,6 +183,7 @@ def decoder(
         fields=fields or FieldFilter("", ""),
         history=history or AnyTable(),
         segment_bytes=segment_bytes,
+        plans_bytes=plans_bytes,
         gtid_set=gtid_set,
     )
 

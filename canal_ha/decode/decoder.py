@@ -23,8 +23,9 @@ from canal_ha.decode.outputs import (
     SourceHeartbeat,
     SourceSaid,
 )
-from canal_ha.decode.plans import Columns, plan_of, table_names
-from canal_ha.decode.table_map import TableMap, parse_table_map
+from canal_ha.decode.plan_cache import PLANS_BYTES, PlanCache
+from canal_ha.decode.plans import table_names
+from canal_ha.decode.table_map import parse_table_map
 from canal_ha.decode.values import INFLATED_MAX, inflated, packed_integer
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.entry import DDL_TYPES, EventType
@@ -32,7 +33,6 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 
 MAGIC = b"\xfebin"
-_TABLES_KEPT = 4096  # column sets kept while their table ids change
 _DML_TYPES = frozenset({EventType.INSERT, EventType.UPDATE, EventType.DELETE})
 _CHECKSUM_CRC32 = 1
 _IN_USE = 1  # header flag of a journal that is still being written; the checksum is computed without it
@@ -63,6 +63,7 @@ class Decoder:
         fields: FieldFilter,
         history: TableHistory,
         segment_bytes: int = 262144,
+        plans_bytes: int = PLANS_BYTES,
         gtid_set: str | None = None,
     ) -> None:
         """Create a decoder.
@@ -74,6 +75,7 @@ class Decoder:
         fields: which columns it gets.
         history: the columns of the tables.
         segment_bytes: size at which a segment is yielded.
+        plans_bytes: see PlanCache.
         gtid_set: executed before the first event; None if unknown. If it is known and options.gtid_on, entries carry
         GTIDs.
         Raises ValueError if gtid_set is invalid.
@@ -82,7 +84,6 @@ class Decoder:
         self._journal = journal
         self._options = options
         self._tables = tables
-        self._fields = fields
         self._history = history
         gtids = gtid.Gtids(gtid_set) if options.gtid_on and gtid_set is not None else None
         self._stream = stream.EventStream(journal, position, options.transaction_size, segment_bytes, gtids)
@@ -91,7 +92,7 @@ class Decoder:
         self._stream.drop[kinds.DELETE] = options.filter_rows or options.filter_dml_delete
         self._stream.drop_statements = options.filter_query_dml
         self._stream.drop_savepoints = options.ddl_parser or options.filter_query_dcl
-        self._columns: dict[tuple[bytes, str, str, int], Columns] = {}
+        self._plans = PlanCache(self._stream, fields, options.charset, budget_bytes=plans_bytes)
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0
@@ -284,6 +285,7 @@ class Decoder:
         if position >> 48:
             raise p.Broken(f"a rotate event to {position}")
         work.set_journal(self._journal, position)
+        self._plans.forget()
         yield Rotated(self._journal, position)
 
     def _format(self, body: bytes) -> Iterator[Output]:
@@ -310,7 +312,7 @@ class Decoder:
         work.checksum = 4 if checksum else 0
         work.known_format = True
         self._mariadb = "mariadb" in version.lower()
-        work.forget_plans()
+        self._plans.forget()
         yield from self._raw()
         yield from self._segment()
         yield SourceFormat(version, checksum)
@@ -379,26 +381,15 @@ class Decoder:
 
     def _table_map(self, body: bytes) -> Iterator[Output]:
         table_map = parse_table_map(body)
-        work = self._stream
         plan = cells.dropped(body)
         if self._tables.accepts(table_map.schema, table_map.name):
             try:
-                plan = self._plan(table_map, body)
+                plan = self._plans.plan(table_map, self._history.table(table_map, self._here()), body)
             except TableUnknown:
                 if not self._options.filter_table_error:
                     raise
-        work.set_plan(table_map.table_id, plan)
+        self._plans.keep(table_map.table_id, plan)
         return iter(())
-
-    def _plan(self, table_map: TableMap, body: bytes) -> cells.TablePlan:
-        schema = self._history.table(table_map, self._here())
-        key = (body[8:], schema.schema, schema.name, schema.version)
-        columns = self._columns.get(key)
-        if columns is None:
-            if len(self._columns) >= _TABLES_KEPT:
-                self._columns.clear()
-            columns = self._columns[key] = Columns(table_map, schema, self._fields, self._options.charset)
-        return plan_of(columns, table_map, body)
 
     def _here(self) -> LogPosition:
         """Return the position of the current event."""

@@ -13,12 +13,12 @@ cdef int64_t _DUMMY_TABLE, _FULL_PACKET, _HALF, _PLANS_SEEN
 cdef int _GROUP_COMMIT_ID, _XA, _START_ALTER, _ROLLBACK_ALTER
 cdef Py_ssize_t _STATEMENT_KEPT
 cdef Py_ssize_t _ALONE
-cdef int _GO_ON, _STARVED, _LEFT, _LARGE
+cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _LEFT, _LARGE
 
 @cython.final
 cdef class EventStream:
-    cdef public bint packets, payload, joined, known_format, open, begun, drop_savepoints, drop_statements, has_gtids
-    cdef public bint without_effect
+    cdef public bint announced, packets, payload, joined, known_format, open, begun, drop_savepoints, drop_statements
+    cdef public bint has_gtids, without_effect
     cdef public bytes src, chunk, outer, event_src, clock, journal_field
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places
     cdef public Py_ssize_t pos, limit, chunk_pos, need, outer_pos, outer_limit, event_start, event_at, event_stop,\
@@ -26,7 +26,7 @@ cdef class EventStream:
     cdef public int64_t position, base, offset, length, timestamp, server_id, flags
     cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id, doubts
     cdef public int sub, event_kind, checksum
-    cdef public dict plans
+    cdef public dict plans, older_plans
     cdef c.SeenPlan *plans_seen
     cdef public object gtids
     cdef gtid.Gtids known_gtids

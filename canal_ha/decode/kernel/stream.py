@@ -31,6 +31,7 @@ _NO_TABLE = NO_TABLE
 _PLANS_SEEN = 1024  # plans found without asking `plans`; a power of two
 _ALONE = 8192  # bytes: with fewer to work on, the interpreter's lock is kept
 _STATEMENT_KEPT = 1 << 20  # bytes: memory of a longer one is freed
+_STATEMENT_ENDS = 1  # STMT_END_F of a rows event: its table maps do not count any more
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
 _GROUP_COMMIT_ID, _XA = 2, 0xC0  # flags of MariaDB's GTID events: further fields follow
@@ -53,13 +54,14 @@ class EventStream:
     checksum; event_start: its header in event_src.
     checksum: 4 if events end in a CRC32.
     known_format: a format description was seen.
-    plans: table id -> plan.
+    plans, older_plans: table id -> plan, in two generations.
     passed_position: behind the last event outside any transaction; -1 if nothing is new; passed_gtid: the set executed
     there.
     without_effect: the statement behind the current GTID only starts an ALTER TABLE, or gives it up.
     """
 
     __slots__ = (
+        "announced",
         "base",
         "begun",
         "checksum",
@@ -90,6 +92,7 @@ class EventStream:
         "limit",
         "need",
         "offset",
+        "older_plans",
         "open",
         "outer",
         "outer_limit",
@@ -149,6 +152,8 @@ class EventStream:
         self.event_at = 0
         self.event_stop = 0
         self.plans: dict[int, c.TablePlan] = {}
+        self.older_plans: dict[int, c.TablePlan] = {}
+        self.announced = False  # whether the current statement has a table map
         self.doubts = 0  # a plan that was set before the last one is not trusted
         self.places = bytearray()
         self.plans_seen = views.places(self.places, _PLANS_SEEN)  # views of plans, by the last bits of their table ids
@@ -180,13 +185,12 @@ class EventStream:
             p.put(self.passed_executed, gtids.executed)
 
     def set_journal(self, journal: str, position: int) -> None:
-        """Take events from this file and offset on; table ids restart."""
+        """Take events from this file and offset on."""
         name = journal.encode("utf-8", "replace")
         # version = 1, logfileName, tag of logfileOffset
         self.journal_field = b"\x08\x01\x12" + p.varint(len(name)) + name + b"\x18"
         self.position = position
         self.base = position & ~0xFFFFFFFF
-        self.forget_plans()
 
     def set_plan(self, table_id: int, plan: c.TablePlan) -> None:
         """Set the plan for the rows of this table id."""
@@ -194,10 +198,24 @@ class EventStream:
         plan.doubts = self.doubts
         self.plans[table_id] = plan
         self.plans_seen[table_id & (_PLANS_SEEN - 1)] = views.view(plan)
+        self.announced = True
+
+    def age_plans(self) -> bool:
+        """Forget the older plans, and make the others the older ones.
+
+        Return False if the current statement has a table map already: its rows need their plans.
+        """
+        if self.announced:
+            return False
+        younger = self.plans
+        self.forget_plans()
+        self.older_plans = younger
+        return True
 
     def forget_plans(self) -> None:
-        """Forget all table ids, because they restart."""
-        self.plans.clear()
+        """Forget all plans."""
+        self.plans = {}
+        self.older_plans = {}
         for index in range(_PLANS_SEEN):
             self.plans_seen[index] = views.nothing()
 
@@ -214,6 +232,8 @@ class EventStream:
 
     def _find_plan(self, table_id: int) -> c.TablePlan:
         plan = self.plans.get(table_id)
+        if plan is None:
+            plan = self.older_plans.get(table_id)
         if plan is None:
             return views.nothing()
         self.plans_seen[table_id & (_PLANS_SEEN - 1)] = views.view(plan)
@@ -488,6 +508,7 @@ class EventStream:
         """End the transaction, whatever event ends it."""
         self.open = False
         self.begun = False
+        self.announced = False
 
     def _table_map(self, src: bytes, body: int, stop: int) -> int:
         if stop - body < 8:
@@ -495,6 +516,7 @@ class EventStream:
         table_id = p.u48(src, body)
         plan = self._plan(table_id)
         if plan.table_id == table_id and plan.doubts == self.doubts and p.same_piece(src, body, stop, plan.body):
+            self.announced = True
             return _GO_ON
         return k.EVENT
 
@@ -520,6 +542,8 @@ class EventStream:
                 self._put_rows(plan, change, kind == k.PARTIAL_UPDATE_ROWS, src, pos, stop)
         elif table_id != _DUMMY_TABLE:
             p.broken("rows of table id %d, which no table map has announced", table_id)
+        if p.u16(src, body + 6) & _STATEMENT_ENDS:
+            self.announced = False
 
     def _put_rows(self, plan: c.TablePlan, change: int, partial: bool, src: bytes, pos: int, stop: int) -> None:
         self.group.room()

@@ -1,0 +1,72 @@
+"""The plans of one stream, bounded in bytes. Tables with equal columns share their cells.
+
+A server gives a table another id whenever it opens it, so a stream sees table ids without end. Plans are kept in two
+generations. New ones join the younger; when that has half the budget, it becomes the older one, and the plans that were
+the older one are forgotten. A table map makes a forgotten plan again. The kernel finds plans of both generations.
+"""
+
+from __future__ import annotations
+
+from canal_ha.decode.filters import FieldFilter
+from canal_ha.decode.kernel.cells import TablePlan
+from canal_ha.decode.kernel.stream import EventStream
+from canal_ha.decode.plans import Columns, plan_of
+from canal_ha.decode.table_map import TableMap
+from canal_ha.model.table import Column, TableSchema
+
+PLANS_BYTES = 40 << 20  # of one stream: some 1,000 tables of 20 different columns each
+_PLAN_BYTES = 1000  # of a plan without its columns and its event
+_COLUMN_BYTES = 1900  # of the two cells of a column, and their texts
+_POINTERS_BYTES = 32  # of a plan, to the two cells of a column
+
+_Key = tuple[bytes, tuple[Column, ...], tuple[str, str]]
+
+
+class PlanCache:
+    """Makes plans and hands them to the kernel.
+
+    work: the kernel's stream.
+    fields: which columns to drop.
+    charset: canal.instance.connectionCharset.
+    budget_bytes: a bound on all plans. The plans of one statement may exceed it until the statement ends.
+    """
+
+    def __init__(self, work: EventStream, fields: FieldFilter, charset: str, *, budget_bytes: int) -> None:
+        self._work = work
+        self._fields = fields
+        self._charset = charset
+        self._most_bytes = budget_bytes // 2  # of one generation
+        self._younger: dict[_Key, Columns] = {}
+        self._older: dict[_Key, Columns] = {}
+        self._columns_bytes = 0  # of the younger generation, as the next
+        self._plans_bytes = 0
+
+    def plan(self, table_map: TableMap, schema: TableSchema, body: bytes) -> TablePlan:
+        """Return the plan of a table. body: the TABLE_MAP event's. Raises TableUnknown."""
+        return plan_of(self._columns(table_map, schema, body), table_map, body)
+
+    def keep(self, table_id: int, plan: TablePlan) -> None:
+        """Let the kernel use this plan for the rows of a table id."""
+        if self._columns_bytes + self._plans_bytes >= self._most_bytes and self._work.age_plans():
+            self._older, self._younger = self._younger, {}
+            self._columns_bytes = self._plans_bytes = 0
+        if table_id not in self._work.plans:  # after a doubt it is made again
+            self._plans_bytes += _PLAN_BYTES + len(plan.body) + _POINTERS_BYTES * plan.width
+        self._work.set_plan(table_id, plan)
+
+    def forget(self) -> None:
+        """Forget all plans, because table ids restart. The columns stay, for the same tables under other ids."""
+        self._work.forget_plans()
+        self._plans_bytes = 0
+
+    def _columns(self, table_map: TableMap, schema: TableSchema, body: bytes) -> Columns:
+        names = (table_map.schema, table_map.name)
+        names_end = 8 + body[8] + 2  # id, flags, schema
+        names_end += body[names_end] + 2
+        key = (body[names_end:], schema.columns, names if self._fields.touches(*names) else ("", ""))
+        columns = self._younger.get(key)
+        if columns is None:
+            columns = self._older.get(key) or Columns(table_map, schema, self._fields, self._charset)
+            self._younger[key] = columns
+            self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before)
+        return columns
