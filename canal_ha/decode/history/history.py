@@ -22,8 +22,9 @@ from canal_ha.decode.ddl.event_types import first_names
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import ChangeDatabase
 from canal_ha.decode.ddl.tokens import Unreadable, leading
+from canal_ha.decode.history.definitions import columns_of, definition_of
 from canal_ha.decode.history.ranges import Range, Ranges, edge
-from canal_ha.decode.history.statements import Draft, created, named
+from canal_ha.decode.history.statements import Draft, named
 from canal_ha.decode.history.store import Record, Recorder, TableSnapshot
 from canal_ha.decode.history.versions import Key, Order, Trust, Version, Versions, position_of
 from canal_ha.decode.table_map import TableMap
@@ -85,7 +86,7 @@ class History:
         self._live_texts = live_texts
         self._recorder = recorder
         self._in_ranges = in_ranges
-        self._versions = Versions(fold_names=fold_names)
+        self._versions = Versions(fold_names=fold_names, floor_of=self._floor)
         self._ranges = Ranges()
         self._lock = Lock()
         self._numbers = count(1)
@@ -251,7 +252,7 @@ class History:
         text = self._fetch(table_map.schema, table_map.name)
         if text is None:
             return ()
-        return created(text)
+        return columns_of(definition_of(text))
 
     def _keep(
         self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...], at: LogPosition
@@ -328,43 +329,26 @@ class History:
         """
         items: list[tuple[tuple[object, ...], Record | TableSnapshot]] = [(record.order, record) for record in records]
         items += [((edge(snapshot.at).order, False), snapshot) for snapshot in snapshots]
-        read_already: dict[str, tuple[Column, ...]] = {}
         for _, item in sorted(items, key=lambda pair: pair[0]):
             if isinstance(item, TableSnapshot):
-                self._restore_snapshot(item, read_already)
+                self._restore_snapshot(item)
             elif item.table:
-                self._restore(item.since or item.at, item.schema, item.table, created(item.sql))
+                key = self._versions.key(item.schema, item.table)
+                order = (item.since or item.at).order
+                with self._lock:
+                    self._versions.observe(key, order, definition_of(item.sql), self._floor(order))
             elif not self._in_ranges or self._ranges.of(item.at.order):
                 self._take(item.at, item.schema, item.sql, item.at.order)
 
-    def _restore_snapshot(self, snapshot: TableSnapshot, read_already: dict[str, tuple[Column, ...]]) -> None:
-        """Load a snapshot. read_already: columns of definitions that earlier snapshots had too."""
-        at = edge(snapshot.at)
-        if snapshot.left_out is not None:
-            left_out = frozenset(self._versions.key(*name) for name in snapshot.left_out)
-            with self._lock:
-                self._versions.record_listing(at.order, left_out)
-        for (schema, table), sql in snapshot.tables.items():
-            columns = read_already.get(sql)
-            if columns is None:
-                columns = read_already[sql] = created(sql)
-            self._restore(at, schema, table, columns)
-
-    def _restore(self, at: LogPosition, schema: str, table: str, columns: tuple[Column, ...]) -> None:
-        if not columns:
-            return
-        key = self._versions.key(schema, table)
+    def _restore_snapshot(self, snapshot: TableSnapshot) -> None:
+        order = edge(snapshot.at).order
         with self._lock:
-            known = self._versions.at(key, at.order, self._floor(at.order))
-            if known is None or known.trust is not Trust.KNOWN or known.columns != columns:
-                same = known if known is not None and known.order == at.order else None
-                if same is not None:
-                    version = replace(same, trust=Trust.KNOWN, columns=columns, wants_texts=False)
-                elif at.sub_index < 0:
-                    version = Version(at.order, Trust.KNOWN, columns, observed=True)
-                else:  # a table map settled it after a statement that will be read again
-                    version = Version(at.order, Trust.KNOWN, columns, f"a statement at {at}")
-                self._versions.record(key, version, over_known=True)
+            if snapshot.left_out is not None:
+                left_out = frozenset(self._versions.key(*name) for name in snapshot.left_out)
+                self._versions.record_listing(order, left_out)
+            floor = self._floor(order)
+            for (schema, table), definition in snapshot.tables.items():
+                self._versions.observe(self._versions.key(schema, table), order, definition, floor)
 
 
 class _View:

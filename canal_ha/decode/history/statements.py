@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from canal_ha.decode.ddl.apply import alter
-from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import (
     AlterTable,
     Change,
@@ -24,15 +23,6 @@ from canal_ha.model.table import Column
 def named(known: Versions, name: Name, default_schema: str) -> Key:
     """Return the key of a table that a statement names."""
     return known.key(name.schema or default_schema, name.table)
-
-
-def created(sql: str) -> tuple[Column, ...]:
-    """Return the columns of a CREATE TABLE statement; () if it is unreadable."""
-    try:
-        statement = read(sql)
-    except Unreadable:
-        return ()
-    return statement.columns if isinstance(statement, CreateTable) else ()
 
 
 class Draft:

@@ -36,7 +36,7 @@ class Record:
 class TableSnapshot:
     """The tables of a source as of one position.
 
-    tables: (schema, table) -> a statement that creates it.
+    tables: (schema, table) -> its definition.
     left_out: tables that the snapshot omits because they changed meanwhile; any other table not in `tables` did not
     exist. None: `tables` may be incomplete.
     """

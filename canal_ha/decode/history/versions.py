@@ -6,10 +6,11 @@ No locks here: the history that owns the versions has one.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from canal_ha.decode.history.definitions import columns_of
 from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column, TableSchema
 
@@ -56,14 +57,18 @@ class Version:
 
 
 class Versions:
-    """All versions of all tables. fold_names: table names ignore letter case.
+    """All versions of all tables.
 
+    fold_names: table names ignore letter case.
+    floor_of: returns the floor for a position.
     floor: a position; versions before it do not count, because statements in between may be unknown. None: all count.
     """
 
-    def __init__(self, *, fold_names: bool) -> None:
+    def __init__(self, *, fold_names: bool, floor_of: Callable[[Order], Order | None] = lambda order: None) -> None:
         self.fold_names = fold_names
+        self._floor_of = floor_of
         self._tables: dict[Key, list[Version]] = {}
+        self._unread: dict[Key, list[tuple[Order, str]]] = {}  # definitions to parse when the table is asked for
         self._everywhere: list[
             tuple[Order, str]
         ] = []  # statements that may change unknown tables of a schema ("": any)
@@ -75,12 +80,12 @@ class Versions:
 
     def at(self, key: Key, order: Order, floor: Order | None = None) -> Version | None:
         """Return the version that holds at a position."""
-        versions = self._tables.get(key, [])
+        versions = self._settled(key)
         return _last(versions, bisect_right(versions, order, key=_order), floor)
 
     def before(self, key: Key, order: Order, floor: Order | None = None) -> Version | None:
         """Return the version that holds until a position."""
-        versions = self._tables.get(key, [])
+        versions = self._settled(key)
         return _last(versions, bisect_left(versions, order, key=_order), floor)
 
     def observed_behind(self, key: Key, order: Order, end: Order) -> Version | None:
@@ -88,7 +93,7 @@ class Versions:
 
         Return None if a known statement in between changed the table. CREATE TABLE IF NOT EXISTS changes nothing there.
         """
-        versions = self._tables.get(key, [])
+        versions = self._settled(key)
         for version in versions[bisect_right(versions, order, key=_order) :]:
             if version.order > end:
                 return None
@@ -100,7 +105,8 @@ class Versions:
 
     def changes_behind(self, key: Key, order: Order, until: Order | None = None) -> bool:
         """Return whether a known statement behind a position, and before `until`, changes an existing table."""
-        versions = self._tables.get(key, [])
+        settles = any(not _is_edge(order) for order, _ in self._unread.get(key, ()))
+        versions = self._settled(key) if settles else self._tables.get(key, [])
         behind = versions[bisect_right(versions, order, key=_order) :]
         changes = (version for version in behind if version.cause and not version.if_absent)
         known = any(until is None or version.order < until for version in changes)
@@ -125,6 +131,20 @@ class Versions:
         else:
             versions.insert(index, version)
 
+    def observe(self, key: Key, order: Order, definition: str, floor: Order | None) -> None:
+        """Record that a table has this definition at a position.
+
+        order: an edge for a snapshot; else the place of a table map that settled what a statement there left open.
+        floor: as above, for `order`.
+        """
+        unread = self._unread.setdefault(key, [])
+        if unread and unread[-1][1] == definition and _is_edge(order):
+            last = unread[-1][0]
+            known = last <= order and (floor is None or last >= floor)
+            if known and not any(last < version.order <= order for version in self._tables.get(key, ())):
+                return
+        unread.append((order, definition))
+
     def record_everywhere(self, order: Order, schema: str = "") -> None:
         """Record a statement that may change unknown tables. schema: their schema; "" for any."""
         folded = schema.lower() if self.fold_names else schema
@@ -139,15 +159,16 @@ class Versions:
 
     def keys(self) -> list[Key]:
         """Return every table."""
-        return list(self._tables)
+        return list(dict.fromkeys((*self._tables, *self._unread)))
 
-    def of_schema(self, schema: str) -> Iterator[Key]:
-        """Yield every table of a schema."""
+    def of_schema(self, schema: str) -> list[Key]:
+        """Return every table of a schema."""
         folded = schema.lower() if self.fold_names else schema
-        return (key for key in self._tables if key[0] == folded)
+        return [key for key in self.keys() if key[0] == folded]
 
     def forget_before(self, order: Order, floor: Order | None = None) -> None:
         """Drop versions that hold only before a position, and tables dropped by then. floor: as above, for `order`."""
+        self._forget_unread_before(order, floor)
         for key, versions in list(self._tables.items()):
             index = bisect_right(versions, order, key=_order)
             held = _last(versions, index, floor)
@@ -161,6 +182,46 @@ class Versions:
         self._everywhere = [changed for changed in self._everywhere if changed[0] >= order]
         self._listings = [listed for listed in self._listings if listed[0] >= order]
 
+    def _forget_unread_before(self, order: Order, floor: Order | None) -> None:
+        """Drop definitions that hold only before a position; settle those of tables that have other versions, too."""
+        for key, unread in list(self._unread.items()):
+            versions = self._tables.get(key, [])
+            held = _last(versions, bisect_right(versions, order, key=_order), floor)
+            kept = [seen for seen in unread if held is None or seen[0] >= held.order]
+            before = [seen for seen in kept if seen[0] <= order]
+            if before and (held is not None or not all(_is_edge(place) for place, _ in before)):
+                self._unread[key] = kept
+                self._settled(key)
+                continue
+            kept = [seen for seen in kept if seen[0] > order]
+            last = max(before, default=None)
+            if last is not None and (floor is None or last[0] >= floor):
+                kept.insert(0, (order, last[1]))
+            if kept:
+                self._unread[key] = kept
+            else:
+                del self._unread[key]
+
+    def _settled(self, key: Key) -> list[Version]:
+        """Parse the definitions of a table that are still unread; return its versions."""
+        for order, definition in self._unread.pop(key, ()):
+            columns = columns_of(definition)
+            if columns:
+                self._settle(key, order, columns)
+        return self._tables.get(key, [])
+
+    def _settle(self, key: Key, order: Order, columns: tuple[Column, ...]) -> None:
+        known = self.at(key, order, self._floor_of(order))
+        if known is not None and known.trust is Trust.KNOWN and known.columns == columns:
+            return
+        if known is not None and known.order == order:
+            version = replace(known, trust=Trust.KNOWN, columns=columns, wants_texts=False)
+        elif _is_edge(order):
+            version = Version(order, Trust.KNOWN, columns, observed=True)
+        else:  # a table map settled it after a statement that will be read again
+            version = Version(order, Trust.KNOWN, columns, f"a statement at {position_of(order)}")
+        self.record(key, version, over_known=True)
+
     def _changed_everywhere(self, key: Key, behind: Order, until: Order | None) -> bool:
         """Return whether a statement between two positions may have changed a table that it does not name."""
         index = bisect_right(self._everywhere, behind, key=_first)
@@ -173,6 +234,11 @@ def _last(versions: list[Version], index: int, floor: Order | None) -> Version |
     """Return the version before an index; None if it is below the floor."""
     version = versions[index - 1] if index else None
     return version if version is not None and (floor is None or version.order >= floor) else None
+
+
+def _is_edge(order: Order) -> bool:
+    """Return whether a position is the edge before an event."""
+    return order[-1] < 0
 
 
 def _first(item: tuple[Order, object]) -> Order:

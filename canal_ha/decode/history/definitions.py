@@ -1,0 +1,52 @@
+"""Definitions: CREATE TABLE statements without what does not concern columns, so that many tables share one.
+
+A definition is parsed when somebody asks for its columns, not when a snapshot with thousands of them is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from canal_ha.decode.ddl.grammar import read
+from canal_ha.decode.ddl.statements import CreateTable
+from canal_ha.decode.ddl.tokens import Unreadable
+from canal_ha.model.table import Column
+
+_HEAD = re.compile(r"CREATE TABLE `((?:[^`]|``)+)` (?=\()")  # as SHOW CREATE TABLE prints it
+_NEXT_NUMBER = re.compile(r" AUTO_INCREMENT=\d+\b")
+_MOST_PARSED = 4096  # definitions whose columns are kept: some 6 KB each with 20 columns
+
+
+def definition_of(sql: str) -> str:
+    """Return the definition in a CREATE TABLE statement.
+
+    It is a statement that creates a table with the same columns. The table's name and next AUTO_INCREMENT are left out.
+    """
+    head = _HEAD.match(sql)
+    if head is None:
+        return sql
+    options_at = sql.rfind("\n)", head.end()) + 1 or len(sql)  # SHOW CREATE TABLE writes one element a line
+    return "CREATE TABLE `t` " + sql[head.end() : options_at] + _NEXT_NUMBER.sub("", sql[options_at:])
+
+
+def table_of(sql: str) -> str | None:
+    """Return the table that a statement creates; None if it creates none."""
+    head = _HEAD.match(sql)
+    if head is not None:
+        return head[1].replace("``", "`")
+    try:
+        statement = read(sql)
+    except Unreadable:
+        return None
+    return statement.name.table if isinstance(statement, CreateTable) else None
+
+
+@lru_cache(_MOST_PARSED)
+def columns_of(definition: str) -> tuple[Column, ...]:
+    """Return the columns of a definition, or of any CREATE TABLE statement; () if it is unreadable."""
+    try:
+        statement = read(definition)
+    except Unreadable:
+        return ()
+    return statement.columns if isinstance(statement, CreateTable) else ()
