@@ -10,14 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from canal_ha.decode.ddl.grammar import read
-from canal_ha.decode.ddl.statements import Statement
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.history import sql_store
-from canal_ha.source.history.sql_store import FILE, in_file, in_mysql
+from canal_ha.source.history.sql_store import FILE, SqlStore, in_file, in_mysql
 from lab import SqlServer
 from lab.mysql import ADMIN
 
@@ -77,7 +74,37 @@ def old_sources_expire(store: HistoryStore) -> None:
     assert [len(places(store, source)) for source in "uvw"] == [1, 0, 1]
 
 
-@pytest.mark.parametrize("check", [sources_stay_apart, old_sources_expire])
+def definitions_expire(store: HistoryStore) -> None:
+    """All snapshots share their definitions; one goes with the last snapshot that refers to it."""
+    for number in range(5):
+        tables = {("s", f"t{table}"): TABLE for table in range(10)}
+        tables[("s", "u")] = f"CREATE TABLE u (c{number} int)"
+        left_out = frozenset({("s", "changed")}) if number else None
+        store.add_snapshot("u", TableSnapshot(at(50 + number), tables, left_out))
+    for first in (0, 3):
+        store.expire("u", at(50 + first), 0)
+        kept = sorted(store.load("u").snapshots, key=lambda snapshot: snapshot.at.offset)
+        assert [snapshot.tables[("s", "u")] for snapshot in kept] == [
+            f"CREATE TABLE u (c{number} int)" for number in range(first, 5)
+        ]
+        assert {snapshot.tables[("s", "t7")] for snapshot in kept} == {TABLE}
+        assert [snapshot.left_out for snapshot in kept] == [
+            frozenset({("s", "changed")}) if number else None for number in range(first, 5)
+        ]
+    assert definitions(store) == 3
+    store.clear("u")
+    assert definitions(store) == 0
+
+
+def definitions(store: HistoryStore) -> int:
+    """How many definitions a store holds of its destination."""
+    assert isinstance(store, SqlStore)
+    with store._cursor() as cursor:
+        store._run(cursor, "SELECT COUNT(*) FROM meta_definition WHERE destination = ?")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.parametrize("check", [sources_stay_apart, old_sources_expire, definitions_expire])
 def test_a_file(check: Callable[[HistoryStore], None], tmp_path: Path) -> None:
     """A file keeps sources apart, and old sources expire in it."""
     check(in_file("example", tmp_path))
@@ -88,28 +115,38 @@ def test_a_file_that_two_stores_open(tmp_path: Path) -> None:
     ranges_of_nodes_join(in_file("example", tmp_path), in_file("example", tmp_path))
 
 
-def test_tables_that_stay_the_same_are_read_once_for_all_snapshots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """load() parses each definition once, even if several snapshots have it."""
+def test_a_large_snapshot_is_stored_in_parts_of_bounded_size(tmp_path: Path) -> None:
+    """A server refuses a statement above max_allowed_packet, however few the definitions are."""
     store = in_file("example", tmp_path)
-    for number in range(5):
-        tables = {("s", f"t{table}"): f"CREATE TABLE t{table} (a int)" for table in range(10)}
-        tables[("s", "u")] = f"CREATE TABLE u (c{number} int)"
-        store.add_snapshot("u", TableSnapshot(at(50 + number), tables))
-    texts: list[str] = []
+    tables = {(f"schema{number % 7}", f"a_table_with_a_name_of_usual_length_{number}"): TABLE for number in range(9000)}
+    left_out = frozenset(("s", f"another_table_{number}") for number in range(9000))
+    snapshot = TableSnapshot(at(50), tables, left_out)
+    store.add_snapshot("u", snapshot)
+    store.add_snapshot("u", TableSnapshot(at(50), {}))
+    assert store.load("u").snapshots == (snapshot,)
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        sizes = [size for (size,) in connection.execute("SELECT length(data) FROM meta_snapshot_part")]
+    connection.close()
+    assert len(sizes) > 2
+    assert max(sizes) <= 1 << 19
 
-    def counted(sql: str) -> Statement | None:
-        texts.append(sql)
-        return read(sql)
 
-    monkeypatch.setattr(sql_store, "read", counted)
-    kept = store.load("u")
-    assert len(texts) == 15
-    assert sorted(snapshot.tables[("s", "u")] for snapshot in kept.snapshots) == [
-        f"CREATE TABLE u (c{number} int)" for number in range(5)
-    ]
-    assert {len(snapshot.tables) for snapshot in kept.snapshots} == {11}
+@pytest.mark.real
+def test_a_snapshot_above_max_allowed_packet_is_stored(source_server: SqlServer, database: str) -> None:
+    """Ten thousand tables of twenty columns are 13 MB. Here 3,000 tables meet a server that takes 1 MB."""
+    columns = ",\n".join(f"  `a_column_of_this_table_{column}` varchar(64) DEFAULT NULL" for column in range(15))
+    tables = {("s", f"t{table}"): f"CREATE TABLE t ({columns}, `own_{table}` int)" for table in range(3000)}
+    (limit,) = (row["size"] for row in source_server.query("SELECT @@GLOBAL.max_allowed_packet AS size"))
+    source_server.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        store = in_mysql("example", f"mysql://{source_server.address}/{database}", ADMIN, ADMIN)
+        store.add_snapshot("u", TableSnapshot(at(50), tables))
+        store.close()
+        (kept,) = store.load("u").snapshots
+        assert kept.tables == tables
+        store.close()
+    finally:
+        source_server.execute(f"SET GLOBAL max_allowed_packet = {limit}")
 
 
 @pytest.mark.real
@@ -169,11 +206,13 @@ def test_what_two_processes_cover_in_one_file_is_joined(tmp_path: Path) -> None:
 def test_a_database_that_nodes_share(source_server: SqlServer, database: str) -> None:
     """A MySQL or MariaDB database passes the same checks as a file."""
     stores = [
-        in_mysql(name, f"mysql://{source_server.address}/{database}", ADMIN, ADMIN) for name in ("a", "b", "c", "c")
+        in_mysql(name, f"mysql://{source_server.address}/{database}", ADMIN, ADMIN)
+        for name in ("a", "b", "c", "c", "d")
     ]
     sources_stay_apart(stores[0])
     old_sources_expire(stores[1])
     ranges_of_nodes_join(stores[2], stores[3])
+    definitions_expire(stores[4])
     for store in stores:
         store.close()
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.history.definitions import definition_of
 from canal_ha.decode.history.history import Fetch, History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, TableSnapshot
@@ -391,7 +392,7 @@ class DestinationHistory:
         if not self._read(first, edge(at), self._scanner(session, server)):
             raise SourceUnavailable(f"{session.where.address}: {first} was purged while reading tables; trying again")
         changed = self._history.changed(names, first, at)
-        tables = {name: sql for name, sql in found.items() if sql and name not in changed}
+        tables = {name: definition_of(sql) for name, sql in found.items() if sql and name not in changed}
         all_listed = session.query(_MAY_SEE_ALL) and not self._history.changed([_ANY], first, at)
         left_out = names - tables.keys() if all_listed else None
         snapshot = TableSnapshot(at, tables, left_out)

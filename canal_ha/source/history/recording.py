@@ -32,6 +32,7 @@ class Recording:
         self._lock = threading.Lock()
         self._seen: set[tuple[str, int, int, str]] = set()
         self._pending: list[Record] = []
+        self._pending_snapshots: list[TableSnapshot] = []
         self._durable: tuple[Range, ...] = ()
         self._failing = False
 
@@ -68,22 +69,19 @@ class Recording:
 
     def keep_snapshot(self, snapshot: TableSnapshot) -> None:
         """Store a snapshot and restart the count of statements."""
-        self.statements = 0
-        if self._store:
-            try:
-                with self._lock:
-                    self._clear(self._store)
-                self._store.add_snapshot(self.source, snapshot)
-            except HistoryUnavailable as error:
-                self.failed(error)
+        with self._lock:
+            self.statements = 0
+            if self._store:
+                self._pending_snapshots.append(snapshot)
+                self._write(self._store)
 
     def note(self, ranges: tuple[Range, ...]) -> None:
-        """Store the covered ranges, once all their records are stored."""
+        """Store the covered ranges, once all their records and snapshots are stored."""
         store = self._store
         if store is None:
             return
         with self._lock:
-            if self._pending and not self._write(store):
+            if (self._pending or self._pending_snapshots) and not self._write(store):
                 return
         if ranges == self._durable:
             return
@@ -109,6 +107,7 @@ class Recording:
                 return False
         with self._lock:
             self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= before.order}
+            self._pending_snapshots = [kept for kept in self._pending_snapshots if kept.at.order >= before.order]
         return True
 
     def end(self) -> HistoryStore | None:
@@ -139,14 +138,18 @@ class Recording:
         return True
 
     def _write(self, store: HistoryStore) -> bool:
-        """Write the pending records; return False if the store fails."""
+        """Write what is pending; return False if the store fails."""
         try:
             self._clear(store)
-            store.add(self.source, self._pending)
+            if self._pending:
+                store.add(self.source, self._pending)
+                self._pending = []
+            while self._pending_snapshots:
+                store.add_snapshot(self.source, self._pending_snapshots[0])
+                del self._pending_snapshots[0]
         except HistoryUnavailable as error:
             self.failed(error)
             return False
-        self._pending = []
         self._written()
         return True
 

@@ -1,16 +1,18 @@
 """Table histories in SQL: a SQLite file of one node, or a MySQL database that nodes share. Any thread; blocks.
 
-Tables and columns are canal's (docs/protocol.md#table-history), except `meta_coverage`, which is canal-ha's.
+Tables and columns are canal's (docs/protocol.md#table-history), except `meta_coverage`, `meta_definition` and
+`meta_snapshot_part`, which are canal-ha's. A snapshot's tables refer to definitions, which all snapshots share.
 `binlog_master_id` identifies the server that a row's positions belong to: a MySQL server's uuid, else a server id.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
@@ -21,10 +23,8 @@ from urllib.parse import urlsplit
 import pymysql
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.script import statements
-from canal_ha.decode.ddl.statements import CreateTable
-from canal_ha.decode.ddl.tokens import Unreadable
+from canal_ha.decode.history.definitions import definition_of, table_of
 from canal_ha.decode.history.ranges import Range, Ranges
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable
@@ -34,7 +34,8 @@ from canal_ha.source.connection.session import CONNECT_TIMEOUT_S
 FILE = "table_history.db"
 _IO_TIMEOUT_S = 10.0
 
-_OF_A_SOURCE = ("meta_history", "meta_snapshot")
+_PART_BYTES = 1 << 19  # of a snapshot in one INSERT: servers refuse one above max_allowed_packet, 1 MB at least
+_OF_A_SOURCE = ("meta_history", "meta_snapshot", "meta_snapshot_part")
 _AT = "destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta_snapshot (
@@ -49,7 +50,13 @@ CREATE TABLE IF NOT EXISTS meta_history (
   sql_table varchar(255) NOT NULL DEFAULT '', sql_text {text}, sql_type varchar(32), extra {text},
   UNIQUE (destination, binlog_master_id, binlog_file, binlog_offest, sql_table));
 CREATE TABLE IF NOT EXISTS meta_coverage (
-  destination varchar(128) NOT NULL PRIMARY KEY, gmt_modified {now}, data {text})
+  destination varchar(128) NOT NULL PRIMARY KEY, gmt_modified {now}, data {text});
+CREATE TABLE IF NOT EXISTS meta_snapshot_part (
+  destination varchar(128) NOT NULL, binlog_master_id varchar(64) NOT NULL, binlog_file varchar(64) NOT NULL,
+  binlog_offest bigint NOT NULL, part int NOT NULL, data {text},
+  PRIMARY KEY (destination, binlog_master_id, binlog_file, binlog_offest, part));
+CREATE TABLE IF NOT EXISTS meta_definition (
+  destination varchar(128) NOT NULL, digest varchar(32) NOT NULL, sql_text {text}, PRIMARY KEY (destination, digest))
 """
 
 Connect = Callable[[], Any]
@@ -116,8 +123,18 @@ class SqlStore:
                 source,
             )
             rows = cursor.fetchall()
-        names: dict[str, str | None] = {}
-        snapshots = tuple(_snapshot(row, names) for row in rows)
+            parts: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+            self._run(
+                cursor,
+                "SELECT binlog_file, binlog_offest, data FROM meta_snapshot_part"
+                " WHERE destination = ? AND binlog_master_id = ?",
+                source,
+            )
+            for journal, offset, data in cursor.fetchall():
+                parts[(str(journal), int(offset))].append(json.loads(data))
+            self._run(cursor, "SELECT digest, sql_text FROM meta_definition WHERE destination = ?")
+            definitions = {str(digest): str(text) for digest, text in cursor.fetchall()}
+        snapshots = tuple(_snapshot(row, parts, definitions) for row in rows)
         return Kept(tuple(covered.get(source, _Covered()).ranges), records, snapshots)
 
     def count(self) -> int:
@@ -147,18 +164,36 @@ class SqlStore:
     @_once_more
     def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
         """See HistoryStore."""
-        data: dict[str, list[str]] = defaultdict(list)
-        for (schema, _), sql in snapshot.tables.items():
-            data[schema].append(sql)
-        text = json.dumps({schema: ";\n".join(tables) for schema, tables in data.items()}, ensure_ascii=False)
-        left_out = None if snapshot.left_out is None else sorted(snapshot.left_out)
+        place = (source, snapshot.at.journal, snapshot.at.offset)
         with self._cursor() as cursor:
+            self._covered(cursor)  # lock: definitions must not expire before this snapshot refers to them
             self._run(
                 cursor,
-                f"INSERT {self._ignore} INTO meta_snapshot ({_AT}, data, extra) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "SELECT 1 FROM meta_snapshot WHERE destination = ? AND binlog_master_id = ? AND binlog_file = ?"
+                " AND binlog_offest = ?",
+                *place,
+            )
+            if cursor.fetchone():
+                return
+            self._run(cursor, "SELECT digest FROM meta_definition WHERE destination = ?")
+            stored = {str(digest) for (digest,) in cursor.fetchall()}
+            digests = {definition: _digest(definition) for definition in set(snapshot.tables.values())}
+            new = {digest: definition for definition, digest in digests.items() if digest not in stored}
+            self._run_each(
+                cursor, "INSERT INTO meta_definition (destination, digest, sql_text) VALUES (?, ?, ?)", new.items()
+            )
+            self._run_each(
+                cursor,
+                "INSERT INTO meta_snapshot_part (destination, binlog_master_id, binlog_file, binlog_offest, part, data)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                ((*place, number, part) for number, part in enumerate(_parts(snapshot, digests))),
+            )
+            # nodes of before find a snapshot without tables
+            self._run(
+                cursor,
+                f"INSERT INTO meta_snapshot ({_AT}, data, extra) VALUES (?, ?, ?, ?, ?, '{{}}', ?)",
                 *_at_values(source, snapshot.at),
-                text,
-                json.dumps({"sub": snapshot.at.sub_index, "left_out": left_out}, ensure_ascii=False),
+                json.dumps({"sub": snapshot.at.sub_index, "parts": True, "complete": snapshot.left_out is not None}),
             )
 
     @_once_more
@@ -197,6 +232,7 @@ class SqlStore:
             for (stale,) in cursor.fetchall():
                 if str(stale) != source:
                     self._forget_source(cursor, covered, str(stale))
+            self._forget_definitions(cursor)
             self._cover(cursor, covered)
 
     @_once_more
@@ -205,6 +241,7 @@ class SqlStore:
         with self._cursor() as cursor:
             covered = self._covered(cursor)
             self._forget_source(cursor, covered, source)
+            self._forget_definitions(cursor)
             self._cover(cursor, covered)
 
     def close(self) -> None:
@@ -241,8 +278,21 @@ class SqlStore:
         for table in _OF_A_SOURCE:
             self._run(cursor, f"DELETE FROM {table} WHERE destination = ? AND binlog_master_id = ?", source)
 
+    def _forget_definitions(self, cursor: Any) -> None:
+        """Drop the definitions that no snapshot refers to any more."""
+        self._run(cursor, "SELECT data FROM meta_snapshot_part WHERE destination = ?")
+        parts = (json.loads(data) for (data,) in cursor.fetchall())
+        used = {digest for part in parts for tables in part["tables"].values() for digest in tables.values()}
+        self._run(cursor, "SELECT digest FROM meta_definition WHERE destination = ?")
+        unused = [(str(digest),) for (digest,) in cursor.fetchall() if digest not in used]
+        self._run_each(cursor, "DELETE FROM meta_definition WHERE destination = ? AND digest = ?", unused)
+
     def _run(self, cursor: Any, sql: str, *values: object) -> None:
         cursor.execute(sql.replace("?", self._mark), (self._destination, *values))
+
+    def _run_each(self, cursor: Any, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Run a statement for each row. PyMySQL joins INSERTs up to 1 MB."""
+        cursor.executemany(sql.replace("?", self._mark), [(self._destination, *row) for row in rows])
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
@@ -379,36 +429,71 @@ def _record(row: Sequence[Any]) -> Record:
     return Record(_at(row), str(row[4] or ""), str(row[6]), str(row[5] or ""), _from_place(since) if since else None)
 
 
-def _snapshot(row: Sequence[Any], names: dict[str, str | None]) -> TableSnapshot:
-    """Read a snapshot. names: see _tables."""
-    left_out = json.loads(row[3] or "{}").get("left_out")
-    unlisted = None if left_out is None else frozenset((str(schema), str(table)) for schema, table in left_out)
-    return TableSnapshot(_at(row), _tables(row[4], names), unlisted)
+def _snapshot(
+    row: Sequence[Any],
+    parts: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]],
+    definitions: Mapping[str, str],
+) -> TableSnapshot:
+    """Read a snapshot.
 
-
-def _tables(text: str, names: dict[str, str | None]) -> dict[tuple[str, str], str]:
-    """Read the tables of a snapshot.
-
-    names: cache of the table that each text creates. Most texts recur in every snapshot, and parsing takes 1 ms.
+    row: journal, offset, time, extra, data.
+    parts: those of all snapshots.
+    definitions: by digest.
     """
-    tables = {}
-    for schema, script in json.loads(text).items():
-        for sql in statements(script):
-            if sql not in names:
-                names[sql] = _created(sql)
-            name = names[sql]
-            if name is not None:
-                tables[(schema, name)] = sql
-    return tables
+    at, extra = _at(row), json.loads(row[3] or "{}")
+    if not extra.get("parts"):  # an older format, with the statements themselves
+        left_out = extra.get("left_out")
+        return TableSnapshot(at, _scripted(row[4]), None if left_out is None else _names(left_out))
+    own = parts.get((at.journal, at.offset), ())
+    tables = {
+        (schema, table): definitions[digest]
+        for part in own
+        for schema, digests in part["tables"].items()
+        for table, digest in digests.items()
+    }
+    left_out = [name for part in own for name in part["left_out"]]
+    return TableSnapshot(at, tables, _names(left_out) if extra["complete"] else None)
 
 
-def _created(sql: str) -> str | None:
-    """Return the table that a statement creates; None if it creates none."""
-    with suppress(Unreadable):
-        statement = read(sql)
-        if isinstance(statement, CreateTable):
-            return statement.name.table
-    return None
+def _parts(snapshot: TableSnapshot, digests: Mapping[str, str]) -> Iterator[str]:
+    """Yield the tables of a snapshot as JSON texts of bounded size. digests: by definition."""
+    tables: dict[str, dict[str, str]] = defaultdict(dict)
+    left_out: list[tuple[str, str]] = []
+    size = 0
+    for (schema, table), definition in snapshot.tables.items():
+        tables[schema][table] = digests[definition]
+        size += 64 + 4 * len(table) + 4 * len(schema)
+        if size >= _PART_BYTES:
+            yield json.dumps({"tables": tables, "left_out": []}, ensure_ascii=False)
+            tables.clear()
+            size = 0
+    for schema, table in sorted(snapshot.left_out or ()):
+        left_out.append((schema, table))
+        size += 16 + 4 * len(table) + 4 * len(schema)
+        if size >= _PART_BYTES:
+            yield json.dumps({"tables": tables, "left_out": left_out}, ensure_ascii=False)
+            tables.clear()
+            left_out.clear()
+            size = 0
+    yield json.dumps({"tables": tables, "left_out": left_out}, ensure_ascii=False)
+
+
+def _digest(definition: str) -> str:
+    return hashlib.blake2b(definition.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _names(pairs: Iterable[Sequence[Any]]) -> frozenset[tuple[str, str]]:
+    return frozenset((str(schema), str(table)) for schema, table in pairs)
+
+
+def _scripted(text: str) -> dict[tuple[str, str], str]:
+    """Read tables from a JSON object of scripts, by schema."""
+    named = (
+        ((schema, table_of(sql)), definition_of(sql))
+        for schema, script in json.loads(text).items()
+        for sql in statements(script)
+    )
+    return {(schema, table): definition for (schema, table), definition in named if table is not None}
 
 
 def _place(at: LogPosition) -> list[object]:
