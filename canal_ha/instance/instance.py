@@ -44,7 +44,7 @@ from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
-from canal_ha.model.position import LogPosition, earliest
+from canal_ha.model.position import LogPosition
 
 T = TypeVar("T")
 
@@ -434,9 +434,10 @@ class Instance:
                 self._log.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
             except Fenced as error:
                 self._claim.lost(error)
-        oldest = earliest(self.meta.cursors())
+        start = self.meta.start
+        needed = self.meta.cursors() or (() if start is None else (start,))
         with suppress(CanalError):  # if the source went away again, the next look reports it
-            await self._run_blocking(lambda: self._origin.keep_house(oldest))
+            await self._run_blocking(lambda: self._origin.keep_house(needed))
             cursors = {
                 each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
             }

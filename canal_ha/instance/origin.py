@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from canal_ha.config.model import WhenLost
@@ -85,9 +85,10 @@ class Origin(Protocol):
     def open_feed(self, request: FeedRequest) -> Feed:
         """Return a feed that is not started yet."""
 
-    def keep_house(self, oldest: LogPosition | None) -> None:
-        """Keep what cursors from `oldest` on need of the table history, and drop the rest. Called now and then.
+    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+        """Keep what clients need of the table history, and drop the rest. Called now and then.
 
+        cursors: of all clients; None if they are unknown. Then nothing is dropped.
         Raises CanalError when the source does not answer.
         """
 

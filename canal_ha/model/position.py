@@ -189,16 +189,6 @@ class LogPosition:
         return f"{self.journal}:{self.offset}"
 
 
-def earliest(positions: Iterable[LogPosition]) -> LogPosition | None:
-    """Return the earliest position; with several sources, the earliest in each. None if there are no positions."""
-    least: dict[int, LogPosition] = {}
-    for part in (part for position in positions for part in position.parts):
-        if part.part not in least or part.order < least[part.part].order:
-            least[part.part] = part
-    first, *others = (least[number] for number in sorted(least)) if least else (None,)
-    return first and first.beside(others)
-
-
 def split_journal(journal: str) -> tuple[str, int]:
     """Split `mysql-bin.000012` into (`mysql-bin`, 12); a name without a number gives 0."""
     base, _, number = journal.rpartition(".")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -48,10 +48,13 @@ class GroupOrigin:
         name = f"{config.destination}-{request.read or request.client_id}"
         return MergedFeed(request, members, name=name, wait_s=config.group_wait_s, tell=self._tell)
 
-    def keep_house(self, oldest: LogPosition | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """See Origin. Every source does it, even if another one fails."""
-        cursors = {} if oldest is None else {at.part: at for at in parts(self._config, oldest)}
-        _each(self._origins, lambda part, origin: origin.keep_house(cursors.get(part)))
+        places = None if cursors is None else [parts(self._config, cursor) for cursor in cursors]
+        _each(
+            self._origins,
+            lambda part, origin: origin.keep_house(None if places is None else [at[part - 1] for at in places]),
+        )
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """Return, by client id, the outlook of the source that purges first."""

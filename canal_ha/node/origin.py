@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 
 from canal_ha.config.model import InstanceConfig, LocalFiles
@@ -55,7 +55,7 @@ class FilesOrigin:
         )
         return dump
 
-    def keep_house(self, oldest: LogPosition | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """Do nothing: the table history of files is read again after every start."""
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from canal_ha.config.model import InstanceConfig, WhenLost
@@ -108,10 +108,10 @@ class Upstreams:
         """Changes the server."""
         return self
 
-    def keep_house(self, oldest: LogPosition | None) -> None:
-        """See Origin."""
+    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
+        """See Origin. A cursor of another server needs nothing of this one's history."""
         now = self._now
-        now.history.look(oldest if oldest is not None and now.has(oldest) else None)
+        now.history.look(None if cursors is None else [cursor for cursor in cursors if now.has(cursor)])
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:
         """See Origin. A cursor of another server has no outlook."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, OpenFeed
@@ -22,7 +22,7 @@ class PlainOrigin:
         """See Origin."""
         return self._open_feed(request)
 
-    def keep_house(self, oldest: LogPosition | None) -> None:
+    def keep_house(self, cursors: Collection[LogPosition] | None) -> None:
         """See Origin."""
 
     def outlook(self, cursors: Mapping[int, LogPosition]) -> Mapping[int, Outlook]:

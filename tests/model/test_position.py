@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from canal_ha.model.position import TYPE_NAME, LogPosition, earliest, read_json, split_journal
+from canal_ha.model.position import TYPE_NAME, LogPosition, read_json, split_journal
 
 CANAL = (
     '{"@type":"com.alibaba.otter.canal.protocol.position.LogPosition","identity":{"slaveId":-1,"sourceAddress":'
@@ -205,7 +205,7 @@ def test_an_edit_moves_one_of_several_sources() -> None:
     assert LogPosition.from_json(text).parts == (replace(FIRST, offset=4), SECOND)
 
 
-def test_covering_and_earliest() -> None:
+def test_covering() -> None:
     """Positions of several sources are compared source by source."""
     ahead, behind = replace(FIRST, offset=3000), replace(SECOND, offset=50)
     both, mixed = FIRST.beside([SECOND]), ahead.beside([behind])
@@ -213,6 +213,3 @@ def test_covering_and_earliest() -> None:
     assert not both.covers(mixed)
     assert not mixed.covers(both)
     assert ahead.beside([SECOND]).covers(both)
-    assert earliest([both, mixed]) == FIRST.beside([behind])
-    assert earliest([]) is None
-    assert earliest([POSITION, replace(POSITION, offset=4)]) == replace(POSITION, offset=4)

@@ -164,6 +164,11 @@ class Stream:
         return self
 
 
+def look(node: DestinationHistory, cursor: LogPosition | None) -> None:
+    """Let a node look after its history. cursor: of the only client; None if it is unknown."""
+    node.look(None if cursor is None else [cursor])
+
+
 def names(view: TableHistory, event: Event) -> tuple[str, ...] | None:
     """Return the column names that a history gives a row; None if it refuses."""
     try:
@@ -226,6 +231,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         for name in ("SourceSession", "Tables", "Scanner"):
             patched.setattr(destination_history, name, Asked)
         patched.setattr(locate, "newest", lambda *_: binlog.newest)
+        patched.setattr(locate, "oldest", lambda *_: LogPosition(f"bin.{binlog.purged + 1:06d}", FIRST))
         yield binlog
 
 

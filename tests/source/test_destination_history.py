@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.history import destination_history
 from canal_ha.source.history.sql_store import in_file
-from tests.source.binlog import SCHEMA, Binlog, Stream, installed
+from tests.source.binlog import SCHEMA, Binlog, Stream, installed, look
 
 MODIFY = "ALTER TABLE t MODIFY b int FIRST"
 BEGIN = LogPosition("bin.000001", 4)
@@ -61,7 +62,7 @@ def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_pat
     node = binlog.history(in_file("example", tmp_path))
     Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
-    node.look(BEGIN)
+    look(node, BEGIN)
     node.close()
     binlog.run(MODIFY, t=("b", "a"))
     binlog.rotate(20)
@@ -72,7 +73,7 @@ def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_pat
         starts = [place, BEGIN] if ahead_first else [BEGIN, place]
         streams = [Stream(binlog, node, start).open() for start in starts]
         assert right(*(stream.read() for stream in streams))
-        node.look(BEGIN)
+        look(node, BEGIN)
         node.close()
 
 
@@ -118,7 +119,7 @@ def test_the_present_definition_does_not_count_while_statements_are_unread(
     node = binlog.history()
     begin = binlog.newest
     if warm:
-        node.look(begin)
+        look(node, begin)
     binlog.run(first, n=("a", "b"))
     binlog.insert("n")
     binlog.run(behind, n=now)
@@ -135,7 +136,7 @@ def test_a_definition_that_changes_while_it_is_asked_for_is_not_recorded(binlog:
     binlog.tables["hidden"] = ("a", "b")
     node = binlog.history()
     begin = binlog.newest
-    node.look(begin)
+    look(node, begin)
     binlog.run("RENAME TABLE elsewhere.x TO n", n=("a", "b"))
     binlog.insert("n")
     stream = Stream(binlog, node, begin).open()
@@ -176,7 +177,7 @@ def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pyt
     """If the server does not give out its newest events in time, opening fails; a later attempt reads everything."""
     monkeypatch.setattr(destination_history, "GIVEN_OUT_WITHIN_S", 0.05)
     node = binlog.history()
-    node.look(None)
+    look(node, None)
     begin = binlog.newest
     binlog.run(MODIFY, t=("b", "a"))
     binlog.insert("t")
@@ -196,7 +197,7 @@ def test_a_table_that_no_snapshot_holds_is_looked_up_once(binlog: Binlog) -> Non
     node = binlog.history()
     begin = binlog.newest
     binlog.tables.pop("mysql_only")
-    node.look(begin)
+    look(node, begin)
     binlog.tables["mysql_only"] = ("x", "y")
     asked: list[int] = []
     binlog.asking = lambda: asked.append(1)
@@ -223,7 +224,7 @@ def test_ranges_join_and_are_bounded(binlog: Binlog) -> None:
     assert len(node._history.ranges()) <= 16
     assert right(*others)
     assert right(lagging.read())
-    node.look(None)
+    look(node, None)
     assert len(node._history.ranges()) == 1
 
 
@@ -233,7 +234,7 @@ def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_pat
     Stream(binlog, node, BEGIN).open()
     binlog.insert("t")
     binlog.run(MODIFY, t=("b", "a"))
-    node.look(BEGIN)
+    look(node, BEGIN)
     node.close()
     first, binlog.uuid, binlog.tables = binlog.tables, "v", {"t": ("q", "r")}
     binlog.events, events = [], binlog.events
@@ -241,7 +242,7 @@ def test_a_history_of_another_binlog_is_kept_for_its_own(binlog: Binlog, tmp_pat
     place = binlog.newest
     binlog.insert("t")
     assert right(Stream(binlog, other, place).open().read())
-    other.look(BEGIN)
+    look(other, BEGIN)
     other.close()
     binlog.uuid, binlog.tables, binlog.events = "u", first, events
     node = binlog.history(in_file("example", tmp_path))
@@ -258,11 +259,11 @@ def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: P
     node = binlog.history(in_file("example", tmp_path), clock=lambda: 1.0, most_records=20)
     main = Stream(binlog, node, binlog.newest).open()
     assert main.decoded is not None
-    node.look(main.decoded)
+    look(node, main.decoded)
     reads = []
     for number in range(17):
         reads.append(Stream(binlog, node, LogPosition(f"bin.{5 + number * 20:06d}", 4)).open().read(1))
-        node.look(main.decoded)
+        look(node, main.decoded)
     if not open_reads:
         reads.clear()
     first = node._snapshots[-1]
@@ -270,7 +271,7 @@ def test_snapshots_and_expiry_go_on_with_many_ranges(binlog: Binlog, tmp_path: P
         binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
         main.read()
         if number % 10 == 0:
-            node.look(main.decoded)
+            look(node, main.decoded)
     assert node._snapshots[-1].order > first.order
     if not open_reads:
         assert node._recording.size <= 60
@@ -284,10 +285,50 @@ def test_what_cursors_let_go_of_is_expired_without_another_snapshot(binlog: Binl
     for number in range(9):
         binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
     stream.read()
-    node.look(BEGIN)
+    look(node, BEGIN)
     assert node._recording.size == 9
     binlog.insert("t")
-    node.look(stream.read().decoded)
+    look(node, stream.read().decoded)
+    assert node._recording.size == 0
+
+
+@pytest.mark.parametrize("abandoned", ["old", "purged"])
+def test_an_abandoned_client_id_does_not_keep_the_history(binlog: Binlog, tmp_path: Path, abandoned: str) -> None:
+    """A cursor that nobody moves any more, or that nobody can read from any more, holds nothing back."""
+    now_s = 1.0
+    node = binlog.history(in_file("example", tmp_path), clock=lambda: now_s, most_records=4)
+    stream = Stream(binlog, node, BEGIN).open()
+    left = replace(BEGIN, timestamp_ms=1000)
+    for number in range(20):
+        binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
+        binlog.insert("t")
+        stream.read()
+        assert stream.decoded
+        node.look([left, replace(stream.decoded, timestamp_ms=int(now_s * 1000))])
+    assert node._recording.size == 20
+    if abandoned == "old":
+        now_s = 16 * 24 * 3600
+    else:
+        binlog.rotate()
+        binlog.purged = 1
+        binlog.insert("t")
+        stream.read()
+    assert stream.decoded
+    node.look([left, replace(stream.decoded, timestamp_ms=int(now_s * 1000))])
+    assert node._recording.size < 8
+    assert right(stream.read())
+
+
+def test_without_clients_the_history_does_not_grow(binlog: Binlog, tmp_path: Path) -> None:
+    """The last client is gone; nothing of what it needed stays behind the last snapshot."""
+    node = binlog.history(in_file("example", tmp_path), clock=lambda: 1.0, most_records=4)
+    stream = Stream(binlog, node, BEGIN).open()
+    for number in range(9):
+        binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
+    stream.read()
+    node.look([BEGIN])
+    del stream
+    node.look([])
     assert node._recording.size == 0
 
 
@@ -297,7 +338,7 @@ def test_statements_of_a_range_count_once_the_range_before_it_is_joined(binlog: 
     binlog.metadata = "FULL"
     node = binlog.history()
     lagging = Stream(binlog, node, binlog.newest).open()
-    node.look(lagging.decoded)
+    look(node, lagging.decoded)
     binlog.rotate(20)
     place = binlog.newest
     binlog.run("ALTER TABLE t ADD c int", t=("a", "b", "c"))
@@ -310,7 +351,7 @@ def test_statements_of_a_range_count_once_the_range_before_it_is_joined(binlog: 
     ahead.read(1)
     if lagging_reads_on:
         lagging.read(1)
-        node.look(place)
+        look(node, place)
     assert right(ahead.read(), Stream(binlog, node, place).open().read())
     assert right(lagging.read())
 
@@ -343,22 +384,22 @@ def test_what_a_failing_store_holds_of_a_reset_binlog_is_not_believed_later(
         binlog.insert("t")
     binlog.run(MODIFY, t=("b", "a"))
     stream.read()
-    node.look(BEGIN)
+    look(node, BEGIN)
     binlog.begin_anew(t=("x", "y"))
     store.fails = True
-    node.look(None)
+    look(node, None)
     del stream
     begin = binlog.newest
     stream = Stream(binlog, node, begin).open()
     binlog.insert("t")
     stream.read()
-    node.look(begin)
+    look(node, begin)
     store.fails = False
     for _ in range(40):
         binlog.insert("t")
     assert right(stream.read())
     if not restarts:
-        node.look(begin)
+        look(node, begin)
     node.close()
     node = binlog.history(in_file("example", tmp_path))
     assert right(Stream(binlog, node, begin).open().read())
@@ -391,11 +432,11 @@ def test_what_a_stream_reads_is_not_expired_under_it(binlog: Binlog, tmp_path: P
         binlog.run(f"ALTER TABLE t ADD c{number} int", t=(*binlog.tables["t"], f"c{number}"))
         binlog.insert("t")
         ahead.read()
-        node.look(binlog.newest)
+        look(node, binlog.newest)
     assert right(ahead, private.read())
     del private
     binlog.run("ALTER TABLE t ADD d int", t=(*binlog.tables["t"], "d"))
     binlog.run("ALTER TABLE t ADD e int", t=(*binlog.tables["t"], "e"))
     ahead.read()
-    node.look(binlog.newest)
+    look(node, binlog.newest)
     assert [known.start.order > BEGIN.order for known in node._history.ranges()] == [True]

@@ -116,7 +116,7 @@ class Site:
         if self.known_since is None:
             self.known_since = self.binlog.newest
         places = [stream.decoded for stream in self.streams if stream.decoded]
-        self._history.look(min(places, key=lambda at: at.order) if places and self._expiring else None)
+        self._history.look(places if places and self._expiring else None)
 
     def _restart(self, number: int) -> None:
         """Replace the node; its streams go on where they were, in another order."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -161,8 +161,11 @@ class DestinationHistory:
 
     # ---- the pool, at intervals
 
-    def look(self, oldest: LogPosition | None) -> None:
-        """Begin to cover, record the ranges, and take a snapshot if it is due. oldest: the oldest of all cursors."""
+    def look(self, cursors: Collection[LogPosition] | None) -> None:
+        """Begin to cover, record the ranges, and take a snapshot if it is due.
+
+        cursors: of all clients, in this binlog; None if they are unknown. Then nothing is dropped.
+        """
         with self._turn, self._session() as session:
             server = examine(session)
             newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
@@ -170,7 +173,8 @@ class DestinationHistory:
                 if self._has_many():  # the snapshot must lie in the last range
                     self._reach(edge(newest), newest, self._scanner(session, server), lazily=False)
                 self._snapshot(session, server)
-            self._expire(oldest)
+            if cursors is not None:
+                self._expire(cursors, lambda: locate.oldest(session, server, self._config.master))
             self._trim()
             self._note()
 
@@ -412,18 +416,27 @@ class DestinationHistory:
             return False
         return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
 
-    def _expire(self, oldest: LogPosition | None) -> None:
-        """Drop what lies before the newest expired snapshot that every cursor and stream has passed.
+    def _expire(self, cursors: Collection[LogPosition], begin: Callable[[], LogPosition]) -> None:
+        """Drop what lies before the newest expired snapshot that every stream, and every cursor in use, has passed.
 
         With too many records every snapshot counts as expired.
+
+        cursors: of all clients. One that is older than snapshots may get, or whose journal is purged, does not count:
+        its client may never come back.
+        begin: returns the beginning of the binlog.
         """
         many = self._recording.size > self._most_records
         limit_ms = int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
-        needed = [oldest, *(stream.needed() for stream in self._streams.values())]
         expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
-        bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
         first = next(iter(self._history.ranges()), None)
-        if not bases or first is None or edge(bases[-1]).order <= first.start.order:
+        if not expired or first is None or edge(expired[-1]).order <= first.start.order:
+            return
+        oldest = begin().order
+        recent = (cursor for cursor in cursors if not 0 < cursor.timestamp_ms < limit_ms)
+        in_use = [cursor for cursor in recent if not cursor.journal or cursor.order >= oldest]
+        needed = [*in_use, *(stream.needed() for stream in self._streams.values())]
+        bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
+        if not bases or edge(bases[-1]).order <= first.start.order:
             return
         base = bases[-1]
         if not self._recording.expire(base, limit_ms):
