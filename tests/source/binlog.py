@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -205,6 +205,9 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
 
         def fetch(self, schema: str, table: str) -> str | None:
             return binlog.definition(table)
+
+        def fetch_all(self, names: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], str | None]]:
+            return [(name, binlog.definition(name[1])) for name in names]
 
         def statements(
             self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]

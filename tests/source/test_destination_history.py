@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from canal_ha.decode.history.store import HistoryStore, Record
+from canal_ha.decode.history.ranges import Range, edge
+from canal_ha.decode.history.store import HistoryStore, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.history import destination_history
@@ -18,6 +21,9 @@ from tests.source.binlog import SCHEMA, Binlog, Stream, installed, look
 
 MODIFY = "ALTER TABLE t MODIFY b int FIRST"
 BEGIN = LogPosition("bin.000001", 4)
+WIDE = "CREATE TABLE `t` (\n{}\n) ENGINE=InnoDB".format(
+    ",\n".join(f"  `c_{column}` varchar(64) COLLATE utf8mb4_bin DEFAULT NULL" for column in range(20))
+)
 
 
 @pytest.fixture
@@ -150,6 +156,75 @@ def test_a_definition_that_changes_while_it_is_asked_for_is_not_recorded(binlog:
     assert never_wrong(stream.read())
     assert never_wrong(stream.read())
     assert stream.seen[-1][1] == ("b", "a")
+
+
+@pytest.mark.timed
+def test_ten_thousand_tables_in_fifteen_snapshots_do_not_delay_the_first_row(binlog: Binlog, tmp_path: Path) -> None:
+    """A node that takes over knows its first row's columns within 5 s; no two tables share their columns here."""
+    store = in_file("example", tmp_path)
+    tables = {("s", f"t{table}"): WIDE.replace("c_", f"c{table}_") for table in range(10_000)}
+    tables[("s", "t")] = "CREATE TABLE `t` (\n  `a` int,\n  `b` int\n) ENGINE=InnoDB"
+    for _ in range(15):
+        store.add_snapshot("u", TableSnapshot(binlog.newest, tables))
+        binlog.insert("t")
+    store.cover("u", [Range(BEGIN, edge(binlog.newest))])
+    store.close()
+    node = binlog.history(in_file("example", tmp_path))
+    since_s = time.monotonic()
+    assert right(Stream(binlog, node, BEGIN).open().read(1))
+    assert time.monotonic() - since_s < 5
+
+
+def test_streams_open_while_a_snapshot_asks_for_definitions(binlog: Binlog) -> None:
+    """Ten thousand tables take a server seconds. A stream whose range is known does not wait for them."""
+    node = binlog.history(most_records=2)
+    stream = Stream(binlog, node, BEGIN).open()
+    for name in ("c", "d", "e"):
+        binlog.run(f"ALTER TABLE t ADD {name} int", t=(*binlog.tables["t"], name))
+    stream.read()
+    asking, go_on = Event(), Event()
+
+    def wait() -> None:
+        asking.set()
+        assert go_on.wait(10)
+
+    binlog.asking = wait
+    looking = Thread(target=node.look, args=([BEGIN],))
+    looking.start()
+    assert asking.wait(10)
+    other = Stream(binlog, node, BEGIN)
+    opening = Thread(target=other.open)
+    opening.start()
+    opening.join(10)
+    waits = opening.is_alive()
+    go_on.set()
+    opening.join()
+    looking.join()
+    binlog.insert("t")
+    assert not waits
+    assert right(other.read(), stream.read())
+    assert len(node._snapshots) == 2
+
+
+def test_streams_that_open_together_take_one_snapshot(binlog: Binlog) -> None:
+    """Each definition is asked for once when a node takes over."""
+    asked: list[int] = []
+
+    def wait() -> None:
+        asked.append(1)
+        time.sleep(0.05)
+
+    binlog.asking = wait
+    node = binlog.history()
+    streams = [Stream(binlog, node, BEGIN) for _ in range(6)]
+    threads = [Thread(target=stream.open) for stream in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    binlog.insert("t")
+    assert right(*(stream.read() for stream in streams))
+    assert len(asked) == 1
 
 
 def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snapshot_counts(

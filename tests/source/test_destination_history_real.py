@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,7 +13,7 @@ from canal_ha.decode.types import LONG
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import examine
 from canal_ha.source.connection.session import SourceSession
-from canal_ha.source.connection.tables import Tables
+from canal_ha.source.connection.tables import Key, Tables
 from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.positions.scan import Scanner
 from lab import MySQL, SqlServer
@@ -49,16 +50,16 @@ def test_an_alter_that_is_written_but_not_on_the_disk_yet_is_not_missed(monkeypa
         )
         start = newest(server)
         altering = threading.Thread(target=server.execute, args=("ALTER TABLE d.t MODIFY b int FIRST",))
-        fetch = Tables.fetch
+        fetch_all = Tables.fetch_all
 
-        def alter_behind(tables: Tables, schema: str, table: str) -> str | None:
-            found = fetch(tables, schema, table)
-            if (schema, table) == ("d", "t") and altering.ident is None:
+        def alter_behind(tables: Tables, names: Sequence[Key]) -> list[tuple[Key, str | None]]:
+            found = fetch_all(tables, names)
+            if ("d", "t") in names and altering.ident is None:
                 altering.start()
                 until(lambda: newest(server).order > start.order, what="an ALTER in the binlog")
             return found
 
-        monkeypatch.setattr(Tables, "fetch", alter_behind)
+        monkeypatch.setattr(Tables, "fetch_all", alter_behind)
         config = config_of(server)
         node = DestinationHistory(config, Tables(config).fetch, None, silent)
         view = node.view(start, Standing(start))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from canal_ha.errors import SourceRefused, SourceUnavailable
+from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.tables import Tables
 from lab import MySQL, SqlServer
 from tests.source.reading import config_of
@@ -83,3 +87,29 @@ def test_unreachable() -> None:
     with pytest.raises(SourceUnavailable, match=server.address) as raised:
         Tables(config_of(server)).fetch("d", "t")
     assert raised.value.retryable
+
+
+def test_many_definitions_at_a_time(source_server: SqlServer, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question is for a hundred tables; one of them that is gone or a view keeps no other from being found."""
+    names = [f"t{number}" for number in range(120)]
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        *(f"CREATE TABLE {database}.{name} (id INT) ENGINE=MyISAM" for name in names if name not in ("t7", "t119")),
+        f"CREATE VIEW {database}.v AS SELECT 1",
+    )
+    asked: list[str] = []
+    ask_all = SourceSession.ask_all
+
+    def counted(session: SourceSession, sql: str) -> Iterator[list[dict[str, Any]]]:
+        asked.append(sql)
+        return ask_all(session, sql)
+
+    monkeypatch.setattr(SourceSession, "ask_all", counted)
+    tables = Tables(config_of(source_server))
+    found = tables.fetch_all([(database, name) for name in [*names[:50], "v", *names[50:]]])
+    assert [name for (_, name), _ in found] == [*names[:50], "v", *names[50:]]
+    assert [name for (_, name), sql in found if sql is None] == ["t7", "v", "t119"]
+    assert all(sql.startswith(f"CREATE TABLE `{name}` (") for (_, name), sql in found if sql is not None)
+    assert len(asked) == 3
+    assert tables.fetch_all([]) == []
+    tables.close()

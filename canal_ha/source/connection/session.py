@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pymysql
-from pymysql.constants import ER
+from pymysql.constants import CLIENT, ER
 from pymysql.cursors import DictCursor
 
 from canal_ha.config.model import InstanceConfig, SourceConfig, TlsConfig
@@ -97,6 +97,7 @@ class SourceSession:
     """A session that is connected once constructed. Raises SourceUnavailable, SourceRefused.
 
     opening: called with the connection before it connects, so that it can be interrupted from then on.
+    many: allow several statements in one question.
     """
 
     def __init__(
@@ -105,9 +106,13 @@ class SourceSession:
         source: SourceConfig,
         *,
         opening: Callable[[Interruptible], None] = lambda connection: None,
+        many: bool = False,
     ) -> None:
         self.where = Where(config, source)
-        self.connection = Interruptible(defer_connect=True, cursorclass=DictCursor, **settings(config, source))
+        flags = CLIENT.MULTI_STATEMENTS if many else 0
+        self.connection = Interruptible(
+            defer_connect=True, cursorclass=DictCursor, client_flag=flags, **settings(config, source)
+        )
         opening(self.connection)
         with self.where.translating():
             self.connection.connect()
@@ -124,6 +129,17 @@ class SourceSession:
         with self.connection.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
+
+    def ask_all(self, sql: str) -> Iterator[list[dict[str, Any]]]:
+        """Run several statements, separated by `;`, and yield the rows of each. Raises PyMySQL's errors.
+
+        The server runs nothing behind a statement that fails.
+        """
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql)
+            yield list(cursor.fetchall())
+            while cursor.nextset():
+                yield list(cursor.fetchall())
 
     def alive(self) -> bool:
         """Return whether the server still answers; close the connection if not."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import pymysql
 from pymysql.constants import CR, ER
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
-from canal_ha.errors import SourceUnavailable
 from canal_ha.source.connection.session import Interruptible, SourceSession
 
+_AT_A_TIME = 100  # tables in one question
 _NOT_THERE = {
     ER.NO_SUCH_TABLE,
     ER.TABLEACCESS_DENIED_ERROR,
@@ -23,6 +23,8 @@ _NOT_THERE = {
 _CONNECTION_LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
 _SESSION = "SET SESSION sql_mode = '', sql_quote_show_create = 1"  # backquotes and complete texts
 _WITH_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # row events have them
+
+Key = tuple[str, str]
 
 
 class Tables:
@@ -49,23 +51,39 @@ class Tables:
 
     def fetch(self, schema: str, table: str) -> str | None:
         """Return the CREATE TABLE statement; None if the table does not exist or the account has no right to it."""
-        sql = f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(table)}"
-        with self._lock:
-            for attempt in (1, 2):
-                session = self._connected()
-                try:
-                    rows = session.ask(sql)
-                except pymysql.MySQLError as error:
-                    errno = error.args[0] if error.args else 0
-                    if errno in _NOT_THERE:
-                        return None
-                    self._forget()
-                    if attempt == 1 and errno in _CONNECTION_LOST:
-                        continue  # the server closes idle connections after wait_timeout
-                    raise session.where.error(errno, f"{sql}: {error.args[-1]}") from error
-                text = rows[0].get("Create Table") if rows else None  # a view answers with "Create View"
-                return None if text is None else bytes(text).decode("utf-8", "replace")
-        raise SourceUnavailable(f"{self._source.host}:{self._source.port}: no answer to {sql}")
+        return next(iter(self.fetch_all([(schema, table)])))[1]
+
+    def fetch_all(self, names: Sequence[Key]) -> list[tuple[Key, str | None]]:
+        """Return the CREATE TABLE statement of each table, like `fetch`. Ask for many at a time."""
+        found: list[tuple[Key, str | None]] = []
+        while len(found) < len(names):
+            with self._lock:  # between questions, others may fetch
+                found += self._some(names[len(found) : len(found) + _AT_A_TIME])
+        return found
+
+    # ---- holding the lock
+
+    def _some(self, names: Sequence[Key]) -> Iterator[tuple[Key, str | None]]:
+        """Yield the first of these definitions, at least one."""
+        statements = [f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(table)}" for schema, table in names]
+        answered = 0
+        for attempt in (1, 2):
+            session = self._connected()
+            try:
+                for rows in session.ask_all(";".join(statements)):
+                    text = rows[0].get("Create Table") if rows else None  # a view answers with "Create View"
+                    yield names[answered], None if text is None else bytes(text).decode("utf-8", "replace")
+                    answered += 1
+                return
+            except pymysql.MySQLError as error:
+                errno = error.args[0] if error.args else 0
+                if errno in _NOT_THERE:
+                    yield names[answered], None
+                    return
+                self._forget()
+                if attempt == 1 and errno in _CONNECTION_LOST and not answered:
+                    continue  # the server closes idle connections after wait_timeout
+                raise session.where.error(errno, f"{statements[answered]}: {error.args[-1]}") from error
 
     def close(self) -> None:
         """Close the connection; the next fetch opens another."""
@@ -74,7 +92,7 @@ class Tables:
 
     def _connected(self) -> SourceSession:
         if self._session is None:
-            self._session = SourceSession(self._config, self._source, opening=self._opening)
+            self._session = SourceSession(self._config, self._source, opening=self._opening, many=True)
             self._session.query(_SESSION)
             with suppress(pymysql.MySQLError):
                 self._session.ask(_WITH_GENERATED_KEYS)  # MySQL 8.0.30 and later

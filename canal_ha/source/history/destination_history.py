@@ -3,7 +3,8 @@
 It covers ranges of positions. Each range begins with a snapshot of all tables, or is read up to one, and every
 statement in it is recorded. When a stream begins outside all ranges, the statements between it and a range are read
 first; far from all ranges a new one begins. A range that an open stream reads is never dropped. So a table's columns
-always belong to the position asked for. Threads: the streams' own and the pool; one lock; blocks on MySQL.
+always belong to the position asked for. Threads: the streams' own and the pool; one lock, which is not held while
+definitions are asked for; blocks on MySQL.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history.definitions import definition_of
 from canal_ha.decode.history.history import Fetch, History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, TableSnapshot
+from canal_ha.decode.history.versions import Key
 from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.tell import Tell
@@ -46,6 +48,13 @@ MOST_RANGES = 16  # with snapshots: bounds memory; further ranges are joined by 
 NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
 GIVEN_OUT_WITHIN_S = 5.0  # until a server sends what it has written; with sync_binlog=1 MySQL syncs it to disk first
 _AGAIN_S = 0.01  # first pause before reading again; later ones are longer
+
+
+T = TypeVar("T")
+
+
+class _SnapshotWanted(Exception):
+    """A question cannot be answered before there is another snapshot."""
 
 
 class HistoryDump(Protocol):
@@ -88,6 +97,8 @@ class DestinationHistory:
         self._most_records = most_records
         self._open: SourceSession | None = None
         self._turn = threading.Lock()
+        self._one_snapshot = threading.Lock()  # taken before `_turn`; those who wait for it want the same snapshot
+        self._taken = 0  # snapshots
         self._begun_anew: set[str] = set()
         self._recording = Recording(store, "", tell, self._begun_anew)
         self._history = History(fetch, in_ranges=True)
@@ -102,15 +113,16 @@ class DestinationHistory:
 
         reading: the stream's dump. From now on its decoded statements count as covered, and its ranges are kept.
         """
-        with self._turn, self._session() as session:
-            server = examine(session)
-            newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
+
+        def opened(scanner: Scanner, newest: LogPosition) -> TableHistory:
             stream = _Opened(self, self._history, edge(start), reading)
             if reading is not None:
                 self._streams[reading] = stream
             # FULL metadata names the columns in every event, so reading can wait until an event lacks the names
-            self._reach(stream.since, newest, self._scanner(session, server), lazily=server.row_metadata == "FULL")
-        return self._history.view(start, stream)
+            self._reach(stream.since, newest, scanner, lazily=scanner.server.row_metadata == "FULL")
+            return self._history.view(start, stream)
+
+        return self._asked(opened)
 
     def reach(self, stream: _Opened) -> None:
         """See Ahead. stream: one whose view was asked for here."""
@@ -118,27 +130,29 @@ class DestinationHistory:
             self._advance()
             if stream.reached and self._place(stream):
                 return
-        with self._turn, self._session() as session:
-            server = examine(session)
-            newest = self._prepare(session, server, strict=True)
-            self._reach(self._place(stream), newest, self._scanner(session, server), lazily=False)
+
+        def reached(scanner: Scanner, newest: LogPosition) -> None:
+            self._reach(self._place(stream), newest, scanner, lazily=False)
             stream.reached = True
+
+        self._asked(reached, strict=True)
 
     def read_on(self, stream: _Opened) -> LogPosition | None:
         """See Ahead. stream: one whose view was asked for here."""
-        with self._turn, self._session() as session:
-            server = examine(session)
-            newest = edge(self._prepare(session, server, strict=True))
-            at, scanner = self._place(stream), self._scanner(session, server)
+
+        def read(scanner: Scanner, newest: LogPosition) -> LogPosition | None:
+            at, end = self._place(stream), edge(newest)
             while True:
                 ranges = self._history.ranges()
                 known = ranges.of(at.order) or Range(at, at)
-                if known.end.order >= newest.order:
-                    return newest
+                if known.end.order >= end.order:
+                    return end
                 behind = ranges.behind(known.end.order)
-                until = newest if behind is None or behind.start.order > newest.order else behind.start
+                until = end if behind is None or behind.start.order > end.order else behind.start
                 if not self._read(known.end, until, scanner):
                     return None
+
+        return self._asked(read, strict=True)
 
     def look_back(self, stream: _Opened, until: LogPosition) -> bool:
         """See Ahead. stream: one whose view was asked for here."""
@@ -166,17 +180,18 @@ class DestinationHistory:
 
         cursors: of all clients, in this binlog; None if they are unknown. Then nothing is dropped.
         """
-        with self._turn, self._session() as session:
-            server = examine(session)
-            newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
+
+        def looked(scanner: Scanner, newest: LogPosition) -> None:
             if self._snapshot_due():
                 if self._has_many():  # the snapshot must lie in the last range
-                    self._reach(edge(newest), newest, self._scanner(session, server), lazily=False)
-                self._snapshot(session, server)
+                    self._reach(edge(newest), newest, scanner, lazily=False)
+                raise _SnapshotWanted
             if cursors is not None:
-                self._expire(cursors, lambda: locate.oldest(session, server, self._config.master))
+                self._expire(cursors, lambda: locate.oldest(scanner.session, scanner.server, self._config.master))
             self._trim()
             self._note()
+
+        self._asked(looked)
 
     def close(self) -> None:
         """Record the covered ranges and close every connection."""
@@ -194,6 +209,44 @@ class DestinationHistory:
         """Store the covered ranges. A range without a snapshot is of no use to another node."""
         if self._loaded:
             self._recording.note(tuple(known for known in self._history.ranges() if self._has_snapshot(known)))
+
+    # ---- taking the lock
+
+    def _asked(self, question: Callable[[Scanner, LogPosition], T], *, strict: bool | None = None) -> T:
+        """Return what a question answers under the lock. Whenever it wants a snapshot, take one without the lock.
+
+        question: takes a scanner and the newest position; may raise _SnapshotWanted.
+        strict: see _prepare; None: unless every event carries names.
+        """
+        while True:
+            with self._turn, self._session() as session:
+                server = examine(session)
+                try:
+                    newest = self._prepare(
+                        session, server, strict=server.row_metadata != "FULL" if strict is None else strict
+                    )
+                    return question(self._scanner(session, server), newest)
+                except _SnapshotWanted:
+                    taken = self._taken
+            self._take_snapshot(taken)
+
+    def _take_snapshot(self, taken: int) -> None:
+        """Take a snapshot of all tables at the newest position, without those that statements change meanwhile.
+
+        Streams go on meanwhile, and others open: the lock is not held while definitions are asked for.
+        taken: how many snapshots there were when this one was wanted; if there are more now, none is taken.
+        """
+        with self._one_snapshot:
+            with self._turn, self._session() as session:
+                if self._taken != taken:
+                    return
+                history = self._history
+                first = edge(locate.newest(session, examine(session), self._config, self._config.master))
+                names = self._names(session)
+            found = self._tables.fetch_all(sorted(names))
+            with self._turn, self._session() as session:
+                if self._history is history:  # otherwise another server answers now
+                    self._keep_snapshot(session, first, names, found)
 
     # ---- holding the lock
 
@@ -220,7 +273,7 @@ class DestinationHistory:
         """Load this server's stored history, make sure that there is a range, and return the newest position.
 
         strict: raise if the store fails, because the records of other nodes are needed.
-        Raises HistoryUnavailable.
+        Raises HistoryUnavailable, and _SnapshotWanted if there is no range.
         """
         source = server.uuid or str(server.server_id)
         if self._recording.source != source:
@@ -237,8 +290,7 @@ class DestinationHistory:
             self._begin(source, server)
             self._loaded = True
         if not len(self._history.ranges()):
-            self._snapshot(session, server)
-            self._note()
+            raise _SnapshotWanted
         return newest
 
     def _begin(self, source: str, server: Flavor) -> None:
@@ -304,6 +356,7 @@ class DestinationHistory:
         newest: the end of the binlog.
         scanner: reads the stretch: from the range before `at`, or up to the one behind it.
         lazily: only read on from a range nearby.
+        Raises _SnapshotWanted if there is no range behind `at`.
         """
         lost = False
         if at.order > newest.order:  # journals that were renamed do not sort
@@ -321,8 +374,7 @@ class DestinationHistory:
                 lost = not self._read(before.end, start, scanner)
                 continue
             if behind is None:
-                self._snapshot(scanner.session, scanner.server)
-                continue
+                raise _SnapshotWanted
             if lazily:
                 return
             if not self._read(end, behind.start, scanner):  # the dump meets the same error and reports it
@@ -386,25 +438,32 @@ class DestinationHistory:
 
     # ---- snapshots
 
-    def _snapshot(self, session: SourceSession, server: Flavor) -> None:
-        """Take a snapshot of all tables at the newest position, without those that statements change meanwhile."""
-        first = edge(locate.newest(session, server, self._config, self._config.master))
-        names = self._names(session)
-        found = {name: self._tables.fetch(*name) for name in names}
+    def _keep_snapshot(
+        self, session: SourceSession, first: LogPosition, names: frozenset[Key], found: Sequence[tuple[Key, str | None]]
+    ) -> None:
+        """Record a snapshot.
+
+        first: the newest position before the tables were listed.
+        names: the list.
+        found: their definitions; None for a table that was gone.
+        """
+        server = examine(session)
         names |= self._names(session)  # the binlog may name a table before the list does
         at = locate.newest(session, server, self._config, self._config.master)
         if not self._read(first, edge(at), self._scanner(session, server)):
             raise SourceUnavailable(f"{session.where.address}: {first} was purged while reading tables; trying again")
         changed = self._history.changed(names, first, at)
-        tables = {name: definition_of(sql) for name, sql in found.items() if sql and name not in changed}
+        tables = {name: definition_of(sql) for name, sql in found if sql and name not in changed}
         all_listed = session.query(_MAY_SEE_ALL) and not self._history.changed([_ANY], first, at)
         left_out = names - tables.keys() if all_listed else None
         snapshot = TableSnapshot(at, tables, left_out)
         self._history.restore((), (snapshot,))
         self._snapshots.append(snapshot.at)
         self._recording.keep_snapshot(snapshot)
+        self._taken += 1
+        self._note()
 
-    def _names(self, session: SourceSession) -> frozenset[tuple[str, str]]:
+    def _names(self, session: SourceSession) -> frozenset[Key]:
         return frozenset((str(row["s"]), str(row["t"])) for row in session.query(_TABLES))
 
     def _snapshot_due(self) -> bool:
