@@ -60,13 +60,10 @@ class Event:
 
 @dataclass
 class Binlog:
-    """A server's binlog and tables.
-
-    tables: the present column names of each table.
-    purged: the number of purged journals.
-    reads: the number of events that were read for a history.
-    asking: called after a definition was read, before it is returned.
-    early: this many reads stop before the end, as if the server had not yet written everything to its disk.
+    """tables: as of now, the names of their columns. purged: how many journals are gone. reads: how many events were
+    read for a history. asking: called when a definition was asked for, before anything else is. reading: called before
+    events are read. early: so many reads stop before the end, as where the server has not yet written everything to its
+    disk.
     """
 
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -76,6 +73,7 @@ class Binlog:
     purged: int = 0
     reads: int = 0
     asking: Callable[[], None] = lambda: None
+    reading: Callable[[], None] = lambda: None
     early: int = 0
     _journal: int = 1
     _offset: int = FIRST
@@ -212,6 +210,7 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         def statements(
             self, start: LogPosition, end: LogPosition, told: Callable[[LogPosition, str, str], None]
         ) -> LogPosition:
+            binlog.reading()
             if int(start.journal.rpartition(".")[2]) <= binlog.purged:
                 raise PositionLost(f"{start.journal} is purged")
             events = binlog.between(start, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -204,6 +205,67 @@ def test_streams_open_while_a_snapshot_asks_for_definitions(binlog: Binlog) -> N
     assert not waits
     assert right(other.read(), stream.read())
     assert len(node._snapshots) == 2
+
+
+def test_streams_open_while_another_reads_a_long_stretch(binlog: Binlog) -> None:
+    """A client that lags by gigabytes keeps no other one waiting; two that lag alike read the stretch once."""
+    for _ in range(50):
+        binlog.insert("t")
+    node = binlog.history()
+    tip = Stream(binlog, node, binlog.newest).open()
+    reading, go_on = Event(), Event()
+
+    def wait() -> None:
+        reading.set()
+        assert go_on.wait(10)
+
+    binlog.reading = wait
+    lagging = [Stream(binlog, node, BEGIN) for _ in range(5)]
+    threads = [Thread(target=stream.open) for stream in lagging]
+    for thread in threads:
+        thread.start()
+    assert reading.wait(10)
+    other = Stream(binlog, node, tip.decoded)
+    opening = Thread(target=other.open)
+    opening.start()
+    opening.join(10)
+    waits = opening.is_alive()
+    go_on.set()
+    for thread in (*threads, opening):
+        thread.join()
+    binlog.insert("t")
+    assert not waits
+    assert right(other.read(), *(stream.read() for stream in lagging))
+    assert binlog.reads == 50
+
+
+def test_a_stretch_that_one_caller_cannot_read_is_tried_by_the_next(binlog: Binlog) -> None:
+    """The connection of the first ends in the middle; those who waited for it do not wait for ever."""
+    binlog.insert("t")
+    node = binlog.history()
+    Stream(binlog, node, binlog.newest).open()
+    failures = [SourceUnavailable("the connection is lost")]
+
+    def fail() -> None:
+        time.sleep(0.05)
+        if failures:
+            raise failures.pop()
+
+    binlog.reading = fail
+    streams = [Stream(binlog, node, BEGIN) for _ in range(2)]
+
+    def open_anyhow(stream: Stream) -> None:
+        with suppress(SourceUnavailable):
+            stream.open()
+
+    threads = [Thread(target=open_anyhow, args=(stream,)) for stream in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    opened = [stream for stream in streams if stream.view is not None]
+    assert len(opened) == 1
+    assert right(opened[0].read())
 
 
 def test_streams_that_open_together_take_one_snapshot(binlog: Binlog) -> None:

@@ -4,7 +4,7 @@ It covers ranges of positions. Each range begins with a snapshot of all tables, 
 statement in it is recorded. When a stream begins outside all ranges, the statements between it and a range are read
 first; far from all ranges a new one begins. A range that an open stream reads is never dropped. So a table's columns
 always belong to the position asked for. Threads: the streams' own and the pool; one lock, which is not held while
-definitions are asked for; blocks on MySQL.
+the source is asked; blocks on MySQL.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history.definitions import definition_of
@@ -22,7 +22,7 @@ from canal_ha.decode.history.history import Fetch, History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, TableSnapshot
 from canal_ha.decode.history.versions import Key
-from canal_ha.errors import CanalError, HistoryUnavailable, PositionLost, SourceUnavailable
+from canal_ha.errors import HistoryUnavailable, PositionLost, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.tell import Tell
 from canal_ha.source.connection.flavor import Flavor, examine
@@ -48,13 +48,6 @@ MOST_RANGES = 16  # with snapshots: bounds memory; further ranges are joined by 
 NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
 GIVEN_OUT_WITHIN_S = 5.0  # until a server sends what it has written; with sync_binlog=1 MySQL syncs it to disk first
 _AGAIN_S = 0.01  # first pause before reading again; later ones are longer
-
-
-T = TypeVar("T")
-
-
-class _SnapshotWanted(Exception):
-    """A question cannot be answered before there is another snapshot."""
 
 
 class HistoryDump(Protocol):
@@ -95,10 +88,14 @@ class DestinationHistory:
         self._tell = tell
         self._clock = clock
         self._most_records = most_records
-        self._open: SourceSession | None = None
-        self._turn = threading.Lock()
+        self._turn = threading.Lock()  # never held while the source is asked
         self._one_snapshot = threading.Lock()  # taken before `_turn`; those who wait for it want the same snapshot
+        self._noting = threading.Lock()  # taken before `_turn`: what is stored later covers more
+        self._idle: list[SourceSession] = []
+        self._closed = False
         self._taken = 0  # snapshots
+        self._reading: list[Range] = []
+        self._has_read = threading.Condition(self._turn)
         self._begun_anew: set[str] = set()
         self._recording = Recording(store, "", tell, self._begun_anew)
         self._history = History(fetch, in_ranges=True)
@@ -113,16 +110,18 @@ class DestinationHistory:
 
         reading: the stream's dump. From now on its decoded statements count as covered, and its ranges are kept.
         """
-
-        def opened(scanner: Scanner, newest: LogPosition) -> TableHistory:
-            stream = _Opened(self, self._history, edge(start), reading)
-            if reading is not None:
-                self._streams[reading] = stream
+        with self._session() as session:
+            server = examine(session)
             # FULL metadata names the columns in every event, so reading can wait until an event lacks the names
-            self._reach(stream.since, newest, scanner, lazily=scanner.server.row_metadata == "FULL")
-            return self._history.view(start, stream)
-
-        return self._asked(opened)
+            lazily = server.row_metadata == "FULL"
+            history, newest = self._prepare(session, server, strict=not lazily)
+            stream = _Opened(self, history, edge(start), reading)
+            with self._turn:
+                self._check(history, stream.since)
+                if reading is not None:
+                    self._streams[reading] = stream
+            self._reach(history, stream.since, newest, self._scanner(session, server), lazily=lazily)
+        return history.view(start, stream)
 
     def reach(self, stream: _Opened) -> None:
         """See Ahead. stream: one whose view was asked for here."""
@@ -130,48 +129,50 @@ class DestinationHistory:
             self._advance()
             if stream.reached and self._place(stream):
                 return
-
-        def reached(scanner: Scanner, newest: LogPosition) -> None:
-            self._reach(self._place(stream), newest, scanner, lazily=False)
-            stream.reached = True
-
-        self._asked(reached, strict=True)
+        with self._session() as session:
+            server = examine(session)
+            history, newest = self._prepare(session, server, strict=True)
+            with self._turn:
+                at = self._place(stream)
+            self._reach(history, at, newest, self._scanner(session, server), lazily=False)
+        stream.reached = True
 
     def read_on(self, stream: _Opened) -> LogPosition | None:
         """See Ahead. stream: one whose view was asked for here."""
-
-        def read(scanner: Scanner, newest: LogPosition) -> LogPosition | None:
-            at, end = self._place(stream), edge(newest)
+        with self._session() as session:
+            server = examine(session)
+            history, newest = self._prepare(session, server, strict=True)
+            with self._turn:
+                at, end = self._place(stream), edge(newest)
             while True:
-                ranges = self._history.ranges()
+                ranges = history.ranges()
                 known = ranges.of(at.order) or Range(at, at)
                 if known.end.order >= end.order:
                     return end
                 behind = ranges.behind(known.end.order)
                 until = end if behind is None or behind.start.order > end.order else behind.start
-                if not self._read(known.end, until, scanner):
+                if not self._read(history, known.end, until, self._scanner(session, server)):
                     return None
-
-        return self._asked(read, strict=True)
 
     def look_back(self, stream: _Opened, until: LogPosition) -> bool:
         """See Ahead. stream: one whose view was asked for here."""
         with self._turn:
-            at, ranges = self._place(stream), self._history.ranges()
-            known = ranges.of(at.order) or Range(at, at)
-            before = None if stream.gone_before else ranges.ending_before(known.start.order)
-            if before is None and stream.again_from == known.start:
-                return False
-            with self._session() as session:
-                scanner = self._scanner(session, examine(session))
-                if before is not None:
-                    stream.gone_before = not self._read(before.end, known.start, scanner)
-                    if stream.gone_before:
-                        return False
-                # ranges may have joined: apply again the statements that had no effect without the earlier ones
-                found = self._read(known.start, edge(until), scanner)
-            stream.again_from = (self._history.ranges().of(at.order) or known).start
-            return found
+            at, history = self._place(stream), self._history
+        ranges = history.ranges()
+        known = ranges.of(at.order) or Range(at, at)
+        before = None if stream.gone_before else ranges.ending_before(known.start.order)
+        if before is None and stream.again_from == known.start:
+            return False
+        with self._session() as session:
+            scanner = self._scanner(session, examine(session))
+            if before is not None:
+                stream.gone_before = not self._read(history, before.end, known.start, scanner)
+                if stream.gone_before:
+                    return False
+            # ranges may have joined: apply again the statements that had no effect without the earlier ones
+            found = self._read(history, known.start, edge(until), scanner, again=True)
+        stream.again_from = (history.ranges().of(at.order) or known).start
+        return found
 
     # ---- the pool, at intervals
 
@@ -180,24 +181,29 @@ class DestinationHistory:
 
         cursors: of all clients, in this binlog; None if they are unknown. Then nothing is dropped.
         """
-
-        def looked(scanner: Scanner, newest: LogPosition) -> None:
-            if self._snapshot_due():
-                if self._has_many():  # the snapshot must lie in the last range
-                    self._reach(edge(newest), newest, scanner, lazily=False)
-                raise _SnapshotWanted
+        with self._session() as session:
+            server = examine(session)
+            history, newest = self._prepare(session, server, strict=server.row_metadata != "FULL")
+            with self._turn:
+                due, many, taken = self._snapshot_due(), self._has_many(), self._taken
+            if due:
+                scanner = self._scanner(session, server)
+                if many:  # the snapshot must lie in the last range
+                    self._reach(history, edge(newest), newest, scanner, lazily=False)
+                self._take_snapshot(history, taken, scanner)
             if cursors is not None:
-                self._expire(cursors, lambda: locate.oldest(scanner.session, scanner.server, self._config.master))
+                self._expire(history, cursors, lambda: locate.oldest(session, server, self._config.master))
+        with self._turn:
             self._trim()
-            self._note()
-
-        self._asked(looked)
+        self._note()
 
     def close(self) -> None:
         """Record the covered ranges and close every connection."""
         with self._turn:
             self._advance()
-            self._note()
+        self._note()
+        with self._turn:
+            self._closed = True
             self._tables.close()
             self._disconnect()
             self._recording.end()
@@ -205,93 +211,88 @@ class DestinationHistory:
             if store:
                 store.close()
 
-    def _note(self) -> None:
-        """Store the covered ranges. A range without a snapshot is of no use to another node."""
-        if self._loaded:
-            self._recording.note(tuple(known for known in self._history.ranges() if self._has_snapshot(known)))
-
-    # ---- taking the lock
-
-    def _asked(self, question: Callable[[Scanner, LogPosition], T], *, strict: bool | None = None) -> T:
-        """Return what a question answers under the lock. Whenever it wants a snapshot, take one without the lock.
-
-        question: takes a scanner and the newest position; may raise _SnapshotWanted.
-        strict: see _prepare; None: unless every event carries names.
-        """
-        while True:
-            with self._turn, self._session() as session:
-                server = examine(session)
-                try:
-                    newest = self._prepare(
-                        session, server, strict=server.row_metadata != "FULL" if strict is None else strict
-                    )
-                    return question(self._scanner(session, server), newest)
-                except _SnapshotWanted:
-                    taken = self._taken
-            self._take_snapshot(taken)
-
-    def _take_snapshot(self, taken: int) -> None:
-        """Take a snapshot of all tables at the newest position, without those that statements change meanwhile.
-
-        Streams go on meanwhile, and others open: the lock is not held while definitions are asked for.
-        taken: how many snapshots there were when this one was wanted; if there are more now, none is taken.
-        """
-        with self._one_snapshot:
-            with self._turn, self._session() as session:
-                if self._taken != taken:
-                    return
-                history = self._history
-                first = edge(locate.newest(session, examine(session), self._config, self._config.master))
-                names = self._names(session)
-            found = self._tables.fetch_all(sorted(names))
-            with self._turn, self._session() as session:
-                if self._history is history:  # otherwise another server answers now
-                    self._keep_snapshot(session, first, names, found)
-
-    # ---- holding the lock
+    # ---- asking the source, without the lock
 
     @contextmanager
     def _session(self) -> Iterator[SourceSession]:
-        """Yield the connection for questions, which stays open; reconnect if it does not answer any more."""
-        if self._open is None or not self._open.alive():
-            self._open = SourceSession(self._config, self._config.master, opening=self._opening)
+        """Yield a connection for questions, for this caller alone; it stays open unless a question fails."""
+        with self._turn:
+            session = self._idle.pop() if self._idle else None
+        if session is None or not session.alive():
+            session = SourceSession(self._config, self._config.master, opening=self._opening)
+        answered = False
         try:
-            yield self._open
-        except CanalError:  # rights granted later apply to new connections only
-            self._disconnect()
-            raise
-
-    def _disconnect(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+            yield session
+            answered = True
+        finally:
+            with self._turn:
+                if not answered:  # rights granted later apply to new connections only
+                    self._disconnect()
+                if answered and not self._closed and not self._idle:
+                    self._idle.append(session)
+                else:
+                    session.close()
 
     def _scanner(self, session: SourceSession, server: Flavor) -> Scanner:
         return Scanner(session, server, self._config, self._config.master, self._opening)
 
-    def _prepare(self, session: SourceSession, server: Flavor, *, strict: bool) -> LogPosition:
-        """Load this server's stored history, make sure that there is a range, and return the newest position.
+    def _prepare(self, session: SourceSession, server: Flavor, *, strict: bool) -> tuple[History, LogPosition]:
+        """Load this server's stored history and make sure that there is a range.
 
+        Return the history, and the newest position.
         strict: raise if the store fails, because the records of other nodes are needed.
-        Raises HistoryUnavailable, and _SnapshotWanted if there is no range.
+        Raises HistoryUnavailable.
         """
         source = server.uuid or str(server.server_id)
-        if self._recording.source != source:
-            if self._recording.source:
-                self._tell("history.of_another_binlog", covered=self._recording.source, source=source)
-            self._begin(source, server)
-        if not self._loaded:
-            self._load(strict=strict)
-        self._advance()  # before asking for the end, which a busy stream would pass
-        newest = locate.newest(session, server, self._config, self._config.master)
-        if any(known.end.order > newest.order for known in self._history.ranges()):
-            self._tell("history.of_another_binlog", covered=source, source=source)
-            self._begun_anew.add(source)
-            self._begin(source, server)
-            self._loaded = True
-        if not len(self._history.ranges()):
-            raise _SnapshotWanted
-        return newest
+        while True:
+            with self._turn:
+                if self._recording.source != source:
+                    if self._recording.source:
+                        self._tell("history.of_another_binlog", covered=self._recording.source, source=source)
+                    self._begin(source, server)
+                if not self._loaded:
+                    self._load(strict=strict)
+                self._advance()  # before asking for the end, which a busy stream would pass
+                history, taken = self._history, self._taken
+                ends = [known.end.order for known in history.ranges()]
+            newest = locate.newest(session, server, self._config, self._config.master)
+            with self._turn:
+                if self._history is not history:  # another caller began a new one meanwhile
+                    continue
+                if any(end > newest.order for end in ends):
+                    self._tell("history.of_another_binlog", covered=source, source=source)
+                    self._begun_anew.add(source)
+                    self._begin(source, server)
+                    self._loaded = True
+                    continue
+            if not ends:
+                self._take_snapshot(history, taken, self._scanner(session, server))
+            return history, newest
+
+    def _note(self) -> None:
+        """Store the covered ranges. A range without a snapshot is of no use to another node."""
+        with self._noting:
+            with self._turn:
+                recording = self._recording
+                covered = tuple(known for known in self._history.ranges() if self._has_snapshot(known))
+                loaded = self._loaded
+            if loaded:
+                recording.note(covered)
+
+    # ---- holding the lock
+
+    def _disconnect(self) -> None:
+        for session in self._idle:
+            session.close()
+        self._idle.clear()
+
+    def _check(self, history: History, at: LogPosition) -> None:
+        """Raise SourceUnavailable if another server answers now. at: where a stream began to read."""
+        if history is not self._history:
+            raise SourceUnavailable(
+                f"{self._config.destination}: the source's binlog is another one than when reading began at {at};"
+                " the dump starts again"
+            )
 
     def _begin(self, source: str, server: Flavor) -> None:
         """Begin a new history; streams that still decode another binlog keep the old one."""
@@ -340,45 +341,42 @@ class DestinationHistory:
 
     def _place(self, stream: _Opened) -> LogPosition:
         """Return the position of a stream, at the end of the range that it has read."""
-        if stream.history is not self._history:
-            raise SourceUnavailable(
-                f"{self._config.destination}: the source's binlog is another one than when reading began at"
-                f" {stream.since}; the dump starts again"
-            )
+        self._check(stream.history, stream.since)
         return stream.decoded() or stream.since
 
     # ---- ranges
 
-    def _reach(self, at: LogPosition, newest: LogPosition, scanner: Scanner, *, lazily: bool) -> None:
+    def _reach(self, history: History, at: LogPosition, newest: LogPosition, scanner: Scanner, *, lazily: bool) -> None:
         """Put a position into a range with a snapshot, by reading the shorter stretch of statements.
 
+        history: where the ranges are.
         at: the position to cover.
         newest: the end of the binlog.
         scanner: reads the stretch: from the range before `at`, or up to the one behind it.
         lazily: only read on from a range nearby.
-        Raises _SnapshotWanted if there is no range behind `at`.
         """
         lost = False
         if at.order > newest.order:  # journals that were renamed do not sort
             return
         while True:
-            ranges = self._history.ranges()
-            known = ranges.of(at.order)
-            if known is not None and (lazily or self._has_snapshot(known)):
-                return
-            start, end = (at, at) if known is None else (known.start, known.end)
-            before = ranges.ending_before(start.order)
-            behind = ranges.behind(end.order)
-            ahead = _journals(end, behind.start if behind else newest)
-            if before is not None and not lost and self._is_near(_journals(before.end, start), ahead, lazily=lazily):
-                lost = not self._read(before.end, start, scanner)
-                continue
-            if behind is None:
-                raise _SnapshotWanted
-            if lazily:
-                return
-            if not self._read(end, behind.start, scanner):  # the dump meets the same error and reports it
-                return
+            with self._turn:
+                self._check(history, at)
+                ranges, taken = history.ranges(), self._taken
+                known = ranges.of(at.order)
+                if known is not None and (lazily or self._has_snapshot(known)):
+                    return
+                start, end = (at, at) if known is None else (known.start, known.end)
+                before = ranges.ending_before(start.order)
+                behind = ranges.behind(end.order)
+                ahead = _journals(end, behind.start if behind else newest)
+                back = float("inf") if before is None or lost else _journals(before.end, start)
+                near = self._is_near(back, ahead, lazily=lazily)
+            if before is not None and near:
+                lost = not self._read(history, before.end, start, scanner)
+            elif behind is None:
+                self._take_snapshot(history, taken, scanner)
+            elif lazily or not self._read(history, end, behind.start, scanner):
+                return  # if the statements are gone, the dump meets the same error and reports it
 
     def _is_near(self, back: float, ahead: float, *, lazily: bool) -> bool:
         """Return whether to read the stretch from the range before.
@@ -394,12 +392,35 @@ class DestinationHistory:
     def _has_many(self) -> bool:
         return sum(self._has_snapshot(known) for known in self._history.ranges()) >= MOST_RANGES
 
-    def _read(self, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
+    def _read(
+        self, history: History, start: LogPosition, end: LogPosition, scanner: Scanner, *, again: bool = False
+    ) -> bool:
         """Read every statement between two edges and cover what was read. Return False if they are gone.
 
+        A caller that wants what another one reads already waits for it.
+        again: read also what is covered.
         Raises SourceUnavailable if the server does not send them in time.
         """
-        apply, at, wait_s = self._history.view(start).apply, start, _AGAIN_S
+        wanted = Range(start, end)
+        with self._turn:
+            while any(_overlap(wanted, other) for other in self._reading):
+                self._has_read.wait()
+                known = history.ranges().of(start.order)
+                if not again and known is not None and end.order <= known.end.order:
+                    return True
+            self._reading.append(wanted)
+        try:
+            if not self._read_alone(history, start, end, scanner):
+                return False
+        finally:
+            with self._turn:
+                self._reading.remove(wanted)
+                self._has_read.notify_all()
+        self._note()
+        return True
+
+    def _read_alone(self, history: History, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
+        apply, at, wait_s = history.view(start).apply, start, _AGAIN_S
         until_s = time.monotonic() + GIVEN_OUT_WITHIN_S
         while (at.journal, at.offset) != (end.journal, end.offset):
             try:
@@ -408,7 +429,7 @@ class DestinationHistory:
                 return False
             if at.order >= end.order:
                 break
-            self._history.cover(start, at)
+            history.cover(start, at)
             if time.monotonic() > until_s:
                 raise SourceUnavailable(
                     f"{scanner.session.where.address}: the binlog ends at {end}, but a dump has ended at {at} for"
@@ -416,8 +437,7 @@ class DestinationHistory:
                 )
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, 0.5)
-        self._history.cover(start, end)
-        self._note()
+        history.cover(start, end)
         return True
 
     def _has_snapshot(self, known: Range) -> bool:
@@ -438,29 +458,39 @@ class DestinationHistory:
 
     # ---- snapshots
 
-    def _keep_snapshot(
-        self, session: SourceSession, first: LogPosition, names: frozenset[Key], found: Sequence[tuple[Key, str | None]]
-    ) -> None:
-        """Record a snapshot.
+    def _take_snapshot(self, history: History, taken: int, scanner: Scanner) -> None:
+        """Take a snapshot of all tables at the newest position, without those that statements change meanwhile.
 
-        first: the newest position before the tables were listed.
-        names: the list.
-        found: their definitions; None for a table that was gone.
+        history: where it belongs.
+        taken: how many snapshots there were when this one was wanted; if there are more now, none is taken.
+        scanner: asks and reads.
         """
-        server = examine(session)
-        names |= self._names(session)  # the binlog may name a table before the list does
-        at = locate.newest(session, server, self._config, self._config.master)
-        if not self._read(first, edge(at), self._scanner(session, server)):
-            raise SourceUnavailable(f"{session.where.address}: {first} was purged while reading tables; trying again")
-        changed = self._history.changed(names, first, at)
-        tables = {name: definition_of(sql) for name, sql in found if sql and name not in changed}
-        all_listed = session.query(_MAY_SEE_ALL) and not self._history.changed([_ANY], first, at)
-        left_out = names - tables.keys() if all_listed else None
-        snapshot = TableSnapshot(at, tables, left_out)
-        self._history.restore((), (snapshot,))
-        self._snapshots.append(snapshot.at)
-        self._recording.keep_snapshot(snapshot)
-        self._taken += 1
+        session, server, master = scanner.session, scanner.server, self._config.master
+        with self._one_snapshot:
+            with self._turn:
+                if self._taken != taken:
+                    return
+                recording = self._recording
+            first = edge(locate.newest(session, server, self._config, master))
+            names = self._names(session)
+            found = self._tables.fetch_all(sorted(names))
+            names |= self._names(session)  # the binlog may name a table before the list does
+            at = locate.newest(session, server, self._config, master)
+            if not self._read(history, first, edge(at), scanner):
+                raise SourceUnavailable(
+                    f"{session.where.address}: {first} was purged while reading tables; trying again"
+                )
+            changed = history.changed(names, first, at)
+            tables = {name: definition_of(sql) for name, sql in found if sql and name not in changed}
+            all_listed = session.query(_MAY_SEE_ALL) and not history.changed([_ANY], first, at)
+            left_out = names - tables.keys() if all_listed else None
+            snapshot = TableSnapshot(at, tables, left_out)
+            recording.keep_snapshot(snapshot)  # first, so that no range is covered without it
+            with self._turn:
+                self._check(history, first)
+                history.restore((), (snapshot,))
+                self._snapshots.append(snapshot.at)
+                self._taken += 1
         self._note()
 
     def _names(self, session: SourceSession) -> frozenset[Key]:
@@ -475,35 +505,39 @@ class DestinationHistory:
             return False
         return self._clock() * 1000 - self._snapshots[-1].timestamp_ms >= interval_h * 3_600_000
 
-    def _expire(self, cursors: Collection[LogPosition], begin: Callable[[], LogPosition]) -> None:
+    def _expire(self, history: History, cursors: Collection[LogPosition], begin: Callable[[], LogPosition]) -> None:
         """Drop what lies before the newest expired snapshot that every stream, and every cursor in use, has passed.
 
         With too many records every snapshot counts as expired.
 
+        history: where the snapshots belong.
         cursors: of all clients. One that is older than snapshots may get, or whose journal is purged, does not count:
         its client may never come back.
         begin: returns the beginning of the binlog.
         """
-        many = self._recording.size > self._most_records
         limit_ms = int(self._clock() * 1000 - self._config.tsdb_snapshot_expire_h * 3_600_000)
-        expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
-        first = next(iter(self._history.ranges()), None)
-        if not expired or first is None or edge(expired[-1]).order <= first.start.order:
+        with self._turn:
+            many = self._recording.size > self._most_records
+            first = next(iter(history.ranges()), None)
+            expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
+            expired = [at for at in expired if first is not None and edge(at).order > first.start.order]
+        if not expired:
             return
         oldest = begin().order
         recent = (cursor for cursor in cursors if not 0 < cursor.timestamp_ms < limit_ms)
         in_use = [cursor for cursor in recent if not cursor.journal or cursor.order >= oldest]
-        needed = [*in_use, *(stream.needed() for stream in self._streams.values())]
-        bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
-        if not bases or edge(bases[-1]).order <= first.start.order:
-            return
-        base = bases[-1]
-        if not self._recording.expire(base, limit_ms):
-            return
-        self._snapshots = [at for at in self._snapshots if at.order >= base.order]
-        self._history.forget_before(base)
-        for stream in self._streams.values():
-            stream.since = max(stream.since, edge(base), key=lambda at: at.order)
+        with self._turn:
+            if self._history is not history:
+                return
+            needed = [*in_use, *(stream.needed() for stream in self._streams.values())]
+            bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
+            if not bases or not self._recording.expire(bases[-1], limit_ms):
+                return
+            base = bases[-1]
+            self._snapshots = [at for at in self._snapshots if at.order >= base.order]
+            history.forget_before(base)
+            for stream in self._streams.values():
+                stream.since = max(stream.since, edge(base), key=lambda at: at.order)
 
 
 class _Opened:
@@ -553,6 +587,11 @@ class _Opened:
 
     def look_back(self, at: LogPosition) -> bool:
         return self._destination_history.look_back(self, at)
+
+
+def _overlap(one: Range, other: Range) -> bool:
+    """Return whether two ranges share more than an edge."""
+    return one.start.order < other.end.order and other.start.order < one.end.order
 
 
 def _journals(start: LogPosition, end: LogPosition) -> float:
