@@ -13,6 +13,7 @@ import random
 import sys
 import time
 from contextlib import suppress
+from typing import Any
 
 from canal_ha.decode import kernel
 from canal_ha.decode.filters import FieldFilter
@@ -74,7 +75,7 @@ def run(seed: int, first: int, count: int) -> None:
         if number % FROM_ONE_DUMP == 0 or number == first:
             source = random.Random(f"{seed} {number // FROM_ONE_DUMP}")
             data, columns, skipped = generated(source, checksums=0.0)
-            tables: dict[tuple[bytes, str, str, int], Columns] = {}
+            tables: dict[Any, Columns] = {}
         chance = random.Random(f"{seed} {number} damage")
         try:
             with suppress(Broken):
@@ -88,7 +89,7 @@ def run(seed: int, first: int, count: int) -> None:
                 at = chance.randrange(len(raw) + 1)
                 fields = FieldFilter("", skipped)
                 work = decoder(AnyTable(*columns), fields=fields, **with_gtids(number % 2 == 1))
-                work._columns = tables  # kept for the inputs of one dump: cells take longer to make than to read
+                work._plans._younger = tables  # kept for the inputs of one dump: cells take longer to make than to read
                 with suppress(MalformedEvent, TableUnknown):
                     for part in (raw[:at], raw[at:]):
                         for _ in work.feed(part):

@@ -94,8 +94,9 @@ def site(source_server: SqlServer, database: str, tmp_path: Path) -> Iterator[Si
 
 @pytest.mark.real
 def test_snapshots_and_their_expiry(site: Site) -> None:
-    """One is due a day after the last if anything changed. What lies before one that is too old goes, except what a
-    cursor of the last days still needs.
+    """A snapshot is due a day after the last one if a table changed.
+
+    Old snapshots and records expire unless a cursor of the last days needs them.
     """
     site.history.look(None)
     assert len(site.kept().snapshots) == 1

@@ -60,10 +60,14 @@ class Event:
 
 @dataclass
 class Binlog:
-    """tables: as of now, the names of their columns. purged: how many journals are gone. reads: how many events were
-    read for a history. asking: called when a definition was asked for, before anything else is. reading: called before
-    events are read. early: so many reads stop before the end, as where the server has not yet written everything to its
-    disk.
+    """A server's binlog and tables.
+
+    tables: the present column names of each table.
+    purged: the number of purged journals.
+    reads: the number of events that were read for a history.
+    asking: called after a definition was read, before it is returned.
+    reading: called before events are read.
+    early: this many reads stop before the end, as if the server had not yet written everything to its disk.
     """
 
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)

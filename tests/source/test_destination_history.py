@@ -16,7 +16,7 @@ from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.history import destination_history
+from canal_ha.source.history import stretches
 from canal_ha.source.history.sql_store import in_file
 from tests.source.binlog import SCHEMA, Binlog, Stream, installed, look
 
@@ -312,7 +312,7 @@ def test_a_statement_that_is_written_but_not_given_out_yet_is_read_before_a_snap
 
 def test_what_is_never_given_out_is_not_covered(binlog: Binlog, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the server does not give out its newest events in time, opening fails; a later attempt reads everything."""
-    monkeypatch.setattr(destination_history, "GIVEN_OUT_WITHIN_S", 0.05)
+    monkeypatch.setattr(stretches, "GIVEN_OUT_WITHIN_S", 0.05)
     node = binlog.history()
     look(node, None)
     begin = binlog.newest

@@ -17,8 +17,8 @@ cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _LEFT, _LARGE
 
 @cython.final
 cdef class EventStream:
-    cdef public bint announced, packets, payload, joined, known_format, open, begun, drop_savepoints, drop_statements
-    cdef public bint has_gtids, without_effect
+    cdef public bint announced, packets, payload, joined, known_format, open, begun, drop_savepoints, drop_statements,\
+        has_gtids, without_effect
     cdef public bytes src, chunk, outer, event_src, clock, journal_field
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places
     cdef public Py_ssize_t pos, limit, chunk_pos, need, outer_pos, outer_limit, event_start, event_at, event_stop,\

@@ -22,13 +22,14 @@ from canal_ha.decode.history.history import Fetch, History, TableHistory
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, TableSnapshot
 from canal_ha.decode.history.versions import Key
-from canal_ha.errors import HistoryUnavailable, PositionLost, SourceUnavailable
+from canal_ha.errors import HistoryUnavailable, SourceUnavailable
 from canal_ha.model.position import LogPosition, split_journal
 from canal_ha.model.tell import Tell
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.recording import Recording
+from canal_ha.source.history.stretches import Stretches
 from canal_ha.source.positions import locate
 from canal_ha.source.positions.scan import Scanner
 
@@ -46,8 +47,6 @@ _ANY = ("", "")  # stands for a table changed by a statement whose table names a
 MOST_RECORDS = 5000  # before a snapshot replaces them, if cursors allow: bounds time and memory
 MOST_RANGES = 16  # with snapshots: bounds memory; further ranges are joined by reading what lies between
 NEAR_JOURNALS = 8  # up to this distance, read on from a range and do not begin another
-GIVEN_OUT_WITHIN_S = 5.0  # until a server sends what it has written; with sync_binlog=1 MySQL syncs it to disk first
-_AGAIN_S = 0.01  # first pause before reading again; later ones are longer
 
 
 class HistoryDump(Protocol):
@@ -94,8 +93,7 @@ class DestinationHistory:
         self._idle: list[SourceSession] = []
         self._closed = False
         self._taken = 0  # snapshots
-        self._reading: list[Range] = []
-        self._has_read = threading.Condition(self._turn)
+        self._stretches = Stretches()
         self._begun_anew: set[str] = set()
         self._recording = Recording(store, "", tell, self._begun_anew)
         self._history = History(fetch, in_ranges=True)
@@ -395,49 +393,10 @@ class DestinationHistory:
     def _read(
         self, history: History, start: LogPosition, end: LogPosition, scanner: Scanner, *, again: bool = False
     ) -> bool:
-        """Read every statement between two edges and cover what was read. Return False if they are gone.
-
-        A caller that wants what another one reads already waits for it.
-        again: read also what is covered.
-        Raises SourceUnavailable if the server does not send them in time.
-        """
-        wanted = Range(start, end)
-        with self._turn:
-            while any(_overlap(wanted, other) for other in self._reading):
-                self._has_read.wait()
-                known = history.ranges().of(start.order)
-                if not again and known is not None and end.order <= known.end.order:
-                    return True
-            self._reading.append(wanted)
-        try:
-            if not self._read_alone(history, start, end, scanner):
-                return False
-        finally:
-            with self._turn:
-                self._reading.remove(wanted)
-                self._has_read.notify_all()
+        """Read a stretch and store that it is covered; see Stretches."""
+        if not self._stretches.read(history, Range(start, end), scanner, again=again):
+            return False
         self._note()
-        return True
-
-    def _read_alone(self, history: History, start: LogPosition, end: LogPosition, scanner: Scanner) -> bool:
-        apply, at, wait_s = history.view(start).apply, start, _AGAIN_S
-        until_s = time.monotonic() + GIVEN_OUT_WITHIN_S
-        while (at.journal, at.offset) != (end.journal, end.offset):
-            try:
-                at = edge(scanner.statements(at, end, apply))
-            except PositionLost:
-                return False
-            if at.order >= end.order:
-                break
-            history.cover(start, at)
-            if time.monotonic() > until_s:
-                raise SourceUnavailable(
-                    f"{scanner.session.where.address}: the binlog ends at {end}, but a dump has ended at {at} for"
-                    f" {GIVEN_OUT_WITHIN_S:g} s; tables are read again. Check the server's disk (sync_binlog=1)"
-                )
-            time.sleep(wait_s)
-            wait_s = min(2 * wait_s, 0.5)
-        history.cover(start, end)
         return True
 
     def _has_snapshot(self, known: Range) -> bool:
@@ -587,11 +546,6 @@ class _Opened:
 
     def look_back(self, at: LogPosition) -> bool:
         return self._destination_history.look_back(self, at)
-
-
-def _overlap(one: Range, other: Range) -> bool:
-    """Return whether two ranges share more than an edge."""
-    return one.start.order < other.end.order and other.start.order < one.end.order
 
 
 def _journals(start: LogPosition, end: LogPosition) -> float:
