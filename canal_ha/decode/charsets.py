@@ -1,4 +1,4 @@
-"""Maps MySQL collation ids to codecs, for statements whose QUERY event records the session's charset.
+"""Maps MySQL's and MariaDB's collation ids to character sets, and to codecs for statements and labels in them.
 
 A codec is a name of Python's, or a key of UPPER_HALVES.
 """
@@ -6,14 +6,14 @@ A codec is a name of Python's, or a key of UPPER_HALVES.
 
 from __future__ import annotations
 
-# Codec -> collation ids; MySQL share/charsets/Index.xml. Statements are never sent in ucs2, utf16, utf32. Names in a
-# session of charset binary are UTF-8.
-_CHARSETS: dict[str, tuple[int, ...]] = {
-    "utf-8": (33, 45, 46, 63, 76, 83, *range(192, 248), *range(255, 324)),
-    "cp1252": (5, 8, 15, 31, 47, 48, 49, 94),  # MySQL's latin1
+BINARY = "binary"
+
+# Character set -> ids of its collations below 1024; share/charsets/Index.xml, the same in MySQL and MariaDB.
+_COLLATIONS: dict[str, tuple[int, ...]] = {
     "armscii8": (32, 64),
     "ascii": (11, 65),
     "big5": (1, 84),
+    BINARY: (63,),
     "cp1250": (26, 34, 44, 66, 99),
     "cp1251": (14, 23, 50, 51, 52),
     "cp1256": (57, 67),
@@ -23,26 +23,81 @@ _CHARSETS: dict[str, tuple[int, ...]] = {
     "cp866": (36, 68),
     "cp932": (95, 96),
     "dec8": (3, 69),
-    "euc_jp": (12, 91, 97, 98),
-    "euc_kr": (19, 85),
+    "eucjpms": (97, 98),
+    "euckr": (19, 85),
     "gb18030": (248, 249, 250),
     "gb2312": (24, 86),
     "gbk": (28, 87),
     "geostd8": (92, 93),
-    "hp_roman8": (6, 72),
-    "iso8859_2": (2, 9, 21, 27, 77),
-    "iso8859_7": (25, 70),
-    "iso8859_8": (16, 71),
-    "iso8859_9": (30, 78),
-    "iso8859_13": (20, 41, 42, 79),
+    "greek": (25, 70),
+    "hebrew": (16, 71),
+    "hp8": (6, 72),
     "keybcs2": (37, 73),
-    "koi8_r": (7, 74),
-    "koi8_u": (22, 75),
-    "mac_latin2": (38, 43),  # macce
-    "mac_roman": (39, 53),
-    "shift_jis": (13, 88),
-    "tis_620": (18, 89),
+    "koi8r": (7, 74),
+    "koi8u": (22, 75),
+    "latin1": (5, 8, 15, 31, 47, 48, 49, 94),
+    "latin2": (2, 9, 21, 27, 77),
+    "latin5": (30, 78),
+    "latin7": (20, 41, 42, 79),
+    "macce": (38, 43),
+    "macroman": (39, 53),
+    "sjis": (13, 88),
+    "swe7": (10, 82),
+    "tis620": (18, 89),
+    "ucs2": (35, 90, *range(128, 160), *range(640, 672)),
+    "ujis": (12, 91),
+    "utf16": (54, 55, *range(101, 128), *range(672, 704)),
+    "utf16le": (56, 62),
+    "utf32": (60, 61, *range(160, 192), *range(736, 768)),
+    "utf8mb3": (33, 76, 83, *range(192, 224), *range(576, 608)),
+    "utf8mb4": (45, 46, *range(224, 248), *range(255, 324), *range(608, 640)),
 }
+_NAMES = {collation: name for name, ids in _COLLATIONS.items() for collation in ids}
+# MariaDB: NOPAD variants have an id 1024 higher, and the collations of Unicode 14 come in blocks of 256 from 2048 on.
+_NOPAD = 1024
+_UNICODE_14 = 2048
+_UNICODE_14_NAMES = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
+
+# Statements are never sent in ucs2, utf16, utf32. Names in a session of charset binary are UTF-8.
+_CODECS = {
+    "armscii8": "armscii8",
+    "ascii": "ascii",
+    "big5": "big5",
+    BINARY: "utf-8",
+    "cp1250": "cp1250",
+    "cp1251": "cp1251",
+    "cp1256": "cp1256",
+    "cp1257": "cp1257",
+    "cp850": "cp850",
+    "cp852": "cp852",
+    "cp866": "cp866",
+    "cp932": "cp932",
+    "dec8": "dec8",
+    "eucjpms": "euc_jp",
+    "euckr": "euc_kr",
+    "gb18030": "gb18030",
+    "gb2312": "gb2312",
+    "gbk": "gbk",
+    "geostd8": "geostd8",
+    "greek": "iso8859_7",
+    "hebrew": "iso8859_8",
+    "hp8": "hp_roman8",
+    "keybcs2": "keybcs2",
+    "koi8r": "koi8_r",
+    "koi8u": "koi8_u",
+    "latin1": "cp1252",
+    "latin2": "iso8859_2",
+    "latin5": "iso8859_9",
+    "latin7": "iso8859_13",
+    "macce": "mac_latin2",
+    "macroman": "mac_roman",
+    "sjis": "shift_jis",
+    "tis620": "tis_620",
+    "ujis": "euc_jp",
+    "utf8mb3": "utf-8",
+    "utf8mb4": "utf-8",
+}
+_WIDE = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 
 # What the bytes from 0x80 on mean in charsets that Python lacks; U+FFFD for bytes without a meaning. Source: MySQL
 # share/charsets/*.xml.
@@ -61,27 +116,21 @@ UPPER_HALVES = {
     "keybcs2": "ČüéďäĎŤčěĚĹÍľĺÄÁÉžŽôöÓůÚýÖÜŠĽÝŘťáíóúňŇŮÔšřŕŔ" + bytes(range(0xAC, 0x100)).decode("cp437"),
 }
 
-_CODECS = {collation: codec for codec, ids in _CHARSETS.items() for collation in ids}
 
-
-# Charsets of columns that no client sends.
-_WIDE = {
-    "utf-16-be": (35, 54, 55, 90, *range(101, 125), *range(128, 152), 159),
-    "utf-16-le": (56, 62),
-    "utf-32-be": (60, 61, *range(160, 184)),
-}
-_WIDE_CODECS = {collation: codec for codec, ids in _WIDE.items() for collation in ids}
-
-
-def column_codec(collation: int) -> str:
-    """Return the codec of a column's charset; "" if it is unknown."""
-    if collation >= 2560:  # MariaDB's collations of Unicode 14 for ucs2, utf16 and utf32
-        return ""
-    return _WIDE_CODECS.get(collation) or ("utf-8" if collation >= 2048 else _CODECS.get(collation, ""))
+def charset_of(collation: int) -> str:
+    """Return the name of a collation's character set; "" if the collation is unknown."""
+    if collation >= _UNICODE_14:
+        block = (collation - _UNICODE_14) >> 8
+        return _UNICODE_14_NAMES[block] if block < len(_UNICODE_14_NAMES) else ""
+    return _NAMES.get(collation - _NOPAD if collation >= _NOPAD else collation, "")
 
 
 def codec_of(collation: int) -> str:
     """Return the codec of a client charset; Latin-1 if it is unknown, so that no byte is lost."""
-    if collation >= 2048:  # MariaDB's collations of Unicode 14: utf8mb3, utf8mb4, or charsets that no client sends
-        return "utf-8"
-    return _CODECS.get(collation, "latin-1")
+    return _CODECS.get(charset_of(collation), "latin-1")
+
+
+def column_codec(collation: int) -> str:
+    """Return the codec of a column's charset; "" if it is unknown."""
+    name = charset_of(collation)
+    return _WIDE.get(name) or _CODECS.get(name, "")

@@ -46,10 +46,22 @@ _RAW_META = frozenset({types.STRING, types.ENUM, types.SET, types.NEWDECIMAL})
 _COLUMNS_MAX = 4096  # the limit of MySQL and MariaDB
 
 # Table_map_log_event::Optional_metadata_field_type
-# MySQL counts geometry among the columns with a character set, MariaDB does not: fields 2 and 3 are ignored.
-_SIGNEDNESS, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = 1, 4, 5, 6, 7
+_SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _COLUMN_NAME, _SET_VALUES, _ENUM_VALUES, _GEOMETRY_TYPE = range(1, 8)
 _PRIMARY_KEY, _PRIMARY_KEY_PREFIXES = 8, 9
 _LABELS_DEFAULT_CHARSET, _LABELS_CHARSETS = 10, 11
+
+# The columns that have a collation in the event. MariaDB counts geometry, MySQL does not; each has types of its own
+# (seen on MySQL 9.7 and MariaDB 10.11).
+_BLOBS = frozenset({types.TINY_BLOB, types.MEDIUM_BLOB, types.LONG_BLOB, types.BLOB})
+_WITH_COLLATION = _BLOBS | {types.VARCHAR, types.VAR_STRING, types.STRING, types.VECTOR}
+_WITH_COLLATION_MARIADB = _BLOBS | {
+    types.VARCHAR,
+    types.VAR_STRING,
+    types.STRING,
+    types.GEOMETRY,
+    types.BLOB_COMPRESSED,
+    types.VARCHAR_COMPRESSED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,31 @@ class TableMap:
     primary_key: tuple[int, ...] | None = None  # ordinals; () if the table has none; None if unknown
     labels: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     geometry_types: tuple[int, ...] | None = None
+    default_collation: int = 0  # of texts that `other_collations` does not list; 0 if the source does not tell any
+    other_collations: tuple[int, ...] = ()  # pairs of an index among the texts, and a collation
+    each_collation: tuple[int, ...] = ()  # of every text, in the place of a default
+
+    @property
+    def real_types(self) -> bytes:
+        """The types, with ENUM and SET, which travel as STRING, told apart."""
+        return _real_types(self.types, self.metas)
+
+    def collations(self, *, mariadb: bool) -> tuple[int, ...]:
+        """Return the collation id of each column; 0 where there is none or the event does not tell one.
+
+        mariadb: the flavor of the server that wrote the event.
+        """
+        counted = _WITH_COLLATION_MARIADB if mariadb else _WITH_COLLATION
+        texts = [index for index, code in enumerate(self.real_types) if code in counted]
+        told = list(self.each_collation) or [self.default_collation] * len(texts)
+        for place, collation in zip(self.other_collations[::2], self.other_collations[1::2], strict=False):
+            if place < len(told):
+                told[place] = collation
+        found = [0] * len(self.types)
+        if len(told) == len(texts):
+            for index, collation in zip(texts, told, strict=True):
+                found[index] = collation
+        return tuple(found)
 
 
 class _Cursor:
@@ -132,10 +169,9 @@ def parse_table_map(body: bytes) -> TableMap:
     metas = _metas(codes, _Cursor(cursor.take(metas_size)))
     null_bits = cursor.take((count + 7) // 8)
     nullable = tuple(bool(null_bits[i >> 3] >> (i & 7) & 1) for i in range(count))
-    real = bytes(
-        types.split_string(meta)[0] if code == types.STRING else code for code, meta in zip(codes, metas, strict=True)
-    )
+    real = _real_types(codes, metas)
     optional = _optional(cursor)
+    default = _integers(optional.get(_DEFAULT_CHARSET)) or ()
     return TableMap(
         table_id=table_id,
         schema=schema,
@@ -148,6 +184,15 @@ def parse_table_map(body: bytes) -> TableMap:
         primary_key=_primary_key(optional, count),
         labels=_labels(real, optional),
         geometry_types=_integers(optional.get(_GEOMETRY_TYPE)),
+        default_collation=default[0] if default else 0,
+        other_collations=default[1:],
+        each_collation=_integers(optional.get(_COLUMN_CHARSET)) or (),
+    )
+
+
+def _real_types(codes: bytes, metas: tuple[int, ...]) -> bytes:
+    return bytes(
+        types.split_string(meta)[0] if code == types.STRING else code for code, meta in zip(codes, metas, strict=True)
     )
 
 
