@@ -11,6 +11,7 @@ from canal_ha.config.model import DecodeOptions
 from canal_ha.decode import types
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.outputs import Output
 from canal_ha.decode.plan_cache import PLANS_BYTES
 from canal_ha.decode.table_map import TableMap
@@ -163,7 +164,7 @@ class AnyTable:
 
 
 def decoder(
-    history: AnyTable | None = None,
+    history: TableHistory | None = None,
     options: DecodeOptions | None = None,
     *,
     position: int = 4,
@@ -172,6 +173,7 @@ def decoder(
     segment_bytes: int = 262144,
     plans_bytes: int = PLANS_BYTES,
     gtid_set: str | None = None,
+    exact: bool = False,
 ) -> Decoder:
     """Return a decoder of JOURNAL."""
     return Decoder(
@@ -185,6 +187,7 @@ def decoder(
         segment_bytes=segment_bytes,
         plans_bytes=plans_bytes,
         gtid_set=gtid_set,
+        exact=exact,
     )
 
 

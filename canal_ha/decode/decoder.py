@@ -65,6 +65,7 @@ class Decoder:
         segment_bytes: int = 262144,
         plans_bytes: int = PLANS_BYTES,
         gtid_set: str | None = None,
+        exact: bool = False,
     ) -> None:
         """Create a decoder.
 
@@ -78,6 +79,7 @@ class Decoder:
         plans_bytes: see PlanCache.
         gtid_set: executed before the first event; None if unknown. If it is known and options.gtid_on, entries carry
         GTIDs.
+        exact: whether values are in the exact form (docs/protocol.md#exact), not in canal's.
         Raises ValueError if gtid_set is invalid.
         """
         self._source = source
@@ -92,7 +94,7 @@ class Decoder:
         self._stream.drop[kinds.DELETE] = options.filter_rows or options.filter_dml_delete
         self._stream.drop_statements = options.filter_query_dml
         self._stream.drop_savepoints = options.ddl_parser or options.filter_query_dcl
-        self._plans = PlanCache(self._stream, fields, options.charset, budget_bytes=plans_bytes)
+        self._plans = PlanCache(self._stream, fields, options.charset, budget_bytes=plans_bytes, exact=exact)
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0
@@ -384,7 +386,8 @@ class Decoder:
         plan = cells.dropped(body)
         if self._tables.accepts(table_map.schema, table_map.name):
             try:
-                plan = self._plans.plan(table_map, self._history.table(table_map, self._here()), body)
+                schema = self._history.table(table_map, self._here())
+                plan = self._plans.plan(table_map, schema, body, mariadb=self._mariadb)
             except TableUnknown:
                 if not self._options.filter_table_error:
                     raise

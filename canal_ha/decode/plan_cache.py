@@ -29,21 +29,32 @@ class PlanCache:
     fields: which columns to drop.
     charset: canal.instance.connectionCharset.
     budget_bytes: a bound on all plans. The plans of one statement may exceed it until the statement ends.
+    exact: whether values are in the exact form (docs/protocol.md#exact).
     """
 
-    def __init__(self, work: EventStream, fields: FieldFilter, charset: str, *, budget_bytes: int) -> None:
+    def __init__(
+        self, work: EventStream, fields: FieldFilter, charset: str, *, budget_bytes: int, exact: bool = False
+    ) -> None:
         self._work = work
         self._fields = fields
         self._charset = charset
+        self._exact = exact
         self._most_bytes = budget_bytes // 2  # of one generation
         self._younger: dict[_Key, Columns] = {}
         self._older: dict[_Key, Columns] = {}
         self._columns_bytes = 0  # of the younger generation, as the next
         self._plans_bytes = 0
 
-    def plan(self, table_map: TableMap, schema: TableSchema, body: bytes) -> TablePlan:
-        """Return the plan of a table. body: the TABLE_MAP event's. Raises TableUnknown."""
-        return plan_of(self._columns(table_map, schema, body), table_map, body)
+    def plan(self, table_map: TableMap, schema: TableSchema, body: bytes, *, mariadb: bool) -> TablePlan:
+        """Return the plan of a table.
+
+        table_map: the event.
+        schema: the table's columns.
+        body: the event's.
+        mariadb: the flavor of the server that wrote the event.
+        Raises TableUnknown.
+        """
+        return plan_of(self._columns(table_map, schema, body, mariadb=mariadb), table_map, body)
 
     def keep(self, table_id: int, plan: TablePlan) -> None:
         """Let the kernel use this plan for the rows of a table id."""
@@ -59,14 +70,18 @@ class PlanCache:
         self._work.forget_plans()
         self._plans_bytes = 0
 
-    def _columns(self, table_map: TableMap, schema: TableSchema, body: bytes) -> Columns:
+    def _columns(self, table_map: TableMap, schema: TableSchema, body: bytes, *, mariadb: bool) -> Columns:
         names = (table_map.schema, table_map.name)
         names_end = 8 + body[8] + 2  # id, flags, schema
         names_end += body[names_end] + 2
         key = (body[names_end:], schema.columns, names if self._fields.touches(*names) else ("", ""))
         columns = self._younger.get(key)
         if columns is None:
-            columns = self._older.get(key) or Columns(table_map, schema, self._fields, self._charset)
+            columns = self._older.get(key)
+            if columns is None:
+                columns = Columns(
+                    table_map, schema, self._fields, self._charset, exact=self._exact, mariadb=mariadb
+                )
             self._younger[key] = columns
             self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before)
         return columns

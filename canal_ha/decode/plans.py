@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from canal_ha.decode import types
+from canal_ha.decode.exact import exact_types
 from canal_ha.decode.filters import FieldFilter
 from canal_ha.decode.kernel import cells, kinds
 from canal_ha.decode.kernel.primitives import varint
@@ -33,13 +36,24 @@ def table_names(schema: str | None, table: str | None) -> bytes:
 class Columns:
     """The cells of one table version, which plans of the same table under different ids share."""
 
-    def __init__(self, table_map: TableMap, schema: TableSchema, fields: FieldFilter, charset: str) -> None:
+    def __init__(
+        self,
+        table_map: TableMap,
+        schema: TableSchema,
+        fields: FieldFilter,
+        charset: str,
+        *,
+        exact: bool = False,
+        mariadb: bool = False,
+    ) -> None:
         """Build the cells of each column.
 
         table_map: the event.
         schema: the table's columns.
         fields: which columns to drop.
         charset: canal.instance.connectionCharset.
+        exact: whether values are in the exact form.
+        mariadb: the flavor of the server that wrote the event.
         Raises TableUnknown if a column of the event has no definition.
         """
         count = len(table_map.types)
@@ -51,6 +65,7 @@ class Columns:
         self.before: list[cells.Cell] = []
         self.after: list[cells.Cell] = []
         self.json_columns = 0
+        readings = exact_types(table_map, schema.columns, mariadb=mariadb) if exact else None
         touched = fields.touches(table_map.schema, table_map.name)
         for index in range(count):
             column = schema.columns[index]
@@ -58,10 +73,15 @@ class Columns:
             unsigned = column.unsigned
             if not column.mysql_type and table_map.unsigned is not None:
                 unsigned = table_map.unsigned[index]
-            read = types.reading(code, table_map.metas[index], column.mysql_type, is_utf8(charset))
+            codec = charset
+            if readings is None:
+                read = types.reading(code, table_map.metas[index], column.mysql_type, is_utf8(charset))
+            else:
+                read, codec = readings[index].read, readings[index].codec
+                column = replace(column, mysql_type=readings[index].mysql_type)
             for side, tag, updated in ((self.before, _BEFORE, False), (self.after, _AFTER, True)):
                 cell = _cell(index, column, read, unsigned, tag, updated)
-                cell.codec = charset
+                cell.codec = codec
                 cell.json_index = self.json_columns
                 dropped = touched and not fields.keeps(table_map.schema, table_map.name, column.name)
                 cell.skip = dropped or column.hidden

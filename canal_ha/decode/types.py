@@ -33,7 +33,7 @@ VECTOR, JSON, NEWDECIMAL, ENUM, SET = 242, 245, 246, 247, 248
 TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, VAR_STRING, STRING, GEOMETRY = range(249, 256)
 
 # java.sql.Types
-_BIT, _TINYINT, _BIGINT, _CHAR, _DECIMAL, _INTEGER, _SMALLINT, _REAL, _DOUBLE, _VARCHAR = (
+_BIT, _TINYINT, _BIGINT, SQL_CHAR, _DECIMAL, _INTEGER, _SMALLINT, _REAL, _DOUBLE, SQL_VARCHAR = (
     -7,
     -6,
     -5,
@@ -45,7 +45,7 @@ _BIT, _TINYINT, _BIGINT, _CHAR, _DECIMAL, _INTEGER, _SMALLINT, _REAL, _DOUBLE, _
     8,
     12,
 )
-_DATE, _TIME, _TIMESTAMP, _OTHER, _BLOB, _CLOB = 91, 92, 93, 1111, 2004, 2005
+_DATE, _TIME, _TIMESTAMP, _OTHER, SQL_BLOB, SQL_CLOB = 91, 92, 93, 1111, 2004, 2005
 
 # MariaDB's JSON is a LONGTEXT; canal reads it as binary when the statement declares JSON, and garbles it.
 _TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext", "json"})
@@ -89,7 +89,7 @@ _FIXED = {
     NEWDATE: CellType(kinds.DATE, 3, _DATE, _DATE),
     TIME: CellType(kinds.TIME, 3, _TIME, _TIME),
     DATETIME: CellType(kinds.DATETIME, 8, _TIMESTAMP, _TIMESTAMP),
-    YEAR: CellType(kinds.YEAR, 1, _VARCHAR, _VARCHAR),
+    YEAR: CellType(kinds.YEAR, 1, SQL_VARCHAR, SQL_VARCHAR),
 }
 
 
@@ -115,19 +115,19 @@ def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> CellType:
     if code == STRING:
         code, length = split_string(meta)
         if code == STRING:
-            return _characters(_CHAR, 2 if length > 255 else 1, mysql_type, utf8)
+            return _characters(SQL_CHAR, 2 if length > 255 else 1, mysql_type, utf8)
         meta = length
     elif code in (ENUM, SET):
         meta &= 255
     if code in (VARCHAR, VAR_STRING):
-        return _characters(_VARCHAR, 2 if meta > 255 else 1, mysql_type, utf8)
+        return _characters(SQL_VARCHAR, 2 if meta > 255 else 1, mysql_type, utf8)
     if code == VARCHAR_COMPRESSED:
-        plain = _characters(_VARCHAR, 2 if meta > 255 else 1, mysql_type, utf8)
+        plain = _characters(SQL_VARCHAR, 2 if meta > 255 else 1, mysql_type, utf8)
         return _compressed(plain)
     if code == ENUM and meta in (1, 2):
         return CellType(kinds.ENUM, meta, _INTEGER, _INTEGER)
     if code == SET and 1 <= meta <= 8:
-        return CellType(kinds.SET, meta, _BIT, _BLOB)
+        return CellType(kinds.SET, meta, _BIT, SQL_BLOB)
     if code == NEWDECIMAL:
         precision, decimals = meta >> 8, meta & 255
         if decimals <= precision > 0:
@@ -141,11 +141,11 @@ def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> CellType:
         return _temporal(code, meta)
     if code in (TINY_BLOB, BLOB, MEDIUM_BLOB, LONG_BLOB, GEOMETRY, VECTOR, BLOB_COMPRESSED, JSON) and 1 <= meta <= 4:
         if code == JSON:
-            return CellType(kinds.PREFIXED, meta, _VARCHAR, _OTHER, text=kinds.JSON)
+            return CellType(kinds.PREFIXED, meta, SQL_VARCHAR, _OTHER, text=kinds.JSON)
         if code not in (GEOMETRY, VECTOR) and mysql_type.lower() in _TEXTS:
-            plain = CellType(kinds.PREFIXED, meta, _CLOB, _CLOB, text=kinds.UTF8 if utf8 else kinds.CHARSET)
+            plain = CellType(kinds.PREFIXED, meta, SQL_CLOB, SQL_CLOB, text=kinds.UTF8 if utf8 else kinds.CHARSET)
         else:
-            plain = CellType(kinds.PREFIXED, meta, _BLOB, _BLOB, text=kinds.LATIN1)
+            plain = CellType(kinds.PREFIXED, meta, SQL_BLOB, SQL_BLOB, text=kinds.LATIN1)
         return _compressed(plain) if code == BLOB_COMPRESSED else plain
     raise TableUnknown(f"cannot read a column of type {code} (metadata {meta:#x}, {mysql_type or 'undeclared'})")
 
@@ -153,7 +153,7 @@ def reading(code: int, meta: int, mysql_type: str, utf8: bool) -> CellType:
 def _characters(sql_type: int, size: int, mysql_type: str, utf8: bool) -> CellType:
     """Return how to read CHAR and VARCHAR; only the type text reveals BINARY and VARBINARY."""
     if re.search("binary", mysql_type, re.IGNORECASE):
-        return CellType(kinds.PREFIXED, size, _BLOB, _BLOB, text=kinds.LATIN1)
+        return CellType(kinds.PREFIXED, size, SQL_BLOB, SQL_BLOB, text=kinds.LATIN1)
     return CellType(kinds.PREFIXED, size, sql_type, sql_type, text=kinds.UTF8 if utf8 else kinds.CHARSET)
 
 

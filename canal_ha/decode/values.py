@@ -8,15 +8,26 @@ from __future__ import annotations
 import zlib
 
 import canal_ha.decode.kernel.primitives as p
-from canal_ha.decode import java_text
+from canal_ha.decode import column_text, java_text, json_update
 from canal_ha.decode.kernel import documents, kinds
 
 INFLATED_MAX = kinds.EVENT_MAX  # bytes: a server compresses nothing larger, but a few bytes could claim more
 _DIFFS = ("JSON_REPLACE", "JSON_INSERT", "JSON_REMOVE")
+_COLUMN = "column "
+
+
+def column_codec(name: str) -> str:
+    """Return the codec for `recoded` of a reader in column_text.READERS."""
+    return _COLUMN + name
 
 
 def recoded(data: bytes, codec: str) -> bytes:
-    """Convert text of another charset to UTF-8; malformed bytes are replaced."""
+    """Convert text of another charset to UTF-8; malformed bytes are replaced.
+
+    codec: Python's name, to decode as canal does; or one of `column_codec`, to decode as the server does.
+    """
+    if codec.startswith(_COLUMN):
+        return column_text.decode(data, codec[len(_COLUMN) :]).encode("utf-8", "replace")
     return java_text.decode(data, codec).encode("utf-8", "replace")
 
 
@@ -54,29 +65,21 @@ def inflated(data: bytes, expected: int, *, raw: bool = False) -> bytes:
 def json_diff_text(column: bytes, data: bytes) -> bytes:
     """Return a partial update as the function calls that make it; "" if there are no diffs.
 
-    Source: canal JsonDiffConversion; MySQL sql/json_diff.cc for the format.
+    Source: canal JsonDiffConversion.
     """
-    diffs: list[tuple[str, str]] = []
-    pos = 0
-    while pos < len(data):
-        operation = data[pos]
-        if operation >= len(_DIFFS):
-            raise p.Broken(f"unknown JSON diff {operation}")
-        name = _DIFFS[operation]
-        path, pos = _packed_bytes(data, pos + 1)
-        argument = f"'{path.decode('utf-8', 'replace')}'"
-        if name == "JSON_INSERT" and path.endswith(b"]"):
-            name = "JSON_ARRAY_INSERT"
-        if name != "JSON_REMOVE":
-            value, pos = _packed_bytes(data, pos)
-            argument += ", " + documents.document_text(value).decode()
-        diffs.append((name, argument))
+    diffs = _diffs(data)
     if not diffs:
         return b""
     text = column.decode()
     opened = ""
     previous = ""
-    for name, argument in diffs:
+    for operation, path, value in diffs:
+        name = _DIFFS[operation]
+        argument = f"'{path}'"
+        if operation == json_update.INSERT and path.endswith("]"):
+            name = "JSON_ARRAY_INSERT"
+        if operation != json_update.REMOVE:
+            argument += ", " + documents.document_text(value).decode()
         if name != previous:
             if previous:
                 text += ")"
@@ -86,6 +89,33 @@ def json_diff_text(column: bytes, data: bytes) -> bytes:
             text += ", " + argument
         previous = name
     return (opened + text + ")").encode("utf-8", "replace")
+
+
+def updated_document(column: bytes, before: bytes, data: bytes) -> bytes:
+    """Return the text of a document after a partial update.
+
+    column: its name.
+    before: the stored document of the before image; b"" if the image lacks it. Then the result is that of
+        `json_diff_text`, which readers refuse to take for a document.
+    data: the diffs.
+    """
+    return json_update.updated(before, _diffs(data)) if before else json_diff_text(column, data)
+
+
+def _diffs(data: bytes) -> list[json_update.Diff]:
+    """Read the diffs of one column. Source: MySQL sql/json_diff.cc."""
+    diffs: list[json_update.Diff] = []
+    pos = 0
+    while pos < len(data):
+        operation = data[pos]
+        if operation >= len(_DIFFS):
+            raise p.Broken(f"unknown JSON diff {operation}")
+        path, pos = _packed_bytes(data, pos + 1)
+        value = b""
+        if operation != json_update.REMOVE:
+            value, pos = _packed_bytes(data, pos)
+        diffs.append((operation, path.decode("utf-8", "replace"), value))
+    return diffs
 
 
 def _packed_bytes(data: bytes, pos: int) -> tuple[bytes, int]:

@@ -18,12 +18,15 @@ cdef enum:
     DATETIME = 15
     TIME = 16
     NOTHING = 17
+    UTC_TIMESTAMP2 = 18
+    UTC_TIMESTAMP = 19
     UTF8 = 1
     LATIN1 = 2
     CHARSET = 3
     JSON = 4
     COMPRESSED_UTF8 = 5
     COMPRESSED = 6
+    EXACT_JSON = 7
     INSERT = 1
     UPDATE = 2
     DELETE = 3

@@ -20,6 +20,8 @@ TIMESTAMP = 14  # the temporal types of servers before 5.6
 DATETIME = 15
 TIME = 16
 NOTHING = 17  # type NULL: no bytes
+UTC_TIMESTAMP2 = 18  # in the exact form: UTC, whatever the zone of this process
+UTC_TIMESTAMP = 19
 
 # How the bytes of a PREFIXED cell become text.
 UTF8 = 1
@@ -28,7 +30,7 @@ CHARSET = 3  # Cell.codec
 JSON = 4
 COMPRESSED_UTF8 = 5  # MariaDB's column compression
 COMPRESSED = 6
-
+EXACT_JSON = 7  # JSON of the exact form
 
 # What a rows event does.
 INSERT = 1

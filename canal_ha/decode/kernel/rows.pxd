@@ -57,3 +57,5 @@ cdef class RowWriter:
     cdef Py_ssize_t _put_rare(
         self, c.View *view, bytes src, Py_ssize_t start, Py_ssize_t stop, bytearray out
     ) except -1 with gil
+    @cython.locals(twin=c.Seen)
+    cdef bytes _before_bytes(self, c.View *view, bytes src)

@@ -179,7 +179,7 @@ class RowWriter:
             twin.start >= 0
             and self.pos + twin.source_size <= stop
             and p.same_source(src, self.pos, twin.source_start, twin.source_size)
-            and not (self.partial and cell.text == k.JSON)
+            and not (self.partial and (cell.text == k.JSON or cell.text == k.EXACT_JSON))
         )
 
     def _partial(self, plan: c.TablePlan, src: bytes, stop: int) -> None:
@@ -219,7 +219,7 @@ class RowWriter:
                 return self._put_repaired(cell, src, pos, end, out)
             if cell.text == k.LATIN1:
                 return p.put_latin1_column(out, cell.tag, cell.fixed, src, pos, end, cell.suffix)
-            if cell.text == k.JSON and not self._is_diff(cell, src):
+            if (cell.text == k.JSON or cell.text == k.EXACT_JSON) and not self._is_diff(cell, src):
                 return self._put_document(cell, src, pos, end, out)
             return self._put_rare(cell, src, pos, end, out)
         self.pos = pos + size
@@ -264,6 +264,10 @@ class RowWriter:
             temporal.put_datetime(text, src, pos)
         elif kind == k.TIME:
             temporal.put_time(text, src, pos)
+        elif kind == k.UTC_TIMESTAMP2:
+            temporal.put_utc_timestamp2(text, src, pos, cell.decimals)
+        elif kind == k.UTC_TIMESTAMP:
+            temporal.put_utc_seconds(text, p.u32(src, pos))
         elif kind != k.NOTHING:
             p.broken("no writer for a column of kind %d", kind)
 
@@ -274,7 +278,7 @@ class RowWriter:
     def _put_document(self, cell: c.Cell, src: bytes, start: int, stop: int, out: bytearray) -> int:
         """Write a Column whose value is a JSON document."""
         p.truncate(self.text, 0)
-        documents.put_document(self.text, src, start, stop)
+        documents.put_document(self.text, src, start, stop, cell.text == k.EXACT_JSON)
         size = p.put_text_column(out, cell.tag, cell.fixed, self.text, cell.suffix)
         if size > _TEXT_KEPT:
             self._forget_text()
@@ -294,8 +298,15 @@ class RowWriter:
         cell = views.cell(view)
         if cell.text == k.JSON:
             text = values.json_diff_text(cell.name, data)
+        elif cell.text == k.EXACT_JSON:
+            text = values.updated_document(cell.name, self._before_bytes(view, src), data)
         elif cell.text == k.CHARSET:
             text = values.recoded(data, cell.codec)
         else:
             text = values.uncompressed(data, cell.text == k.COMPRESSED_UTF8, cell.codec)
         return p.put_text_column(out, view.tag, view.fixed, bytearray(text), view.suffix)
+
+    def _before_bytes(self, view: c.Cell, src: bytes) -> bytes:
+        """Return the stored document of the before image; b"" if the image lacks it."""
+        twin = view.twin
+        return src[twin.source_start + view.size : twin.source_start + twin.source_size] if twin.start >= 0 else b""

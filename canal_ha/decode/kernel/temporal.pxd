@@ -18,8 +18,12 @@ cpdef int put_datetime2(bytearray text, bytes src, Py_ssize_t at, int decimals) 
 cpdef int put_packed_datetime(bytearray text, int64_t packed) except -1 nogil
 cpdef int put_timestamp2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1 nogil
 cpdef int put_seconds(bytearray text, int64_t seconds) except -1 nogil
-@cython.locals(minute=int64_t, known=int64_t, local=int64_t, day=int64_t, rest=uint64_t)
+cpdef int put_utc_timestamp2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1 nogil
+cpdef int put_utc_seconds(bytearray text, int64_t seconds) except -1 nogil
+@cython.locals(minute=int64_t, known=int64_t)
 cdef int _put_local(bytearray text, int64_t seconds) except -1 nogil
+@cython.locals(day=int64_t, rest=uint64_t)
+cdef int _put_moment(bytearray text, int64_t seconds) except -1 nogil
 cdef int64_t _east(int64_t seconds) except? -1 with gil
 @cython.locals(era=uint64_t, years=uint64_t, month=uint64_t, day=uint64_t)
 cdef int _put_day(bytearray text, uint64_t days) except -1 nogil

@@ -1,6 +1,6 @@
 """Dates and times in canal's text form (docs/protocol.md#temporal), appended to a text.
 
-TIMESTAMP uses the time zone of this process.
+TIMESTAMP uses the time zone of this process; in the exact form (docs/protocol.md#exact) it is in UTC.
 """
 
 from __future__ import annotations
@@ -71,6 +71,21 @@ def put_seconds(text: bytearray, seconds: int) -> None:
         p.put(text, b"0000-00-00 00:00:00")
 
 
+def put_utc_timestamp2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
+    """Append a TIMESTAMP(decimals) in UTC."""
+    put_utc_seconds(text, p.big(src, at, 4))
+    if decimals:
+        _put_fraction(text, p.big(src, at + 4, fraction_size(decimals)), decimals)
+
+
+def put_utc_seconds(text: bytearray, seconds: int) -> None:
+    """Append seconds since 1970 in UTC; 0 is MySQL's zero date."""
+    if seconds:
+        _put_moment(text, seconds)
+    else:
+        p.put(text, b"0000-00-00 00:00:00")
+
+
 def _put_local(text: bytearray, seconds: int) -> None:
     """Append seconds since 1970 in local time."""
     minute = seconds // 60
@@ -78,9 +93,13 @@ def _put_local(text: bytearray, seconds: int) -> None:
     if known >> 20 != minute + 1:
         known = (minute + 1 << 20) + _east(seconds) + (1 << 19)
         p.set_item(_offsets, minute & _MINUTES - 1, known)
-    local = seconds + (known & (1 << 20) - 1) - (1 << 19)
-    day = local // 86400
-    rest = local - day * 86400
+    _put_moment(text, seconds + (known & (1 << 20) - 1) - (1 << 19))
+
+
+def _put_moment(text: bytearray, seconds: int) -> None:
+    """Append seconds since 1970, by the clock that counts them."""
+    day = seconds // 86400
+    rest = seconds - day * 86400
     _put_day(text, day)
     p.put_byte(text, 0x20)
     p.put_clock(text, rest // 3600, rest // 60 % 60, rest % 60)

@@ -1,0 +1,101 @@
+"""The exact form of columns (docs/protocol.md#exact): cells give what SELECT gives in utf8mb4, for readers that ask.
+
+canal reads every text in one charset, and loses or changes values that are not in it. The exact form takes character
+sets from the event, or else from the column's declaration.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from canal_ha.decode import column_text, types
+from canal_ha.decode.charsets import BINARY, charset_of
+from canal_ha.decode.kernel import kinds
+from canal_ha.decode.table_map import TableMap
+from canal_ha.decode.types import CellType
+from canal_ha.decode.values import column_codec
+from canal_ha.model.table import Column
+
+UTC_TIMESTAMP = 2014  # java.sql.Types.TIMESTAMP_WITH_TIMEZONE: the text is in UTC
+
+_NAME = re.compile(r"\s*([a-z_]\w*)", re.IGNORECASE)
+_BINARIES = frozenset({"binary", "varbinary", "raw", "tinyblob", "blob", "mediumblob", "longblob", "vector"})
+_UTF8 = frozenset({"", "utf8", "utf8mb3", "utf8mb4", "ascii"})
+_BLOB_NAMES = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
+_STRINGS = frozenset({types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED})
+_BLOBS = frozenset({types.TINY_BLOB, types.BLOB, types.MEDIUM_BLOB, types.LONG_BLOB, types.BLOB_COMPRESSED})
+_COMPRESSED = frozenset({types.VARCHAR_COMPRESSED, types.BLOB_COMPRESSED})
+
+
+@dataclass(frozen=True, slots=True)
+class ExactType:
+    """How to read one column.
+
+    read: see CellType.
+    codec: see values.recoded; "" where the text needs none.
+    mysql_type: the type that the values have, which is the declared one in canal's spelling unless the declaration
+        hides it: a text of CHARACTER SET binary is a binary type.
+    """
+
+    read: CellType
+    codec: str
+    mysql_type: str
+
+
+def exact_types(table_map: TableMap, columns: tuple[Column, ...], *, mariadb: bool) -> tuple[ExactType, ...]:
+    """Return how to read the columns of an event.
+
+    table_map: the event.
+    columns: the table's columns, one for each of the event at least.
+    mariadb: the flavor of the server that wrote the event.
+    Raises TableUnknown for an unknown type.
+    """
+    collations = table_map.collations(mariadb=mariadb)
+    found = []
+    for index, code in enumerate(table_map.real_types):
+        column, meta = columns[index], table_map.metas[index]
+        read = types.reading(table_map.types[index], meta, column.mysql_type, utf8=True)
+        charset = charset_of(collations[index]) or column.charset
+        if code in _STRINGS or code in _BLOBS:
+            found.append(_text(code, meta, read, column, charset))
+        elif code in (types.TIMESTAMP, types.TIMESTAMP2):
+            kind = kinds.UTC_TIMESTAMP2 if code == types.TIMESTAMP2 else kinds.UTC_TIMESTAMP
+            utc = replace(read, kind=kind, sql_type=UTC_TIMESTAMP, null_sql_type=UTC_TIMESTAMP)
+            found.append(ExactType(utc, "", column.mysql_type))
+        elif code == types.JSON:
+            found.append(ExactType(replace(read, text=kinds.EXACT_JSON), "", column.mysql_type))
+        else:
+            found.append(ExactType(read, "", column.mysql_type))
+    return tuple(found)
+
+
+def _text(code: int, meta: int, read: CellType, column: Column, charset: str) -> ExactType:
+    """Return how to read a text, or bytes, or one of MariaDB's addresses."""
+    named = _NAME.match(column.mysql_type)
+    name = named[1].lower() if named else ""
+    if name in column_text.ADDRESSES:
+        return ExactType(replace(read, text=kinds.CHARSET), column_codec(name), column.mysql_type)
+    binary = name in _BINARIES or (charset == BINARY if charset else not name and code in _BLOBS)
+    if binary:
+        sql_type = types.SQL_BLOB
+        text = kinds.COMPRESSED if code in _COMPRESSED else kinds.LATIN1
+        codec = ""
+    else:
+        sql_type = types.SQL_CLOB if code in _BLOBS else types.SQL_CHAR if code == types.STRING else types.SQL_VARCHAR
+        utf8 = charset in _UTF8
+        codec = column_codec(charset) if charset in column_text.READERS else "utf-8"
+        text = kinds.COMPRESSED_UTF8 if code in _COMPRESSED else kinds.UTF8 if utf8 else kinds.CHARSET
+    declared = column.mysql_type
+    if binary and name and name not in _BINARIES:
+        declared = _binary_type(code, meta)
+    return ExactType(replace(read, text=text, sql_type=sql_type, null_sql_type=sql_type), codec, declared)
+
+
+def _binary_type(code: int, meta: int) -> str:
+    """Return the binary type that a text of CHARACTER SET binary is."""
+    if code in _BLOBS:
+        return _BLOB_NAMES[meta]
+    if code == types.STRING:
+        return f"binary({types.split_string(meta)[1]})"
+    return f"varbinary({meta - (code == types.VARCHAR_COMPRESSED)})"
