@@ -231,6 +231,7 @@ def command(
     if not servers:
         raise click.BadParameter(f"{server!r} names no server", param_hint="--server")
     connector: Connector
+    exact = form == "json"  # `pretty` shows what canal's example client shows
     if zk or len(servers) > 1 or (retry and start):
         logs.to_stderr()
         connector = ClusterConnector(
@@ -243,9 +244,12 @@ def command(
             rollback_on_disconnect=no_ack,
             zk_auth=first_line(zk_auth_file) if zk_auth_file else "",
             private=bool(start),
+            exact=exact,
         )
     else:
-        connector = SimpleConnector(*servers[0], destination, client_id, user, password, rollback_on_connect=not start)
+        connector = SimpleConnector(
+            *servers[0], destination, client_id, user, password, rollback_on_connect=not start, exact=exact
+        )
     reading = ReadOptions(
         filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until
     )

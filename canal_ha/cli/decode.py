@@ -32,7 +32,9 @@ _TYPE_AT = len(MAGIC) + 4  # offset of the first event's type byte
 class Files:
     """Decodes binlog files, in the order given, as one stream from a server."""
 
-    def __init__(self, decoding: DecodingKeys, tables: TableFilter, definitions: Definitions | None) -> None:
+    def __init__(
+        self, decoding: DecodingKeys, tables: TableFilter, definitions: Definitions | None, *, exact: bool
+    ) -> None:
         options = decoding.options
         self._options = options
         self._tables = tables
@@ -40,6 +42,7 @@ class Files:
         fetch = definitions.fetch if definitions is not None else _nothing
         self._history = History(fetch, live_texts=not options.table_history)
         self._gtid_set = decoding.gtid
+        self._exact = exact
 
     def segments(self, path: Path) -> Iterator[Segment]:
         """Yield the segments of one file. Raises FileBroken, with file, offset and reason, after the last of them."""
@@ -52,6 +55,7 @@ class Files:
             fields=self._fields,
             history=self._history.view(LogPosition(path.name, len(MAGIC))),
             gtid_set=self._gtid_set or None,
+            exact=self._exact,
         )
         try:
             with path.open("rb") as file:
@@ -140,14 +144,15 @@ def command(
 ) -> None:
     """Turn binlog files into rows or entries, without a server.
 
-    TIMESTAMP values are written in the time zone of this process (TZ). Files are read in the order given. After an
-    error, complete changes are still written and the exit code is 1.
+    TIMESTAMP values of json are in UTC, those of entries in the time zone of this process (TZ). Files are read in the
+    order given. After an error, complete changes are still written and the exit code is 1.
     """
     decoding = load_decoding(sets, os.environ)
     for warning in decoding.warnings:
         click.echo(f"canal-ha: {warning}", err=True)
     tables = effective(decoding.filter_regex, decoding.filter_black_regex, filter_text, decoding.filter_client_mode)
-    work = Files(decoding, tables, None if schema_file is None else read_schema(schema_file))
+    definitions = None if schema_file is None else read_schema(schema_file)
+    work = Files(decoding, tables, definitions, exact=form == "json")
     form_of = FORMATS[form]
     out = sys.stdout.buffer
     sink = Sink(lambda segment: out.writelines(form_of(segment)), decoding.options)

@@ -41,6 +41,7 @@ class ClusterConnector:
     judge: called on every connection with the server's cursor and mark, before the connection subscribes, rolls back or
         fetches; gets None from a server that does not send them. Its exception ends the call.
     private: for `read_from`: a private read never waits to become active and never subscribes.
+    exact: as in SimpleConnector.
 
     After a fail-over, unacknowledged batches are delivered again. An acknowledgement for a batch of a lost connection
     is dropped with a log line. Batch ids always grow, across fail-overs too.
@@ -70,6 +71,7 @@ class ClusterConnector:
         takeover_delay_s: float = TAKEOVER_DELAY_S,
         private: bool = False,
         judge: Callable[[LogPosition | None], None] | None = None,
+        exact: bool = True,
     ) -> None:
         """Create a connector; see the class. Raises ValueError if `where` names no valid address."""
         servers = where if isinstance(where, str) else None
@@ -100,6 +102,7 @@ class ClusterConnector:
                 zk_auth,
                 takeover_delay_s,
                 private,
+                exact,
             ),
             filter,
             self._numbering.new_connection,

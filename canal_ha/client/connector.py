@@ -43,6 +43,8 @@ class SimpleConnector:
         way would otherwise stay in flight unseen.
     lazy_acks: send an acknowledgement in one packet with the next request, or alone after about 0.2 s. For callers
         that request the next batch at once.
+    exact: ask for values in the exact form, as SELECT gives them in utf8mb4 (docs/protocol.md#exact). canal's servers
+        and older nodes ignore this. False: canal's form, which loses what canal loses; see `rows_of`.
 
     A failed connection is closed; call connect() again. The same holds for a session that is out of step, after an
     error that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them
@@ -67,6 +69,7 @@ class SimpleConnector:
         max_frame_bytes: int = LARGEST_FRAME_BYTES,
         read_ahead: bool = False,
         lazy_acks: bool = False,
+        exact: bool = True,
     ) -> None:
         self.host = host
         self.port = port
@@ -87,6 +90,7 @@ class SimpleConnector:
             raise ValueError("read_ahead needs rollback_on_connect")
         self._read_ahead = read_ahead
         self._lazy_acks = lazy_acks
+        self._exact = exact
         self._asked: int | None = None  # timeout of a GET that was sent ahead and has no reply yet
         self._ahead: Fetched | None = None  # the reply to a GET that was sent ahead
 
@@ -164,7 +168,7 @@ class SimpleConnector:
         """
         self._settle()
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter or "")
-        answer = self._ask(self._session.subscribe(identity, tell_cursor=tell_cursor))
+        answer = self._ask(self._session.subscribe(identity, tell_cursor=tell_cursor, exact=self._exact))
         self.identity = identity
         return answer.cursor if isinstance(answer, Accepted) else None
 
@@ -182,7 +186,7 @@ class SimpleConnector:
         place, end = Place.parse(start), end_of_read(until)
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
         self._settle()
-        self._ask(self._session.read_from(identity, place, end))
+        self._ask(self._session.read_from(identity, place, end, exact=self._exact))
         self._ahead = None
 
     def unsubscribe(self) -> None:
@@ -211,10 +215,10 @@ class SimpleConnector:
         self._settle()
         fetched, self._ahead = self._ahead, None
         if fetched is None:
-            request = self._session.get(self.identity, size, timeout_ms, eager=eager)
+            request = self._session.get(self.identity, size, timeout_ms, eager=eager, exact=self._exact)
             fetched = self._fetched(self._ask(request, timeout_ms))
         if self._read_ahead and timeout_ms != WITHOUT_LIMIT_MS and fetched.batch_id != EMPTY_BATCH_ID:
-            self._send(self._session.get(self.identity, size, timeout_ms, eager=eager))
+            self._send(self._session.get(self.identity, size, timeout_ms, eager=eager, exact=self._exact))
             self._asked = timeout_ms
         return Message(fetched)
 
@@ -229,7 +233,7 @@ class SimpleConnector:
         """Get a batch as Arrow record batches, each of one table; requires pyarrow. Call ack(message.id) later.
 
         batch_size, timeout_ms, eager: as in get_without_ack.
-        time_zone: time zone of the server process; canal writes TIMESTAMP values in it.
+        time_zone: time zone of a server process that ignores `exact`: it writes TIMESTAMP values in its own zone.
         Also raises SinkRefused for a value that does not fit its column's type; the batch then stays in flight.
         """
         from canal_ha.client.arrow import Pages, arrow_message

@@ -71,6 +71,7 @@ class Access:
     zk_auth: str
     takeover_delay_s: float
     private: bool = False
+    exact: bool = True
 
 
 class _Judged(Exception):
@@ -377,6 +378,7 @@ class Exchange:
             connect_timeout_ms=CONNECT_TIMEOUT_MS,
             rollback_on_connect=False,
             rollback_on_disconnect=self._access.rollback_on_disconnect,
+            exact=self._access.exact,
         )
 
     def _dial(self, attempt: int, link: SimpleConnector, address: str) -> None:

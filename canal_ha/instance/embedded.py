@@ -90,10 +90,10 @@ class Embedded:
             raise NotRunningHere(destination)
         return await instance.switch_source(to)
 
-    async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
+    async def subscribe(self, identity: ClientIdentity, *, exact: bool = False) -> LogPosition | None:
         """See Instance.subscribe. Raises NotRunningHere."""
         await self._demanded(identity)
-        return await (await self._instance(identity)).subscribe(identity)
+        return await (await self._instance(identity)).subscribe(identity, exact=exact)
 
     def era(self, identity: ClientIdentity) -> object | None:
         """See Instance.era; None where the destination does not run."""
@@ -108,9 +108,11 @@ class Embedded:
         """See Instance.get. Raises NotRunningHere."""
         return await (await self._instance(identity)).get(identity, request)
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> BinlogRead:
+    async def read_from(
+        self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False
+    ) -> BinlogRead:
         """See Instance.read_from. Raises NotRunningHere."""
-        return await (await self._instance(identity)).read_from(identity, place, until)
+        return await (await self._instance(identity)).read_from(identity, place, until, exact=exact)
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
         """See Instance.ack. Raises NotRunningHere."""

@@ -71,6 +71,7 @@ class FeedRequest:
     moved: called before the feed passes on anything of another server.
     behind: an earlier feed of the stream has passed on everything up to here; the ring leaves it out.
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
+    exact: whether values are in the exact form (docs/protocol.md#exact).
     """
 
     client_id: int
@@ -83,6 +84,7 @@ class FeedRequest:
     moved: Callable[[Move], None] = lambda move: None
     behind: LogPosition | None = None
     busy: Callable[[bool], None] = lambda busy: None
+    exact: bool = False
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

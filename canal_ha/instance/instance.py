@@ -164,8 +164,11 @@ class Instance:
 
     # ---- requests
 
-    async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
+    async def subscribe(self, identity: ClientIdentity, *, exact: bool = False) -> LogPosition | None:
         """Make the client and its first cursor durable, open its stream, and return its cursor.
+
+        identity: the client, with its filter.
+        exact: the form of values that it will ask for; see GetRequest.
 
         Raises FilterInvalid, TooManyStreams. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
         because only the source can tell the first one.
@@ -180,7 +183,7 @@ class Instance:
             start = await self._start_position()
         await self.meta.subscribe(identity, start)
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
-        self._stream(known).subscribed(known.filter)
+        self._stream(known).subscribed(known.filter, exact=exact)
         self._claim.check()  # a known client's subscription may write nothing that could be fenced
         return self.meta.cursor(identity.client_id)
 
@@ -222,12 +225,15 @@ class Instance:
         if stream:
             stream.rollback(batch_id)
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> BinlogRead:
+    async def read_from(
+        self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False
+    ) -> BinlogRead:
         """Begin a private read. It counts as an open stream.
 
         identity: of the client that asks, with the filter of this read.
         place: where the read begins.
         until: where it ends, None for no end; a journal and offset may lie ahead, a GTID set must be executed by now.
+        exact: the form of values that its GETs will ask for.
 
         Raises FilterInvalid, TooManyStreams, PositionLost, SourceUnavailable, SourceRefused.
         """
@@ -260,7 +266,7 @@ class Instance:
             read=uuid4().hex,
             cut=read.cut,
         )
-        read.begin(stream, identity.filter)
+        read.begin(stream, identity.filter, exact=exact)
         self._reads.add(read)
         return read
 

@@ -138,6 +138,7 @@ class Stream:
         self._asked_at = reactor.seconds()
         self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
+        self._exact = False  # the form of values that the client asked for last
         self._position_lost = position_lost
         self._read = read
         self._cut = cut
@@ -151,10 +152,15 @@ class Stream:
 
     # ---- requests of the client
 
-    def subscribed(self, filter_text: str) -> None:
-        """The client has subscribed: open. Begin again at the cursor if the filter is new or the feed had ended."""
+    def subscribed(self, filter_text: str, *, exact: bool = False) -> None:
+        """The client has subscribed: open. Begin again at the cursor if the filter is new or the feed had ended.
+
+        filter_text: the filter of the subscription.
+        exact: the form of values that its GETs will ask for.
+        """
         changed = filter_text != self._filter
         self._filter = filter_text
+        self._take_form(exact)
         self._asked_at = self._reactor.seconds()
         if self.state is StreamState.OPEN and not changed:
             return
@@ -167,6 +173,7 @@ class Stream:
     async def get(self, request: GetRequest) -> GetAnswer:
         """Return the next batch. Raises TooManyStreams, or the error that ended the feed for good."""
         self._asked_at = self._reactor.seconds()
+        self._take_form(request.exact)
         self._ensure_open()
         enough = 0 if request.eager else request.fetch_size
         if request.wait_ms != 0.0 and not self._filled(enough):
@@ -259,6 +266,12 @@ class Stream:
         """Return the cursor with the fingerprints that tell its place in another server's binlog."""
         return replace(cursor, trail=self._recent.trail()) if self._recent else cursor
 
+    def _take_form(self, exact: bool) -> None:
+        """Deliver entries in this form from the next one on. The ring's entries of the other form come again."""
+        if exact != self._exact:
+            self._exact = exact
+            self._abandon_ring()
+
     def _forget_batches(self) -> None:
         self._batches.clear()
         self._delivered_at.clear()
@@ -313,6 +326,7 @@ class Stream:
                 moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
                 behind=self._delivered,
                 busy=wakeup.busy,
+                exact=self._exact,
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed

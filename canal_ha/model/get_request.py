@@ -12,8 +12,10 @@ class GetRequest:
     fetch_size: how much a batch holds at most, in entries or in units of memory (BatchMode).
     wait_ms: how long to wait for `fetch_size`; 0.0 takes what is there now, None waits without limit.
     eager: a wait ends as soon as there is anything.
+    exact: values are in the exact form (docs/protocol.md#exact), not in canal's.
     """
 
     fetch_size: int
     wait_ms: float | None
     eager: bool = False
+    exact: bool = False

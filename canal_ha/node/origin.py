@@ -100,6 +100,7 @@ def decoding(
             fields=fields,
             history=history,
             gtid_set=gtid_set,
+            exact=request.exact,
         )
 
     return decoder

@@ -200,7 +200,9 @@ class Conversation:
                     return await self._fetch(request)
                 case ReadFrom():
                     self._end_read()
-                    self._read = await destinations.read_from(identity, request.place, request.until)
+                    self._read = await destinations.read_from(
+                        identity, request.place, request.until, exact=request.exact
+                    )
                     if self._lost:
                         self._end_read()
                 case Acknowledge() if self._read:
@@ -219,7 +221,7 @@ class Conversation:
                     self._unacked.clear()
                     await destinations.rollback(identity, request.batch_id)
                 case Subscribe():
-                    cursor = await destinations.subscribe(identity)
+                    cursor = await destinations.subscribe(identity, exact=request.exact)
                     if request.tell_cursor:
                         self._told_cursor = (identity, destinations.era(identity))
                     return self._session.subscribed(cursor)

@@ -37,8 +37,8 @@ class Destinations(Protocol):
     def knows(self, destination: str) -> bool:
         """Whether this node runs the destination, or could."""
 
-    async def subscribe(self, identity: ClientIdentity) -> LogPosition | None:
-        """Make the client durable, then return its cursor."""
+    async def subscribe(self, identity: ClientIdentity, *, exact: bool = False) -> LogPosition | None:
+        """Make the client durable, then return its cursor. exact: the form of values that it will ask for."""
 
     def era(self, identity: ClientIdentity) -> object | None:
         """Return an object that stays the same while only acknowledgements move the client's cursor.
@@ -52,12 +52,15 @@ class Destinations(Protocol):
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. The caller may cancel the wait."""
 
-    async def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> PrivateRead:
+    async def read_from(
+        self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False
+    ) -> PrivateRead:
         """Begin a private read.
 
         identity: of the client that asks, with the filter of this read.
         place: where the read begins.
         until: where it ends; None for no end.
+        exact: the form of values that its GETs will ask for.
         """
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:

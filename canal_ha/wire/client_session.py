@@ -92,13 +92,18 @@ class ClientSession:
         )
         return self._answered(Expected.AUTHENTICATION, client_frame(pb.CLIENTAUTHENTICATION, body))
 
-    def subscribe(self, identity: ClientIdentity, *, tell_cursor: bool = False) -> bytes:
-        """Build SUBSCRIPTION; an empty filter keeps the server's. tell_cursor: ask for the cursor; canal ignores it."""
+    def subscribe(self, identity: ClientIdentity, *, tell_cursor: bool = False, exact: bool = False) -> bytes:
+        """Build SUBSCRIPTION; an empty filter keeps the server's.
+
+        tell_cursor: ask for the cursor. canal ignores this.
+        exact: GETs will ask for the exact form. canal ignores this.
+        """
         body = pb.Sub(
             destination=identity.destination,
             client_id=str(identity.client_id),
             filter=identity.filter,
             tell_cursor=tell_cursor,
+            exact=exact,
         )
         return self._answered(Expected.SUBSCRIPTION, client_frame(pb.SUBSCRIPTION, body))
 
@@ -107,17 +112,26 @@ class ClientSession:
         body = pb.Unsub(destination=identity.destination, client_id=str(identity.client_id))
         return self._answered(Expected.UNSUBSCRIPTION, client_frame(pb.UNSUBSCRIPTION, body))
 
-    def get(self, identity: ClientIdentity, fetch_size: int, timeout_ms: int, *, eager: bool = False) -> bytes:
+    def get(
+        self,
+        identity: ClientIdentity,
+        fetch_size: int,
+        timeout_ms: int,
+        *,
+        eager: bool = False,
+        exact: bool = False,
+    ) -> bytes:
         """Build GET.
 
         identity: destination and client id.
         fetch_size: batch size, in entries or KiB.
         timeout_ms: longest wait for `fetch_size`; -1: do not wait; 0: no limit.
         eager: return as soon as there is an entry. canal ignores this and waits for `fetch_size`.
+        exact: values in the exact form. canal ignores this.
         """
-        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager))
+        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager, exact))
 
-    def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> bytes:
+    def read_from(self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False) -> bytes:
         """Build DUMP with our own fields, which turns this connection into a private read. canal refuses it."""
         body = pb.Dump(
             journal=place.journal,
@@ -126,6 +140,7 @@ class ClientSession:
             client_id=str(identity.client_id),
             gtid=place.gtid,
             filter=identity.filter,
+            exact=exact,
         )
         if place.timestamp_ms or place.end == "earliest":
             body.timestamp = place.timestamp_ms or 1
@@ -256,7 +271,7 @@ class ClientSession:
 
 
 @lru_cache(64)  # a client repeats the same few
-def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int, eager: bool) -> bytes:
+def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int, eager: bool, exact: bool) -> bytes:
     body = pb.Get(
         destination=identity.destination,
         client_id=str(identity.client_id),
@@ -265,6 +280,7 @@ def _get_frame(identity: ClientIdentity, fetch_size: int, timeout_ms: int, eager
         unit=_MILLISECONDS,
         auto_ack=False,
         eager=eager,
+        exact=exact,
     )
     return client_frame(pb.GET, body)
 

@@ -46,11 +46,13 @@ class Subscribe:
     identity: destination, client id and filter.
     during_authentication: sent inside CLIENTAUTHENTICATION; a failure closes the connection.
     tell_cursor: the reply must contain the client's cursor.
+    exact: the form of values that the client will ask for; see GetRequest.
     """
 
     identity: ClientIdentity
     during_authentication: bool = False
     tell_cursor: bool = False
+    exact: bool = False
     packet_type: ClassVar[str] = "SUBSCRIPTION"
 
 
@@ -79,11 +81,13 @@ class ReadFrom:
     place: where the read begins.
     until: where it ends: a journal and offset (the entry there is excluded) or a GTID set (other transactions are
         excluded); None: never.
+    exact: see Subscribe.
     """
 
     identity: ClientIdentity
     place: Place
     until: Place | None
+    exact: bool = False
     packet_type: ClassVar[str] = "DUMP"
 
 
@@ -181,7 +185,7 @@ def check_destination(name: str) -> None:
 def _subscribe(body: bytes) -> Subscribe:
     sub = pb.Sub.FromString(body)
     identity = _identity("Sub", sub, sub.destination, sub.client_id, sub.filter)
-    return Subscribe(identity, tell_cursor=sub.tell_cursor)
+    return Subscribe(identity, tell_cursor=sub.tell_cursor, exact=sub.exact)
 
 
 def _unsubscribe(body: bytes) -> Unsubscribe:
@@ -193,7 +197,7 @@ def _get(body: bytes) -> Get:
     get = pb.Get.FromString(body)
     identity = _identity("Get", get, get.destination, get.client_id)
     size = get.fetch_size if get.fetch_size > 0 else DEFAULT_FETCH_SIZE
-    return Get(identity, GetRequest(size, _wait_ms(get.timeout, get.unit), get.eager))
+    return Get(identity, GetRequest(size, _wait_ms(get.timeout, get.unit), get.eager, get.exact))
 
 
 def _read_from(body: bytes) -> ReadFrom:
@@ -215,7 +219,7 @@ def _read_from(body: bytes) -> ReadFrom:
         until = Place(journal=excerpt(dump.end_journal), offset=dump.end_position)
     elif dump.end_gtid:
         until = Place(gtid=dump.end_gtid)
-    return ReadFrom(identity, place, until)
+    return ReadFrom(identity, place, until, dump.exact)
 
 
 def _acknowledge(body: bytes) -> Acknowledge:

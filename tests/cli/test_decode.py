@@ -133,13 +133,14 @@ def test_several_files(tmp_path: Path) -> None:
 
 
 def test_time_zone(tmp_path: Path) -> None:
-    """TIMESTAMP values are text in the time zone of the process."""
+    """TIMESTAMP values of entries are text in the time zone of the process, those of rows in UTC."""
     path = tmp_path / "m"
     path.write_bytes(golden.binlog("mysql9"))
     arguments = (path, "--filter", r"golden\.t_time", "--set", "canal.instance.filter.query.ddl=true")
-    utc, shanghai = (decode(*arguments, zone=zone).stdout for zone in ("UTC", "Asia/Shanghai"))
-    assert len(utc) == len(shanghai)
-    assert utc != shanghai
+    for form, same in (("json", True), ("entries", False)):
+        utc, shanghai = (decode(*arguments, "--format", form, zone=zone).stdout for zone in ("UTC", "Asia/Shanghai"))
+        assert len(utc) == len(shanghai)
+        assert (utc == shanghai) is same
 
 
 @pytest.mark.parametrize(

@@ -284,11 +284,14 @@ class Sub(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     TELL_CURSOR_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     filter: _builtins.str
     tell_cursor: _builtins.bool
     """not canal's: the answer tells the cursor"""
+    exact: _builtins.bool
+    """not canal's: values of the entries in the exact form"""
     def __init__(
         self,
         *,
@@ -296,10 +299,11 @@ class Sub(_message.Message):
         client_id: _builtins.str = ...,
         filter: _builtins.str = ...,
         tell_cursor: _builtins.bool = ...,
+        exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "filter", b"filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "destination", b"destination", "exact", b"exact", "filter", b"filter", "tell_cursor", b"tell_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -341,6 +345,7 @@ class Get(_message.Message):
     UNIT_FIELD_NUMBER: _builtins.int
     AUTO_ACK_FIELD_NUMBER: _builtins.int
     EAGER_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
     destination: _builtins.str
     client_id: _builtins.str
     fetch_size: _builtins.int
@@ -351,6 +356,8 @@ class Get(_message.Message):
     auto_ack: _builtins.bool
     eager: _builtins.bool
     """not canal's: as soon as there is anything, whatever fetch_size says"""
+    exact: _builtins.bool
+    """not canal's: values of the entries in the exact form"""
     def __init__(
         self,
         *,
@@ -361,10 +368,11 @@ class Get(_message.Message):
         unit: _builtins.int | None = ...,
         auto_ack: _builtins.bool | None = ...,
         eager: _builtins.bool = ...,
+        exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack", "_timeout", b"_timeout", "_unit", b"_unit", "auto_ack", b"auto_ack", "timeout", b"timeout", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack", "_timeout", b"_timeout", "_unit", b"_unit", "auto_ack", b"auto_ack", "client_id", b"client_id", "destination", b"destination", "eager", b"eager", "fetch_size", b"fetch_size", "timeout", b"timeout", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack", "_timeout", b"_timeout", "_unit", b"_unit", "auto_ack", b"auto_ack", "client_id", b"client_id", "destination", b"destination", "eager", b"eager", "exact", b"exact", "fetch_size", b"fetch_size", "timeout", b"timeout", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__auto_ack: _TypeAlias = _typing.Literal["auto_ack"]  # noqa: Y015
     _WhichOneofArgType__auto_ack: _TypeAlias = _typing.Literal["_auto_ack", b"_auto_ack"]  # noqa: Y015
@@ -420,6 +428,7 @@ class Dump(_message.Message):
     END_JOURNAL_FIELD_NUMBER: _builtins.int
     END_POSITION_FIELD_NUMBER: _builtins.int
     END_GTID_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
     journal: _builtins.str
     position: _builtins.int
     timestamp: _builtins.int
@@ -431,6 +440,8 @@ class Dump(_message.Message):
     end_journal: _builtins.str
     end_position: _builtins.int
     end_gtid: _builtins.str
+    exact: _builtins.bool
+    """as in Sub"""
     def __init__(
         self,
         *,
@@ -444,10 +455,11 @@ class Dump(_message.Message):
         end_journal: _builtins.str = ...,
         end_position: _builtins.int = ...,
         end_gtid: _builtins.str = ...,
+        exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "timestamp", b"timestamp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "client_id", b"client_id", "destination", b"destination", "end_gtid", b"end_gtid", "end_journal", b"end_journal", "end_position", b"end_position", "filter", b"filter", "gtid", b"gtid", "journal", b"journal", "position", b"position", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp", "client_id", b"client_id", "destination", b"destination", "end_gtid", b"end_gtid", "end_journal", b"end_journal", "end_position", b"end_position", "exact", b"exact", "filter", b"filter", "gtid", b"gtid", "journal", b"journal", "position", b"position", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__timestamp: _TypeAlias = _typing.Literal["timestamp"]  # noqa: Y015
     _WhichOneofArgType__timestamp: _TypeAlias = _typing.Literal["_timestamp", b"_timestamp"]  # noqa: Y015
