@@ -6,12 +6,13 @@
     float, double                                float32, float64
     bit(n)                                       bool when n = 1, int64, decimal128(20,0) when n = 64
     date                                         date32
-    datetime, timestamp                          timestamp[us], timestamp[us, UTC] (in the server process's zone)
+    datetime, timestamp                          timestamp[us], timestamp[us, UTC]
     time, enum, set, json, char, text, ...       string; enum and set as their labels
     year                                         int32
     binary, varbinary, blob, geometry, vector    binary; binary(n) padded to n, as the binlog omits padding
 
-A zero date (0000-00-00, 2020-00-00) is NULL if the target is a date or timestamp.
+A date that is no day (0000-00-00, 2020-00-00, 2023-02-31) is NULL if the target is a date or timestamp; a target of
+type string keeps its text. A partial JSON update that the server could not apply is refused.
 
 The kernel fills most columns itself (see `target_of`); this module converts the texts of the others. Pure.
 """
@@ -19,6 +20,7 @@ The kernel fills most columns itself (see `target_of`); this module converts the
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,13 +30,15 @@ import pyarrow.compute as pc
 
 from canal_ha.decode.kernel import codes
 from canal_ha.decode.kernel.columns import Target
-from canal_ha.decode.kernel.layouts import BINARY_TYPES
-from canal_ha.decode.labels import labels_of
+from canal_ha.decode.kernel.layouts import BINARY_TYPES, UTC_TYPE
+from canal_ha.decode.labels import labelled, labels_of
 from canal_ha.errors import SinkRefused
 
 _TEXT = re.compile(
     r"\s*([a-z_][\w ]*?)\s*(?:\((.*)\))?\s*((?:unsigned|zerofill|signed|\s)*)", re.IGNORECASE | re.DOTALL
 )
+_CALL = "JSON_"  # of JSON_REPLACE(...) and others; no document begins so
+_DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _INTEGERS = {  # name -> Arrow type signed, unsigned
     1: (pa.int8(), pa.int16()),
     2: (pa.int16(), pa.int32()),
@@ -87,6 +91,7 @@ class ColumnType:
     arrow: the Arrow type.
     size: n of binary(n), else 0.
     labels: of enum and set.
+    utc: texts of a timestamp are in UTC, whatever the zone of the server process (docs/protocol.md#exact).
     """
 
     text: str
@@ -94,6 +99,7 @@ class ColumnType:
     arrow: pa.DataType
     size: int = 0
     labels: tuple[str, ...] = ()
+    utc: bool = False
 
 
 @lru_cache(maxsize=8192)
@@ -123,7 +129,7 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
         return ColumnType(mysql_type, "bit", kind)
     if name in ("date", "datetime", "timestamp", "time", "year"):
         kinds = {"date": pa.date32(), "datetime": NTZ, "timestamp": UTC, "time": pa.string(), "year": pa.int32()}
-        return ColumnType(mysql_type, name, kinds[name])
+        return ColumnType(mysql_type, name, kinds[name], utc=sql_type == UTC_TYPE)
     if name in ("enum", "set"):
         return ColumnType(mysql_type, name, pa.string(), labels=labels_of(mysql_type))
     if name in _BINARIES:
@@ -131,7 +137,8 @@ def column_type(mysql_type: str, sql_type: int) -> ColumnType:
         return ColumnType(mysql_type, name, pa.binary(), size=size)
     if name == "json" or name in _TEXTS:
         # canal sends some texts byte by byte, like blobs, if it does not recognise their declaration
-        return ColumnType(mysql_type, "latin text" if sql_type in BINARY_TYPES else "text", pa.string())
+        family = "json" if name == "json" else "text"
+        return ColumnType(mysql_type, "latin text" if sql_type in BINARY_TYPES else family, pa.string())
     return ColumnType(mysql_type, "unknown", pa.binary() if sql_type in BINARY_TYPES else pa.string())
 
 
@@ -213,9 +220,14 @@ def wrapped(target: Target, kind: pa.DataType) -> pa.Array:
 
 
 def plain(text: str | None, column: ColumnType) -> str | bytes | None:
-    """Convert one value without a target type: bytes for binary columns, labels for enum and set, else canal's text."""
+    """Convert one value without a target type: bytes for binary columns, labels for enum and set, else canal's text.
+
+    Raises SinkRefused for a partial JSON update.
+    """
     if text is None:
         return None
+    if column.name == "json" and text.startswith(_CALL):
+        raise refusal(column, column.arrow, str(_partial(text)))
     if pa.types.is_binary(column.arrow):
         return text.encode("latin-1").ljust(column.size, b"\0")
     if column.name == "latin text":
@@ -232,6 +244,8 @@ def _values(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone:
         different = texts.dictionary_encode()
         values = pa.array([plain(text, column) for text in different.dictionary.to_pylist()], column.arrow)
         return values.take(different.indices).cast(target)
+    if column.name == "json":
+        _check_documents(texts)
     if pa.types.is_string(target):
         return texts
     if pa.types.is_boolean(target):
@@ -241,13 +255,39 @@ def _values(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone:
     return texts.cast(target)
 
 
+def _check_documents(texts: pa.Array) -> None:
+    """Raise ValueError if one of the texts is a partial update."""
+    calls = pc.fill_null(pc.starts_with(texts, _CALL), False)
+    if pc.any(calls).as_py():
+        raise _partial(texts.filter(calls)[0].as_py())
+
+
+def _partial(call: str) -> ValueError:
+    """Return the error for a partial update: function calls stand where a document is."""
+    return ValueError(
+        f"{call[:80]!r} is a partial update without the document before it;"
+        " set binlog_row_image=FULL or binlog_row_value_options='' on the source"
+    )
+
+
 def _temporal(texts: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
-    day = pc.utf8_slice_codeunits(texts, 0, 10)
-    zero = pc.or_(pc.match_substring(day, "-00"), pc.starts_with(day, "0000"))
-    dates = pc.if_else(zero, pa.scalar(None, pa.string()), texts)
+    days = pc.utf8_slice_codeunits(texts, 0, 10)
+    no_days = [day for day in days.unique().to_pylist() if day is not None and _is_no_day(day)]
+    dates = pc.if_else(pc.is_in(days, pa.array(no_days, pa.string())), pa.scalar(None, pa.string()), texts)
     if pa.types.is_date(target):
         return pc.utf8_slice_codeunits(dates, 0, 10).cast(target)
     return _instants(dates.cast(NTZ), column, target, time_zone)
+
+
+def _is_no_day(text: str) -> bool:
+    """Return whether MySQL stores this date, with zeros or ALLOW_INVALID_DATES, and no calendar has it."""
+    found = _DAY.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day = map(int, found.groups())
+    if not (year and month and day):
+        return True
+    return month <= 12 and day <= 31 and day > monthrange(year, month)[1]
 
 
 def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zone: str) -> pa.Array:
@@ -260,11 +300,8 @@ def _instants(local: pa.Array, column: ColumnType, target: pa.DataType, time_zon
 
 def _zone(column: ColumnType, time_zone: str) -> str:
     """Return the time zone of the column's texts."""
-    return time_zone if column.name == "timestamp" else "UTC"
+    return time_zone if column.name == "timestamp" and not column.utc else "UTC"
 
 
 def _labels(text: str, column: ColumnType) -> str:
-    number = int(text)
-    if column.name == "enum":
-        return column.labels[number - 1] if 0 < number <= len(column.labels) else ""
-    return ",".join(label for bit, label in enumerate(column.labels) if number >> bit & 1)
+    return labelled(int(text), column.labels, several=column.name == "set")

@@ -1,12 +1,16 @@
 """Converts entries to typed rows, and rows to JSON.
 
     sqlType (java.sql.Types)                        Python
-    BIT -7, TINYINT -6, BIGINT -5, INTEGER 4, ...   int       ENUM: 1-based index; SET: bit mask
+    BIT -7, TINYINT -6, BIGINT -5, INTEGER 4, ...   int
+    ENUM and SET of either type                     str       labels, separated by commas
     DECIMAL 3                                       Decimal; int for a bigint beyond 2^63
     REAL 7, DOUBLE 8                                float
-    BLOB 2004 and other binary types                bytes     canal carries each byte as one Latin-1 character
-    everything else, dates and times too            str       as canal wrote it; JSON as its text
+    BLOB 2004 and other binary types                bytes     BINARY(n) with its padding
+    everything else, dates and times too            str       JSON as its text; dates as stored, valid or not
     NULL of any type                                None
+
+TIMESTAMP is in UTC in the exact form (docs/protocol.md#exact), which connectors ask for; in canal's form it is in the
+time zone of the server process.
 
 A value that does not fit its type stays text, so nothing is lost or guessed.
 """
@@ -14,9 +18,11 @@ A value that does not fit its type stays text, so nothing is lost or guessed.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -26,6 +32,7 @@ from canal_ha.decode.kernel.changes import entry_rows
 from canal_ha.decode.kernel.entries import Entries
 from canal_ha.decode.kernel.layouts import BINARY_TYPES, Images
 from canal_ha.decode.kernel.primitives import Broken
+from canal_ha.decode.labels import labelled, labels_of
 from canal_ha.errors import RemoteProtocolError
 from canal_ha.model.entry import EventType
 from canal_ha.model.position import LogPosition
@@ -199,6 +206,9 @@ def value_of(column: Column) -> Value:
 def converted(text: str, sql_type: int, mysql_type: str) -> Value:
     """Convert a value's text to its Python type."""
     try:
+        labels = labels_of(mysql_type)
+        if labels:
+            return labelled(int(text), labels, several=mysql_type.lstrip()[:3].lower() == "set")
         if sql_type in _INTEGERS:
             return int(text)
         if sql_type in _FLOATS:
@@ -207,11 +217,22 @@ def converted(text: str, sql_type: int, mysql_type: str) -> Value:
             return int(text) if mysql_type.lower().startswith("bigint") else Decimal(text)
         if sql_type in BINARY_TYPES:
             data = text.encode("latin-1")
-            # canal sends MariaDB's JSON as binary if it takes the type from the statement; it is text
-            return data.decode() if mysql_type.lower() == "json" else data
+            # canal sends some texts as binary: MariaDB's JSON if the statement says JSON, and text(n)
+            return data.decode() if _TEXT_TYPE(mysql_type) else data.ljust(_padding(mysql_type), b"\0")
     except (ValueError, InvalidOperation):
         pass
     return text
+
+
+_TEXT_TYPE = re.compile(r"\s*(?:json|(?:tiny|medium|long)?text)\b", re.IGNORECASE).match
+_BINARY_TYPE = re.compile(r"\s*binary(?:\s*\((\d+)\))?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def _padding(mysql_type: str) -> int:
+    """Return n of BINARY(n), whose trailing zeros the binlog omits; 0 for other types."""
+    found = _BINARY_TYPE.match(mysql_type)
+    return int(found[1] or 1) if found else 0
 
 
 def _to_json(value: object) -> object:

@@ -42,3 +42,14 @@ def _label(found: re.Match[str]) -> str:
         return number.to_bytes(size, "big").decode()
     except UnicodeDecodeError:
         return found[0]
+
+
+def labelled(number: int, labels: tuple[str, ...], *, several: bool) -> str:
+    """Return the text that SELECT gives.
+
+    number: the index of a label from 1; 0 and unknown ones give "". Of a SET: the mask of its labels.
+    several: whether it is a SET.
+    """
+    if several:
+        return ",".join(label for bit, label in enumerate(labels) if number >> bit & 1)
+    return labels[number - 1] if 0 < number <= len(labels) else ""

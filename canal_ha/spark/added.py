@@ -23,6 +23,7 @@ _ZEROS = {
     "year": "0000",
     "enum": "1",
     "text": "",
+    "json": "",
     "latin text": "",
 }
 _WORDS = {"TRUE": "1", "FALSE": "0"}

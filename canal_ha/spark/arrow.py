@@ -29,7 +29,7 @@ class SegmentReading:
     schema: the query's schema in Arrow's form.
     table: schema.table, for Shape.TABLE.
     evolution: what to do with a column that the schema lacks.
-    time_zone: time zone of the server process.
+    time_zone: time zone of TIMESTAMP texts that are not in UTC.
     """
 
     shape: Shape
@@ -66,7 +66,7 @@ def entries_to_arrow(
     columns: list[list[Any]] = [[] for _ in reading.schema]
     add = _ADDERS[reading.shape]
     for change in changes_of(frames, name):
-        add(columns, change, destination, seq)
+        add(columns, change, destination, seq, reading)
         if len(columns[0]) >= BATCH_ROWS:
             yield _batch(columns, reading.schema)
             columns = [[] for _ in reading.schema]
@@ -100,7 +100,10 @@ def _head(columns: list[list[Any]], change: EntryRows, destination: str) -> None
         column.extend([value] * count)
 
 
-def _add_changes(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
+def _add_changes(
+    columns: list[list[Any]], change: EntryRows, destination: str, seq: int, reading: SegmentReading
+) -> None:
+    del reading  # the texts keep their form
     _head(columns, change, destination)
     layout, before, after, position, ddl = columns[5:]
     count = change.count
@@ -111,18 +114,20 @@ def _add_changes(columns: list[list[Any]], change: EntryRows, destination: str, 
     ddl.extend([change.ddl] * count)
 
 
-def _add_debezium(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
+def _add_debezium(
+    columns: list[list[Any]], change: EntryRows, destination: str, seq: int, reading: SegmentReading
+) -> None:
     count = change.count
     header = change.header
     for column, value in zip(columns, (destination, header.schemaName, header.tableName), strict=False):
         column.extend([value] * count)
-    keys, values = debezium.texts(change, destination)
+    keys, values = debezium.texts(change, destination, reading.time_zone)
     columns[3].extend(keys)
     columns[4].extend(values)
     columns[5].extend(_positions(change, seq))
 
 
-_ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int], None]] = {
+_ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int, SegmentReading], None]] = {
     Shape.CHANGES: _add_changes,
     Shape.DEBEZIUM: _add_debezium,
 }

@@ -180,8 +180,24 @@ def test_a_value_that_does_not_fit_names_the_types() -> None:
         ("blob", 2004, "\xff", base64.b64encode(b"\xff").decode()),
         ("decimal(10,2)", 3, "5.0", "5.0"),
         ("date", 91, "0000-00-00", None),
+        ("date", 91, "2023-02-31", None),
     ],
 )
 def test_debeziums_values(mysql_type: str, sql_type: int, text: str, expected: object) -> None:
     """Values have the default types of Debezium's connector; decimals are texts."""
     assert value(text, column_type(mysql_type, sql_type)) == expected
+
+
+@pytest.mark.parametrize(("sql_type", "expected"), [(93, "2024-07-01T12:00:00Z"), (2014, "2024-07-01T20:00:00Z")])
+def test_debeziums_timestamps_follow_the_time_zone(sql_type: int, expected: str) -> None:
+    """Texts in the zone of the process that wrote them are converted; those of the exact form are in UTC already."""
+    assert value("2024-07-01 20:00:00", column_type("timestamp", sql_type), "Asia/Shanghai") == expected
+
+
+def test_a_partial_update_is_not_taken_for_a_document() -> None:
+    """Neither a table nor Debezium's shape stores the call."""
+    column = column_type("JSON", 12)
+    with pytest.raises(SinkRefused, match="partial update"):
+        to_arrow(["{}", "JSON_REPLACE(doc, '$.a', 2)"], column, column.arrow, "UTC")
+    with pytest.raises(SinkRefused, match="partial update"):
+        value("JSON_REMOVE(doc, '$.a')", column)

@@ -453,9 +453,11 @@ def _values(src: bytes, layout: ly.Layout, convert: Convert) -> dict[str, object
             if not p.is_utf8(src, start, column.stop):
                 raise p.Broken("a value that is no UTF-8")
             sql_type = column.sql_type
-            if sql_type in (4, -5, -6, 5, -7):  # java.sql.Types whose texts are whole numbers
+            if column.labelled:
+                values[column.name] = convert(t.as_text(src, start, column.stop), sql_type, column.mysql_type)
+            elif sql_type in (4, -5, -6, 5, -7):  # java.sql.Types whose texts are whole numbers
                 values[column.name] = t.as_integer(src, start, column.stop)
-            elif sql_type in (1, 12, 93, 91, 92, 2005, 1111):  # and those whose texts stay unchanged
+            elif sql_type in (1, 12, 93, 91, 92, 2005, 1111, 2014):  # and those whose texts stay unchanged
                 values[column.name] = t.as_text(src, start, column.stop)
             else:
                 values[column.name] = convert(t.as_text(src, start, column.stop), sql_type, column.mysql_type)

@@ -17,7 +17,7 @@ cdef class ColumnLayout:
     cdef public str name, mysql_type
     cdef public Py_ssize_t index, start, stop
     cdef public int sql_type
-    cdef public bint key, binary
+    cdef public bint key, binary, utc, labelled
     cdef public list variants
     cdef public Variant last
 

@@ -16,6 +16,7 @@ import canal_ha.decode.kernel.primitives as p
 _VARIANTS = 8  # of a column: `updated` or not, NULL or not, two sqlTypes of unsigned numbers
 _LAYOUTS = 512  # kept for a table and a side; partial images can have many
 BINARY_TYPES = frozenset({-4, -3, -2, 2004})  # java.sql.Types whose texts hold one byte in each character
+UTC_TYPE = 2014  # java.sql.Types.TIMESTAMP_WITH_TIMEZONE: texts in UTC
 
 
 class Variant:
@@ -36,11 +37,17 @@ class Variant:
 
 
 class ColumnLayout:
-    """A column of an image. start, stop: the current row's value; start is codes.NULL for none; sql_type: its type."""
+    """A column of an image.
+
+    start, stop: the current row's value; start is codes.NULL for none.
+    sql_type: its type.
+    binary, utc: whether its texts hold bytes, or times in UTC.
+    labelled: ENUM or SET.
+    """
 
     __slots__ = (
-        "binary", "index", "key", "last", "mysql_type", "name", "raw_name", "raw_type", "sql_type", "start", "stop",
-        "variants",
+        "binary", "index", "key", "labelled", "last", "mysql_type", "name", "raw_name", "raw_type", "sql_type",
+        "start", "stop", "utc", "variants",
     )  # fmt: skip
 
     def __init__(self, raw_name: bytes, raw_type: bytes, index: int, key: bool, sql_type: int) -> None:
@@ -56,6 +63,8 @@ class ColumnLayout:
         self.key = key
         self.sql_type = sql_type
         self.binary = sql_type in BINARY_TYPES
+        self.utc = sql_type == UTC_TYPE
+        self.labelled = raw_type[:4].lower() == b"enum" or raw_type[:3].lower() == b"set"
         self.variants: list[Variant] = []
         self.last: Variant | None = None
         self.start = k.NULL
@@ -66,7 +75,7 @@ class Layout:
     """The columns of an image.
 
     identity: the same object for equal columns of a table, whose values can be stored together.
-    names: likewise, whether their values are binary or not.
+    names: likewise, whatever `binary` and `utc` of the columns are.
     plan: the consumer's.
     """
 
@@ -215,6 +224,7 @@ class Images(f.Cursor):
             or not p.same_bytes(src, self._name_start, self._name_stop, column.raw_name)
             or not p.same_bytes(src, self._type_start, self._type_stop, column.raw_type)
             or (not null and (self._sql_type in BINARY_TYPES) != column.binary)
+            or (not null and (self._sql_type == UTC_TYPE) != column.utc)
         ):
             return False
         if null:
@@ -284,7 +294,7 @@ class Images(f.Cursor):
 
     def _layout(self, columns: list[ColumnLayout], known: dict[object, Layout]) -> Layout:
         names = _names(columns)
-        key = (names, tuple([column.binary for column in columns]))
+        key = (names, tuple([(column.binary, column.utc) for column in columns]))
         layout = known.get(key)
         if layout is None:
             if len(known) >= _LAYOUTS:

@@ -157,10 +157,10 @@ static inline int kernel_day(const unsigned char *at, int64_t *days)
         return 0;
     if (!year || !month || !day)
         return 2;
-    if (month > 12 || day > lengths[month - 1])
+    if (month > 12 || day > 31)
         return 0;
-    if (month == 2 && day == 29 && (year % 4 || (!(year % 100) && year % 400)))
-        return 0;
+    if (day > lengths[month - 1] || (month == 2 && day == 29 && (year % 4 || (!(year % 100) && year % 400))))
+        return 2;
     /* Years begin in March here, so that a leap day is the last day of its year. */
     shifted = month > 2 ? year : year - 1;
     era = shifted / 400;

@@ -27,7 +27,7 @@ _INSTANT = re.compile(
 _EPOCH = date(1970, 1, 1).toordinal()
 _DIGITS = 38  # of a decimal of 128 bits
 
-NOTHING = 2  # for a date of zeros, which is neither a date nor an error
+NOTHING = 2  # for a date that is no day, which is neither a date nor an error
 
 
 # ---- numbers of protobuf
@@ -128,32 +128,39 @@ def _number(text: bytes) -> float | None:
 
 
 def put_day(out: bytearray, src: bytes, start: int, stop: int) -> int:
-    """Append a date as days since 1970; return NOTHING for one with zeros, and append nothing."""
+    """Append a date as days since 1970; return NOTHING for one that is no day, and append nothing."""
     found = _DAY(src[start:stop])
     if found is None:
         return False
-    year, month, day = map(int, found.groups())
-    if not year or not month or not day:
-        return NOTHING
-    try:
-        out += _I32(date(year, month, day).toordinal() - _EPOCH)
-    except ValueError:
-        return False
+    days = _days(*map(int, found.groups()))
+    if days is None:
+        return NOTHING if _storable(src[start:stop]) else False
+    out += _I32(days)
     return True
 
 
+def _days(year: int, month: int, day: int) -> int | None:
+    """Return days since 1970; None for what is no day."""
+    try:
+        return date(year, month, day).toordinal() - _EPOCH
+    except ValueError:
+        return None
+
+
+def _storable(day: bytes) -> bool:
+    """Return whether MySQL can store a day, with NO_ZERO_DATE off or ALLOW_INVALID_DATES on."""
+    parts = int(day[:4]), int(day[5:7]), int(day[8:])
+    return not all(parts) or (parts[1] <= 12 and parts[2] <= 31)
+
+
 def put_instant(out: bytearray, src: bytes, start: int, stop: int) -> int:
-    """Append date and time as microseconds since 1970; return NOTHING for a date with zeros, and append nothing."""
+    """Append date and time as microseconds since 1970; return NOTHING for a date that is no day, and append nothing."""
     found = _INSTANT(src[start:stop])
     if found is None:
         return False
-    year, month, day = int(found[1][:4]), int(found[1][5:7]), int(found[1][8:])
-    if not year or not month or not day:
-        return NOTHING
-    try:
-        days = date(year, month, day).toordinal() - _EPOCH
-    except ValueError:
-        return False
+    days = _days(int(found[1][:4]), int(found[1][5:7]), int(found[1][8:]))
+    if days is None:
+        return NOTHING if _storable(found[1]) else False
     seconds = ((days * 24 + int(found[2])) * 60 + int(found[3])) * 60 + int(found[4])
     out += _I64(seconds * 1_000_000 + int((found[5] or b"0").ljust(6, b"0")))
     return True
