@@ -94,7 +94,13 @@ class Decoder:
         self._stream.drop[kinds.DELETE] = options.filter_rows or options.filter_dml_delete
         self._stream.drop_statements = options.filter_query_dml
         self._stream.drop_savepoints = options.ddl_parser or options.filter_query_dcl
-        self._plans = PlanCache(self._stream, fields, options.charset, budget_bytes=plans_bytes, exact=exact)
+        self._plans = PlanCache(
+            self._stream,
+            fields,
+            options.charset,
+            budget_bytes=plans_bytes,
+            charsets=history.charsets if exact else None,
+        )
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0

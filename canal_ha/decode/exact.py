@@ -1,12 +1,13 @@
 """The exact form of columns (docs/protocol.md#exact): cells give what SELECT gives in utf8mb4, for readers that ask.
 
 canal reads every text in one charset, and loses or changes values that are not in it. The exact form takes character
-sets from the event, or else from the column's declaration.
+sets from the event, or else from the column's declaration, or else from what the column is declared as now.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from canal_ha.decode import column_text, types
@@ -25,6 +26,7 @@ _UTF8 = frozenset({"", "utf8", "utf8mb3", "utf8mb4", "ascii"})
 _BLOB_NAMES = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
 _STRINGS = frozenset({types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED})
 _BLOBS = frozenset({types.TINY_BLOB, types.BLOB, types.MEDIUM_BLOB, types.LONG_BLOB, types.BLOB_COMPRESSED})
+_TEXT_CODES = _STRINGS | _BLOBS
 _COMPRESSED = frozenset({types.VARCHAR_COMPRESSED, types.BLOB_COMPRESSED})
 
 
@@ -43,6 +45,35 @@ class ExactType:
     mysql_type: str
 
 
+def lacks_charsets(columns: tuple[Column, ...], table_map: TableMap) -> bool:
+    """Return whether neither the event nor the declarations tell the charset of some column."""
+    if table_map.default_collation or table_map.each_collation:
+        return False
+    return any(
+        code in _TEXT_CODES and _is_open(column) for column, code in zip(columns, table_map.real_types, strict=False)
+    )
+
+
+def with_charsets(columns: tuple[Column, ...], charsets: Mapping[str, str]) -> tuple[Column, ...]:
+    """Return the columns with these charsets where their declarations tell none. charsets: by lower-case name."""
+    return tuple(
+        column if column.charset else replace(column, charset=charsets.get(column.name.lower(), ""))
+        for column in columns
+    )
+
+
+def _is_open(column: Column) -> bool:
+    """Return whether the declaration leaves the charset open."""
+    name = _type_name(column)
+    return not column.charset and name not in _BINARIES and name not in column_text.ADDRESSES
+
+
+def _type_name(column: Column) -> str:
+    """Return the type's first word in lower case; "" if it is unknown."""
+    named = _NAME.match(column.mysql_type)
+    return named[1].lower() if named else ""
+
+
 def exact_types(table_map: TableMap, columns: tuple[Column, ...], *, mariadb: bool) -> tuple[ExactType, ...]:
     """Return how to read the columns of an event.
 
@@ -57,7 +88,7 @@ def exact_types(table_map: TableMap, columns: tuple[Column, ...], *, mariadb: bo
         column, meta = columns[index], table_map.metas[index]
         read = types.reading(table_map.types[index], meta, column.mysql_type, utf8=True)
         charset = charset_of(collations[index]) or column.charset
-        if code in _STRINGS or code in _BLOBS:
+        if code in _TEXT_CODES:
             found.append(_text(code, meta, read, column, charset))
         elif code in (types.TIMESTAMP, types.TIMESTAMP2):
             kind = kinds.UTC_TIMESTAMP2 if code == types.TIMESTAMP2 else kinds.UTC_TIMESTAMP
@@ -72,8 +103,7 @@ def exact_types(table_map: TableMap, columns: tuple[Column, ...], *, mariadb: bo
 
 def _text(code: int, meta: int, read: CellType, column: Column, charset: str) -> ExactType:
     """Return how to read a text, or bytes, or one of MariaDB's addresses."""
-    named = _NAME.match(column.mysql_type)
-    name = named[1].lower() if named else ""
+    name = _type_name(column)
     if name in column_text.ADDRESSES:
         return ExactType(replace(read, text=kinds.CHARSET), column_codec(name), column.mysql_type)
     binary = name in _BINARIES or (charset == BINARY if charset else not name and code in _BLOBS)

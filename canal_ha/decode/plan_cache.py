@@ -7,6 +7,10 @@ the older one are forgotten. A table map makes a forgotten plan again. The kerne
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from canal_ha.decode.exact import lacks_charsets, with_charsets
 from canal_ha.decode.filters import FieldFilter
 from canal_ha.decode.kernel.cells import TablePlan
 from canal_ha.decode.kernel.stream import EventStream
@@ -19,7 +23,7 @@ _PLAN_BYTES = 1000  # of a plan without its columns and its event
 _COLUMN_BYTES = 1900  # of the two cells of a column, and their texts
 _POINTERS_BYTES = 32  # of a plan, to the two cells of a column
 
-_Key = tuple[bytes, tuple[Column, ...], tuple[str, str]]
+_Key = tuple[bytes, tuple[Column, ...], tuple[str, str, int]]
 
 
 class PlanCache:
@@ -29,16 +33,22 @@ class PlanCache:
     fields: which columns to drop.
     charset: canal.instance.connectionCharset.
     budget_bytes: a bound on all plans. The plans of one statement may exceed it until the statement ends.
-    exact: whether values are in the exact form (docs/protocol.md#exact).
+    charsets: for values in the exact form (docs/protocol.md#exact), see TableHistory.charsets; None for canal's form.
     """
 
     def __init__(
-        self, work: EventStream, fields: FieldFilter, charset: str, *, budget_bytes: int, exact: bool = False
+        self,
+        work: EventStream,
+        fields: FieldFilter,
+        charset: str,
+        *,
+        budget_bytes: int,
+        charsets: Callable[[TableMap], Mapping[str, str]] | None = None,
     ) -> None:
         self._work = work
         self._fields = fields
         self._charset = charset
-        self._exact = exact
+        self._charsets = charsets
         self._most_bytes = budget_bytes // 2  # of one generation
         self._younger: dict[_Key, Columns] = {}
         self._older: dict[_Key, Columns] = {}
@@ -71,17 +81,20 @@ class PlanCache:
         self._plans_bytes = 0
 
     def _columns(self, table_map: TableMap, schema: TableSchema, body: bytes, *, mariadb: bool) -> Columns:
-        names = (table_map.schema, table_map.name)
+        names = (table_map.schema, table_map.name, schema.version)
         names_end = 8 + body[8] + 2  # id, flags, schema
         names_end += body[names_end] + 2
-        key = (body[names_end:], schema.columns, names if self._fields.touches(*names) else ("", ""))
+        asks = self._charsets is not None and lacks_charsets(schema.columns, table_map)
+        own = asks or self._fields.touches(table_map.schema, table_map.name)
+        key = (body[names_end:], schema.columns, names if own else ("", "", 0))
         columns = self._younger.get(key)
         if columns is None:
             columns = self._older.get(key)
             if columns is None:
-                columns = Columns(
-                    table_map, schema, self._fields, self._charset, exact=self._exact, mariadb=mariadb
-                )
+                if asks and self._charsets is not None:
+                    schema = replace(schema, columns=with_charsets(schema.columns, self._charsets(table_map)))
+                exact = self._charsets is not None
+                columns = Columns(table_map, schema, self._fields, self._charset, exact=exact, mariadb=mariadb)
             self._younger[key] = columns
             self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before)
         return columns

@@ -9,7 +9,7 @@ Threads: the streams' source threads share it; a lock guards the versions and is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -22,6 +22,7 @@ from canal_ha.decode.ddl.event_types import first_names
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import ChangeDatabase
 from canal_ha.decode.ddl.tokens import Unreadable, leading
+from canal_ha.decode.declared_charsets import declared_charsets
 from canal_ha.decode.history.definitions import columns_of, definition_of
 from canal_ha.decode.history.ranges import Range, Ranges, edge
 from canal_ha.decode.history.statements import Draft, named
@@ -43,6 +44,9 @@ class TableHistory(Protocol):
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         """Apply a statement; return whether tables may have other columns or names after it. at: its position."""
+
+    def charsets(self, table_map: TableMap) -> Mapping[str, str]:
+        """Return the charsets that the table's columns have now, by lower-case name; {} if nobody can tell."""
 
 
 class Ahead(Protocol):
@@ -248,6 +252,11 @@ class History:
             raise TableUnknown(_unknown(version, table_map, at, present=bool(present), agrees=found is not None))
         return columns
 
+    def charsets(self, table_map: TableMap) -> Mapping[str, str]:
+        """See TableHistory."""
+        text = self._fetch(table_map.schema, table_map.name)
+        return {} if text is None else declared_charsets(columns_of(definition_of(text)), text)
+
     def _fetched(self, table_map: TableMap) -> tuple[Column, ...]:
         text = self._fetch(table_map.schema, table_map.name)
         if text is None:
@@ -361,6 +370,9 @@ class _View:
 
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         return self._history.table(table_map, at, self._since, self._ahead)
+
+    def charsets(self, table_map: TableMap) -> Mapping[str, str]:
+        return self._history.charsets(table_map)
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         return self._history.apply(at, default_schema, sql, self._since)

@@ -17,9 +17,9 @@ cdef enum:
     TIMESTAMP = 14
     DATETIME = 15
     TIME = 16
-    NOTHING = 17
-    UTC_TIMESTAMP2 = 18
-    UTC_TIMESTAMP = 19
+    UTC_TIMESTAMP2 = 17
+    UTC_TIMESTAMP = 18
+    NOTHING = 19
     UTF8 = 1
     LATIN1 = 2
     CHARSET = 3

@@ -19,9 +19,9 @@ YEAR = 13
 TIMESTAMP = 14  # the temporal types of servers before 5.6
 DATETIME = 15
 TIME = 16
-NOTHING = 17  # type NULL: no bytes
-UTC_TIMESTAMP2 = 18  # in the exact form: UTC, whatever the zone of this process
-UTC_TIMESTAMP = 19
+UTC_TIMESTAMP2 = 17  # in the exact form: UTC, whatever the zone of this process
+UTC_TIMESTAMP = 18
+NOTHING = 19  # type NULL: no bytes
 
 # How the bytes of a PREFIXED cell become text.
 UTF8 = 1
