@@ -21,7 +21,7 @@ from pymysql.cursors import DictCursor
 from lab.ports import LOOPBACK, free_port, listens
 from lab.process import Process, StartFailed, temporary_directory
 
-RowMetadata = Literal["FULL", "MINIMAL"]
+RowMetadata = Literal["FULL", "MINIMAL", "NO_LOG"]
 
 ADMIN = "admin"
 """User with all privileges; the password equals the name."""

@@ -34,3 +34,12 @@ def test_columns_have_their_own_charset_or_the_tables() -> None:
     sql = "CREATE TABLE `t` (`A` text CHARACTER SET big5, `b` text)"
     assert declared_charsets(created(sql), sql) == {"a": "big5"}
     assert default_charset("CREATE TABLE t ('") == ""
+
+
+def test_a_charset_behind_other_attributes() -> None:
+    """MariaDB shows COMPRESSED before the charset; a statement may name a collation anywhere."""
+    sql = (
+        "CREATE TABLE t (a text /*M!100301 COMPRESSED*/ CHARACTER SET gbk NOT NULL,"
+        " b varchar(9) NOT NULL COLLATE latin1_bin, c varchar(9) CHARACTER SET gbk COLLATE gbk_bin)"
+    )
+    assert [column.charset for column in created(sql)] == ["gbk", "latin1", "gbk"]

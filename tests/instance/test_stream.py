@@ -179,6 +179,29 @@ class Bench:
         return out
 
 
+def test_another_form_of_values_goes_on_behind_what_was_handed_out() -> None:
+    """The entries that wait in the ring come again in the form asked for; batches in flight stay, and none is lost."""
+    bench = Bench()
+    bench.stream.subscribed("", exact=True)
+    assert [request.exact for request in bench.requests] == [True]
+    first = bench.get(4)  # of a client that does not know the exact form
+    assert [request.exact for request in bench.requests] == [True, False]
+    answers: list[GetAnswer] = []
+    asked = Deferred.fromCoroutine(bench.stream.get(GetRequest(100, 1000.0, exact=True)))
+    asked.addCallback(answers.append)
+    assert [request.exact for request in bench.requests] == [True, False, True]
+    bench.feeds[-1].join()
+    bench.reactor.hop()
+    bench.reactor.advance(1)
+    everything = bench.bodies(first) + bench.bodies(answers[0])
+    assert everything == [f"{what} {n}" for n in range(3) for what in ("begin", "rows", "end")]
+    bench.stream.ack(first.batch_id)
+    bench.stream.ack(answers[0].batch_id)
+    cursor = bench.meta.cursor(1001)
+    assert cursor is not None
+    assert cursor.offset == 360
+
+
 def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
     """The stream parks inside a transaction with a batch in flight: the ACK counts, and the next GET has the rest."""
     bench = Bench()

@@ -43,7 +43,7 @@ class CanalServer(Process):
 def entries(port: int, destination: str, tables: str, last: str) -> list[bytes]:
     """Return every entry up to the end of the transaction that inserts into the table `last`."""
     found: list[bytes] = []
-    with SimpleConnector(LOOPBACK, port, destination) as client:
+    with SimpleConnector(LOOPBACK, port, destination, exact=False) as client:
         client.subscribe(tables)
         ending = False
         while True:

@@ -136,8 +136,6 @@ def plain(table: str, row: Row) -> Row:
 def _plain(table: str, name: str, value: Any) -> Any:
     if value is None:
         return None
-    if name == "state":
-        return ("new", "paid", "gone").index(value) + 1
     if name == "flags":
         return int(value, 2) if isinstance(value, str) else int.from_bytes(value, "big")
     if name == "c":

@@ -46,6 +46,17 @@ def test_replies_come_in_the_order_of_requests() -> None:
     assert answers[1].batch_id == -1
 
 
+def test_a_request_for_exact_values_has_canals_bytes_before_its_own() -> None:
+    """A server that does not know the field reads the request that canal's client sends."""
+    for plain, exact in (
+        (connected().get(EXAMPLE, 7, -1), connected().get(EXAMPLE, 7, -1, exact=True)),
+        (connected().subscribe(EXAMPLE), connected().subscribe(EXAMPLE, exact=True)),
+    ):
+        without, asking = pb.Packet.FromString(plain[4:]), pb.Packet.FromString(exact[4:])
+        assert asking.type == without.type
+        assert asking.body == without.body + b"\xb0\x06\x01"  # field 102
+
+
 def test_an_error_after_an_ack_leaves_the_session_out_of_step() -> None:
     """An error that may belong to an earlier ACK leaves the session out of step, and it refuses further requests."""
     session = connected()

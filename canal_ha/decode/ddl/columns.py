@@ -131,6 +131,11 @@ def read_definition(reader: TokenReader, name: str) -> Definition:
             reader.refused = versioned = True
         elif _takes_row_bound(reader):
             reader.refused = row_bound = True
+        elif reader.take("CHARACTER", "SET") or reader.take("CHARSET"):  # behind other attributes, such as COMPRESSED
+            column = replace(column, charset=reader.next().value.lower())
+        elif reader.take("COLLATE"):
+            collation = reader.next().value.lower()
+            column = replace(column, charset=column.charset or collation.partition("_")[0])
         else:
             _skip_attribute(reader)
     if primary:
@@ -152,7 +157,7 @@ def _skip_attribute(reader: TokenReader) -> None:
     word = reader.word
     if reader.take("DEFAULT") or reader.take("ON", "UPDATE"):
         _skip_expression(reader)
-    elif reader.take("COMMENT") or reader.take("COLLATE") or reader.take("CHARACTER", "SET") or reader.take("CHARSET"):
+    elif reader.take("COMMENT"):
         reader.next()
     elif reader.take_any(*_SIMPLE_ATTRIBUTES):
         if word in ("COLUMN_FORMAT", "STORAGE"):
