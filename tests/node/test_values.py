@@ -173,3 +173,44 @@ def check(source_server: SqlServer, database: str) -> None:
             assert values[name] == typed.get(name, selected[name]), name
     if not mariadb:
         assert values["vec"] == struct.pack("<2f", 1.5, -2)
+
+
+def test_partial_updates_of_json(mysql: SqlServer, database: str) -> None:
+    """With PARTIAL_JSON the binlog has diffs; the clients get the document after them, as SELECT does."""
+    document = json.dumps({"a": 1, "b": [1, 2, {"c": "ü"}], "long": "x" * 200, "d e": {"f": None}})
+    changes = (
+        "doc = JSON_SET(doc, '$.a', 2.5)",
+        "doc = JSON_REPLACE(doc, '$.b[2].c', CAST('2024-02-29' AS DATE))",
+        "doc = JSON_REMOVE(doc, '$.b[0]')",
+        "doc = JSON_SET(doc, '$.\"d e\".g', JSON_ARRAY(1, 'z'), '$.aa', TRUE)",
+        "doc = JSON_ARRAY_INSERT(doc, '$.b[1]', 7)",
+        "n = n + 1",
+    )
+    mysql.execute(
+        f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, n int, doc json, other json)"
+    )
+    with (
+        Node({"example": follow(mysql)}) as node,
+        SimpleConnector(LOOPBACK, node.port, "example") as client,
+    ):
+        client.subscribe(rf"{database}\..*")
+        selected = []
+        connection = mysql.connect(autocommit=True, database=database, charset="utf8mb4")
+        with connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION binlog_row_value_options = 'PARTIAL_JSON'")
+            cursor.execute("INSERT INTO t VALUES (1, 1, %s, '[1, 2]')", (document,))
+            for change in changes:
+                cursor.execute(f"UPDATE t SET {change}")
+                cursor.execute("SELECT doc, other FROM t")
+                row = cursor.fetchone()
+                selected.append(tuple(row.values()) if isinstance(row, dict) else tuple(row))
+        rows: list[Any] = []
+
+        def more() -> bool:
+            message = client.get_without_ack(1000, 200)
+            rows.extend(row.after for row in rows_of(message) if row.type == "UPDATE")
+            client.ack(message.id)
+            return len(rows) >= len(changes)
+
+        until(more, what="the updates")
+    assert [(row["doc"], row["other"]) for row in rows] == selected
