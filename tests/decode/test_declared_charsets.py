@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.decode.declared_charsets import declared_charsets, default_charset
-from canal_ha.decode.history.statements import created
+from canal_ha.decode.history.definitions import columns_of
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_the_charset_of_a_table(options: str, expected: str) -> None:
 def test_columns_have_their_own_charset_or_the_tables() -> None:
     """Without either, a column is missing."""
     sql = "CREATE TABLE `t` (`A` text CHARACTER SET big5, `b` text) DEFAULT CHARSET=gbk"
-    assert declared_charsets(created(sql), sql) == {"a": "big5", "b": "gbk"}
+    assert declared_charsets(columns_of(sql), sql) == {"a": "big5", "b": "gbk"}
     sql = "CREATE TABLE `t` (`A` text CHARACTER SET big5, `b` text)"
-    assert declared_charsets(created(sql), sql) == {"a": "big5"}
+    assert declared_charsets(columns_of(sql), sql) == {"a": "big5"}
     assert default_charset("CREATE TABLE t ('") == ""
 
 
@@ -42,4 +42,4 @@ def test_a_charset_behind_other_attributes() -> None:
         "CREATE TABLE t (a text /*M!100301 COMPRESSED*/ CHARACTER SET gbk NOT NULL,"
         " b varchar(9) NOT NULL COLLATE latin1_bin, c varchar(9) CHARACTER SET gbk COLLATE gbk_bin)"
     )
-    assert [column.charset for column in created(sql)] == ["gbk", "latin1", "gbk"]
+    assert [column.charset for column in columns_of(sql)] == ["gbk", "latin1", "gbk"]
