@@ -156,10 +156,11 @@ def _clock_and_expiry(session: SourceSession, address: str) -> Iterator[Finding]
 
 
 def _positions(logs: Sequence[BinaryLog], cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
-    sizes = {log.name: log.size_bytes for log in logs}
+    by_name = {log.name: log for log in logs}
     for client_id, cursor in cursors.items():
         reach = lost.reach(logs, cursor)
-        if cursor.journal and cursor.offset > sizes.get(cursor.journal, -1):
+        log = by_name.get(cursor.journal)
+        if cursor.journal and (log is None or not log.may_contain(cursor.offset)):
             text = f"client {client_id} at {cursor}: {reach}; move it: canal-ha cursor set, or set position.lost"
             yield Finding(Verdict.FAILED, "position", text)
         else:

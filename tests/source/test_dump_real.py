@@ -184,7 +184,7 @@ def test_rotation(source_server: SqlServer, database: str) -> None:
 
 @pytest.mark.parametrize("kind", [MySQL, MariaDB])
 def test_purged_journal(kind: type[SqlServer]) -> None:
-    """A start in a purged journal, beyond a journal's end or inside an event ends the dump with PositionLost."""
+    """A start in a purged journal or beyond a journal's end ends the dump with PositionLost."""
     with kind() as server:
         make_table(server, "d")
         start = newest(server)
@@ -198,11 +198,37 @@ def test_purged_journal(kind: type[SqlServer]) -> None:
         with Reading(server, "d", LogPosition(oldest, 10**8)) as reading:
             failed = reading.failure(PositionLost)
             assert f"{oldest}:100000000 lies beyond the end" in str(failed.error)
-        inside = server.position()[1] + 3
-        insert(server, "d", 1, 30)
-        with Reading(server, "d", LogPosition(oldest, inside)) as reading:
-            failed = reading.failure(PositionLost)
-            assert "cannot read from" in str(failed.error)
+
+
+def test_a_start_inside_an_event_is_retried(source_server: SqlServer, database: str) -> None:
+    """The server cannot tell such a start from a damaged file, so the error says what to do and no position is lost."""
+    make_table(source_server, database)
+    journal, offset = source_server.position()
+    insert(source_server, database, 1, 30)
+    with Reading(source_server, database, LogPosition(journal, offset + 3)) as reading:
+        failed = reading.failure(SourceUnavailable)
+        assert f"cannot send its binlog from {journal}:{offset + 3}" in str(failed.error)
+        assert "set the cursor to one where an event begins" in str(failed.error)
+        assert failed.retry_in_s is not None
+
+
+@pytest.mark.parametrize("kind", [MySQL, MariaDB])
+def test_a_journal_that_the_server_cannot_open_for_a_while(kind: type[SqlServer]) -> None:
+    """The dump is retried while the server cannot open the journal, and then delivers every row."""
+    with kind() as server:
+        make_table(server, "d")
+        start = newest(server)
+        expected = insert(server, "d", 1, 3)
+        server.execute("FLUSH BINARY LOGS")
+        expected += insert(server, "d", 10, 3)
+        file = server.data / start.journal
+        away = file.rename(file.with_name("away"))
+        with Reading(server, "d", start) as reading:
+            failed = reading.failure(SourceUnavailable)
+            assert start.journal in str(failed.error)
+            assert failed.retry_in_s is not None
+            away.rename(file)
+            assert reading.wait_rows(6) == expected
 
 
 def test_wrong_password(source_server: SqlServer, database: str) -> None:

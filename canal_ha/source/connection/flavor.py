@@ -65,10 +65,14 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class BinaryLog:
-    """An existing journal. size_bytes: its current size."""
+    """An existing journal. size_bytes: its current size; a server shows 0 for a file that it cannot open."""
 
     name: str
     size_bytes: int
+
+    def may_contain(self, offset: int) -> bool:
+        """Return whether the journal has this offset, or may have it because its size is unknown."""
+        return offset <= self.size_bytes or self.size_bytes == 0
 
 
 def examine(session: SourceSession) -> Flavor:

@@ -19,7 +19,7 @@ def settled(scanner: Scanner, at: LogPosition) -> LogPosition:
     is returned unchanged, and the dump reports the error.
     Raises PositionLost if the server has lost transactions of the set, or purged some that the set lacks.
     """
-    there = any(log.name == at.journal and at.offset <= log.size_bytes for log in binary_logs(scanner.session))
+    there = any(log.name == at.journal and log.may_contain(at.offset) for log in binary_logs(scanner.session))
     if not at.gtid:
         return replace(at, gtid=scanner.executed(at)) if there else at
     forgotten = _forgotten(scanner, at.gtid)

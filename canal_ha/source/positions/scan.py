@@ -13,14 +13,13 @@ from uuid import uuid4
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.outputs import Passed, Rotated, SourceSaid
-from canal_ha.errors import PositionLost
 from canal_ha.model.position import BinlogServer, LogPosition
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.reader import DumpRequest, run
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.positions import truncated
-from canal_ha.source.positions.lost import DUMP_FAILED, ended
+from canal_ha.source.positions.lost import DUMP_FAILED, ended, gtids_refused
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.positions.transactions import Statements, boundary_decoder
 
@@ -157,15 +156,12 @@ class Scanner:
         except Enough as end:
             where = self.session.where
             if end.errno == DUMP_FAILED and gtid:
-                raise PositionLost(
-                    f"{where.address}: transactions after the GTID set {gtid} are purged ({end.text});"
-                    f" set canal.instance.master.gtid of {self.config.destination} to a newer set"
-                ) from None
+                raise gtids_refused(where, self.config, gtid, end.text) from None
             if truncated.is_truncated(end.text):
                 return True
             if end.errno == DUMP_FAILED:
                 at = self._position(journal, offset, 0)
-                raise ended(self.session, self.config, at, end.text, moved=False) from None
+                raise ended(self.session, self.config, at, end.text) from None
             if end.errno:
                 raise where.error(end.errno, end.text) from None
         return False

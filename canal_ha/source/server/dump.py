@@ -422,7 +422,7 @@ class Dump:
                     f"{self._where.address}: a crash of the server left {at.journal} ending inside an event after"
                     f" {at.offset}; reading continues from {onwards}"
                 )
-            raise ended(session, self._config, at, said.text, moved=at is not self._began_at)
+            raise ended(session, self._config, at, said.text)
         if said.errno:
             raise self._where.error(said.errno, said.text)
         raise SourceUnavailable(f"{self._where.address}: the server ended the dump at {self._resume.at}")
