@@ -331,8 +331,8 @@ def _report(request: FeedRequest, event: DumpEvent) -> None:
         report(request, event)
         return
     found = event.found
-    facts = {"to": event.address, "how": found.how, "not_there": len(found.expected), "may_come_again": found.again}
+    facts = {"to": event.address, "how": found.how, "not_there": found.missing, "may_come_again": found.again}
     if found.reason:
         facts["reason"] = found.reason
-    whole = not (found.reason or found.expected or found.lags)
+    whole = not (found.reason or found.missing or found.lags)
     request.moved(Move(event.before, found.at, whole, facts))

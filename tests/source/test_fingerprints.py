@@ -11,7 +11,8 @@ from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
-from canal_ha.source.positions.fingerprints import KEPT, Fingerprint, Matching, Recent, Units, from_text, to_text
+from canal_ha.source.positions.fingerprints import KEPT, Fingerprint, Recent, Units, from_text, to_text
+from canal_ha.source.positions.matching import Matching
 from canal_ha.source.server import switch
 from canal_ha.source.server.switch import Failures, Role
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -147,15 +148,18 @@ def test_much_is_forgotten_and_nothing_mistaken() -> None:
     assert from_text("no trail!") == from_text("abc") == ()
 
 
-def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int | None, int]:
+def found(trail: tuple[Fingerprint, ...], *there: Segment) -> tuple[int, int] | None:
     """Return the offset of the entry after which to go on, and the number of missing transactions."""
     matching = Matching(trail)
     units = Units()
     for each in there:
         for unit in units.feed(each):
             matching.see(unit)
-    best = matching.found
-    return best.entries.offsets[best.index] if best else None, matching.missing
+    place = matching.place()
+    if place is None:
+        return None
+    assert place.behind is not None
+    return place.behind.entries.offsets[place.behind.index], place.missing
 
 
 def test_the_newest_that_is_there_counts() -> None:
@@ -164,8 +168,8 @@ def test_the_newest_that_is_there_counts() -> None:
     other = Server(2)
     there = other.transactions(ONE, TWO)
     assert found(trail, there, other.transactions([["9"]], second=10)) == (there.offsets[-1], 1)
-    assert found(trail, Server(2).transactions([["9"]])) == (None, 3)
-    assert found((), there)[0] is None
+    assert found(trail, Server(2).transactions([["9"]])) is None
+    assert found((), there) is None
 
 
 def test_of_equal_ones_the_longest_run_then_the_first() -> None:

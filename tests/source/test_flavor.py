@@ -80,3 +80,18 @@ def test_images_by_configuration() -> None:
     check(flavor(GOOD), only_full, "db:3306")
     with pytest.raises(SourceRefused, match="Unsupported BinlogImage MINIMAL"):
         check(flavor({**GOOD, "binlog_row_image": "MINIMAL"}), only_full, "db:3306")
+
+
+@pytest.mark.parametrize(
+    ("variables", "keeps"),
+    [
+        ({}, True),
+        ({"slave_parallel_workers": "1"}, True),
+        ({"slave_parallel_workers": "8"}, False),
+        ({"slave_parallel_workers": "8", "slave_preserve_commit_order": "OFF"}, False),
+        ({"replica_parallel_workers": "4", "replica_preserve_commit_order": "ON"}, True),
+    ],
+)
+def test_whether_a_replica_keeps_the_order(variables: dict[str, str], keeps: bool) -> None:
+    """Only several workers that need not keep the commit order make the order unsure."""
+    assert flavor({**GOOD, **variables}).keeps_order is keeps

@@ -12,14 +12,16 @@ from canal_ha.config.model import DecodeOptions
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.model.position import LogPosition
-from canal_ha.model.segment import Source
+from canal_ha.model.segment import EntryKind, Source
 from canal_ha.source.connection.flavor import examine
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions import relocate
+from canal_ha.source.positions.fingerprints import Recent
 from canal_ha.source.positions.relocate import Relocation, relocated
 from canal_ha.source.positions.scan import Scanner
+from canal_ha.source.server.dump import SourceMoved
 from lab import MariaDB
-from tests.source.reading import ColumnsOfMetadata, Reading, config_of
+from tests.source.reading import ColumnsOfMetadata, Reading, config_of, newest
 from tests.waiting import until
 
 SKEW_S = -90
@@ -95,6 +97,36 @@ def test_a_torn_journal_in_the_window_is_no_end() -> None:
         server.start()
         server.execute(*(f"INSERT INTO shop.t VALUES ({number})" for number in (3, 4, 5)))
         assert located(server, "shop", at).again == before + 3
+
+
+@pytest.mark.real
+def test_a_transaction_that_the_new_server_committed_early_is_delivered() -> None:
+    """The old server wrote A, B, C, D and the new one A, B, D, C, E: a stream that has A, B, C gets D, C, E."""
+    with MariaDB() as server:
+        second = int(time.time())
+
+        def write(*values: int) -> LogPosition:
+            with server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"SET SESSION server_id = 77, timestamp = {second}")
+                for value in values:
+                    cursor.execute(f"INSERT INTO shop.t VALUES ({value})")
+            return newest(server)
+
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int)")
+        with Reading(server, "shop", newest(server)) as reading:
+            at = write(1, 2, 3)
+            reading.wait_rows(3)
+            until(lambda: reading.segments[-1].kinds[-1] == EntryKind.END, what="the end")
+            recent = Recent()
+            for segment in reading.segments:
+                recent.add(segment)
+        server.execute("RESET MASTER")
+        write(1, 2, 4, 3, 5)
+        start = replace(at, timestamp_ms=second * 1000, server_id=77, server="another", trail=recent.trail())
+        with Reading(server, "shop", start) as reading:
+            assert reading.wait_rows(3) == ["4", "3", "5"]
+            moved = next(event for event in reading.events if isinstance(event, SourceMoved))
+            assert (moved.found.how, moved.found.missing, moved.found.again) == ("content", 0, 2)
 
 
 def seconds(server: MariaDB, schema: str, start: LogPosition) -> list[int]:

@@ -11,6 +11,8 @@ from canal_ha.model.position import BinlogServer
 from canal_ha.source.connection.identity import Replica
 from canal_ha.source.connection.session import SourceSession
 
+_WORKERS = ("replica_parallel_workers", "slave_parallel_workers")
+_KEEPS_ORDER = ("replica_preserve_commit_order", "slave_preserve_commit_order")
 _VARIABLES = (
     "version",
     "version_comment",
@@ -21,6 +23,8 @@ _VARIABLES = (
     "binlog_row_image",
     "binlog_row_metadata",
     "lower_case_table_names",
+    *_WORKERS,
+    *_KEEPS_ORDER,
 )
 
 
@@ -37,6 +41,7 @@ class Flavor:
     binlog_format: str = ""
     row_image: str = ""
     row_metadata: str = ""
+    keeps_order: bool = True  # whether, as a replica, it commits in its source's order
     folds_names: bool = False  # whether table names compare without case (lower_case_table_names)
 
     @property
@@ -94,9 +99,16 @@ def flavor(variables: dict[str, str]) -> Flavor:
         log_bin=variables.get("log_bin", "ON").upper() in ("ON", "1"),
         binlog_format=variables.get("binlog_format", "").upper(),
         row_image=variables.get("binlog_row_image", "").upper(),
+        keeps_order=_keeps_order(variables),
         folds_names=variables.get("lower_case_table_names", "0") != "0",
         row_metadata=variables.get("binlog_row_metadata", "").upper(),
     )
+
+
+def _keeps_order(variables: dict[str, str]) -> bool:
+    """Return False if several appliers commit as they please. MariaDB's never do within a domain."""
+    one_worker = all(variables.get(name, "0") in ("0", "1") for name in _WORKERS)
+    return one_worker or any(variables.get(name, "").upper() in ("ON", "1") for name in _KEEPS_ORDER)
 
 
 def parse_version(text: str) -> tuple[int, int, int]:

@@ -68,7 +68,9 @@ class CurrentSource:
             )
         self._waits_until = 0.0
         self._delivered_before = (
-            Executed(found.at.gtid or "") if found.how == "GTID set" else ExpectedTransactions(found.expected)
+            Executed(found.at.gtid or "")
+            if found.how == "GTID set"
+            else ExpectedTransactions(found.expected, found.new)
         )
         self._last_delivered = None
         self.arrived(scanner.server)

@@ -5,15 +5,17 @@ A lagging standby writes these transactions into its binlog after the position w
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from canal_ha.decode.kernel.gtid import Gtids
 from canal_ha.model.segment import EntryKind, Segment
-from canal_ha.source.positions.fingerprints import Fingerprint, Units
+from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
+from canal_ha.source.positions.matching import NOTHING, CertainlyNew
 
 _HELD_MOST_BYTES = 8 << 20  # of a transaction whose end is awaited; larger ones are delivered
+_LATE_S = 60  # an expected transaction that is later than this by its origin's clock is lost
 
 
 class Delivered(Protocol):
@@ -23,10 +25,17 @@ class Delivered(Protocol):
 
 
 class ExpectedTransactions:
-    """Drops these transactions while they come next and in this order; any other transaction ends that."""
+    """Drops these transactions, up to the first other one that may have been delivered before them.
 
-    def __init__(self, expected: Iterable[Fingerprint]) -> None:
-        self._expected = deque(expected)
+    That one is delivered, and everything behind it. Whoever applies an old row a second time needs the newer rows a
+    second time too. A transaction that is certainly new does not end the dropping.
+    """
+
+    def __init__(self, expected: Iterable[Fingerprint], new: CertainlyNew = NOTHING) -> None:
+        self._expected = Counter(expected)
+        self._seconds = {each.second for each in self._expected}
+        self._until_s = max(self._seconds, default=0) + _LATE_S
+        self._new = new
         self._units = Units()
         self._held: list[Segment] = []  # of a transaction that has not ended
 
@@ -34,27 +43,44 @@ class ExpectedTransactions:
         """See Delivered. Holds the pieces of a transaction until its end."""
         if not self._expected:
             return (segment,)
-        behind = 0  # entries of this segment that are dropped
+        new: list[Segment] = []
+        first = 0  # entry behind the last unit
+        kept = 0  # entries kept..first are new, and not in `new` yet
         for unit in self._units.feed(segment):
-            if not self._expected or unit.fingerprint() != self._expected[0]:
-                self._expected.clear()
-                return self._released(segment, behind)
-            self._expected.popleft()
-            self._held.clear()
-            behind = unit.index + 1
+            if not self._expected:
+                break
+            if self._drops(unit):
+                if kept < first:
+                    new.append(segment.slice(kept, first))
+                self._held.clear()
+                kept = unit.index + 1
+            else:
+                new += self._held
+                self._held.clear()
+            first = unit.index + 1
         if not self._expected:
-            return self._released(segment, behind)
-        if behind < len(segment):
-            self._held.append(segment.slice(behind, len(segment)))
+            first = len(segment)
+            new += self._held
+            self._held.clear()
+        if kept < first:
+            new.append(segment.slice(kept, first))
+        if first < len(segment):
+            self._held.append(segment.slice(first, len(segment)))
             if sum(held.ends[-1] for held in self._held) > _HELD_MOST_BYTES:
                 self._expected.clear()
-                held, self._held = self._held, []
-                return held
-        return ()
+                new += self._held
+                self._held.clear()
+        return new
 
-    def _released(self, segment: Segment, behind: int) -> Sequence[Segment]:
-        held, self._held = self._held, []
-        return (*held, segment.slice(behind, len(segment))) if behind < len(segment) else held
+    def _drops(self, unit: Unit[Segment]) -> bool:
+        """Return whether a unit was delivered; if it may have been, expect nothing more."""
+        fingerprint = unit.fingerprint() if unit.second in self._seconds else None
+        if fingerprint and self._expected[fingerprint]:
+            self._expected -= Counter((fingerprint,))
+            return True
+        if unit.second > self._until_s or not self._new.has(unit):
+            self._expected.clear()
+        return False
 
 
 class Executed:

@@ -14,7 +14,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -271,36 +271,3 @@ def _digest(unit: Unit[Held]) -> bytes:
 def _parsed(entries: EntryLookup, index: int) -> tuple[pb.Header, pb.RowChange]:
     entry = pb.Entry.FromString(entries.entry(index))
     return entry.header, pb.RowChange.FromString(entry.storeValue)
-
-
-class Matching:
-    """Finds the last delivered transactions among the units of another binlog, seen in order.
-
-    The newest fingerprint found counts; the later ones are missing in that binlog. If a fingerprint occurs more than
-    once, the longest run up to it counts, then the first: repeating rows is better than losing them.
-    """
-
-    def __init__(self, fingerprints: Sequence[Fingerprint]) -> None:
-        self._wanted = fingerprints
-        self._seconds = {each.second for each in fingerprints}
-        self._places: dict[Fingerprint, list[int]] = {}
-        for place, fingerprint in enumerate(fingerprints):
-            self._places.setdefault(fingerprint, []).append(place)
-        self._runs: dict[int, int] = {}
-        self._best = (-1, 0)
-        self.found: Unit[Segment] | None = None
-
-    @property
-    def missing(self) -> int:
-        """The number of fingerprints after the one that was found."""
-        return len(self._wanted) - 1 - self._best[0]
-
-    def see(self, unit: Unit[Segment]) -> None:
-        """Look at the next unit of the binlog."""
-        fingerprint = unit.fingerprint() if unit.second in self._seconds else None
-        places = self._places.get(fingerprint, ()) if fingerprint else ()
-        self._runs = {place: self._runs.get(place - 1, 0) + 1 for place in places}
-        for place, run in self._runs.items():
-            if (place, run) > self._best:
-                self._best = (place, run)
-                self.found = unit

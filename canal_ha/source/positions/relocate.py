@@ -1,8 +1,8 @@
 """Where to continue in another server's binlog: the standby's after a switch, or of a new server at the same address.
 
 With a GTID set, the set decides. Otherwise the last delivered transactions (fingerprints) are searched, starting
-canal.instance.fallbackIntervalInSeconds before the cursor's time, and reading continues behind the newest one found. If
-none is found, reading begins at the start of that window. Blocks: a stream's thread.
+canal.instance.fallbackIntervalInSeconds before the cursor's time; `matching` says where reading continues. If none is
+found, reading begins at the start of that window. Blocks: a stream's thread.
 
 Clocks. A replica keeps the time and the origin (server id) of the transactions it receives. So only transactions of the
 cursor's own origin delimit the window; the new server writes its own by another clock.
@@ -21,7 +21,8 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.source.connection.flavor import binary_logs
 from canal_ha.source.positions import gtids, locate, truncated
-from canal_ha.source.positions.fingerprints import Fingerprint, Matching, Unit, Units
+from canal_ha.source.positions.fingerprints import Fingerprint, Unit, Units
+from canal_ha.source.positions.matching import NOTHING, CertainlyNew, Matching, origin_of
 from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
 from canal_ha.source.positions.scan import Enough, Scanner, packets
 from canal_ha.source.positions.transactions import boundary_decoder
@@ -49,15 +50,19 @@ class Relocation:
     """Where to continue.
 
     how: `GTID set`, `content` or `time`.
-    expected: delivered transactions that the server does not have (yet), in order.
+    expected: delivered transactions that may come behind this place, in order.
+    new: which of the others are certainly new.
+    missing: how many delivered transactions the server does not have (yet).
     again: at most how many transactions are repeated.
-    reason: why the content did not decide.
+    reason: why the place is not exact.
     lags: whether the server's binlog ends before all transactions searched for.
     """
 
     at: LogPosition
     how: str
     expected: tuple[Fingerprint, ...] = ()
+    new: CertainlyNew = NOTHING
+    missing: int = 0
     again: int = 0
     reason: str = ""
     lags: bool = False
@@ -88,7 +93,7 @@ def relocated(
                 raise
     target_ms = at.timestamp_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
     start = _window(scanner, at, target_ms, now)
-    matching = Matching(fingerprints)
+    matching = Matching(fingerprints, at.server_id, ordered=scanner.server.keeps_order)
     counted = _Counted(at)
     reason = "" if fingerprints else "the last delivered transactions are unknown"
     if fingerprints and fingerprints[-1].second * 1000 >= target_ms - TIME_SLACK_MS:
@@ -97,12 +102,14 @@ def relocated(
         _look(scanner, start, decoder_at, (matching.see, counted.see))
     except (TableUnknown, MalformedEvent) as error:
         reason = f"cannot search for the last delivered transactions: {error}"
-    if matching.found is not None:
-        expected = tuple(fingerprints[len(fingerprints) - matching.missing :])
-        return Relocation(_behind(matching.found), "content", expected)
+    place = matching.place()
+    if place is not None:
+        goes_on_at = start if place.behind is None else _behind(place.behind)
+        reason = "the order of transactions differs between the servers" if place.again else ""
+        return Relocation(goes_on_at, "content", place.expected, place.new, place.missing, place.again, reason)
     again = counted.again if reason else 0
     lags = bool(reason and fingerprints) and 0 < counted.newest < fingerprints[0].second
-    return Relocation(start, "time", (), again, reason, lags)
+    return Relocation(start, "time", again=again, reason=reason, lags=lags)
 
 
 def _behind(unit: Unit[Segment]) -> LogPosition:
@@ -124,7 +131,7 @@ class _Counted:
         self._at = at
 
     def see(self, unit: Unit[Segment]) -> None:
-        origin = unit.entries.run_server_ids[unit.entries.run_of(unit.index)]
+        origin = origin_of(unit)
         self.newest = unit.second if origin == self._at.server_id else 0
         if self._at.server_id in (None, origin) and unit.entries.timestamps[unit.index] <= self._at.timestamp_ms:
             self.again += 1
