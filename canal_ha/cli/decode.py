@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +15,7 @@ from canal_ha.client.rows import rows_of
 from canal_ha.config.load import DecodingKeys, load_decoding
 from canal_ha.decode.ddl.script import Definitions
 from canal_ha.decode.decoder import MAGIC, Decoder
+from canal_ha.decode.executed_before import executed_before
 from canal_ha.decode.filters import FieldFilter, TableFilter, effective
 from canal_ha.decode.history.history import History
 from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
@@ -41,34 +43,58 @@ class Files:
         self._fields = FieldFilter(options.field_filter, options.field_black_filter)
         fetch = definitions.fetch if definitions is not None else _nothing
         self._history = History(fetch, live_texts=not options.table_history)
-        self._gtid_set = decoding.gtid
         self._exact = exact
+        self._configured = bool(decoding.gtid)
+        self._gtid_set = decoding.gtid or None
 
     def segments(self, path: Path) -> Iterator[Segment]:
         """Yield the segments of one file. Raises FileBroken, with file, offset and reason, after the last of them."""
-        decoder = Decoder(
-            source=Source("", 0),
-            journal=path.name,
-            position=len(MAGIC),
-            options=self._options,
-            tables=self._tables,
-            fields=self._fields,
-            history=self._history.view(LogPosition(path.name, len(MAGIC))),
-            gtid_set=self._gtid_set or None,
-            exact=self._exact,
-        )
         try:
-            with path.open("rb") as file:
-                for output in _outputs(decoder, file):
-                    if isinstance(output, Segment):
-                        yield output
-        except MalformedEvent as error:
-            raise FileBroken(f"{path}: offset {error.offset}: {error.reason}") from error
-        except TableUnknown as error:
-            raise FileBroken(f"{path}: offset {decoder.offset}: {error}") from error
+            with BufferedReader(path.open("rb", buffering=0), CHUNK_BYTES) as file:
+                decoder = Decoder(
+                    source=Source("", 0),
+                    journal=path.name,
+                    position=len(MAGIC),
+                    options=self._options,
+                    tables=self._tables,
+                    fields=self._fields,
+                    history=self._history.view(LogPosition(path.name, len(MAGIC))),
+                    gtid_set=self._executed_before(path, file.peek(CHUNK_BYTES)),
+                    exact=self._exact,
+                )
+                yield from _segments(path, decoder, file)
         except OSError as error:
-            raise FileBroken(f"{path}: offset {decoder.received_bytes}: {error.strerror}") from error
+            raise FileBroken(f"{path}: {error.strerror}") from error
         self._gtid_set = decoder.gtid_set
+
+    def _executed_before(self, path: Path, head: bytes) -> str | None:
+        """Return the set to begin with: the configured one and what follows it, else the one that the file names."""
+        if not self._options.gtid_on or self._configured:
+            return self._gtid_set
+        try:
+            found, missing = executed_before(head)
+        except ValueError as error:
+            raise FileBroken(f"{path}: {error}") from error
+        if missing and len(head) >= CHUNK_BYTES:
+            raise FileBroken(
+                f"{path}: the GTID set at its beginning is larger than {CHUNK_BYTES} bytes; set"
+                " canal.instance.master.gtid to the set executed before this file"
+            )
+        return self._gtid_set if found is None else found
+
+
+def _segments(path: Path, decoder: Decoder, file: BinaryIO) -> Iterator[Segment]:
+    """Decode one file. Raises FileBroken."""
+    try:
+        for output in _outputs(decoder, file):
+            if isinstance(output, Segment):
+                yield output
+    except MalformedEvent as error:
+        raise FileBroken(f"{path}: offset {error.offset}: {error.reason}") from error
+    except TableUnknown as error:
+        raise FileBroken(f"{path}: offset {decoder.offset}: {error}") from error
+    except OSError as error:
+        raise FileBroken(f"{path}: offset {decoder.received_bytes}: {error.strerror}") from error
 
 
 def _nothing(schema: str, table: str) -> None:

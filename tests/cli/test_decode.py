@@ -84,6 +84,17 @@ def test_entries_are_canals(recorded: Path) -> None:
     assert found == [one.entry for one in golden.expected("mariadb10.11_gtid")]
 
 
+@pytest.mark.parametrize("name", ["mariadb10.11_gtid", "mysql9_gtid"])
+def test_gtids_without_a_configured_set(tmp_path: Path, name: str) -> None:
+    """Without canal.instance.master.gtid entries carry canal's GTIDs too: the file names the set to begin with."""
+    path = tmp_path / golden.JOURNAL
+    path.write_bytes(golden.binlog(name))
+    result = decode(path, "--format", "entries", "--set", "canal.instance.gtidon=true")
+    assert (result.returncode, result.stderr) == (0, b"")
+    wanted = [one.entry for one in golden.expected(name)]
+    assert split(result.stdout)[-len(wanted) :] == wanted
+
+
 def test_rows(recorded: Path) -> None:
     """The output has one JSON object for each row of the tables that the filter names."""
     everything = lines(decode(recorded).stdout)
