@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import zstandard
-
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.config.model import DecodeOptions
-from canal_ha.decode import entries, java_text
+from canal_ha.decode import entries, java_text, payload
 from canal_ha.decode.ddl.dialect import Dialect, plain
 from canal_ha.decode.ddl.event_types import DdlResult, classify
 from canal_ha.decode.filters import FieldFilter, TableFilter
@@ -26,7 +24,7 @@ from canal_ha.decode.outputs import (
 from canal_ha.decode.plan_cache import PLANS_BYTES, PlanCache
 from canal_ha.decode.plans import table_names
 from canal_ha.decode.table_map import parse_table_map
-from canal_ha.decode.values import INFLATED_MAX, inflated, packed_integer
+from canal_ha.decode.values import inflated, packed_integer
 from canal_ha.errors import MalformedEvent, TableUnknown
 from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.model.position import LogPosition
@@ -44,9 +42,6 @@ _KNOWN = frozenset({*range(1, 20), *range(23, 43), *range(160, 172)})
 _IGNORABLE = 0x80  # header flag: a reader may skip the event if it does not know its type
 _INCIDENT = 26
 _COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's -> the uncompressed type
-_PAYLOAD_END, _PAYLOAD_COMPRESSION, _PAYLOAD_SIZE = 0, 2, 3
-_ZSTD, _UNCOMPRESSED = 0, 255
-_INFLATE_BYTES = 1 << 20  # how much to decompress at a time
 
 
 class Decoder:
@@ -382,7 +377,7 @@ class Decoder:
         return iter(())
 
     def _payload(self, body: bytes) -> Iterator[Output]:
-        self._stream.enter_payload(_payload_content(body))
+        self._stream.enter_payload(payload.pieces(body))
         return iter(())
 
     # ---- tables
@@ -553,51 +548,3 @@ def _decompressed_rows(body: bytes, kind: int) -> bytes:
     if pos > len(body):
         raise p.Broken("a rows event without its bitmaps")
     return body[:pos] + _mariadb_decompressed(body[pos:])
-
-
-def _payload_content(body: bytes) -> bytes:
-    """Return the events inside a TRANSACTION_PAYLOAD: fields of type, length, value, then the payload.
-
-    Source: MySQL libs/mysql/binlog/event/codecs/binary.cpp, Transaction_payload.
-    """
-    pos = 0
-    compression = _UNCOMPRESSED
-    expected = -1
-    while True:
-        kind, pos = packed_integer(body, pos, len(body))
-        if kind == _PAYLOAD_END:
-            break
-        size, pos = packed_integer(body, pos, len(body))
-        if pos + size > len(body):
-            raise p.Broken("a payload field beyond its event")
-        if kind == _PAYLOAD_COMPRESSION:
-            compression, _ = packed_integer(body, pos, pos + size)
-        elif kind == _PAYLOAD_SIZE:
-            expected, _ = packed_integer(body, pos, pos + size)
-        pos += size
-    payload = body[pos:]
-    if compression == _ZSTD:
-        payload = _zstd_content(payload, expected)
-    elif compression != _UNCOMPRESSED:
-        raise p.Broken(f"a payload compressed by method {compression}")
-    if expected >= 0 and len(payload) != expected:
-        raise p.Broken(f"a payload of {len(payload)} bytes that claims {expected}")
-    return payload
-
-
-def _zstd_content(payload: bytes, expected: int) -> bytes:
-    """Decompress a payload to at most `limit` + 1 bytes. expected: the size that it claims; -1 if none."""
-    limit = INFLATED_MAX if expected < 0 else expected
-    if limit > INFLATED_MAX:
-        raise p.Broken(f"a payload that claims {expected} bytes")
-    content = bytearray()
-    try:
-        with zstandard.ZstdDecompressor().stream_reader(payload, read_across_frames=True) as reader:
-            while len(content) <= limit:
-                piece = reader.read(min(_INFLATE_BYTES, limit + 1 - len(content)))
-                if not piece:
-                    return bytes(content)
-                content += piece
-    except zstandard.ZstdError as error:
-        raise p.Broken(f"a compressed payload does not decompress: {error}") from error
-    raise p.Broken(f"a payload of more than {limit} bytes")

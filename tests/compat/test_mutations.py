@@ -55,12 +55,12 @@ def test_mutations() -> None:
 
 
 def test_a_payload_that_claims_too_much() -> None:
-    """A payload that claims 1 TiB is refused, whether it holds much data or none."""
+    """A payload that claims 1 TiB is refused at its first piece that is no event, or at its end."""
     claim = 1 << 40
     squeezed = zstandard.ZstdCompressor().compress(bytes(64 << 20))
-    for content in (squeezed, b""):
+    for content, reason in ((squeezed, "beyond its compressed payload"), (b"", "claims")):
         dump = Dump().format().add(40, mutations.payload(b"", claim, content))
-        with pytest.raises(MalformedEvent, match="claims"):
+        with pytest.raises(MalformedEvent, match=reason):
             list(decoder().feed(bytes(dump.data)))
 
 

@@ -13,7 +13,7 @@ cdef int64_t _DUMMY_TABLE, _FULL_PACKET, _HALF, _PLANS_SEEN
 cdef int _GROUP_COMMIT_ID, _XA, _START_ALTER, _ROLLBACK_ALTER
 cdef Py_ssize_t _STATEMENT_KEPT
 cdef Py_ssize_t _ALONE
-cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _LEFT, _LARGE
+cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _REFILL, _LARGE
 
 @cython.final
 cdef class EventStream:
@@ -28,7 +28,7 @@ cdef class EventStream:
     cdef public int sub, event_kind, checksum
     cdef public dict plans, older_plans
     cdef c.SeenPlan *plans_seen
-    cdef public object gtids
+    cdef public object gtids, pieces
     cdef gtid.Gtids known_gtids
     cdef public g.Grouping group
     cdef r.RowWriter writer

@@ -11,6 +11,8 @@ an EventStream, and the bytes fed belong to it until `step` returns.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import canal_ha.decode.kernel.cells as c
 import canal_ha.decode.kernel.grouping as g
 import canal_ha.decode.kernel.gtid as gtid
@@ -42,7 +44,7 @@ _HALF = 0x80000000  # half the range of a position in an event header
 # Results of `_work` besides the numbers in kinds.
 _GO_ON = -1
 _STARVED = -2  # `need` bytes are required from `pos` on
-_LEFT = -3  # the payload is completely read
+_REFILL = -3  # the payload's next piece is required
 _LARGE = -4  # a large packet begins at `pos`
 
 
@@ -103,6 +105,7 @@ class EventStream:
         "passed_timestamp",
         "payload",
         "pending",
+        "pieces",
         "places",
         "plans",
         "plans_seen",
@@ -136,6 +139,7 @@ class EventStream:
         self.outer_pos = 0
         self.outer_limit = 0
         self.payload = False
+        self.pieces: Iterator[bytes] = iter(())  # of the payload, not yet read
         self.checksum = 0
         self.known_format = False
         self.position = position
@@ -302,16 +306,17 @@ class EventStream:
         self.joined = False
         return k.NEED
 
-    def enter_payload(self, data: bytes) -> None:
-        """Read events from `data`, the content of the current compressed payload event, before continuing."""
+    def enter_payload(self, pieces: Iterator[bytes]) -> None:
+        """Read events from the pieces of the current compressed payload event before continuing."""
         if self.payload:
             raise p.Broken("a compressed payload inside another")
         self.outer = self.src
         self.outer_pos = self.pos
         self.outer_limit = self.limit
-        self.src = data
+        self.src = b""
         self.pos = 0
-        self.limit = len(data)
+        self.limit = 0
+        self.pieces = pieces
         self.payload = True
 
     def step(self) -> int:
@@ -334,14 +339,37 @@ class EventStream:
                 self.event_src = src
             elif code == _STARVED:
                 code = self._starve(self.need)
-            elif code == _LEFT:
-                self._leave_payload()
+            elif code == _REFILL:
+                self._refill()
             if code >= 0:
                 return code
             if self.group.visible_bytes >= self.segment_bytes:
                 return k.SEGMENT
 
+    def _refill(self) -> None:
+        """Continue with the payload's next pieces, until an event is complete; leave the payload at its end."""
+        content = bytearray()
+        p.put_slice(content, self.src, self.pos, self.limit)
+        self.src = b""
+        while True:
+            need = 19 if len(content) < 19 else int.from_bytes(content[9:13], "little")
+            if need > k.EVENT_MAX:
+                raise p.Broken(f"an event of {need} bytes")
+            if len(content) >= need:
+                break
+            piece = next(self.pieces, b"")
+            if not piece:
+                if content:
+                    raise p.Broken("an event beyond its compressed payload")
+                self._leave_payload()
+                return
+            content += piece
+        self.src = bytes(content)
+        self.pos = 0
+        self.limit = len(self.src)
+
     def _leave_payload(self) -> None:
+        self.pieces = iter(())
         self.src = self.outer
         self.pos = self.outer_pos
         self.limit = self.outer_limit
@@ -361,9 +389,9 @@ class EventStream:
         pos = self.pos
         left = self.limit - pos
         if self.payload:
-            if left == 0:
-                return _LEFT
-            if left < 19 or p.u32(src, pos + 9) > left or p.u32(src, pos + 9) < 19:
+            if left < 19 or p.u32(src, pos + 9) > left:
+                return _REFILL
+            if p.u32(src, pos + 9) < 19:
                 p.broken("an event beyond its compressed payload")
             self.pos = pos + p.u32(src, pos + 9)
             return self._event(src, pos, self.pos)
