@@ -150,6 +150,10 @@ class TableUnknown(CanalError):
     """The columns of a table at this position are not known for certain; the stream stops instead of guessing."""
 
 
+class RolledBackLate(CanalError):
+    """A transaction rolled back rows after a part of them was delivered. The stream stops; an operator must decide."""
+
+
 class HistoryUnavailable(CanalError):
     """The store of a table history cannot be read or written; the history stays in memory and the write is retried."""
 

@@ -23,9 +23,10 @@ from canal_ha.decode.outputs import (
 )
 from canal_ha.decode.plan_cache import PLANS_BYTES, PlanCache
 from canal_ha.decode.plans import table_names
+from canal_ha.decode.savepoints import ROLLBACK_TO, SAVEPOINT, behind, last_of_name
 from canal_ha.decode.table_map import parse_table_map
 from canal_ha.decode.values import inflated, packed_integer
-from canal_ha.errors import MalformedEvent, TableUnknown
+from canal_ha.errors import MalformedEvent, RolledBackLate, TableUnknown
 from canal_ha.model.entry import DDL_TYPES, EventType
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
@@ -134,7 +135,7 @@ class Decoder:
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """Decode packets of a dump with their 4-byte headers, split anywhere. Consume the whole iterator.
 
-        Raises MalformedEvent and TableUnknown, after yielding everything that was complete before.
+        Raises MalformedEvent, TableUnknown and RolledBackLate, after yielding everything that was complete before.
         """
         self.received_bytes += len(data)
         return self._run(_as_bytes(data))
@@ -188,7 +189,7 @@ class Decoder:
             work.group.rewind()
             yield from self._segment()
             raise MalformedEvent(self._journal, work.offset, str(error)) from error
-        except TableUnknown:
+        except (TableUnknown, RolledBackLate):
             work.group.rewind()
             yield from self._segment()
             raise
@@ -437,12 +438,33 @@ class Decoder:
         elif upper.strip() == "COMMIT":
             self._put(entries.commit_entry())
             work.close()
+        elif work.begun and upper == "ROLLBACK":
+            undone = work.group.undo_all()
+            work.close()
+            self._undone(undone)
+        elif work.begun and upper.startswith(ROLLBACK_TO):
+            self._undone(work.group.undo_to(last_of_name(work.group.marks, behind(ROLLBACK_TO, body))))
         else:
             if not work.without_effect:
                 self._statement(statement)
+            if work.begun and upper.startswith(SAVEPOINT):
+                name = behind(SAVEPOINT, body)
+                work.group.mark(name, 0, len(name))
             if not work.begun or upper == "ROLLBACK":
                 work.close()
         return iter(())
+
+    def _undone(self, undone: bool) -> None:
+        """Raise RolledBackLate if rows that the source has rolled back were delivered already."""
+        if undone:
+            return
+        work = self._stream
+        onwards = f"{self._journal}:{work.position}" if not work.begun else "the end of the transaction"
+        raise RolledBackLate(
+            f"{self._journal}:{work.offset}: the transaction rolls back rows of which a part was delivered already,"
+            " because it has more than canal.instance.transaction.size entries or 1 MiB: correct these rows in the"
+            f" targets, then set the cursor to {onwards} (canal-ha cursor set)"
+        )
 
     def _statement(self, statement: entries.Statement) -> None:
         """Put one entry for a statement, named by its first result, if any result passes the filters."""

@@ -228,3 +228,22 @@ def test_the_widest_table(own_server: SqlServer) -> None:
     expected = [str(i % 100) if i % 2 else None for i in range(width)]
     assert inserted == ("INSERT", [], expected)
     assert updated == ("UPDATE", expected, ["1", *expected[1:-1], None])
+
+
+def test_mariadb_rolled_back_rows_are_not_delivered() -> None:
+    """MariaDB logs rolled-back rows of transactions that use temporary tables or tables without transactions."""
+    with MariaDB() as server, server.connect(autocommit=True) as session:
+        server.execute("CREATE DATABASE c", "CREATE TABLE c.t (a int)", "CREATE TABLE c.m (a int) ENGINE=MyISAM")
+        for statement in (
+            *("BEGIN", "INSERT INTO c.t VALUES (1)", "CREATE TEMPORARY TABLE c.x (a int)", "ROLLBACK"),
+            *("BEGIN", "INSERT INTO c.t VALUES (2)", "SAVEPOINT s", "INSERT INTO c.m VALUES (3)"),
+            *("INSERT INTO c.t VALUES (4)", "ROLLBACK TO s", "INSERT INTO c.t VALUES (5)", "COMMIT"),
+        ):
+            session.cursor().execute(statement)
+        left = {str(row["a"]) for table in ("t", "m") for row in server.query(f"SELECT a FROM c.{table}")}
+        entries = decode(server)
+        journal, _ = server.position()
+        raw = (server.data / journal).read_bytes()
+    assert (b"ROLLBACK TO `s`" in raw, raw.count(b"ROLLBACK")) == (True, 2), "the server logs what it rolls back"
+    assert [after for _, _, after in rows(entries)] == [["3"], ["2"], ["5"]]
+    assert left == {"2", "3", "5"}

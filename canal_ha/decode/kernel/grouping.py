@@ -1,7 +1,10 @@
 """Entries -> groups -> segments: which entries become visible, and when (docs/protocol.md#groups).
 
 Entries are appended to one buffer of frames with flat arrays beside it. A group is what canal's transaction buffer
-flushes at once. Flushing makes it visible, or drops it if it is an empty transaction that canal would drop.
+flushes at once. Flushing settles it, or drops it if it is an empty transaction that canal would drop.
+
+Settled entries become visible at once outside transactions. Inside one, the source may still roll them back, so they
+become visible when the transaction ends, or in pieces while it grows too large.
 """
 
 from __future__ import annotations
@@ -16,9 +19,14 @@ _ENTRIES_HELD = 4096  # most entries for which a segment reserves room
 
 
 class Grouping:
-    """Frames and arrays of one stream. The first `visible` entries are decided; those behind form the open group.
+    """Frames and arrays of one stream. The first `visible` entries may be taken; behind `settled` is the open group.
 
-    visible_bytes: where the frames of the open group start.
+    visible_bytes, settled_bytes: where the frames behind the visible and the settled entries start.
+    given: how many entries were taken before.
+    undoable: inside a transaction, whose entries can be dropped until they are visible.
+    shown: whether entries of this transaction became visible before its end.
+    mark_names, mark_ends, mark_counts: the savepoints of this transaction: their names one after the other, where each
+    name ends, and how many entries precede what follows it.
     """
 
     __slots__ = (
@@ -30,8 +38,13 @@ class Grouping:
         "entry_ends",
         "event_lengths",
         "executed",
+        "given",
         "has_rows",
         "kinds",
+        "mark_counts",
+        "mark_ends",
+        "mark_name",
+        "mark_names",
         "offsets",
         "out",
         "row_counts",
@@ -40,9 +53,13 @@ class Grouping:
         "run_starts",
         "run_text_ends",
         "run_texts",
+        "settled",
+        "settled_bytes",
+        "shown",
         "subs",
         "timestamps",
         "transaction_size",
+        "undoable",
         "visible",
         "visible_bytes",
     )
@@ -54,6 +71,13 @@ class Grouping:
         self.cut = False  # whether the open group continues a transaction of which pieces are visible
         self.empty_ms = 0  # time of the last empty transaction that became visible
         self.empty_count = 0
+        self.given = 0
+        self.undoable = False
+        self.shown = False
+        self.mark_names = bytearray()
+        self.mark_ends = array("q")
+        self.mark_counts = array("q")
+        self.mark_name = bytearray()  # of the savepoint being set
         self.buffers: Buffers | None = Buffers()
         self.out = bytearray()
         self._renew(0)
@@ -81,6 +105,8 @@ class Grouping:
         p.truncate(self.kinds, 0)
         self.visible = 0
         self.visible_bytes = 0
+        self.settled = 0
+        self.settled_bytes = 0
 
     @property
     def gtid(self) -> str:
@@ -104,12 +130,33 @@ class Grouping:
 
     def room(self) -> None:
         """Call before adding an entry: makes the pieces of a transaction visible that has become too large."""
-        if (
-            p.length(self.ends) - self.visible >= self.transaction_size
-            or p.size(self.out) - self.visible_bytes >= k.PIECE_BYTES
-        ):
+        if self._too_large(self.settled, self.settled_bytes):
             self.flush()
             self.cut = True
+        if self.undoable and self._too_large(self.visible, self.visible_bytes):
+            self.shown = True
+            self._show()
+
+    def _too_large(self, first: int, first_byte: int) -> bool:
+        """Return whether the entries from `first` on are more than a piece."""
+        return p.length(self.ends) - first >= self.transaction_size or p.size(self.out) - first_byte >= k.PIECE_BYTES
+
+    def begin(self) -> None:
+        """Begin a transaction; everything before it becomes visible."""
+        self.end()
+        self.flush()
+        self.undoable = True
+        self.shown = False
+        self._cut_marks(0)
+
+    def end(self) -> None:
+        """End the transaction: what is settled becomes visible."""
+        self.undoable = False
+        self._show()
+
+    def _show(self) -> None:
+        self.visible = self.settled
+        self.visible_bytes = self.settled_bytes
 
     def added(
         self,
@@ -146,16 +193,18 @@ class Grouping:
         return p.ends_in(self.run_texts, start, self.executed)
 
     def flush(self) -> None:
-        """Make the open group visible; an empty transaction only at intervals."""
-        first = self.visible
+        """Settle the open group; drop an empty transaction, but for one at intervals."""
+        first = self.settled
         if p.length(self.ends) > first:
             if self.has_rows or self.cut or self._shows_empty(p.item(self.timestamps, first)):
-                self.visible = p.length(self.ends)
-                self.visible_bytes = p.size(self.out)
+                self.settled = p.length(self.ends)
+                self.settled_bytes = p.size(self.out)
                 self.has_rows = False
                 self.cut = False
             else:
                 self.rewind()
+        if not self.undoable:
+            self._show()
 
     def _shows_empty(self, timestamp: int) -> bool:
         """Return whether an empty transaction becomes visible."""
@@ -169,8 +218,59 @@ class Grouping:
 
     def rewind(self) -> None:
         """Drop the open group, and the remains of a broken event."""
-        first = self.visible
-        p.truncate(self.out, self.visible_bytes)
+        self.drop_from(self.settled)
+
+    def mark(self, src: bytes, start: int, stop: int) -> None:
+        """Set a savepoint behind the entries added. src[start:stop]: its name."""
+        marks = p.length(self.mark_ends)
+        first = p.item(self.mark_ends, marks - 2) if marks > 1 else 0
+        p.truncate(self.mark_name, 0)
+        p.put_slice(self.mark_name, src, start, stop)
+        count = self.given + p.length(self.ends)
+        if marks and p.ends_in(self.mark_names, first, self.mark_name):  # set again in a loop: takes no more memory
+            p.set_item(self.mark_counts, marks - 1, count)
+        else:
+            p.put(self.mark_names, self.mark_name)
+            p.push(self.mark_ends, p.size(self.mark_names))
+            p.push(self.mark_counts, count)
+
+    @property
+    def marks(self) -> list[bytes]:
+        """The names of this transaction's savepoints, in order."""
+        ends = list(self.mark_ends)
+        return [bytes(self.mark_names[first:end]) for first, end in zip([0, *ends], ends, strict=False)]
+
+    def _cut_marks(self, count: int) -> None:
+        """Keep the first `count` savepoints."""
+        if p.length(self.mark_ends) > count:
+            p.truncate(self.mark_names, p.item(self.mark_ends, count - 1) if count else 0)
+            p.cut(self.mark_ends, count)
+            p.cut(self.mark_counts, count)
+
+    def undo_to(self, mark: int) -> bool:
+        """Forget the savepoints behind this one, by index, and the entries; return False if some are visible."""
+        self._cut_marks(mark + 1)
+        count = p.item(self.mark_counts, mark)
+        if count < self.given + self.visible:
+            return False
+        self.drop_from(min(count - self.given, p.length(self.ends)))
+        self.cut = self.undoable  # what is left of the transaction shows, and so must its end
+        return True
+
+    def undo_all(self) -> bool:
+        """Drop every entry of this transaction; return False if some are visible."""
+        if self.shown:
+            return False
+        self.drop_from(self.visible)
+        return True
+
+    def drop_from(self, first: int) -> None:
+        """Drop entries from the index `first` on, which is not below `visible`."""
+        size = p.item(self.ends, first - 1) if first else 0
+        if first < self.settled:
+            self.settled = first
+            self.settled_bytes = size
+        p.truncate(self.out, size)
         p.truncate(self.kinds, first)
         p.cut(self.ends, first)
         p.cut(self.offsets, first)
@@ -187,11 +287,12 @@ class Grouping:
         p.cut(self.run_server_ids, runs)
         p.cut(self.run_text_ends, runs)
         p.truncate(self.run_texts, p.item(self.run_text_ends, runs - 1) if runs else 0)
-        self.has_rows = False
-        self.cut = False
+        if first <= self.settled:
+            self.has_rows = False
+            self.cut = False
 
     def take(self) -> Grouping:
-        """Hand over the visible entries; move the open group to the front of other buffers."""
+        """Hand over the visible entries; move those behind them to the front of other buffers."""
         taken = Grouping(self.transaction_size)
         self._hand_over(taken)
         taken.kinds = self.kinds
@@ -200,17 +301,19 @@ class Grouping:
         taken.entry_ends, taken.row_ends = self.entry_ends, self.row_ends
         taken.run_starts, taken.run_server_ids = self.run_starts, self.run_server_ids
         taken.run_texts, taken.run_text_ends = self.run_texts, self.run_text_ends
-        taken.visible, taken.visible_bytes = self.visible, self.visible_bytes
+        taken.visible = taken.settled = self.visible
+        taken.visible_bytes = taken.settled_bytes = self.visible_bytes
+        settled, settled_bytes = self.settled - self.visible, self.settled_bytes - self.visible_bytes
+        self.given += self.visible
         self._renew(min(p.length(taken.ends), _ENTRIES_HELD))
+        self.settled, self.settled_bytes = settled, settled_bytes
         if len(taken.ends) > taken.visible:
             self._adopt(taken)
-            has_rows, cut = self.has_rows, self.cut
             taken.rewind()
-            self.has_rows, self.cut = has_rows, cut
         return taken
 
     def _hand_over(self, taken: Grouping) -> None:
-        """Hand over the visible frames without copying; copy only the open group's.
+        """Hand over the visible frames without copying; copy only those behind them.
 
         If a buffer is less than half full, copy instead, because its whole capacity counts against the ring's budget.
         """
@@ -233,7 +336,7 @@ class Grouping:
                 p.forget(self.out, size)
 
     def _adopt(self, taken: Grouping) -> None:
-        """Copy the open group of `taken` without its frames."""
+        """Copy what `taken` has behind its visible entries, without the frames."""
         first = taken.visible
         base = taken.visible_bytes
         self.kinds += taken.kinds[first:]

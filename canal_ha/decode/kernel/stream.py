@@ -537,6 +537,7 @@ class EventStream:
         self.open = False
         self.begun = False
         self.announced = False
+        self.group.end()
 
     def _table_map(self, src: bytes, body: int, stop: int) -> int:
         if stop - body < 8:
@@ -607,8 +608,9 @@ class EventStream:
         at = body + 14 + p.u16(src, body + 11) + p.u8(src, body + 8)
         if at > stop:
             p.broken("a query event whose statement lies beyond it")
-        if self.drop_savepoints and self.begun and stop - at > 10 and p.same_bytes(src, at, at + 10, b"SAVEPOINT "):
-            return _GO_ON
+        if self.begun and stop - at > 10 and p.same_bytes(src, at, at + 10, b"SAVEPOINT "):
+            self.group.mark(src, at + 10, stop)
+            return _GO_ON if self.drop_savepoints else k.EVENT
         if stop - at != 5 or not p.same_bytes(src, at, stop, b"BEGIN"):
             return k.EVENT
         p.truncate(self.store, 0)
@@ -625,7 +627,7 @@ class EventStream:
 
     def _begin(self) -> None:
         """Begin a transaction with the TransactionBegin in `store`."""
-        self.group.flush()
+        self.group.begin()
         self._put_store(k.KIND_BEGIN, k.TYPE_BEGIN, p.piece(_NO_TABLE), 0, True, False)
         self.open = True
         self.begun = True
@@ -640,9 +642,12 @@ class EventStream:
     def _mariadb_gtid(self, src: bytes, body: int, stop: int) -> None:
         if stop - body < 13:
             p.broken("a GTID event without its number")
-        self.group.flush()
         self.open = True
         self.begun = p.u8(src, body + 12) & 1 == 0  # FL_STANDALONE: one statement follows; otherwise this means BEGIN
+        if self.begun:
+            self.group.begin()
+        else:
+            self.group.flush()
         if self.has_gtids:
             self.known_gtids.mariadb(p.u32(src, body + 8), self.server_id, p.u64(src, body))
             self.take_gtids()
