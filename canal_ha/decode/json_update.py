@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import canal_ha.decode.kernel.primitives as p
@@ -17,18 +18,30 @@ from canal_ha.decode.kernel.documents import document_text
 REPLACE, INSERT, REMOVE = range(3)
 
 Diff = tuple[int, str, bytes]  # operation, path, stored value (b"" of REMOVE)
-Leg = str | int
 
-_LEG: Final = re.compile(r"\.([^\s.\[\"]+)|\.(\"(?:[^\"\\]|\\.)*\")|\[(\d+)\]")
+_LEG: Final = re.compile(r"\.([^\s.\[\"]+)|\.(\"(?:[^\"\\]|\\.)*\")|\[(?:(last)(?:-(\d+))?|(\d+))\]")
 
 
 class _Number(str):
     """A number as the document spells it."""
 
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _FromEnd:
+    """An array's element, counted from its last one, which is 0."""
+
+    back: int
+
+
+Leg = str | int | _FromEnd
+
 
 def updated(document: bytes, diffs: Sequence[Diff]) -> bytes:
     """Return the text of a document after its diffs, in the exact form. document: as stored."""
     root = _tree(document)
+    grown: dict[int, dict[str, Any]] = {}  # objects whose new keys stand last
     for operation, path, value in diffs:
         legs = _legs(path)
         if not legs:
@@ -40,13 +53,16 @@ def updated(document: bytes, diffs: Sequence[Diff]) -> bytes:
         for leg in legs[:-1]:
             parent = _child(parent, leg, path)
         if operation == INSERT:
-            _insert(parent, legs[-1], _tree(value), path)
+            _insert(parent, legs[-1], _tree(value), path, grown)
         else:
             _child(parent, legs[-1], path)
+            place = _place(parent, legs[-1])
             if operation == REPLACE:
-                parent[legs[-1]] = _tree(value)
+                parent[place] = _tree(value)
             else:
-                del parent[legs[-1]]
+                del parent[place]
+    for each in grown.values():
+        _sort(each)
     return _text(root).encode("utf-8", "replace")
 
 
@@ -63,33 +79,49 @@ def _legs(path: str) -> list[Leg]:
         leg = _LEG.match(path, at)
         if leg is None:
             raise _unfit(path)
-        plain, quoted, index = leg.groups()
-        legs.append(int(index) if index else json.loads(quoted, strict=False) if quoted else plain)
+        plain, quoted, last, back, index = leg.groups()
+        if last:
+            legs.append(_FromEnd(int(back or 0)))
+        else:
+            legs.append(int(index) if index else json.loads(quoted, strict=False) if quoted else plain)
         at = leg.end()
     return legs
 
 
+def _place(parent: Any, leg: Leg) -> str | int:
+    """Return the key or the index that a leg means in this parent; -1 for an index before the first one."""
+    if isinstance(leg, _FromEnd):
+        return max(-1, len(parent) - 1 - leg.back) if isinstance(parent, list) else -1
+    return leg
+
+
 def _child(parent: Any, leg: Leg, path: str) -> Any:
-    fits = isinstance(parent, dict) if isinstance(leg, str) else isinstance(parent, list)
-    if fits and (leg in parent if isinstance(leg, str) else leg < len(parent)):
-        return parent[leg]
+    place = _place(parent, leg)
+    fits = isinstance(parent, dict) if isinstance(place, str) else isinstance(parent, list)
+    if fits and (place in parent if isinstance(place, str) else 0 <= place < len(parent)):
+        return parent[place]
     raise _unfit(path)
 
 
-def _insert(parent: Any, leg: Leg, value: Any, path: str) -> None:
-    if isinstance(leg, int) and isinstance(parent, list):
-        parent.insert(leg, value)
-    elif isinstance(leg, str) and isinstance(parent, dict) and leg not in parent:
-        parent[leg] = value
-        ordered = sorted(parent.items(), key=lambda item: _key_order(item[0]))
-        parent.clear()
-        parent.update(ordered)
+def _insert(parent: Any, leg: Leg, value: Any, path: str, grown: dict[int, dict[str, Any]]) -> None:
+    place = _place(parent, leg)
+    if isinstance(place, int) and isinstance(parent, list):
+        parent.insert(max(0, place), value)
+    elif isinstance(place, str) and isinstance(parent, dict) and place not in parent:
+        parent[place] = value
+        grown[id(parent)] = parent
     else:
         raise _unfit(path)
 
 
+def _sort(grown: dict[str, Any]) -> None:
+    ordered = sorted(grown.items(), key=lambda item: _key_order(item[0]))
+    grown.clear()
+    grown.update(ordered)
+
+
 def _key_order(key: str) -> tuple[int, bytes]:
-    """Return what MySQL sorts the keys of an object by."""
+    """Return MySQL's sort key for an object's key."""
     raw = key.encode("utf-8", "replace")
     return len(raw), raw
 
