@@ -84,6 +84,16 @@ class CursorReplaced(CanalError):
         )
 
 
+class FormsMixed(CanalError):
+    """One client id asks for values in canal's form and in the exact form at the same time."""
+
+    def __init__(self, destination: str, client_id: int) -> None:
+        super().__init__(
+            f"destination:{destination} client {client_id}: batches in the other form of values are in flight:"
+            " acknowledge or roll back them first, and use one client id for each form"
+        )
+
+
 class BatchNotFirst(CanalError):
     """An ACK or ROLLBACK names a batch that is not the oldest in flight."""
 

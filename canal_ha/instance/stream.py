@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.errors import CanalError, NotSubscribed, PositionLost, TooManyStreams
+from canal_ha.errors import CanalError, FormsMixed, NotSubscribed, PositionLost, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.origin import Remembered
@@ -173,12 +173,15 @@ class Stream:
     async def get(self, request: GetRequest) -> GetAnswer:
         """Return the next batch. Raises TooManyStreams, or the error that ended the feed for good."""
         self._asked_at = self._reactor.seconds()
+        self._check_form(request.exact)
         self._take_form(request.exact)
         self._ensure_open()
         enough = 0 if request.eager else request.fetch_size
         if request.wait_ms != 0.0 and not self._filled(enough):
             await self._wait(enough, request.wait_ms)
             self._asked_at = self._reactor.seconds()
+            if request.exact != self._exact:  # another GET took the stream over
+                raise FormsMixed(self._config.destination, self.client_id)
             self._ensure_open()
         batch = self._ring.get(request.fetch_size) if self._ring else None
         if batch is None:
@@ -266,10 +269,17 @@ class Stream:
         """Return the cursor with the fingerprints that tell its place in another server's binlog."""
         return replace(cursor, trail=self._recent.trail()) if self._recent else cursor
 
+    def _check_form(self, exact: bool) -> None:
+        """Raise FormsMixed if batches of the other form are in flight: each switch reads the source again."""
+        if exact != self._exact and self._batches.ids:
+            raise FormsMixed(self._config.destination, self.client_id)
+
     def _take_form(self, exact: bool) -> None:
-        """Deliver entries in this form from the next one on. The ring's entries of the other form come again."""
-        if exact != self._exact:
-            self._exact = exact
+        """Switch the form of values. Entries still in the ring are decoded again."""
+        if exact == self._exact:
+            return
+        self._exact = exact
+        if self.state is not StreamState.FAILED or self._holds_something():
             self._abandon_ring()
 
     def _forget_batches(self) -> None:

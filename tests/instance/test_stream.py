@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
-from canal_ha.errors import BatchNotFirst, CanalError, MalformedEvent, PositionLost, TooManyStreams
+from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, PositionLost, TooManyStreams
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.stream import Stream, StreamState
 from canal_ha.meta.batch_ids import Numbers
@@ -187,6 +187,7 @@ def test_another_form_of_values_goes_on_behind_what_was_handed_out() -> None:
     first = bench.get(4)  # of a client that does not know the exact form
     assert [request.exact for request in bench.requests] == [True, False]
     answers: list[GetAnswer] = []
+    bench.stream.subscribed("", exact=True)  # batches in flight stay; a GET alone would be refused
     asked = Deferred.fromCoroutine(bench.stream.get(GetRequest(100, 1000.0, exact=True)))
     asked.addCallback(answers.append)
     assert [request.exact for request in bench.requests] == [True, False, True]
@@ -200,6 +201,22 @@ def test_another_form_of_values_goes_on_behind_what_was_handed_out() -> None:
     cursor = bench.meta.cursor(1001)
     assert cursor is not None
     assert cursor.offset == 360
+
+
+def test_gets_that_ask_for_both_forms_in_turn_do_not_read_the_source_again_and_again() -> None:
+    """The first GET of the other form is refused while a batch is in flight. Nothing is lost."""
+    bench = Bench()
+    bench.subscribe()
+    first = bench.get(4)
+    feeds = len(bench.feeds)
+    for _ in range(5):
+        with pytest.raises(FormsMixed, match="in flight: acknowledge or roll back"):
+            now(bench.stream.get(GetRequest(4, 0.0, exact=True)))
+    assert len(bench.feeds) == feeds
+    bench.stream.ack(first.batch_id)
+    answer = now(bench.stream.get(GetRequest(4, 0.0, exact=True)))
+    assert bench.requests[-1].exact
+    assert answer.batch_id != first.batch_id
 
 
 def test_a_parked_stream_goes_on_behind_what_it_handed_out() -> None:
