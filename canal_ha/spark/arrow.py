@@ -18,6 +18,7 @@ from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.errors import RemoteProtocolError, SchemaChanged, SpoolUnusable
 from canal_ha.spark import debezium
 from canal_ha.spark.entries import DDL, EntryRows, changes_of
+from canal_ha.spark.moments import in_utc
 from canal_ha.spark.options import Evolution, Shape
 
 
@@ -103,7 +104,7 @@ def _head(columns: list[list[Any]], change: EntryRows, destination: str) -> None
 def _add_changes(
     columns: list[list[Any]], change: EntryRows, destination: str, seq: int, reading: SegmentReading
 ) -> None:
-    del reading  # the texts keep their form
+    change = in_utc(change, reading.time_zone)
     _head(columns, change, destination)
     layout, before, after, position, ddl = columns[5:]
     count = change.count
