@@ -115,6 +115,18 @@ def test_a_file_that_two_stores_open(tmp_path: Path) -> None:
     ranges_of_nodes_join(in_file("example", tmp_path), in_file("example", tmp_path))
 
 
+def test_parts_that_an_older_node_left_behind_do_not_stop_a_snapshot(tmp_path: Path) -> None:
+    """An older node clears a history without its parts. A snapshot at the same place failed on the duplicate key."""
+    store = in_file("example", tmp_path)
+    snapshot = TableSnapshot(at(50), {("s", "a"): TABLE})
+    store.add_snapshot("u", snapshot)
+    assert isinstance(store, SqlStore)
+    with store._cursor() as cursor:
+        store._run(cursor, "DELETE FROM meta_snapshot WHERE destination = ?")
+    store.add_snapshot("u", snapshot)
+    assert store.load("u").snapshots == (snapshot,)
+
+
 def test_a_large_snapshot_is_stored_in_parts_of_bounded_size(tmp_path: Path) -> None:
     """A server refuses a statement above max_allowed_packet, however few the definitions are."""
     store = in_file("example", tmp_path)

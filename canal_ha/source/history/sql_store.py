@@ -54,9 +54,10 @@ CREATE TABLE IF NOT EXISTS meta_coverage (
 CREATE TABLE IF NOT EXISTS meta_snapshot_part (
   destination varchar(128) NOT NULL, binlog_master_id varchar(64) NOT NULL, binlog_file varchar(64) NOT NULL,
   binlog_offest bigint NOT NULL, part int NOT NULL, data {text},
-  PRIMARY KEY (destination, binlog_master_id, binlog_file, binlog_offest, part));
+  PRIMARY KEY (destination, binlog_master_id, binlog_file, binlog_offest, part)){utf8};
 CREATE TABLE IF NOT EXISTS meta_definition (
-  destination varchar(128) NOT NULL, digest varchar(32) NOT NULL, sql_text {text}, PRIMARY KEY (destination, digest))
+  destination varchar(128) NOT NULL, digest varchar(32) NOT NULL, sql_text {text},
+  PRIMARY KEY (destination, digest)){utf8}
 """
 
 Connect = Callable[[], Any]
@@ -182,13 +183,20 @@ class SqlStore:
             self._run_each(
                 cursor, "INSERT INTO meta_definition (destination, digest, sql_text) VALUES (?, ?, ?)", new.items()
             )
+            # an older node that cleared the history has left the parts
+            self._run(
+                cursor,
+                "DELETE FROM meta_snapshot_part WHERE destination = ? AND binlog_master_id = ? AND binlog_file = ?"
+                " AND binlog_offest = ?",
+                *place,
+            )
             self._run_each(
                 cursor,
                 "INSERT INTO meta_snapshot_part (destination, binlog_master_id, binlog_file, binlog_offest, part, data)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 ((*place, number, part) for number, part in enumerate(_parts(snapshot, digests))),
             )
-            # nodes of before find a snapshot without tables
+            # older nodes find a snapshot without tables
             self._run(
                 cursor,
                 f"INSERT INTO meta_snapshot ({_AT}, data, extra) VALUES (?, ?, ?, ?, ?, '{{}}', ?)",
@@ -341,6 +349,7 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
         "serial": "integer PRIMARY KEY AUTOINCREMENT",
         "now": now,
         "text": "text",
+        "utf8": "",
         "lock": "",
         "if_there": "ON CONFLICT DO NOTHING",
     }
@@ -383,6 +392,7 @@ def in_mysql(destination: str, url: str, user: str, password: str) -> HistorySto
         "serial": "bigint NOT NULL AUTO_INCREMENT PRIMARY KEY",
         "now": now,
         "text": "longtext",
+        "utf8": " DEFAULT CHARSET=utf8mb4",
         "lock": " FOR UPDATE",
         "if_there": "ON DUPLICATE KEY UPDATE destination = VALUES(destination)",
     }
