@@ -47,9 +47,12 @@ def _label(found: re.Match[str]) -> str:
 def labelled(number: int, labels: tuple[str, ...], *, several: bool) -> str:
     """Return the text that SELECT gives.
 
-    number: the index of a label from 1; 0 and unknown ones give "". Of a SET: the mask of its labels.
+    number: the index of a label from 1; 0 gives "". Of a SET: the mask of its labels.
     several: whether it is a SET.
+    Raises ValueError if the declaration lacks a label.
     """
+    if number < 0 or (number >> len(labels) if several else number > len(labels)):
+        raise ValueError(f"{number} is no value of a column with {len(labels)} labels")
     if several:
         return ",".join(label for bit, label in enumerate(labels) if number >> bit & 1)
-    return labels[number - 1] if 0 < number <= len(labels) else ""
+    return labels[number - 1] if number else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from canal_ha.decode.labels import labels_of, with_labels
+from canal_ha.client.rows import converted
+from canal_ha.decode.labels import labelled, labels_of, with_labels
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,11 @@ def test_labels_are_spelled_as_they_are_read() -> None:
     """Quotes are doubled; the type keeps its name."""
     assert with_labels("set(0x61)", ["it's", "b"]) == "set('it''s','b')"
     assert labels_of(with_labels("enum('z')", ["it's", "x,y", ""])) == ("it's", "x,y", "")
+
+
+@pytest.mark.parametrize(("number", "several"), [(4, False), (8, True), (-1, False)])
+def test_a_number_without_a_label_is_an_error(number: int, several: bool) -> None:
+    """The declaration is that of another time. Rows show the number then, and do not lose the value."""
+    with pytest.raises(ValueError, match="no value of a column with 3 labels"):
+        labelled(number, ("a", "b", "c"), several=several)
+    assert converted(str(number), 4, f"{'set' if several else 'enum'}('a','b','c')") == str(number)

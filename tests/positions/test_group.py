@@ -109,11 +109,11 @@ def test_a_source_dies_and_comes_back(mysql: MySQL, database: str) -> None:
                     writer.start()
                 grown(reader, 20)
                 second.kill()
-                at = reader.seen[1]
                 began = time.monotonic()
+                until(lambda: "source.left_behind" in node.log_file("both"), what="the alarm about the dead source")
+                at = reader.seen[1]
                 until(lambda: reader.seen[1] > at + 60, what="the other source's going on")
                 print(f"went on within {time.monotonic() - began:.1f} s")
-                assert "source.left_behind" in node.log_file("both")
                 assert any(part["left_behind"] for part in parts_of(node))
                 second.start()
                 grown(reader, 20)

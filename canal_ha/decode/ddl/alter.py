@@ -10,11 +10,13 @@ from canal_ha.decode.ddl.columns import (
     Other,
     read_definition,
     read_element,
+    take_charset,
 )
 from canal_ha.decode.ddl.options import ALTER_OPTIONS, skip_option, table_name, waits
 from canal_ha.decode.ddl.statements import (
     AlterTable,
     Change,
+    ConvertCharset,
     DropColumn,
     Name,
     RenameColumn,
@@ -256,4 +258,6 @@ class _AlterItems:
         else:
             reader.expect("TO")
             reader.refused |= reader.at("CHARSET")
+            if reader.take("CHARACTER", "SET") or reader.take("CHARSET"):
+                self.changes.append(ConvertCharset(take_charset(reader)))
         reader.skip_to(",")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from canal_ha.decode.ddl.grammar import VERSION_COLUMNS
 from canal_ha.decode.ddl.statements import (
     Change,
+    ConvertCharset,
     DropColumn,
     RenameColumn,
     SetColumn,
@@ -51,10 +52,13 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
         if old is not None and old.lower() not in names and not getattr(change, "lenient", False):
             raise Unreadable(f"column {old!r} is unknown")
     shown = {change.name.lower(): change.invisible for change in changes if isinstance(change, SetVisibility)}
+    converted = [change.charset for change in changes if isinstance(change, ConvertCharset)]
     placed: list[Placed] = []
     for column in before:
         name = column.name.lower()
         column = replace(column, invisible=shown.get(name, column.invisible))
+        if converted and column.charset not in ("", "binary"):
+            column = replace(column, charset=converted[-1])
         if name in drops:
             continue
         if name in sets:

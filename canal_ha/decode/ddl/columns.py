@@ -132,15 +132,21 @@ def read_definition(reader: TokenReader, name: str) -> Definition:
         elif _takes_row_bound(reader):
             reader.refused = row_bound = True
         elif reader.take("CHARACTER", "SET") or reader.take("CHARSET"):  # behind other attributes, such as COMPRESSED
-            column = replace(column, charset=reader.next().value.lower())
+            column = replace(column, charset=take_charset(reader))
         elif reader.take("COLLATE"):
-            collation = reader.next().value.lower()
-            column = replace(column, charset=column.charset or collation.partition("_")[0])
+            charset = take_charset(reader)
+            column = replace(column, charset=column.charset or charset)
         else:
             _skip_attribute(reader)
     if primary:
         column = replace(column, key=True, nullable=False)
     return Definition(column, primary, versioned, row_bound)
+
+
+def take_charset(reader: TokenReader) -> str:
+    """Take the name of a charset or of a collation, and return the charset; "" for DEFAULT."""
+    charset = reader.next().value.lower().partition("_")[0]
+    return "" if charset == "default" else charset
 
 
 def _takes_row_bound(reader: TokenReader) -> bool:
@@ -270,10 +276,10 @@ def _read_type(reader: TokenReader) -> tuple[str, str]:
             zerofill = True
         elif reader.take("CHARACTER", "SET") or reader.take("CHARSET") or reader.at("CHAR"):
             reader.refused |= reader.take("CHAR", "SET") or reader.take("=")
-            charset = reader.next().value.lower()
+            charset = take_charset(reader)
         elif reader.take("COLLATE"):
-            collation = reader.next().value.lower()
-            charset = charset or collation.partition("_")[0]
+            collated = take_charset(reader)
+            charset = charset or collated
         elif reader.take("BYTE"):
             reader.refused = True
             name = _BYTES.get(name.lower(), name)

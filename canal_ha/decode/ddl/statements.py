@@ -88,13 +88,20 @@ class SetVisibility:
 
 
 @dataclass(frozen=True, slots=True)
+class ConvertCharset:
+    """All texts got this charset; "" for the schema's default."""
+
+    charset: str
+
+
+@dataclass(frozen=True, slots=True)
 class Versioning:
     """MariaDB's own row_start and row_end are added (True) or dropped. A definition AS ROW START replaces them."""
 
     on: bool
 
 
-Change = SetColumn | DropColumn | RenameColumn | SetVisibility | SetPrimaryKey | SetUnique | Versioning
+Change = SetColumn | DropColumn | RenameColumn | SetVisibility | ConvertCharset | SetPrimaryKey | SetUnique | Versioning
 
 
 @dataclass(frozen=True, slots=True)

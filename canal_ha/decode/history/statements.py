@@ -8,6 +8,7 @@ from canal_ha.decode.ddl.statements import (
     Change,
     ChangeDatabase,
     ChangeIndex,
+    ConvertCharset,
     CreateTable,
     DropTables,
     Name,
@@ -120,7 +121,7 @@ class Draft:
     def _change(self, key: Key, changes: tuple[Change, ...]) -> None:
         version = self._get(key)
         if version is None or not version.readable:
-            if not all(isinstance(change, SetVisibility) for change in changes):
+            if not all(isinstance(change, SetVisibility | ConvertCharset) for change in changes):
                 self._set(key, Trust.UNCERTAIN)
             return
         try:

@@ -426,11 +426,12 @@ class DestinationHistory:
         """
         session, server, master = scanner.session, scanner.server, self._config.master
         with self._one_snapshot:
+            first = edge(locate.newest(session, server, self._config, master))
             with self._turn:
                 if self._taken != taken:
                     return
-                recording = self._recording
-            first = edge(locate.newest(session, server, self._config, master))
+                self._check(history, first)
+                recording = self._recording  # it stores nothing any more once another server's history begins
             names = self._names(session)
             found = self._tables.fetch_all(sorted(names))
             names |= self._names(session)  # the binlog may name a table before the list does

@@ -77,23 +77,22 @@ class Recording:
 
     def note(self, ranges: tuple[Range, ...]) -> None:
         """Store the covered ranges, once all their records and snapshots are stored."""
-        store = self._store
-        if store is None:
-            return
-        with self._lock:
+        with self._lock:  # until the end: a new recording of a binlog that began anew must not be covered by old ranges
+            store = self._store
+            if store is None:
+                return
             if (self._pending or self._pending_snapshots) and not self._write(store):
                 return
-        if ranges == self._durable:
-            return
-        try:
-            with self._lock:
+            if ranges == self._durable:
+                return
+            try:
                 self._clear(store)
-            store.cover(self.source, ranges)
-        except HistoryUnavailable as error:
-            self.failed(error)
-        else:
-            self._durable = ranges
-            self._written()
+                store.cover(self.source, ranges)
+            except HistoryUnavailable as error:
+                self.failed(error)
+            else:
+                self._durable = ranges
+                self._written()
 
     def expire(self, before: LogPosition, stale_ms: int) -> bool:
         """Drop what lies before a position; return False if the store fails."""

@@ -80,7 +80,7 @@ class Matching:
     """
 
     def __init__(self, fingerprints: Sequence[Fingerprint], origin: int | None = None, *, ordered: bool = True) -> None:
-        """Make one that has seen nothing.
+        """Start without any unit.
 
         fingerprints: of the last delivered transactions, oldest first.
         origin: server id where the last one was first written; None if unknown.
@@ -108,7 +108,7 @@ class Matching:
         self._origins: set[int] = set()
         # the first unknown unit of each kind
         self._between: _Before | None = None  # behind a known one
-        self._late: _Before | None = None  # not older than the newest known one
+        self._late: _Before | None = None  # not older than the newest known one; without an order, of any time
         self._of_origin: dict[int, _Before] = {}
 
     def see(self, unit: Unit[Segment]) -> None:
@@ -133,7 +133,7 @@ class Matching:
     def _unknown(self, unit: Unit[Segment]) -> None:
         if self._between is None and self._last[1] is not None:
             self._between = self._here()
-        if self._late is None and unit.second >= self._late_s:
+        if self._late is None and (not self._ordered or unit.second >= self._late_s):
             self._late = self._here()
         if origin_of(unit) not in self._of_origin:
             self._of_origin[origin_of(unit)] = self._here()
