@@ -146,6 +146,10 @@ class PositionLost(CanalError):
     """The journal to start from is purged; an operator must decide. The text names the oldest journal that exists."""
 
 
+class PreparedLost(CanalError):
+    """The rows of an XA transaction that commits are in a journal that is purged; an operator must decide."""
+
+
 class MalformedEvent(CanalError):
     """The binlog contains bytes that cannot be decoded. The stream stops; no part of the event is delivered."""
 

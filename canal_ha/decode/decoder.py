@@ -23,11 +23,12 @@ from canal_ha.decode.outputs import (
 )
 from canal_ha.decode.plan_cache import PLANS_BYTES, PlanCache
 from canal_ha.decode.plans import table_names
+from canal_ha.decode.prepared import PreparedParts, XaCommit, Xid, xid_of_event, xid_of_statement
 from canal_ha.decode.savepoints import ROLLBACK_TO, SAVEPOINT, behind, last_of_name
 from canal_ha.decode.table_map import parse_table_map
 from canal_ha.decode.values import inflated, packed_integer
-from canal_ha.errors import MalformedEvent, RolledBackLate, TableUnknown
-from canal_ha.model.entry import DDL_TYPES, EventType
+from canal_ha.errors import CanalError, MalformedEvent, RolledBackLate, TableUnknown
+from canal_ha.model.entry import DDL_TYPES, EntryType, EventType
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
 
@@ -42,6 +43,19 @@ _WITHOUT_MEANING = frozenset(
 _KNOWN = frozenset({*range(1, 20), *range(23, 43), *range(160, 172)})
 _IGNORABLE = 0x80  # header flag: a reader may skip the event if it does not know its type
 _INCIDENT = 26
+# what a prepared XA transaction does not consist of
+_NEVER_HELD = frozenset(
+    {
+        kinds.ROTATE,
+        kinds.FORMAT_DESCRIPTION,
+        kinds.HEARTBEAT,
+        kinds.HEARTBEAT_V2,
+        kinds.PAYLOAD,
+        kinds.XA_PREPARE,
+        kinds.TAGGED_GTID,
+        _INCIDENT,
+    }
+)
 _COMPRESSED_ROWS = {166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}  # MariaDB's -> the uncompressed type
 
 
@@ -62,6 +76,8 @@ class Decoder:
         plans_bytes: int = PLANS_BYTES,
         gtid_set: str | None = None,
         exact: bool = False,
+        prepared: PreparedParts | None = None,
+        in_prepared_part: bool = False,
     ) -> None:
         """Create a decoder.
 
@@ -76,6 +92,8 @@ class Decoder:
         gtid_set: executed before the first event; None if unknown. If it is known and options.gtid_on, entries carry
         GTIDs.
         exact: whether values are in the exact form (docs/protocol.md#exact), not in canal's.
+        prepared: keeps the rows of XA transactions until they commit; None delivers them when they are prepared.
+        in_prepared_part: the first event belongs to a prepared part.
         Raises ValueError if gtid_set is invalid.
         """
         self._source = source
@@ -97,6 +115,11 @@ class Decoder:
             budget_bytes=plans_bytes,
             charsets=history.charsets if exact else None,
         )
+        self._prepared = prepared
+        self._stream.hold_xa = prepared is not None
+        self._in_part = in_prepared_part
+        self._held = -1  # the offset of the last event held of a part
+        self._payload_event = b""  # which is being read, without its checksum; only if XA transactions may be held
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0
@@ -189,7 +212,7 @@ class Decoder:
             work.group.rewind()
             yield from self._segment()
             raise MalformedEvent(self._journal, work.offset, str(error)) from error
-        except (TableUnknown, RolledBackLate):
+        except CanalError:
             work.group.rewind()
             yield from self._segment()
             raise
@@ -242,7 +265,9 @@ class Decoder:
         work = self._stream
         kind = work.event_kind
         handler = self._handlers.get(kind)
-        if handler is not None:
+        if work.holding and kind not in _NEVER_HELD:
+            self._hold()
+        elif handler is not None:
             yield from handler(work.event_src[work.event_at : work.event_stop])
         elif kind in _COMPRESSED_ROWS:
             body = _decompressed_rows(work.event_src[work.event_at : work.event_stop], _COMPRESSED_ROWS[kind])
@@ -317,6 +342,9 @@ class Decoder:
         work.known_format = True
         self._mariadb = "mariadb" in version.lower()
         self._plans.forget()
+        work.holding = work.open = self._in_part
+        self._in_part = False
+        self._held = -1
         yield from self._raw()
         yield from self._segment()
         yield SourceFormat(version, checksum)
@@ -364,22 +392,85 @@ class Decoder:
     # ---- transactions
 
     def _xa_prepare(self, body: bytes) -> Iterator[Output]:
-        del body
-        self._stream.close()
+        work = self._stream
+        if work.prepared:  # the end of a compressed payload that was held
+            return iter(())
+        held = work.holding
+        work.close()
+        self._held = -1
+        if self._prepared is not None:
+            xid, one_phase = xid_of_event(body)
+            if held:
+                self._prepared.prepared(xid)
+            if one_phase:
+                return self._commit(xid)
         return iter(())
+
+    def _xa_statement(self, statement: entries.Statement, made: entries.Made) -> Iterator[Output]:
+        """Handle XA START, END, COMMIT and ROLLBACK."""
+        work = self._stream
+        if self._prepared is not None and not work.prepared and made.entry_type != EntryType.TRANSACTIONEND:
+            if made.entry_type == EntryType.TRANSACTIONBEGIN:
+                work.open = work.holding = True
+                self._held = -1
+                self._hold()
+            elif made.event_type == entries.event_type_field(EventType.XACOMMIT):
+                return self._commit(xid_of_statement(statement.sql[len("XA COMMIT") :]))
+            else:
+                self._prepared.rolled_back(xid_of_statement(statement.sql[len("XA ROLLBACK") :]), self._here())
+                work.close()
+        elif made.entry_type == EntryType.TRANSACTIONBEGIN:
+            work.begin(made.store)
+        else:
+            self._put(made)
+            work.begun = False
+            if made.entry_type == EntryType.ROWDATA:
+                work.close()
+        return iter(())
+
+    def _hold(self) -> None:
+        """Give the current event to the prepared part that it belongs to; a compressed payload is given once, whole."""
+        assert self._prepared is not None
+        work = self._stream
+        if self._held < 0:
+            self._prepared.begin(self._here())
+        if not work.payload:
+            self._prepared.add(self._without_checksum(), work.offset)
+        elif work.offset != self._held:
+            self._prepared.add(self._payload_event, work.offset)
+        self._held = work.offset
+
+    def _without_checksum(self) -> bytes:
+        work = self._stream
+        source, start, stop = work.event_src, work.event_start, work.event_stop
+        return source[start : start + 9] + (stop - start).to_bytes(4, "little") + source[start + 13 : stop]
+
+    def _commit(self, xid: Xid) -> Iterator[Output]:
+        """Read the events of a prepared transaction as the content of the current event."""
+        assert self._prepared is not None
+        work = self._stream
+        work.enter_prepared(self._prepared.committed(XaCommit(xid, self._here(), work.position)))
+        return self._segment()  # reading the part may take long
 
     def _tagged_gtid(self, body: bytes) -> Iterator[Output]:
         work = self._stream
         work.open = True
-        work.begun = False
+        work.begun = work.holding = False
         if work.gtids is not None:
             work.gtids.mysql(*gtid.parse_tagged(body))
             work.group.gtid = work.gtids.text
         return iter(())
 
     def _payload(self, body: bytes) -> Iterator[Output]:
-        self._stream.enter_payload(payload.pieces(body))
+        self._stream.enter_payload(self._content(body))
         return iter(())
+
+    def _content(self, body: bytes) -> Iterator[bytes]:
+        """Yield the events of the current payload event, which is at hand until they are read."""
+        if self._prepared is not None:
+            self._payload_event = self._without_checksum()
+        yield from payload.pieces(body)
+        self._payload_event = b""
 
     # ---- tables
 
@@ -425,14 +516,8 @@ class Decoder:
         upper = statement.sql.upper()
         xa = entries.xa_entry(statement)
         if xa is not None:
-            if xa.entry_type == 1:
-                work.begin(xa.store)
-            else:
-                self._put(xa)
-                work.begun = False
-                if xa.entry_type == 2:
-                    work.close()
-        elif upper.strip() == "BEGIN":
+            return self._xa_statement(statement, xa)
+        if upper.strip() == "BEGIN":
             # canal checks only the end of the text, and loses statements such as `ALTER TABLE t RENAME TO begin`
             work.begin(b"\x20" + p.varint(statement.thread_id))
         elif upper.strip() == "COMMIT":

@@ -17,11 +17,12 @@ cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _REFILL, _LARGE
 
 @cython.final
 cdef class EventStream:
-    cdef public bint announced, packets, payload, joined, known_format, open, begun, drop_savepoints, drop_statements,\
-        has_gtids, without_effect
-    cdef public bytes src, chunk, outer, event_src, clock, journal_field
+    cdef public bint announced, packets, payload, compressed, prepared, joined, known_format, open, begun,\
+        drop_savepoints, drop_statements, has_gtids, hold_xa, holding, without_effect
+    cdef public bytes src, chunk, event_src, clock, journal_field
+    cdef public list outers
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places
-    cdef public Py_ssize_t pos, limit, chunk_pos, need, outer_pos, outer_limit, event_start, event_at, event_stop,\
+    cdef public Py_ssize_t pos, limit, chunk_pos, need, event_start, event_at, event_stop,\
         segment_bytes
     cdef public int64_t position, base, offset, length, timestamp, server_id, flags
     cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id, doubts

@@ -57,6 +57,9 @@ class EventStream:
     checksum: 4 if events end in a CRC32.
     known_format: a format description was seen.
     plans, older_plans: table id -> plan, in two generations.
+    hold_xa: whether the decoder takes the events of prepared XA transactions; holding: inside one.
+    payload: the events do not come from the bytes fed. compressed: they come from a compressed payload event; prepared:
+    they belong to a prepared transaction that the current event commits, and have its time. Both may hold.
     passed_position: behind the last event outside any transaction; -1 if nothing is new; passed_gtid: the set executed
     there.
     without_effect: the statement behind the current GTID only starts an ALTER TABLE, or gives it up.
@@ -72,6 +75,7 @@ class EventStream:
         "clock",
         "clock_server_id",
         "clock_timestamp",
+        "compressed",
         "doubts",
         "drop",
         "drop_savepoints",
@@ -86,6 +90,8 @@ class EventStream:
         "group",
         "gtids",
         "has_gtids",
+        "hold_xa",
+        "holding",
         "joined",
         "journal_field",
         "known_format",
@@ -96,9 +102,7 @@ class EventStream:
         "offset",
         "older_plans",
         "open",
-        "outer",
-        "outer_limit",
-        "outer_pos",
+        "outers",
         "packets",
         "passed_executed",
         "passed_position",
@@ -111,6 +115,7 @@ class EventStream:
         "plans_seen",
         "pos",
         "position",
+        "prepared",
         "segment_bytes",
         "server_id",
         "src",
@@ -135,11 +140,14 @@ class EventStream:
         self.chunk = b""  # the last bytes fed, not yet looked at from chunk_pos on
         self.chunk_pos = 0
         self.joined = False  # whether src was joined from pieces, and the rest of the chunk follows it
-        self.outer = b""
-        self.outer_pos = 0
-        self.outer_limit = 0
+        # what payloads and prepared parts interrupt: src, pos, limit, pieces, compressed, prepared
+        self.outers: list[tuple[bytes, int, int, Iterator[bytes], bool, bool]] = []
         self.payload = False
+        self.prepared = False
+        self.compressed = False
         self.pieces: Iterator[bytes] = iter(())  # of the payload, not yet read
+        self.hold_xa = False
+        self.holding = False
         self.checksum = 0
         self.known_format = False
         self.position = position
@@ -308,11 +316,25 @@ class EventStream:
 
     def enter_payload(self, pieces: Iterator[bytes]) -> None:
         """Read events from the pieces of the current compressed payload event before continuing."""
-        if self.payload:
+        if self.compressed:
             raise p.Broken("a compressed payload inside another")
-        self.outer = self.src
-        self.outer_pos = self.pos
-        self.outer_limit = self.limit
+        self._enter(pieces)
+        self.compressed = True
+
+    def enter_prepared(self, pieces: Iterator[bytes]) -> None:
+        """Read events, without checksums, of the transaction that the current event commits before continuing.
+
+        `pieces` may block, and raise any error.
+        """
+        self._enter(pieces)
+        self.compressed = False
+        self.prepared = True
+        self.open = True
+        self.begun = True
+        self.group.begin()
+
+    def _enter(self, pieces: Iterator[bytes]) -> None:
+        self.outers.append((self.src, self.pos, self.limit, self.pieces, self.compressed, self.prepared))
         self.src = b""
         self.pos = 0
         self.limit = 0
@@ -357,8 +379,8 @@ class EventStream:
                 raise p.Broken(f"an event of {need} bytes")
             if len(content) >= need:
                 break
-            piece = next(self.pieces, b"")
-            if not piece:
+            piece = next(self.pieces, None)
+            if piece is None:
                 if content:
                     raise p.Broken("an event beyond its compressed payload")
                 self._leave_payload()
@@ -369,13 +391,14 @@ class EventStream:
         self.limit = len(self.src)
 
     def _leave_payload(self) -> None:
-        self.pieces = iter(())
-        self.src = self.outer
-        self.pos = self.outer_pos
-        self.limit = self.outer_limit
-        self.payload = False
-        self.outer = b""
-        self.sub = 0
+        was_prepared = self.prepared
+        self.src, self.pos, self.limit, self.pieces, self.compressed, self.prepared = self.outers.pop()
+        self.payload = bool(self.outers)
+        if was_prepared and not self.prepared:
+            self.close()
+            self.pass_event()
+        if not self.payload:
+            self.sub = 0
 
     def _work(self, src: bytes) -> int:
         """Handle events in `src` until something else has to be done, or a segment is full."""
@@ -465,7 +488,8 @@ class EventStream:
         if stop - start < 19:
             p.broken("an event shorter than its header")
         timestamp, kind, server_id, length, log_pos, flags = p.event_header(src, start)
-        self.timestamp = timestamp
+        if not self.prepared:
+            self.timestamp = timestamp
         self.server_id = server_id
         self.flags = flags
         body = start + 19
@@ -484,7 +508,9 @@ class EventStream:
             if log_pos and placed:
                 self._locate(log_pos, length)
         code = k.EVENT
-        if kind == k.TABLE_MAP:
+        if self.holding and kind not in (k.GTID, k.ANONYMOUS_GTID, k.MARIADB_GTID):
+            pass
+        elif kind == k.TABLE_MAP:
             code = self._table_map(src, body, stop)
         elif 23 <= kind <= 25 or 30 <= kind <= 32 or kind == k.PARTIAL_UPDATE_ROWS:
             self.rows_event(kind, src, body, stop)
@@ -537,6 +563,7 @@ class EventStream:
         self.open = False
         self.begun = False
         self.announced = False
+        self.holding = False
         self.group.end()
 
     def _table_map(self, src: bytes, body: int, stop: int) -> int:
@@ -635,6 +662,7 @@ class EventStream:
     def _gtid(self, kind: int, src: bytes, body: int, stop: int) -> None:
         self.open = True
         self.begun = False
+        self.holding = False
         if self.has_gtids and kind != k.ANONYMOUS_GTID:
             self.known_gtids.transaction(src, body, stop)
             self.take_gtids()
@@ -644,6 +672,7 @@ class EventStream:
             p.broken("a GTID event without its number")
         self.open = True
         self.begun = p.u8(src, body + 12) & 1 == 0  # FL_STANDALONE: one statement follows; otherwise this means BEGIN
+        self.holding = self.hold_xa and p.u8(src, body + 12) & 64 != 0  # FL_PREPARED_XA
         if self.begun:
             self.group.begin()
         else:
