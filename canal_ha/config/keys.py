@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from canal_ha.config import kinds
 from canal_ha.config.kinds import ValueKind
-from canal_ha.config.model import BatchMode, FilterMode, WhenLost
+from canal_ha.config.model import BatchMode, FilterMode, WhenLost, WhenXa
 
 T = TypeVar("T", covariant=True)
 
@@ -265,6 +265,20 @@ TRANSACTION_SIZE = _shared(
     "1024",
     "transactions with more entries are delivered in pieces",
     "entries",
+)
+XA = _shared(
+    "instance.xa",
+    kinds.member(WhenXa),
+    "commit",
+    "when the rows of an XA transaction are delivered: commit, never after XA ROLLBACK; or prepare, as canal does",
+)
+XA_BYTES = _shared(
+    "instance.xa.bytes",
+    kinds.whole(0, INT32),
+    "16777216",
+    "memory of a stream for the rows of XA transactions that are prepared; beyond it they are read from the binlog "
+    "again when they commit",
+    "bytes",
 )
 FALLBACK = _shared(
     "instance.fallbackIntervalInSeconds",

@@ -413,6 +413,8 @@ class _ConfigFiles:
             alarm_unmoved_s=get(keys.ALARM_UNMOVED),
             alarm_blocked_s=get(keys.ALARM_BLOCKED),
             position_lost=_position_lost(reader),
+            xa=get(keys.XA),
+            xa_bytes=get(keys.XA_BYTES),
             data_dir=self.path(get(keys.DATA_DIR)),
             file_flush_period_ms=get(keys.FILE_FLUSH),
             stamp=stamp,

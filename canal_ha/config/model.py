@@ -34,6 +34,13 @@ class WhenLost(Enum):
     TIMESTAMP = "timestamp"  # at the cursor's time, less canal.instance.fallbackIntervalInSeconds
 
 
+class WhenXa(Enum):
+    """canal.instance.xa: when the rows of an XA transaction are delivered."""
+
+    COMMIT = "commit"  # at XA COMMIT, and never after XA ROLLBACK
+    PREPARE = "prepare"  # at XA PREPARE, as canal does
+
+
 class FilterMode(Enum):
     """How a client's filter combines with the server's: it replaces it, or both must match."""
 
@@ -165,6 +172,8 @@ class InstanceConfig:
     alarm_unmoved_s: float = 300.0
     alarm_blocked_s: float = 30.0
     position_lost: WhenLost = WhenLost.FAIL
+    xa: WhenXa = WhenXa.COMMIT
+    xa_bytes: int = 16777216
     data_dir: Path = Path("conf")  # directory that holds <destination>/meta.dat
     file_flush_period_ms: int = 1000
     stamp: Stamp | None = field(default=None, compare=False)  # file state before reading; None: no file

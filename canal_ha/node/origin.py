@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import cache, partial
 
-from canal_ha.config.model import InstanceConfig, LocalFiles
+from canal_ha.config.model import InstanceConfig, LocalFiles, WhenXa
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter, effective
 from canal_ha.decode.history.history import TableHistory
+from canal_ha.decode.prepared import KeptParts
 from canal_ha.errors import FilterInvalid
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
@@ -18,7 +19,9 @@ from canal_ha.model.segment import Source
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.files.dump import LocalDump
+from canal_ha.source.files.prepared import file_journals
 from canal_ha.source.files.view import LocalTables, LocalView
+from canal_ha.source.positions.prepared import PreparedReader
 from canal_ha.source.server.dump import DumpEvent, DumpFailed, DumpStarted
 
 
@@ -38,11 +41,14 @@ class FilesOrigin:
     def open_feed(self, request: FeedRequest) -> Feed:
         """Return a reader of the files, not started."""
         decode = decoding(self._config, request)
+        directory = self._local.directory
+        reader = PreparedReader(str(directory), partial(file_journals, directory))
+        prepared = kept_parts(self._config, reader, request.start)
 
         def make_decoder(source: Source, start: LogPosition) -> Decoder:
             history = self._tables.view(start)
             self._tables.follow(dump)
-            return decode(source, start, history, start.gtid or None)
+            return decode(source, start, history, start.gtid or None, prepared)
 
         dump = LocalDump(
             self._config,
@@ -71,11 +77,11 @@ class FilesOrigin:
 
 def decoding(
     config: InstanceConfig, request: FeedRequest
-) -> Callable[[Source, LogPosition, TableHistory, str | None], Decoder]:
+) -> Callable[[Source, LogPosition, TableHistory, str | None, KeptParts | None], Decoder]:
     """Return a function that makes the decoders of one feed, with the filters of the instance and of the client.
 
-    Its arguments: the source, the position to begin at, the tables as they were there, and the GTID set executed before
-    it (None if unknown).
+    Its arguments: the source, the position to begin at, the tables as they were there, the GTID set executed before it
+    (None if unknown), and what keeps the rows of prepared XA transactions (None if nothing does).
 
     The first decoder compiles the filters, on the feed's thread. A filter that an earlier version stored and this one
     cannot use raises FilterInvalid there, and ends this feed alone.
@@ -90,7 +96,9 @@ def decoding(
 
     fields = FieldFilter(config.decode.field_filter, config.decode.field_black_filter)
 
-    def decoder(source: Source, start: LogPosition, history: TableHistory, gtid_set: str | None) -> Decoder:
+    def decoder(
+        source: Source, start: LogPosition, history: TableHistory, gtid_set: str | None, prepared: KeptParts | None
+    ) -> Decoder:
         return Decoder(
             source=source,
             journal=start.journal,
@@ -101,9 +109,20 @@ def decoding(
             history=history,
             gtid_set=gtid_set,
             exact=request.exact,
+            prepared=prepared,
         )
 
     return decoder
+
+
+def kept_parts(config: InstanceConfig, reader: PreparedReader, start: LogPosition) -> KeptParts | None:
+    """Return what keeps the rows of prepared XA transactions; None if canal.instance.xa = prepare.
+
+    config: of the destination.
+    reader: reads them again.
+    start: where the stream begins.
+    """
+    return KeptParts(config.xa_bytes, reader.read_again, start) if config.xa is WhenXa.COMMIT else None
 
 
 def report(request: FeedRequest, event: DumpEvent) -> None:

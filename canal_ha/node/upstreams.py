@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
@@ -22,7 +23,7 @@ from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
 from canal_ha.model.tell import Tell
-from canal_ha.node.origin import decoding, report
+from canal_ha.node.origin import decoding, kept_parts, report
 from canal_ha.source.connection.detecting import Detecting, probe
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.stop_signal import StopSignal
@@ -30,6 +31,7 @@ from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
 from canal_ha.source.history.sql_store import history_store
 from canal_ha.source.positions.fingerprints import Recent
+from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from canal_ha.source.server import switch
 from canal_ha.source.server.dump import Dump, DumpEvent, SourceMoved, Upstream
 from canal_ha.source.server.switch import Role
@@ -244,7 +246,9 @@ class Upstreams:
             now = self._now
 
             def make_decoder(source: Source, start: LogPosition) -> Decoder:
-                return decode(source, start, now.history.view(start, dump), start.gtid)
+                journals = partial(server_journals, now.config, now.config.master, dump.opened)
+                prepared = kept_parts(now.config, PreparedReader(now.address, journals), start)
+                return decode(source, start, now.history.view(start, dump), start.gtid, prepared)
 
             return Upstream(now.config, make_decoder, lambda identity: self._met(now, identity))
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from canal_ha.decode.decoder import MAGIC
+from canal_ha.decode.decoder import MAGIC, Decoder
 from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
 from canal_ha.decode.outputs import Output, Passed
 from canal_ha.errors import MalformedEvent, SourceRefused, SourceUnavailable
@@ -132,8 +132,11 @@ def statements(
 def _outputs(
     directory: Path, journal: str, offset: int, history: Statements, *, whole: bool = True
 ) -> Iterator[Output]:
+    return outputs(directory, journal, offset, boundary_decoder(journal, offset, history), whole=whole)
+
+
+def outputs(directory: Path, journal: str, offset: int, decoder: Decoder, *, whole: bool = True) -> Iterator[Output]:
     """Decode a file from an event on and yield the outputs. whole: read large chunks; else event by event."""
-    decoder = boundary_decoder(journal, offset, history)
     path = directory / journal
     with reading(path), path.open("rb") as file:
         piece = head(file, journal)

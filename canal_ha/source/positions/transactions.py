@@ -8,6 +8,7 @@ from dataclasses import replace
 from canal_ha.config.model import DecodeOptions
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
+from canal_ha.decode.prepared import PreparedParts
 from canal_ha.decode.table_map import TableMap
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Source
@@ -38,13 +39,20 @@ _IGNORED = Statements(lambda at, default_schema, sql: None)
 
 
 def boundary_decoder(
-    journal: str, offset: int, history: Statements = _IGNORED, *, gtid_set: str | None = None
+    journal: str,
+    offset: int,
+    history: Statements = _IGNORED,
+    *,
+    gtid_set: str | None = None,
+    prepared: PreparedParts | None = None,
+    in_prepared_part: bool = False,
 ) -> Decoder:
     """Return a decoder that yields no entries.
 
     journal, offset: the event where it begins.
     history: takes the statements.
     gtid_set: executed before that event, to be continued; None for no sets.
+    prepared, in_prepared_part: as for a Decoder.
     """
     return Decoder(
         source=Source("", 0),
@@ -55,4 +63,6 @@ def boundary_decoder(
         fields=FieldFilter("", ""),
         history=history,
         gtid_set=gtid_set,
+        prepared=prepared,
+        in_prepared_part=in_prepared_part,
     )

@@ -245,7 +245,7 @@ class Dump:
             raise _Stopped
         upstream = self._route()
         self._config, self._source = upstream.config, upstream.config.master
-        session = self._session = SourceSession(self._config, self._source, opening=self._opened)
+        session = self._session = SourceSession(self._config, self._source, opening=self.opened)
         self._where = session.where
         server = flavor.examine(session)
         flavor.check(server, self._config, self._where.address)
@@ -257,7 +257,7 @@ class Dump:
                 f"{self._where.address}: another replica uses server id {self._replica.server_id}; set"
                 f" canal.instance.mysql.slaveId of {self._config.destination} to one that nobody uses, or to 0"
             )
-        scanner = Scanner(session, server, self._config, self._source, self._opened)
+        scanner = Scanner(session, server, self._config, self._source, self.opened)
         source = Source(self._source.host, self._source.port, server.uuid, server.server_id)
         if self._resume.at.journal and self._current_source.elsewhere(server, self._source):
             self._move(scanner, lambda at: upstream.make_decoder(source, at))
@@ -278,7 +278,7 @@ class Dump:
             offset=begin.offset,
         )
         try:
-            run(request, session, self._config, self._source, self._eat, self._opened)
+            run(request, session, self._config, self._source, self._eat, self.opened)
         except MalformedEvent as error:
             raise self._stepped_back(server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
@@ -318,8 +318,8 @@ class Dump:
         start = self._resume.at
         if start is not self._start or self._resume.delivered_any:
             return error
-        session = SourceSession(self._config, self._source, opening=self._opened)
-        boundary = locate.at_boundary(Scanner(session, server, self._config, self._source, self._opened), start)
+        session = SourceSession(self._config, self._source, opening=self.opened)
+        boundary = locate.at_boundary(Scanner(session, server, self._config, self._source, self.opened), start)
         if boundary.offset >= start.offset:
             return error
         self._resume = Resume(boundary)
@@ -328,8 +328,8 @@ class Dump:
             f"{self._where.address}: {start} lies inside a transaction ({error}); reading continues from {boundary}"
         )
 
-    def _opened(self, connection: Interruptible) -> None:
-        """Register a connection, which stop() then interrupts."""
+    def opened(self, connection: Interruptible) -> None:
+        """Register a connection, which stop() then interrupts. Raises an exception of its own if stop() was called."""
         with self._opening:
             self._connections.append(connection)
         self._go_on()
@@ -412,7 +412,7 @@ class Dump:
         if replaced:
             raise replaced
         if said.errno == DUMP_FAILED:
-            session = SourceSession(self._config, self._source, opening=self._opened)
+            session = SourceSession(self._config, self._source, opening=self.opened)
             at = self._resume.at
             onwards = truncated.behind(session, flavor.examine(session), at, said.text)
             if onwards is not None:
