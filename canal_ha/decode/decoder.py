@@ -158,7 +158,8 @@ class Decoder:
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """Decode packets of a dump with their 4-byte headers, split anywhere. Consume the whole iterator.
 
-        Raises MalformedEvent, TableUnknown and RolledBackLate, after yielding everything that was complete before.
+        Raises MalformedEvent, TableUnknown, RolledBackLate, and what `prepared` raises, after yielding everything that
+        was complete before.
         """
         self.received_bytes += len(data)
         return self._run(_as_bytes(data))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +21,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.wire.proto import entry_protocol_pb2 as proto
 from lab.dump import JOURNAL, SOURCE, AnyTable, Dump, entries, segments
+from tests.decode.test_payload import TRANSACTION_PAYLOAD, body, events, large
 
 MANY = 1 << 20
 A = Xid(1, b"a", b"")
@@ -27,14 +31,14 @@ def never(commit: XaCommit, begin: LogPosition | None) -> Iterator[bytes]:
     raise AssertionError(f"{commit} is read again from {begin}")
 
 
-def at_commit(parts: KeptParts, transaction_size: int = 1024) -> Decoder:
+def at_commit(parts: KeptParts, transaction_size: int = 1024, leaves_out: str = "") -> Decoder:
     """Return a decoder that delivers XA transactions when they commit."""
     return Decoder(
         source=SOURCE,
         journal=JOURNAL,
         position=4,
         options=DecodeOptions(transaction_size=transaction_size),
-        tables=TableFilter("", ""),
+        tables=TableFilter("", leaves_out),
         fields=FieldFilter("", ""),
         history=AnyTable(),
         prepared=parts,
@@ -287,6 +291,74 @@ def test_without_parts_rows_come_at_the_prepare() -> None:
         proto.INSERT,
         proto.XAROLLBACK,
     ]
+
+
+def part(*numbers: int, one_phase: bool = False) -> bytes:
+    """Return the body of a compressed payload event that MySQL writes at XA PREPARE."""
+    return body(events(prepare(Dump(checksum=False), *numbers, one_phase=one_phase)))
+
+
+def test_a_compressed_part_is_kept_as_it_is() -> None:
+    """Its events are compressed until they are delivered, and it is kept once."""
+    packed = part(*range(1000))
+    dump = Dump().format().add(TRANSACTION_PAYLOAD, packed).begin().table().insert(-1).xid()
+    decided(dump, "COMMIT").begin().table().insert(-2).xid()
+    wanted = ["-1", *map(str, range(1000)), "-2"]
+    for step in (0, 50):
+        assert numbers(fed(at_commit(kept(19 + len(packed))), dump, step)) == wanted
+    with pytest.raises(AssertionError, match="is read again"):
+        fed(at_commit(kept(18 + len(packed))), dump)
+
+
+def test_a_compressed_part_is_rolled_back() -> None:
+    """None of its entries come."""
+    dump = decided(Dump().format().add(TRANSACTION_PAYLOAD, part(1)), "ROLLBACK")
+    outputs = fed(at_commit(kept()), dump)
+    assert entries(outputs) == []
+    assert [out.position for out in outputs if isinstance(out, Passed)][-1] == dump.position
+
+
+def test_a_compressed_part_of_one_phase() -> None:
+    """It commits inside its payload, from which it is read, and reading goes on behind it."""
+    dump = Dump().format().add(TRANSACTION_PAYLOAD, part(1, 2, one_phase=True)).begin().table().insert(3).xid()
+    outputs = fed(at_commit(kept()), dump)
+    assert numbers(outputs) == ["1", "2", "3"]
+    assert [sub for one in segments(outputs) for sub in one.subs] == [0, 1, 2, 3, 0, 0, 0]
+    assert [out.position for out in outputs if isinstance(out, Passed)][-1] == dump.position
+
+
+def test_a_compressed_part_has_the_time_of_the_commit() -> None:
+    """Also its events inside the payload."""
+    dump = Dump().format().add(TRANSACTION_PAYLOAD, part(1))
+    dump.seconds += 3600
+    decided(dump, "COMMIT")
+    (segment,) = segments(fed(at_commit(kept()), dump))
+    assert set(segment.timestamps) == {dump.seconds * 1000}
+
+
+def test_a_payload_inside_another_in_a_part_is_refused() -> None:
+    """No server writes that."""
+    inner = Dump(checksum=False).query("XA START X'61',X'',1").add(TRANSACTION_PAYLOAD, part(1))
+    with pytest.raises(MalformedEvent, match="a compressed payload inside another"):
+        fed(at_commit(kept()), Dump().format().add(TRANSACTION_PAYLOAD, body(events(inner))))
+
+
+def deliver_large() -> None:
+    """Prepare and commit 1.5 GiB of a table that the filter leaves out; print the peak of memory in MiB."""
+    begin, end = Dump(checksum=False).query("XA START X'61',X'',1"), Dump(checksum=False).query("XA END X'61',X'',1")
+    end.add(38, struct.pack("<BiII", 0, 1, 1, 0) + b"a")
+    dump = Dump().format().add(TRANSACTION_PAYLOAD, b"".join(large(104, 15 << 20, begin, end)))
+    outputs = fed(at_commit(kept(), leaves_out=r"s\..*"), decided(dump, "COMMIT"))
+    assert isinstance(outputs[-1], Passed)
+    assert outputs[-1].position == dump.position
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+
+
+def test_a_compressed_part_above_one_gibibyte_is_delivered_in_bounded_memory() -> None:
+    """It is kept compressed and read in pieces."""
+    code = "from tests.decode.test_prepared import deliver_large; deliver_large()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=120)
+    assert int(done.stdout) < 400
 
 
 @pytest.mark.parametrize("name", [b"", b"a", bytes(range(64))])

@@ -15,7 +15,9 @@ from canal_ha.model.position import LogPosition
 from canal_ha.source.files.prepared import file_journals
 from canal_ha.source.positions import prepared
 from canal_ha.source.positions.prepared import PreparedReader
+from canal_ha.source.positions.resume import OFFSET_MAX
 from lab.dump import Dump
+from tests.decode.test_payload import TRANSACTION_PAYLOAD, body, events
 
 A = Xid(1, b"a", b"")
 
@@ -100,6 +102,25 @@ def test_a_part_beyond_the_offsets_of_the_dump_command(tmp_path: Path, monkeypat
     began = prepare(dump, *range(20))
     (name,) = written(tmp_path, dump)
     assert read(tmp_path, LogPosition(name, dump.position), LogPosition(name, began)) == list(range(20))
+
+
+@pytest.mark.parametrize("most", [4, OFFSET_MAX])
+def test_a_compressed_part_comes_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """It is one event, however large its content, also if the journal is read from its beginning."""
+    monkeypatch.setattr(prepared, "PIECE_BYTES", 100)
+    monkeypatch.setattr(prepared, "OFFSET_MAX", most)
+    dump = Dump().format().begin().table().insert(1).xid()
+    inside = Dump(checksum=False)
+    prepare(inside, *range(50))
+    began = dump.position
+    packed = body(events(inside))
+    dump.add(TRANSACTION_PAYLOAD, packed)
+    (name,) = written(tmp_path, dump)
+    reader = PreparedReader("here", partial(file_journals, tmp_path))
+    for begin in (LogPosition(name, began), None):
+        (event,) = reader.read_again(XaCommit(A, LogPosition(name, dump.position), 0), begin)
+        assert event[4] == TRANSACTION_PAYLOAD
+        assert event[19:] == packed
 
 
 def test_each_journal_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ class EventStream:
         self.payload = False
         self.prepared = False
         self.compressed = False
-        self.pieces: Iterator[bytes] = iter(())  # of the payload, not yet read
+        self.pieces: Iterator[bytes] = iter(())  # of the payload or the prepared part, not yet read
         self.hold_xa = False
         self.holding = False
         self.checksum = 0
