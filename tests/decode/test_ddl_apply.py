@@ -36,6 +36,13 @@ def after(columns: str, items: str) -> str:
         ("a int, b int", "MODIFY a bigint", "a bigint, b int"),
         ("a int, b int", "MODIFY A bigint AFTER b", "b int, A bigint"),
         ("a int, b int", "MODIFY b bigint FIRST", "b bigint, a int"),
+        ("a int, b int", "ADD c int AFTER b, MODIFY b int FIRST", "b int, a int, c int"),
+        (
+            "a int, b int, c int",
+            "MODIFY a int AFTER C, MODIFY c int FIRST, ADD d int AFTER c",
+            "c int, d int, b int, a int",
+        ),
+        ("a int, b int", "ADD c int AFTER d, CHANGE b d int FIRST", "d int, a int, c int"),
         ("a int, b int", "CHANGE a c bigint", "c bigint, b int"),
         ("a int, b int", "CHANGE a b int, CHANGE b a bigint", "b int, a bigint"),
         ("a int, b int", "CHANGE a c int AFTER b", "b int, c int"),

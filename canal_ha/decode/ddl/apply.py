@@ -1,7 +1,8 @@
 """Applies ALTER TABLE's changes to a list of columns, in the server's order.
 
-The server first walks the old columns (dropping, redefining and renaming them by their old names), then adds and moves
-columns in the statement's order. So `ADD b ..., DROP b` replaces b, and two renames can swap names.
+The server first walks the old columns (dropping, redefining and renaming them by their old names, each in its old
+place), then adds and moves columns in the statement's order. So `ADD b ..., DROP b` replaces b, and two renames can
+swap names.
 Source: mysql_prepare_alter_table of MySQL and MariaDB.
 """
 
@@ -62,8 +63,7 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
         if name in drops:
             continue
         if name in sets:
-            if sets[name].after is None:
-                placed.append((name, sets[name].definition.column))
+            placed.append((name, sets[name].definition.column))
         elif name in renames:
             placed.append((name, replace(column, name=renames[name])))
         else:
@@ -74,6 +74,9 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
         ):
             if change.old is None and change.lenient and change.definition.column.name.lower() in names:
                 continue
+            if change.old is not None:  # until a column moves, others can be placed AFTER it
+                old = change.old.lower()
+                placed = [each for each in placed if each[0] != old]
             _insert(placed, change)
     return placed
 
