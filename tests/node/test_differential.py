@@ -1,0 +1,22 @@
+"""Random DDL and DML: every delivered row has the names and values that SELECT says.
+
+This is a short run of `python -m lab.differential`; deploy/test-long.sh runs 20,000 statements on each server.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.differential.__main__ import run
+from lab.differential.dialect import chosen
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("server", ["mariadb", "mysql"])
+def test_no_name_and_no_value_is_wrong(server: str) -> None:
+    """After each of 150 statements the delivered rows equal SELECT's: warm, lagging, ahead, taken over, and cold."""
+    tally = run(server, 20, 150, chosen(), "MINIMAL")
+    print(tally.table(server))
+    assert not tally.failures, "\n".join(tally.failures)
+    assert tally.statements == 150
+    assert all(tally.situations[name].rows for name in ("warm", "lagging", "ahead", "taken over", "cold"))
