@@ -15,10 +15,12 @@ from typing import Protocol
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.model.position import LogPosition
 
+_FORMAT_BITS = 0xFFFFFFFF  # a server writes the format id with a sign in the event, and without one in statements
+
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """The identifier of an XA transaction."""
+    """The identifier of an XA transaction. format_id: without a sign."""
 
     format_id: int
     global_id: bytes
@@ -33,7 +35,7 @@ def xid_of_statement(text: str) -> Xid:
     parts = [part.strip() for part in text.split(",")]
     try:
         global_id, branch = (bytes.fromhex(part[2:-1]) for part in parts[:2] if part[:2].upper() == "X'")
-        return Xid(int(parts[2]), global_id, branch)
+        return Xid(int(parts[2]) & _FORMAT_BITS, global_id, branch)
     except (ValueError, IndexError) as error:
         raise p.Broken(f"an XA statement with the identifier {text!r}, as no server writes it") from error
 
@@ -49,7 +51,7 @@ def xid_of_event(body: bytes) -> tuple[Xid, bool]:
     end = 13 + global_size
     if end + branch_size > len(body):
         raise p.Broken("an XA_PREPARE event that ends inside its identifier")
-    return Xid(format_id, body[13:end], body[end : end + branch_size]), bool(one_phase)
+    return Xid(format_id & _FORMAT_BITS, body[13:end], body[end : end + branch_size]), bool(one_phase)
 
 
 @dataclass(frozen=True, slots=True)

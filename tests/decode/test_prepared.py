@@ -364,7 +364,14 @@ def test_a_compressed_part_above_one_gibibyte_is_delivered_in_bounded_memory() -
 @pytest.mark.parametrize("name", [b"", b"a", bytes(range(64))])
 def test_identifiers(name: bytes) -> None:
     """The statement and the event give the same identifier."""
-    xid = Xid(-1, name, b"b")
-    body = struct.pack("<BiII", 0, -1, len(name), 1) + name + b"b"
+    xid = Xid(7, name, b"b")
+    body = struct.pack("<BiII", 0, 7, len(name), 1) + name + b"b"
     assert xid_of_event(body) == (xid, False)
     assert xid_of_statement(f" {xid}") == xid
+
+
+@pytest.mark.parametrize("written", ["4294967295", "-1"])
+def test_a_format_id_above_two_to_the_31_is_the_one_of_its_event(written: str) -> None:
+    """The event has it as a number with a sign. The commit would not find its prepared rows."""
+    body = b"\0" + b"\xff" * 4 + (1).to_bytes(4, "little") * 2 + b"ab"
+    assert xid_of_event(body) == (xid_of_statement(f"X'61',X'62',{written}"), False)

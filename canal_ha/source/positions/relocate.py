@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from canal_ha.decode.outputs import Output, Passed, Rotated, SourceSaid
-from canal_ha.errors import MalformedEvent, PositionLost, TableUnknown
+from canal_ha.errors import MalformedEvent, PositionLost, PreparedLost, RolledBackLate, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
 from canal_ha.source.connection.flavor import binary_logs
@@ -100,7 +100,7 @@ def relocated(
         reason = "the binlog has none of the last delivered transactions"
     try:
         _look(scanner, start, decoder_at, (matching.see, counted.see))
-    except (TableUnknown, MalformedEvent) as error:
+    except (TableUnknown, MalformedEvent, PreparedLost, RolledBackLate) as error:
         reason = f"cannot search for the last delivered transactions: {error}"
     place = matching.place()
     if place is not None:
