@@ -55,6 +55,7 @@ def test_a_directory_is_served_as_canal_served_its_server(tmp_path: Path) -> Non
     (directory / FIRST).write_bytes(recorded)
     follows = {
         "canal.instance.parser.directory": str(directory),
+        "canal.instance.xa": "prepare",  # the entries of an XA transaction as canal makes them
         "canal.instance.parser.schema": str(schema_of("mysql9", tmp_path)),
         "canal.instance.filter.black.regex": golden.ALL_TABLES[1].replace("\\", "\\\\"),
     }
