@@ -15,7 +15,8 @@ FEATURES = {
     "old_charsets": "MySQL 5.6: the same. Its events tell no charsets, so nodes take those of the present definition",
     "binary": "BINARY(n) columns",
     "full_types": "FULL metadata: values whose type a node cannot take from the event, if it never saw the definition",
-    "quiet_source": "MySQL 5.6: no writes while a node without a history reads; its scan waits for the next event",
+    "minimal_after_full": "no refusal by a node that begins far ahead of its history, of MINIMAL rows behind FULL ones",
+    "quiet_source": "MySQL 5.6: no writes while a reader waits; a node's scan to the newest position waits for one",
     "xa": "XA transactions that are committed or rolled back",
     "rollback_to": "ROLLBACK and ROLLBACK TO behind changes of a MyISAM table",
     "no_backslash_escapes": "DDL in the sql_mode NO_BACKSLASH_ESCAPES",
@@ -27,7 +28,7 @@ FEATURES = {
 }
 """Features that can be turned on and off, by name."""
 
-OFF = frozenset({"full_types", "old_charsets", "quiet_source", "xa"})
+OFF = frozenset({"full_types", "minimal_after_full", "old_charsets", "quiet_source"})
 """Features that are off by default, because a node does not handle them yet."""
 
 

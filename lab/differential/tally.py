@@ -40,12 +40,12 @@ WITHOUT_HISTORY = frozenset({"cold"})
 """Situations in which a node may refuse rows; in all others every statement was seen, so every row is known."""
 
 
-def reason(situation: str, refusal: str, *, unlogged: bool = False) -> str:
+def reason(situation: str, refusal: str, *, excused: bool = False) -> str:
     """Return the name of the reason for a refusal; UNEXPLAINED and its text if there is none.
 
-    unlogged: there was DDL that the binlog does not contain, so that no node can know everything.
+    excused: nodes cannot know everything in this situation, or do not yet.
     """
-    if unlogged or situation in WITHOUT_HISTORY:
+    if excused or situation in WITHOUT_HISTORY:
         for name, (pattern, _) in EXPLAINED.items():
             if re.search(pattern, refusal, re.DOTALL):
                 return name
