@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from canal_ha.decode import column_text, types
 from canal_ha.decode.charsets import BINARY, charset_of
 from canal_ha.decode.kernel import kinds
+from canal_ha.decode.kernel.layouts import UTC_TYPE
 from canal_ha.decode.table_map import TableMap
 from canal_ha.decode.types import CellType
 from canal_ha.decode.values import column_codec
 from canal_ha.model.table import Column
-
-UTC_TIMESTAMP = 2014  # java.sql.Types.TIMESTAMP_WITH_TIMEZONE: the text is in UTC
 
 _NAME = re.compile(r"\s*([a-z_]\w*)", re.IGNORECASE)
 _BINARIES = frozenset({"binary", "varbinary", "raw", "tinyblob", "blob", "mediumblob", "longblob", "vector"})
@@ -92,7 +91,7 @@ def exact_types(table_map: TableMap, columns: tuple[Column, ...], *, mariadb: bo
             found.append(_text(code, meta, read, column, charset))
         elif code in (types.TIMESTAMP, types.TIMESTAMP2):
             kind = kinds.UTC_TIMESTAMP2 if code == types.TIMESTAMP2 else kinds.UTC_TIMESTAMP
-            utc = replace(read, kind=kind, sql_type=UTC_TIMESTAMP, null_sql_type=UTC_TIMESTAMP)
+            utc = replace(read, kind=kind, sql_type=UTC_TYPE, null_sql_type=UTC_TYPE)
             found.append(ExactType(utc, "", column.mysql_type))
         elif code == types.JSON:
             found.append(ExactType(replace(read, text=kinds.EXACT_JSON), "", column.mysql_type))

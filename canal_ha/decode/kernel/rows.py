@@ -265,9 +265,9 @@ class RowWriter:
         elif kind == k.TIME:
             temporal.put_time(text, src, pos)
         elif kind == k.UTC_TIMESTAMP2:
-            temporal.put_utc_timestamp2(text, src, pos, cell.decimals)
+            temporal.put_timestamp2(text, src, pos, cell.decimals, True)
         elif kind == k.UTC_TIMESTAMP:
-            temporal.put_utc_seconds(text, p.u32(src, pos))
+            temporal.put_seconds(text, p.u32(src, pos), True)
         elif kind != k.NOTHING:
             p.broken("no writer for a column of kind %d", kind)
 

@@ -16,10 +16,8 @@ cpdef int put_date(bytearray text, bytes src, Py_ssize_t at) except -1 nogil
 cpdef int put_datetime2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1 nogil
 @cython.locals(month=int64_t)
 cpdef int put_packed_datetime(bytearray text, int64_t packed) except -1 nogil
-cpdef int put_timestamp2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1 nogil
-cpdef int put_seconds(bytearray text, int64_t seconds) except -1 nogil
-cpdef int put_utc_timestamp2(bytearray text, bytes src, Py_ssize_t at, int decimals) except -1 nogil
-cpdef int put_utc_seconds(bytearray text, int64_t seconds) except -1 nogil
+cpdef int put_timestamp2(bytearray text, bytes src, Py_ssize_t at, int decimals, bint utc=*) except -1 nogil
+cpdef int put_seconds(bytearray text, int64_t seconds, bint utc=*) except -1 nogil
 @cython.locals(minute=int64_t, known=int64_t)
 cdef int _put_local(bytearray text, int64_t seconds) except -1 nogil
 @cython.locals(day=int64_t, rest=uint64_t)

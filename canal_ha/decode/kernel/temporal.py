@@ -56,34 +56,21 @@ def put_packed_datetime(text: bytearray, packed: int) -> None:
     p.put_clock(text, packed >> 12 & 31, packed >> 6 & 63, packed & 63)
 
 
-def put_timestamp2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
-    """Append a TIMESTAMP(decimals): four bytes, then the fraction."""
-    put_seconds(text, p.big(src, at, 4))
+def put_timestamp2(text: bytearray, src: bytes, at: int, decimals: int, utc: bool = False) -> None:
+    """Append a TIMESTAMP(decimals): four bytes, then the fraction. utc: in UTC, not in local time."""
+    put_seconds(text, p.big(src, at, 4), utc)
     if decimals:
         _put_fraction(text, p.big(src, at + 4, fraction_size(decimals)), decimals)
 
 
-def put_seconds(text: bytearray, seconds: int) -> None:
-    """Append seconds since 1970 in local time; 0 is MySQL's zero date."""
-    if seconds:
-        _put_local(text, seconds)
-    else:
+def put_seconds(text: bytearray, seconds: int, utc: bool = False) -> None:
+    """Append seconds since 1970; 0 is MySQL's zero date. utc: in UTC, not in local time."""
+    if not seconds:
         p.put(text, b"0000-00-00 00:00:00")
-
-
-def put_utc_timestamp2(text: bytearray, src: bytes, at: int, decimals: int) -> None:
-    """Append a TIMESTAMP(decimals) in UTC."""
-    put_utc_seconds(text, p.big(src, at, 4))
-    if decimals:
-        _put_fraction(text, p.big(src, at + 4, fraction_size(decimals)), decimals)
-
-
-def put_utc_seconds(text: bytearray, seconds: int) -> None:
-    """Append seconds since 1970 in UTC; 0 is MySQL's zero date."""
-    if seconds:
+    elif utc:
         _put_moment(text, seconds)
     else:
-        p.put(text, b"0000-00-00 00:00:00")
+        _put_local(text, seconds)
 
 
 def _put_local(text: bytearray, seconds: int) -> None:
@@ -97,7 +84,7 @@ def _put_local(text: bytearray, seconds: int) -> None:
 
 
 def _put_moment(text: bytearray, seconds: int) -> None:
-    """Append seconds since 1970, by the clock that counts them."""
+    """Append the date and time of seconds since 1970, without converting a time zone."""
     day = seconds // 86400
     rest = seconds - day * 86400
     _put_day(text, day)
