@@ -130,7 +130,7 @@ def codec_of(collation: int) -> str:
     return _CODECS.get(charset_of(collation), "latin-1")
 
 
-def column_codec(collation: int) -> str:
-    """Return the codec of a column's charset; "" if it is unknown."""
+def label_codec(collation: int) -> str:
+    """Return the codec of a column's ENUM and SET labels; "" if the collation is unknown."""
     name = charset_of(collation)
     return _WIDE.get(name) or _CODECS.get(name, "")

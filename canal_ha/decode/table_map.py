@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.decode import java_text, types
-from canal_ha.decode.charsets import column_codec
+from canal_ha.decode.charsets import label_codec
 from canal_ha.decode.values import packed_integer
 
 _NUMERIC = frozenset(
@@ -291,7 +291,7 @@ def _label_codecs(optional: dict[int, bytes], count: int) -> list[str]:
         collations = tuple(others.get(index, default) for index in range(count))
     if len(collations) != count:
         raise p.Broken(f"a table map with {len(collations)} charsets for {count} ENUM and SET columns")
-    return [column_codec(collation) for collation in collations]
+    return [label_codec(collation) for collation in collations]
 
 
 def _values(field: bytes | None) -> Iterator[list[bytes]]:
