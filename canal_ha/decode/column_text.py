@@ -31,7 +31,7 @@ def _characters(runs: Iterable[Run]) -> dict[int, str]:
 
 
 def _single(codec: str, runs: Iterable[Run] = (), missing: str = "?") -> Reader:
-    """Return a reader of single bytes. runs: what differs from the codec; missing: for bytes that nobody knows."""
+    """Return a reader of single bytes. runs: what differs from the codec; missing: for bytes without a character."""
     differ = _characters(runs)
     return _table("".join(differ.get(byte) or _of_codec(byte, codec, missing) for byte in range(256)))
 

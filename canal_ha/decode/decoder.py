@@ -43,7 +43,7 @@ _WITHOUT_MEANING = frozenset(
 _KNOWN = frozenset({*range(1, 20), *range(23, 43), *range(160, 172)})
 _IGNORABLE = 0x80  # header flag: a reader may skip the event if it does not know its type
 _INCIDENT = 26
-# what a prepared XA transaction does not consist of
+# event types that are never part of a prepared XA transaction
 _NEVER_HELD = frozenset(
     {
         kinds.ROTATE,
@@ -119,7 +119,7 @@ class Decoder:
         self._stream.hold_xa = prepared is not None
         self._in_part = in_prepared_part
         self._held = -1  # the offset of the last event held of a part
-        self._payload_event = b""  # which is being read, without its checksum; only if XA transactions may be held
+        self._payload_event = b""  # the payload event being read, if XA transactions are held
         self._file_began = False
         self._mariadb = False
         self.received_bytes = 0
@@ -236,9 +236,8 @@ class Decoder:
         """Return the visible entries, at least one."""
         group = self._stream.group
         last = group.kinds[group.visible - 1]
-        stands_alone = (
-            last == EntryKind.DDL and not self._stream.begun
-        )  # unlike the first entry of CREATE TABLE ... SELECT
+        # the first entry of CREATE TABLE ... SELECT does not stand alone
+        stands_alone = last == EntryKind.DDL and not self._stream.begun
         cut = bool(self._stream.open) and last != EntryKind.END and not stands_alone
         group = group.take()
         return Segment(
@@ -415,7 +414,7 @@ class Decoder:
                 work.open = work.holding = True
                 self._held = -1
                 self._hold()
-            elif made.event_type == entries.event_type_field(EventType.XACOMMIT):
+            elif statement.sql[: len("XA COMMIT")].upper() == "XA COMMIT":
                 return self._commit(xid_of_statement(statement.sql[len("XA COMMIT") :]))
             else:
                 self._prepared.rolled_back(xid_of_statement(statement.sql[len("XA ROLLBACK") :]), self._here())
@@ -508,7 +507,7 @@ class Decoder:
         """Decode MariaDB's QUERY event with a compressed text."""
         if len(body) < 14:
             raise p.Broken("a query event without a header")
-        at = 14 + p.u16(body, 11) + body[8]
+        at = entries.statement_at(body)
         return self._query(body[:at] + _mariadb_decompressed(body[at:]))
 
     def _query(self, body: bytes) -> Iterator[Output]:

@@ -55,13 +55,18 @@ class Statement:
     sql_mode: int = 0
 
 
+def statement_at(body: bytes) -> int:
+    """Return where the statement begins in the body of a QUERY event: behind its variables and its schema."""
+    return 14 + p.u16(body, 11) + body[8]
+
+
 def parse_query(body: bytes) -> Statement:
     """Parse a QUERY event. Raises Broken. Source: MySQL libs/mysql/binlog/event/statement_events.h, Query_event."""
     if len(body) < 14:
         raise p.Broken("a query event without a header")
     status_at = 13
     schema_at = status_at + p.u16(body, 11)
-    sql_at = schema_at + body[8] + 1
+    sql_at = statement_at(body)
     if sql_at > len(body):
         raise p.Broken("a query event that ends before its statement")
     schema = body[schema_at : sql_at - 1].decode("utf-8", "replace")

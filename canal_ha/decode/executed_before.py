@@ -18,7 +18,7 @@ _CUT = "the file ends inside its GTID set"
 
 
 def executed_before(head: bytes) -> tuple[str | None, int]:
-    """Return the set, and 0; or None, and how many bytes of the file are missing to tell.
+    """Return the set and 0; or None and the number of further bytes needed.
 
     head: the beginning of a file.
     None and 0 mean that the file does not say. Raises ValueError if the event of the set is malformed.

@@ -19,7 +19,7 @@ _ZSTD, _UNCOMPRESSED = 0, 255
 
 
 def pieces(body: bytes) -> Iterator[bytes]:
-    """Yield the content: fields of type, length, value come first. Raises Broken, also behind the last piece.
+    """Yield the content: fields of type, length, value come first. Raises Broken, possibly only after the last piece.
 
     Source: MySQL libs/mysql/binlog/event/codecs/binary.cpp, Transaction_payload.
     """
@@ -64,7 +64,7 @@ def _inflated(payload: bytes) -> Iterator[bytes]:
 def _measured(content: Iterator[bytes], claimed: int) -> Iterator[bytes]:
     """Yield pieces whose total size is as claimed. Raises Broken before a piece beyond it, and if they are too few."""
     size = 0
-    held = b""  # a single piece is measured before it is decoded
+    held = b""  # so that a single piece is yielded only after its size is checked
     for piece in content:
         size += len(piece)
         if size > claimed:

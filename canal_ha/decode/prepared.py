@@ -37,7 +37,7 @@ def xid_of_statement(text: str) -> Xid:
         global_id, branch = (bytes.fromhex(part[2:-1]) for part in parts[:2] if part[:2].upper() == "X'")
         return Xid(int(parts[2]) & _FORMAT_BITS, global_id, branch)
     except (ValueError, IndexError) as error:
-        raise p.Broken(f"an XA statement with the identifier {text!r}, as no server writes it") from error
+        raise p.Broken(f"an XA statement with the invalid identifier {text!r}") from error
 
 
 def xid_of_event(body: bytes) -> tuple[Xid, bool]:

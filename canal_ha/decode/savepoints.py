@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import canal_ha.decode.kernel.primitives as p
+from canal_ha.decode.entries import statement_at
 
 SAVEPOINT = "SAVEPOINT "  # MySQL sql/binlog.cc, binlog_savepoint_set
 ROLLBACK_TO = "ROLLBACK TO "
@@ -12,7 +13,7 @@ ROLLBACK_TO = "ROLLBACK TO "
 
 def behind(keyword: str, body: bytes) -> bytes:
     """Return the name in a QUERY event's statement, which begins with this keyword."""
-    return body[14 + p.u16(body, 11) + body[8] + len(keyword) :]
+    return body[statement_at(body) + len(keyword) :]
 
 
 def last_of_name(marks: Sequence[bytes], name: bytes) -> int:

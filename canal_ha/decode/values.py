@@ -84,9 +84,7 @@ def json_diff_text(column: bytes, data: bytes) -> bytes:
             if previous:
                 text += ")"
             opened = f"{name}({opened}"
-            text += ", " + argument
-        else:
-            text += ", " + argument
+        text += ", " + argument
         previous = name
     return (opened + text + ")").encode("utf-8", "replace")
 

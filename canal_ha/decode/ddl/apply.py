@@ -57,7 +57,8 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
     placed: list[Placed] = []
     for column in before:
         name = column.name.lower()
-        column = replace(column, invisible=shown.get(name, column.invisible))
+        if name in shown:
+            column = replace(column, invisible=shown[name])
         if converted and column.charset not in ("", "binary"):
             column = replace(column, charset=converted[-1])
         if name in drops:

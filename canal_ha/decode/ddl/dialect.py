@@ -57,7 +57,7 @@ def plain(sql: str, dialect: Dialect) -> str:
 
 @lru_cache(maxsize=16)
 def _pieces(dialect: Dialect) -> re.Pattern[str]:
-    """Return what matches one step over a statement. A form that is not closed runs to the statement's end."""
+    """Return the pattern of one lexical piece. A piece that is not closed runs to the statement's end."""
     single = (_ESCAPED if dialect.backslash_escapes else _PLAIN).format("'")
     double = (_ESCAPED if dialect.backslash_escapes and not dialect.ansi_quotes else _PLAIN).format('"')
     marks, foreign = (r"/\*M?!", "(?!)") if dialect.mariadb else (r"/\*!", r"/\*M!.*?(?:\*/|\Z)")

@@ -134,7 +134,7 @@ class Versions:
     def observe(self, key: Key, order: Order, definition: str, floor: Order | None) -> None:
         """Record that a table has this definition at a position.
 
-        order: an edge for a snapshot; else the place of a table map that settled what a statement there left open.
+        order: a snapshot's edge, or the position of a statement whose result a table map showed.
         floor: as above, for `order`.
         """
         unread = self._unread.setdefault(key, [])

@@ -41,7 +41,7 @@ cdef class Grouping:
     cpdef bint undo_to(self, Py_ssize_t mark) except -1
     cpdef bint undo_all(self) except -1
     @cython.locals(size=Py_ssize_t, runs=Py_ssize_t)
-    cpdef int drop_from(self, Py_ssize_t first) except -1 nogil
+    cdef int _drop_from(self, Py_ssize_t first) except -1 nogil
     @cython.locals(taken=Grouping, settled=Py_ssize_t, settled_bytes=Py_ssize_t)
     cpdef Grouping take(self)
     @cython.locals(size=Py_ssize_t, capacity=Py_ssize_t)

@@ -193,7 +193,7 @@ class Grouping:
         return p.ends_in(self.run_texts, start, self.executed)
 
     def flush(self) -> None:
-        """Settle the open group; drop an empty transaction, but for one at intervals."""
+        """Settle the open group. Drop an empty transaction unless one is due, see _shows_empty."""
         first = self.settled
         if p.length(self.ends) > first:
             if self.has_rows or self.cut or self._shows_empty(p.item(self.timestamps, first)):
@@ -218,7 +218,7 @@ class Grouping:
 
     def rewind(self) -> None:
         """Drop the open group, and the remains of a broken event."""
-        self.drop_from(self.settled)
+        self._drop_from(self.settled)
 
     def mark(self, src: bytes, start: int, stop: int) -> None:
         """Set a savepoint behind the entries added. src[start:stop]: its name."""
@@ -253,7 +253,7 @@ class Grouping:
         count = p.item(self.mark_counts, mark)
         if count < self.given + self.visible:
             return False
-        self.drop_from(min(count - self.given, p.length(self.ends)))
+        self._drop_from(min(count - self.given, p.length(self.ends)))
         self.cut = self.undoable  # what is left of the transaction shows, and so must its end
         return True
 
@@ -261,10 +261,10 @@ class Grouping:
         """Drop every entry of this transaction; return False if some are visible."""
         if self.shown:
             return False
-        self.drop_from(self.visible)
+        self._drop_from(self.visible)
         return True
 
-    def drop_from(self, first: int) -> None:
+    def _drop_from(self, first: int) -> None:
         """Drop entries from the index `first` on, which is not below `visible`."""
         size = p.item(self.ends, first - 1) if first else 0
         if first < self.settled:

@@ -62,7 +62,7 @@ class EventStream:
     they belong to a prepared transaction that the current event commits, and have its time. Both may hold.
     passed_position: behind the last event outside any transaction; -1 if nothing is new; passed_gtid: the set executed
     there.
-    without_effect: the statement behind the current GTID only starts an ALTER TABLE, or gives it up.
+    without_effect: the statement behind the current GTID only starts an ALTER TABLE, or rolls it back.
     """
 
     __slots__ = (
@@ -166,7 +166,7 @@ class EventStream:
         self.plans: dict[int, c.TablePlan] = {}
         self.older_plans: dict[int, c.TablePlan] = {}
         self.announced = False  # whether the current statement has a table map
-        self.doubts = 0  # a plan that was set before the last one is not trusted
+        self.doubts = 0  # how often tables may have changed; a plan from before the last time is not trusted
         self.places = bytearray()
         self.plans_seen = views.places(self.places, _PLANS_SEEN)  # views of plans, by the last bits of their table ids
         self.drop = bytearray(4)  # by kinds.INSERT, UPDATE, DELETE: 1 if such changes are filtered out
@@ -635,9 +635,9 @@ class EventStream:
         at = body + 14 + p.u16(src, body + 11) + p.u8(src, body + 8)
         if at > stop:
             p.broken("a query event whose statement lies beyond it")
-        if self.begun and stop - at > 10 and p.same_bytes(src, at, at + 10, b"SAVEPOINT "):
+        if self.drop_savepoints and self.begun and stop - at > 10 and p.same_bytes(src, at, at + 10, b"SAVEPOINT "):
             self.group.mark(src, at + 10, stop)
-            return _GO_ON if self.drop_savepoints else k.EVENT
+            return _GO_ON
         if stop - at != 5 or not p.same_bytes(src, at, stop, b"BEGIN"):
             return k.EVENT
         p.truncate(self.store, 0)
