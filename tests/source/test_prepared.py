@@ -5,15 +5,16 @@ from __future__ import annotations
 import struct
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from canal_ha.decode.decoder import MAGIC
 from canal_ha.decode.prepared import XaCommit, Xid
-from canal_ha.errors import PreparedLost
+from canal_ha.errors import PreparedLost, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.files.prepared import file_journals
-from canal_ha.source.positions import prepared
+from canal_ha.source.positions import prepared, resume
 from canal_ha.source.positions.prepared import PreparedReader
 from canal_ha.source.positions.resume import OFFSET_MAX
 from lab.dump import Dump
@@ -95,7 +96,7 @@ def test_pieces_of_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_part_beyond_the_offsets_of_the_dump_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal is read from its beginning then, and nothing before the part is taken for it."""
     monkeypatch.setattr(prepared, "PIECE_BYTES", 100)
-    monkeypatch.setattr(prepared, "OFFSET_MAX", 4)
+    monkeypatch.setattr(resume, "OFFSET_MAX", 4)
     dump = Dump().format()
     prepare(dump, 100)
     dump.query("XA ROLLBACK X'61',X'',1")
@@ -108,7 +109,7 @@ def test_a_part_beyond_the_offsets_of_the_dump_command(tmp_path: Path, monkeypat
 def test_a_compressed_part_comes_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """It is one event, however large its content, also if the journal is read from its beginning."""
     monkeypatch.setattr(prepared, "PIECE_BYTES", 100)
-    monkeypatch.setattr(prepared, "OFFSET_MAX", most)
+    monkeypatch.setattr(resume, "OFFSET_MAX", most)
     dump = Dump().format().begin().table().insert(1).xid()
     inside = Dump(checksum=False)
     prepare(inside, *range(50))
@@ -135,6 +136,30 @@ def test_each_journal_is_searched_once(tmp_path: Path, monkeypatch: pytest.Monke
     searched = dict(reader._searched)
     assert list(reader.read_again(XaCommit(Xid(1, b"c", b""), at, 0), None))
     assert reader._searched == searched
+
+
+def test_a_part_is_found_again_after_its_reading_failed(tmp_path: Path) -> None:
+    """A reader of files outlives a broken attempt. The next one took the part for lost, which stopped the stream."""
+    dump = Dump().format()
+    prepare(dump, 1, 2)
+    (name,) = written(tmp_path, dump)
+    reader = PreparedReader("here", partial(file_journals, tmp_path))
+    at = LogPosition(name, dump.position)
+    broken = reader.read_again(XaCommit(A, at, 0), None)
+    whole = (tmp_path / name).read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        found = reader._found
+
+        def found_and_cut(*arguments: Any) -> LogPosition:
+            place = found(*arguments)
+            (tmp_path / name).write_bytes(whole[:-20])
+            return place
+
+        patch.setattr(reader, "_found", found_and_cut)
+        with pytest.raises(SourceUnavailable, match="was not read to its end"):
+            list(broken)
+    (tmp_path / name).write_bytes(whole)
+    assert read(tmp_path, at, reader=reader) == [1, 2]
 
 
 @pytest.mark.parametrize("known", [True, False])

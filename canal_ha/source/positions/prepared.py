@@ -19,7 +19,7 @@ from canal_ha.errors import PositionLost, PreparedLost, SourceUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import binary_logs, examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
-from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
+from canal_ha.source.positions.resume import FIRST_OFFSET, dump_offset
 from canal_ha.source.positions.scan import Enough, Scanner
 from canal_ha.source.positions.transactions import boundary_decoder
 
@@ -58,13 +58,13 @@ class PreparedReader:
         begin: the first of them, if known.
         Raises PreparedLost if the binlog does not have them, SourceUnavailable, SourceRefused.
         """
+        done = False
         with self._journals() as journals:
             try:
                 at = begin or self._found(journals, commit)
-                done = False
                 while not done:
                     piece = _Piece(commit.xid, at.offset)
-                    offset = at.offset if at.offset <= OFFSET_MAX else FIRST_OFFSET
+                    offset = dump_offset(at.offset)
                     decoder = boundary_decoder(at.journal, offset, prepared=piece, in_prepared_part=offset == at.offset)
                     journals.read(decoder, at.journal, offset, _Until(at.journal).see)
                     if not piece.done and piece.behind is None:
@@ -79,6 +79,9 @@ class PreparedReader:
                 if begin is None or begin.journal in names:
                     raise SourceUnavailable(str(error)) from error
                 raise self._lost(commit, names) from error
+            finally:
+                if not done:  # the next attempt has to find the part again
+                    self._searched.clear()
 
     def _found(self, journals: Journals, commit: XaCommit) -> LogPosition:
         """Return the first event of the part that was prepared last before this commit."""

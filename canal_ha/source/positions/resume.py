@@ -17,6 +17,11 @@ FIRST_OFFSET = 4  # behind the magic number of a binlog file
 _LAST_SUB = 2**31
 
 
+def dump_offset(offset: int) -> int:
+    """Return where a dump has to begin for this offset: the journal's first event if the command cannot name it."""
+    return offset if offset <= OFFSET_MAX else FIRST_OFFSET
+
+
 class Resume:
     """Everything before `at` was decoded and accepted. start: inclusive unless it is consumed."""
 

@@ -20,7 +20,7 @@ from canal_ha.source.connection.reader import DumpRequest, run
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.positions import truncated
 from canal_ha.source.positions.lost import DUMP_FAILED, ended, gtids_refused
-from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX
+from canal_ha.source.positions.resume import FIRST_OFFSET, OFFSET_MAX, dump_offset
 from canal_ha.source.positions.transactions import Statements, boundary_decoder
 
 _FORMAT_DESCRIPTION = frozenset({15})
@@ -109,7 +109,7 @@ class Scanner:
         def beyond(passed: Passed) -> bool:
             return passed.journal == end.journal and passed.position > end.offset
 
-        journal, offset = start.journal, start.offset if start.offset <= OFFSET_MAX else FIRST_OFFSET
+        journal, offset = start.journal, dump_offset(start.offset)
         while True:
             decoder = boundary_decoder(journal, offset, Statements(apply))
             scan = _Scan(decoder, by_packet=False, beyond=beyond, onwards=end.journal)
