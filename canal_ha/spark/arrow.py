@@ -67,7 +67,7 @@ def entries_to_arrow(
     columns: list[list[Any]] = [[] for _ in reading.schema]
     add = _ADDERS[reading.shape]
     for change in changes_of(frames, name):
-        add(columns, change, destination, seq, reading)
+        add(columns, in_utc(change, reading.time_zone), destination, seq)
         if len(columns[0]) >= BATCH_ROWS:
             yield _batch(columns, reading.schema)
             columns = [[] for _ in reading.schema]
@@ -101,10 +101,7 @@ def _head(columns: list[list[Any]], change: EntryRows, destination: str) -> None
         column.extend([value] * count)
 
 
-def _add_changes(
-    columns: list[list[Any]], change: EntryRows, destination: str, seq: int, reading: SegmentReading
-) -> None:
-    change = in_utc(change, reading.time_zone)
+def _add_changes(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
     _head(columns, change, destination)
     layout, before, after, position, ddl = columns[5:]
     count = change.count
@@ -115,20 +112,18 @@ def _add_changes(
     ddl.extend([change.ddl] * count)
 
 
-def _add_debezium(
-    columns: list[list[Any]], change: EntryRows, destination: str, seq: int, reading: SegmentReading
-) -> None:
+def _add_debezium(columns: list[list[Any]], change: EntryRows, destination: str, seq: int) -> None:
     count = change.count
     header = change.header
     for column, value in zip(columns, (destination, header.schemaName, header.tableName), strict=False):
         column.extend([value] * count)
-    keys, values = debezium.texts(change, destination, reading.time_zone)
+    keys, values = debezium.texts(change, destination)
     columns[3].extend(keys)
     columns[4].extend(values)
     columns[5].extend(_positions(change, seq))
 
 
-_ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int, SegmentReading], None]] = {
+_ADDERS: dict[Shape, Callable[[list[list[Any]], EntryRows, str, int], None]] = {
     Shape.CHANGES: _add_changes,
     Shape.DEBEZIUM: _add_debezium,
 }

@@ -21,7 +21,6 @@ from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from canal_ha.spark.entries import DDL, DELETE, INSERT, EntryRows, RowLayout, Texts
 from canal_ha.spark.mysql_types import ColumnType, column_type, plain
@@ -32,19 +31,19 @@ _TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _EPOCH = datetime(1970, 1, 1)
 
 
-def texts(change: EntryRows, destination: str, time_zone: str) -> tuple[list[str | None], list[str]]:
+def texts(change: EntryRows, destination: str) -> tuple[list[str | None], list[str]]:
     """Return the keys and values of an entry's rows.
 
+    change: the entry, with TIMESTAMP texts in UTC.
     destination: name of the destination.
-    time_zone: time zone of TIMESTAMP texts that are not in UTC.
     """
     source = _source(change, destination)
     ts_ms = change.header.executeTime
     if change.op == DDL:
         body = {"source": source, "databaseName": change.header.schemaName, "ddl": change.ddl, "ts_ms": ts_ms}
         return [None], [_json(body)]
-    before = _images(change.before_layout, change.before, time_zone)
-    after = _images(change.after_layout, change.after, time_zone)
+    before = _images(change.before_layout, change.before)
+    after = _images(change.after_layout, change.after)
     names = [change.layout.names[at] for at in change.layout.keys]
     keys: list[str | None] = []
     values = []
@@ -74,16 +73,13 @@ def _source(change: EntryRows, destination: str) -> dict[str, Any]:
     }
 
 
-def _images(layout: RowLayout, rows: Sequence[Texts], time_zone: str) -> list[dict[str, Any]]:
+def _images(layout: RowLayout, rows: Sequence[Texts]) -> list[dict[str, Any]]:
     columns = [(name, column_type(kind, code)) for name, kind, code in layout.columns]
-    return [
-        {name: value(text, column, time_zone) for (name, column), text in zip(columns, row, strict=True)}
-        for row in rows
-    ]
+    return [{name: value(text, column) for (name, column), text in zip(columns, row, strict=True)} for row in rows]
 
 
-def value(text: str | None, column: ColumnType, time_zone: str = "UTC") -> Any:
-    """Return one value as Debezium writes it. time_zone: see `texts`. Raises SinkRefused for a partial JSON update."""
+def value(text: str | None, column: ColumnType) -> Any:
+    """Return one value as Debezium writes it. Raises SinkRefused for a partial JSON update."""
     if text is None:
         return None
     name = column.name
@@ -95,10 +91,8 @@ def value(text: str | None, column: ColumnType, time_zone: str = "UTC") -> Any:
         return int(text)
     if name in ("float", "double"):
         return float(text)
-    if name == "timestamp" or name in _TEMPORAL:
+    if name in _TEMPORAL:
         try:
-            if name == "timestamp":
-                return _timestamp(text, "UTC" if column.utc else time_zone)
             return _TEMPORAL[name](text)
         except ValueError:  # a date that no calendar has
             return None
@@ -117,9 +111,8 @@ def _datetime(text: str) -> int:
     return micros if digits > 3 else micros // 1000
 
 
-def _timestamp(text: str, time_zone: str) -> str:
-    local = datetime.fromisoformat(text.ljust(26, "0") if "." in text else text)
-    moment = local.replace(tzinfo=ZoneInfo(time_zone)).astimezone(UTC)
+def _timestamp(text: str) -> str:
+    moment = datetime.fromisoformat(text.ljust(26, "0") if "." in text else text).replace(tzinfo=UTC)
     return moment.isoformat().replace("+00:00", "Z")
 
 
@@ -132,7 +125,7 @@ def _time(text: str) -> int:
     return -micros if sign else micros
 
 
-_TEMPORAL = {"date": _date, "datetime": _datetime, "time": _time}
+_TEMPORAL = {"date": _date, "datetime": _datetime, "time": _time, "timestamp": _timestamp}
 
 
 def _json(body: Any) -> str:

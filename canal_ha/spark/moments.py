@@ -1,4 +1,4 @@
-"""Puts the TIMESTAMP texts of canal's form into UTC, so that rows of both forms can be folded together. Pure.
+"""Puts the TIMESTAMP texts of canal's form into UTC, so that rows of both forms mean the same. Pure.
 
 In canal's form such a text is in the time zone of the node's process; in the exact form it is in UTC and says so
 (docs/protocol.md#exact). A spool can hold both: after an upgrade, or while nodes of two versions take turns.
@@ -7,14 +7,14 @@ In canal's form such a text is in the time zone of the node's process; in the ex
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from canal_ha.decode.kernel.layouts import UTC_TYPE
 from canal_ha.spark.entries import EntryRows, RowLayout, Texts
-
-_LOCAL_TYPE = 93  # java.sql.Types.TIMESTAMP, also of DATETIME
+from canal_ha.spark.mysql_types import column_type
 
 
 def in_utc(change: EntryRows, time_zone: str) -> EntryRows:
@@ -34,11 +34,8 @@ def in_utc(change: EntryRows, time_zone: str) -> EntryRows:
 
 
 def _local_columns(layout: RowLayout) -> list[int]:
-    return [
-        at
-        for at, (_, mysql_type, sql_type) in enumerate(layout.columns)
-        if sql_type == _LOCAL_TYPE and mysql_type.lower().startswith("timestamp")
-    ]
+    types = [column_type(mysql_type, sql_type) for _, mysql_type, sql_type in layout.columns]
+    return [at for at, column in enumerate(types) if column.name == "timestamp" and not column.utc]
 
 
 def _declared(layout: RowLayout, columns: Sequence[int]) -> RowLayout:
@@ -53,8 +50,9 @@ def _converted(row: Texts, columns: Sequence[int], zone: ZoneInfo) -> Texts:
     converted = list(row)
     for at in columns:
         text = row[at]
-        if text is not None and not text.startswith("0000"):
-            converted[at] = _utc(text, zone)
+        if text is not None:
+            with suppress(ValueError):  # a zero date has no time zone
+                converted[at] = _utc(text, zone)
     return converted
 
 

@@ -14,9 +14,12 @@ import pytest
 from canal_ha.client import arrow
 from canal_ha.errors import SchemaChanged, SinkRefused
 from canal_ha.spark.arrow import SegmentReading, entries_to_arrow
-from canal_ha.spark.debezium import value
+from canal_ha.spark.debezium import texts, value
+from canal_ha.spark.entries import INSERT, EntryRows, RowLayout
+from canal_ha.spark.moments import in_utc
 from canal_ha.spark.mysql_types import column_type, spark_name, to_arrow
 from canal_ha.spark.options import Evolution, Shape
+from canal_ha.wire.proto.entry_protocol_pb2 import Header
 from tests.spark.entries import ID, NAME, begin, ddl, end, frames, insert, rows
 
 POSITION = pa.struct([pa.field("seq", pa.int64()), *arrow.POSITION])
@@ -191,7 +194,10 @@ def test_debeziums_values(mysql_type: str, sql_type: int, text: str, expected: o
 @pytest.mark.parametrize(("sql_type", "expected"), [(93, "2024-07-01T12:00:00Z"), (2014, "2024-07-01T20:00:00Z")])
 def test_debeziums_timestamps_follow_the_time_zone(sql_type: int, expected: str) -> None:
     """Texts in the zone of the process that wrote them are converted; those of the exact form are in UTC already."""
-    assert value("2024-07-01 20:00:00", column_type("timestamp", sql_type), "Asia/Shanghai") == expected
+    layout = RowLayout((("t", "timestamp", sql_type),), (), partial=False)
+    change = EntryRows(0, 0, Header(), INSERT, layout, layout, [], [["2024-07-01 20:00:00"]])
+    _, [body] = texts(in_utc(change, "Asia/Shanghai"), "d")
+    assert json.loads(body)["after"] == {"t": expected}
 
 
 def test_a_partial_update_is_not_taken_for_a_document() -> None:
