@@ -84,7 +84,7 @@ class SimpleConnector:
         self._rollback_on_disconnect = rollback_on_disconnect
         self._max_frame_bytes = max_frame_bytes
         self._link: Link | None = None
-        self._session = ClientSession()
+        self._session = ClientSession(exact=exact)
         self._pages: Pages | None = None
         if read_ahead and not rollback_on_connect:
             raise ValueError("read_ahead needs rollback_on_connect")
@@ -115,7 +115,7 @@ class SimpleConnector:
         if self._link is not None:
             return
         self._link = Link(self.host, self.port, self._connect_timeout_ms)
-        self._session = ClientSession(max_frame_bytes=self._max_frame_bytes, only_frames=only_frames)
+        self._session = ClientSession(max_frame_bytes=self._max_frame_bytes, only_frames=only_frames, exact=self._exact)
         try:
             self._answer()
             self._ask(self._session.authenticate(self._username, self._password, self._idle_timeout_ms))
@@ -168,7 +168,7 @@ class SimpleConnector:
         """
         self._settle()
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter or "")
-        answer = self._ask(self._session.subscribe(identity, tell_cursor=tell_cursor, exact=self._exact))
+        answer = self._ask(self._session.subscribe(identity, tell_cursor=tell_cursor))
         self.identity = identity
         return answer.cursor if isinstance(answer, Accepted) else None
 
@@ -186,7 +186,7 @@ class SimpleConnector:
         place, end = Place.parse(start), end_of_read(until)
         identity = ClientIdentity(self.identity.destination, self.identity.client_id, filter)
         self._settle()
-        self._ask(self._session.read_from(identity, place, end, exact=self._exact))
+        self._ask(self._session.read_from(identity, place, end))
         self._ahead = None
 
     def unsubscribe(self) -> None:
@@ -215,10 +215,10 @@ class SimpleConnector:
         self._settle()
         fetched, self._ahead = self._ahead, None
         if fetched is None:
-            request = self._session.get(self.identity, size, timeout_ms, eager=eager, exact=self._exact)
+            request = self._session.get(self.identity, size, timeout_ms, eager=eager)
             fetched = self._fetched(self._ask(request, timeout_ms))
         if self._read_ahead and timeout_ms != WITHOUT_LIMIT_MS and fetched.batch_id != EMPTY_BATCH_ID:
-            self._send(self._session.get(self.identity, size, timeout_ms, eager=eager, exact=self._exact))
+            self._send(self._session.get(self.identity, size, timeout_ms, eager=eager))
             self._asked = timeout_ms
         return Message(fetched)
 

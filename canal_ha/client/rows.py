@@ -218,7 +218,8 @@ def converted(text: str, sql_type: int, mysql_type: str) -> Value:
         if sql_type in BINARY_TYPES:
             data = text.encode("latin-1")
             # canal sends some texts as binary: MariaDB's JSON if the statement says JSON, and text(n)
-            return data.decode() if _TEXT_TYPE(mysql_type) else data.ljust(_padding(mysql_type), b"\0")
+            size = _padding(mysql_type)
+            return data.decode() if size is None else data.ljust(size, b"\0")
     except (ValueError, InvalidOperation):
         pass
     return text
@@ -229,8 +230,10 @@ _BINARY_TYPE = re.compile(r"\s*binary(?:\s*\((\d+)\))?", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1024)
-def _padding(mysql_type: str) -> int:
-    """Return n of BINARY(n), whose trailing zeros the binlog omits; 0 for other types."""
+def _padding(mysql_type: str) -> int | None:
+    """Return n of BINARY(n), whose trailing zeros the binlog omits; 0 for other types of bytes; None for texts."""
+    if _TEXT_TYPE(mysql_type):
+        return None
     found = _BINARY_TYPE.match(mysql_type)
     return int(found[1] or 1) if found else 0
 

@@ -63,12 +63,18 @@ class ClientSession:
 
     max_frame_bytes: largest frame accepted from the server.
     only_frames: checks a packet for use without a copy; see messages.in_place.
+    exact: requests ask for values in the exact form. canal ignores this.
     """
 
     def __init__(
-        self, *, max_frame_bytes: int = LARGEST_FRAME_BYTES, only_frames: OnlyFrames = lambda packet, start: False
+        self,
+        *,
+        max_frame_bytes: int = LARGEST_FRAME_BYTES,
+        only_frames: OnlyFrames = lambda packet, start: False,
+        exact: bool = False,
     ) -> None:
         self.in_step = True
+        self._exact = exact
         self._only_frames = only_frames
         self._reader = FrameReader(max_frame_bytes)
         self._seed: bytes | None = None
@@ -92,18 +98,17 @@ class ClientSession:
         )
         return self._answered(Expected.AUTHENTICATION, client_frame(pb.CLIENTAUTHENTICATION, body))
 
-    def subscribe(self, identity: ClientIdentity, *, tell_cursor: bool = False, exact: bool = False) -> bytes:
+    def subscribe(self, identity: ClientIdentity, *, tell_cursor: bool = False) -> bytes:
         """Build SUBSCRIPTION; an empty filter keeps the server's.
 
         tell_cursor: ask for the cursor. canal ignores this.
-        exact: GETs will ask for the exact form. canal ignores this.
         """
         body = pb.Sub(
             destination=identity.destination,
             client_id=str(identity.client_id),
             filter=identity.filter,
             tell_cursor=tell_cursor,
-            exact=exact,
+            exact=self._exact,
         )
         return self._answered(Expected.SUBSCRIPTION, client_frame(pb.SUBSCRIPTION, body))
 
@@ -119,7 +124,6 @@ class ClientSession:
         timeout_ms: int,
         *,
         eager: bool = False,
-        exact: bool = False,
     ) -> bytes:
         """Build GET.
 
@@ -127,11 +131,10 @@ class ClientSession:
         fetch_size: batch size, in entries or KiB.
         timeout_ms: longest wait for `fetch_size`; -1: do not wait; 0: no limit.
         eager: return as soon as there is an entry. canal ignores this and waits for `fetch_size`.
-        exact: values in the exact form. canal ignores this.
         """
-        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager, exact))
+        return self._answered(Expected.GET, _get_frame(identity, fetch_size, timeout_ms, eager, self._exact))
 
-    def read_from(self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False) -> bytes:
+    def read_from(self, identity: ClientIdentity, place: Place, until: Place | None) -> bytes:
         """Build DUMP with our own fields, which turns this connection into a private read. canal refuses it."""
         body = pb.Dump(
             journal=place.journal,
@@ -140,7 +143,7 @@ class ClientSession:
             client_id=str(identity.client_id),
             gtid=place.gtid,
             filter=identity.filter,
-            exact=exact,
+            exact=self._exact,
         )
         if place.timestamp_ms or place.end == "earliest":
             body.timestamp = place.timestamp_ms or 1

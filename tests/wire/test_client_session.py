@@ -20,8 +20,8 @@ EXAMPLE = ClientIdentity("example", 1001)
 EMPTY = messages.encode(GetAnswer(-1))[0]
 
 
-def connected() -> ClientSession:
-    session = ClientSession()
+def connected(*, exact: bool = False) -> ClientSession:
+    session = ClientSession(exact=exact)
     session.receive(packets.handshake(b"12345678"))
     assert session.next() == Greeting(b"12345678")
     session.authenticate("", "", 1000)
@@ -49,8 +49,8 @@ def test_replies_come_in_the_order_of_requests() -> None:
 def test_a_request_for_exact_values_has_canals_bytes_before_its_own() -> None:
     """A server that does not know the field reads the request that canal's client sends."""
     for plain, exact in (
-        (connected().get(EXAMPLE, 7, -1), connected().get(EXAMPLE, 7, -1, exact=True)),
-        (connected().subscribe(EXAMPLE), connected().subscribe(EXAMPLE, exact=True)),
+        (connected().get(EXAMPLE, 7, -1), connected(exact=True).get(EXAMPLE, 7, -1)),
+        (connected().subscribe(EXAMPLE), connected(exact=True).subscribe(EXAMPLE)),
     ):
         without, asking = pb.Packet.FromString(plain[4:]), pb.Packet.FromString(exact[4:])
         assert asking.type == without.type
