@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from typing import get_args
 
 from lab.differential.dialect import FEATURES, OFF, Dialect, chosen
 from lab.differential.round import Metadata, Round
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--server", action="append", choices=SERVERS, help="a server; default: each")
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--statements", type=int, default=20_000, help="on each server")
-    parser.add_argument("--metadata", choices=("MINIMAL", "FULL", "CHANGING"), help="default: each in turn")
+    parser.add_argument("--metadata", choices=get_args(Metadata), help="default: each in turn")
     text = "; ".join(f"{name}: {what}{' (off)' if name in OFF else ''}" for name, what in FEATURES.items())
     parser.add_argument("--on", action="append", default=[], help=f"turn a feature on, or `all`. {text}")
     parser.add_argument("--off", action="append", default=[], help="turn a feature off")

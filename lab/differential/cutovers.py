@@ -15,6 +15,17 @@ def _shared(old: Table, new: Table) -> str:
     return ", ".join(quoted(column.name) for column in old.columns if column.written and column.name in names)
 
 
+def _swap(make: Maker, form: str, words: str, table: Table, copy: Name, gone: Name, *others: Name) -> Form:
+    """Put a copy in the place of its table by one RENAME (words), write into it, and drop what is left."""
+    outcome = yield Statement(
+        (f"{words} {full(table.name)} TO {full(gone)}, {full(copy)} TO {full(table.name)}",), form
+    )
+    changed = outcome.world.table(table.name)
+    if changed is not None:
+        yield insert_into(make, changed)
+    yield Statement((f"DROP TABLE IF EXISTS {', '.join(map(full, (*others, gone, copy)))}",), form)
+
+
 def ghost(make: Maker, world: World) -> Form:
     """gh-ost: a changed copy, rows copied in batches, and a swap by one RENAME."""
     table = make.table(world)
@@ -39,12 +50,7 @@ def ghost(make: Maker, world: World) -> Form:
         for _ in range(2):
             yield insert_into(make, table)
             yield Statement((copied,), "gh-ost", (copy,))
-    swap = f"{full(table.name)} TO {full(gone)}, {full(copy)} TO {full(table.name)}"
-    outcome = yield Statement((f"RENAME /* gh-ost */ TABLE {swap}",), "gh-ost")
-    changed = outcome.world.table(table.name)
-    if changed is not None:
-        yield insert_into(make, changed)
-    yield Statement((f"DROP TABLE IF EXISTS {full(log)}, {full(gone)}, {full(copy)}",), "gh-ost")
+    yield from _swap(make, "gh-ost", "RENAME /* gh-ost */ TABLE", table, copy, gone, log)
 
 
 def pt_osc(make: Maker, world: World) -> Form:
@@ -72,13 +78,8 @@ def pt_osc(make: Maker, world: World) -> Form:
     inserted = insert_into(make, table)
     yield Statement(inserted.sql, "pt-osc", (table.name, new))
     yield Statement((f"ANALYZE TABLE {full(new)}",), "pt-osc")
-    swap = f"{full(table.name)} TO {full(old)}, {full(new)} TO {full(table.name)}"
     yield Statement((f"DROP TRIGGER IF EXISTS {trigger}",), "pt-osc")
-    outcome = yield Statement((f"RENAME TABLE {swap}",), "pt-osc")
-    changed = outcome.world.table(table.name)
-    if changed is not None:
-        yield insert_into(make, changed)
-    yield Statement((f"DROP TABLE IF EXISTS {full(old)}, {full(new)}",), "pt-osc")
+    yield from _swap(make, "pt-osc", "RENAME TABLE", table, new, old)
 
 
 def exchange(make: Maker, world: World) -> Form:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 FEATURES = {
@@ -15,8 +15,8 @@ FEATURES = {
     "old_charsets": "MySQL 5.6: the same. Its events tell no charsets, so nodes take those of the present definition",
     "binary": "BINARY(n) columns",
     "full_types": "FULL metadata: values whose type a node cannot take from the event, if it never saw the definition",
-    "minimal_after_full": "no refusal by a node that begins far ahead of its history, of MINIMAL rows behind FULL ones",
-    "quiet_source": "MySQL 5.6: no writes while a reader waits; a node's scan to the newest position waits for one",
+    "minimal_after_full": "fail on a refusal of MINIMAL rows behind FULL ones after a take-over",
+    "quiet_source": "MySQL 5.6: write nothing while a reader waits; a node's scan needs a write behind its end",
     "xa": "XA transactions that are committed or rolled back",
     "rollback_to": "ROLLBACK and ROLLBACK TO behind changes of a MyISAM table",
     "no_backslash_escapes": "DDL in the sql_mode NO_BACKSLASH_ESCAPES",
@@ -31,6 +31,8 @@ FEATURES = {
 OFF = frozenset({"full_types", "minimal_after_full", "old_charsets", "quiet_source"})
 """Features that are off by default, because a node does not handle them yet."""
 
+DEFAULT = frozenset(FEATURES) - OFF
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -38,7 +40,7 @@ class Dialect:
 
     flavor: Literal["mysql", "mariadb"]
     old: bool = False
-    features: frozenset[str] = field(default_factory=lambda: frozenset(FEATURES) - OFF)
+    features: frozenset[str] = DEFAULT
 
     @property
     def mariadb(self) -> bool:
@@ -61,4 +63,4 @@ def chosen(on: Iterable[str] = (), off: Iterable[str] = ()) -> frozenset[str]:
     unknown = (wanted | unwanted) - set(FEATURES)
     if unknown:
         raise ValueError(f"unknown features {', '.join(sorted(unknown))}; there are {', '.join(FEATURES)}")
-    return ((frozenset(FEATURES) - OFF) | wanted) - unwanted
+    return (DEFAULT | wanted) - unwanted

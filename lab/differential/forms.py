@@ -24,7 +24,7 @@ class Statement:
     """SQL that runs in order on one session, as one step.
 
     rows_of: the tables whose changed rows it logs. Every other statement logs no rows.
-    form: its name in the table of results.
+    form: what kind of statement it is.
     """
 
     sql: tuple[str, ...]

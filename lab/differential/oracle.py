@@ -79,7 +79,7 @@ class Oracle:
             self._known.pop(name, None)
         rows = {name: (before[name], self._rows(name)) for name in statement.rows_of}
         end = self.position()
-        self.steps.append(Step(len(self.steps), statement.sql, statement.form, self._at, end, rows, refused))
+        self.steps.append(Step(len(self.steps), statement.sql, self._at, end, rows, refused))
         self._at = end
         return Outcome(self.world, not refused)
 

@@ -55,10 +55,6 @@ class Follower:
         self.at = at
 
 
-def _nothing() -> None:
-    """Do nothing while a reader waits."""
-
-
 class Round:
     """See the module. Everything random comes from the seed."""
 
@@ -108,7 +104,6 @@ class Round:
                 self._server.execute(f"DROP DATABASE IF EXISTS {quoted(schema)}")
         self._tally.statements = len(self._story)
         self._tally.not_taken = sum(bool(step.refused) for step in self._story)
-        self._tally.forms.update(step.form for step in self._story)
         return self._tally
 
     def _node(self, properties: dict[str, str]) -> Node:
@@ -171,7 +166,7 @@ class Round:
 
     def _waiting(self, oracle: Oracle) -> Callable[[], object]:
         """Return what to do while a reader waits: nothing, or a write that ends the node's scan on MySQL 5.6."""
-        return oracle.mark if self._dialect.old and not self._dialect.has("quiet_source") else _nothing
+        return oracle.mark if self._dialect.old and not self._dialect.has("quiet_source") else lambda: None
 
     # ---- situations
 

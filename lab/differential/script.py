@@ -35,7 +35,6 @@ _WEIGHTS: tuple[tuple[FormOf, int], ...] = (
     (cutovers.exchange, 1),
     (cutovers.temporary, 2),
     (cutovers.routine, 1),
-    (cutovers.database, 0),
     (cutovers.xa, 4),
     (cutovers.widen, 1),
 )

@@ -32,7 +32,6 @@ class Step:
 
     number: int
     sql: tuple[str, ...]
-    form: str
     start: At
     end: At
     rows: Mapping[Name, tuple[Rows, Rows]] = field(default_factory=dict)

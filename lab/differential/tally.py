@@ -68,7 +68,6 @@ class Tally:
 
     statements: int = 0
     not_taken: int = 0
-    forms: Counter[str] = field(default_factory=Counter)
     situations: dict[str, Situation] = field(default_factory=lambda: defaultdict(Situation))
     failures: list[str] = field(default_factory=list)
 
@@ -76,7 +75,6 @@ class Tally:
         """Add the counts of another run."""
         self.statements += other.statements
         self.not_taken += other.not_taken
-        self.forms += other.forms
         self.failures += other.failures
         for name, theirs in other.situations.items():
             mine = self.situations[name]

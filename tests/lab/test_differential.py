@@ -45,7 +45,7 @@ def step(before: list[Mapping[str, Value]], after: list[Mapping[str, Value]]) ->
     """Return a step between the offsets 100 and 200 that changes the rows of shop.t."""
     rows = tuple(Rows(COLUMNS, tuple(tuple(row.items()) for row in side)) for side in (before, after))
     start, end = ("mysql-bin.000001", 100), ("mysql-bin.000001", 200)
-    return Step(0, ("DML",), "DML", start, end, {NAME: (rows[0], rows[1])})
+    return Step(0, ("DML",), start, end, {NAME: (rows[0], rows[1])})
 
 
 OLD: dict[str, Value] = {"id": 1, "a": 2, "b": "x"}
