@@ -90,7 +90,7 @@ class FormsMixed(CanalError):
     def __init__(self, destination: str, client_id: int) -> None:
         super().__init__(
             f"destination:{destination} client {client_id}: batches in the other form of values are in flight:"
-            " acknowledge or roll back them first, and use one client id for each form"
+            " acknowledge them or roll them back first, and use a separate client id for each form"
         )
 
 

@@ -224,7 +224,7 @@ extras=dev
 [[ $want_spark == no ]] || extras+=,spark
 [[ $want_docs == no ]] || extras+=,docs
 
-# Changes with the dependencies, the interpreter, and the kernel's .py and .pxd files, but not with its .h files.
+# Changes with the dependencies, the interpreter, and the kernel's .py, .pxd and .h files.
 fingerprint() {
     (
         cd "$checkout"

@@ -15,7 +15,7 @@ class Column:
     nullable: as declared.
     charset: the column's own; "" when unknown.
     hidden: present in row events only and never shown to clients, such as MariaDB's hash of a long unique key.
-    auto_increment, invisible: as declared. MySQL's generated key is told by them.
+    auto_increment, invisible: as declared. MySQL's generated primary key is recognised by them.
     versioning: row_start or row_end, which MariaDB adds to a system-versioned table. No statement names them; they stay
     last.
     """

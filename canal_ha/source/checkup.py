@@ -11,7 +11,7 @@ from enum import Enum
 from canal_ha.config.model import InstanceConfig, LocalFiles, SourceConfig
 from canal_ha.errors import CanalError, HistoryUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.connection.flavor import BinaryLog, Flavor, binary_logs, check, examine, expiry
+from canal_ha.source.connection.flavor import BinaryLog, Flavor, binary_logs, check, examine, expiry, may_contain
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.files.journals import listed
 from canal_ha.source.files.view import LocalView, read_definitions
@@ -156,11 +156,9 @@ def _clock_and_expiry(session: SourceSession, address: str) -> Iterator[Finding]
 
 
 def _positions(logs: Sequence[BinaryLog], cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
-    by_name = {log.name: log for log in logs}
     for client_id, cursor in cursors.items():
         reach = lost.reach(logs, cursor)
-        log = by_name.get(cursor.journal)
-        if cursor.journal and (log is None or not log.may_contain(cursor.offset)):
+        if cursor.journal and not may_contain(logs, cursor):
             text = f"client {client_id} at {cursor}: {reach}; move it: canal-ha cursor set, or set position.lost"
             yield Finding(Verdict.FAILED, "position", text)
         else:

@@ -210,7 +210,7 @@ def test_gets_that_ask_for_both_forms_in_turn_do_not_read_the_source_again_and_a
     first = bench.get(4)
     feeds = len(bench.feeds)
     for _ in range(5):
-        with pytest.raises(FormsMixed, match="in flight: acknowledge or roll back"):
+        with pytest.raises(FormsMixed, match="in flight: acknowledge them or roll them back"):
             now(bench.stream.get(GetRequest(4, 0.0, exact=True)))
     assert len(bench.feeds) == feeds
     bench.stream.ack(first.batch_id)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import SourceRefused
-from canal_ha.model.position import BinlogServer
+from canal_ha.model.position import BinlogServer, LogPosition
 from canal_ha.source.connection.identity import Replica
 from canal_ha.source.connection.session import SourceSession
 
@@ -78,6 +79,11 @@ class BinaryLog:
     def may_contain(self, offset: int) -> bool:
         """Return whether the journal has this offset, or may have it because its size is unknown."""
         return offset <= self.size_bytes or self.size_bytes == 0
+
+
+def may_contain(logs: Iterable[BinaryLog], at: LogPosition) -> bool:
+    """Return whether the journals have this position, or may have it."""
+    return any(log.name == at.journal and log.may_contain(at.offset) for log in logs)
 
 
 def examine(session: SourceSession) -> Flavor:

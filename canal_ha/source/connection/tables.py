@@ -51,7 +51,7 @@ class Tables:
 
     def fetch(self, schema: str, table: str) -> str | None:
         """Return the CREATE TABLE statement; None if the table does not exist or the account has no right to it."""
-        return next(iter(self.fetch_all([(schema, table)])))[1]
+        return self.fetch_all([(schema, table)])[0][1]
 
     def fetch_all(self, names: Sequence[Key]) -> list[tuple[Key, str | None]]:
         """Return the CREATE TABLE statement of each table, like `fetch`. Ask for many at a time."""

@@ -35,5 +35,5 @@ class FileJournals:
 
 @contextmanager
 def file_journals(directory: Path) -> Iterator[FileJournals]:
-    """Open nothing: each read opens its file."""
+    """Yield the journals of a directory; each read opens its own file."""
     yield FileJournals(directory)

@@ -479,8 +479,10 @@ class DestinationHistory:
         with self._turn:
             many = self._recording.size > self._most_records
             first = next(iter(history.ranges()), None)
-            expired = [at for at in self._snapshots if many or at.timestamp_ms < limit_ms]
-            expired = [at for at in expired if first is not None and edge(at).order > first.start.order]
+            if first is None:
+                return
+            old = (at for at in self._snapshots if many or at.timestamp_ms < limit_ms)
+            expired = [at for at in old if edge(at).order > first.start.order]
         if not expired:
             return
         oldest = begin().order

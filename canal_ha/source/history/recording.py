@@ -77,7 +77,7 @@ class Recording:
 
     def note(self, ranges: tuple[Range, ...]) -> None:
         """Store the covered ranges, once all their records and snapshots are stored."""
-        with self._lock:  # until the end: a new recording of a binlog that began anew must not be covered by old ranges
+        with self._lock:  # held throughout: otherwise old ranges could be stored for a binlog that has begun anew
             store = self._store
             if store is None:
                 return

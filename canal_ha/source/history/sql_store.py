@@ -37,6 +37,8 @@ _IO_TIMEOUT_S = 10.0
 _PART_BYTES = 1 << 19  # of a snapshot in one INSERT: servers refuse one above max_allowed_packet, 1 MB at least
 _OF_A_SOURCE = ("meta_history", "meta_snapshot", "meta_snapshot_part")
 _AT = "destination, binlog_file, binlog_offest, binlog_master_id, binlog_timestamp"
+_OF_SOURCE = "destination = ? AND binlog_master_id = ?"
+_AT_PLACE = f"{_OF_SOURCE} AND binlog_file = ? AND binlog_offest = ?"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta_snapshot (
   id {serial}, gmt_create {now}, gmt_modified {now}, destination varchar(128) NOT NULL,
@@ -113,22 +115,21 @@ class SqlStore:
             self._run(
                 cursor,
                 "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, use_schema, sql_table, sql_text"
-                " FROM meta_history WHERE destination = ? AND binlog_master_id = ?",
+                f" FROM meta_history WHERE {_OF_SOURCE}",
                 source,
             )
             records = tuple(_record(row) for row in cursor.fetchall())
             self._run(
                 cursor,
                 "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, data FROM meta_snapshot"
-                " WHERE destination = ? AND binlog_master_id = ?",
+                f" WHERE {_OF_SOURCE}",
                 source,
             )
             rows = cursor.fetchall()
             parts: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
             self._run(
                 cursor,
-                "SELECT binlog_file, binlog_offest, data FROM meta_snapshot_part"
-                " WHERE destination = ? AND binlog_master_id = ?",
+                f"SELECT binlog_file, binlog_offest, data FROM meta_snapshot_part WHERE {_OF_SOURCE}",
                 source,
             )
             for journal, offset, data in cursor.fetchall():
@@ -170,8 +171,7 @@ class SqlStore:
             self._covered(cursor)  # lock: definitions must not expire before this snapshot refers to them
             self._run(
                 cursor,
-                "SELECT 1 FROM meta_snapshot WHERE destination = ? AND binlog_master_id = ? AND binlog_file = ?"
-                " AND binlog_offest = ?",
+                f"SELECT 1 FROM meta_snapshot WHERE {_AT_PLACE}",
                 *place,
             )
             if cursor.fetchone():
@@ -186,8 +186,7 @@ class SqlStore:
             # an older node that cleared the history has left the parts
             self._run(
                 cursor,
-                "DELETE FROM meta_snapshot_part WHERE destination = ? AND binlog_master_id = ? AND binlog_file = ?"
-                " AND binlog_offest = ?",
+                f"DELETE FROM meta_snapshot_part WHERE {_AT_PLACE}",
                 *place,
             )
             self._run_each(
@@ -226,9 +225,7 @@ class SqlStore:
         with self._cursor() as cursor:
             covered = self._covered(cursor)
             for table in _OF_A_SOURCE:
-                self._run(
-                    cursor, f"DELETE FROM {table} WHERE destination = ? AND binlog_master_id = ? AND {earlier}", *values
-                )
+                self._run(cursor, f"DELETE FROM {table} WHERE {_OF_SOURCE} AND {earlier}", *values)
             own = covered.setdefault(source, _Covered())
             own.expired = before
             self._run(
@@ -284,7 +281,7 @@ class SqlStore:
     def _forget_source(self, cursor: Any, covered: dict[str, _Covered], source: str) -> None:
         covered.pop(source, None)
         for table in _OF_A_SOURCE:
-            self._run(cursor, f"DELETE FROM {table} WHERE destination = ? AND binlog_master_id = ?", source)
+            self._run(cursor, f"DELETE FROM {table} WHERE {_OF_SOURCE}", source)
 
     def _forget_definitions(self, cursor: Any) -> None:
         """Drop the definitions that no snapshot refers to any more."""
@@ -470,16 +467,13 @@ def _parts(snapshot: TableSnapshot, digests: Mapping[str, str]) -> Iterator[str]
     tables: dict[str, dict[str, str]] = defaultdict(dict)
     left_out: list[tuple[str, str]] = []
     size = 0
-    for (schema, table), definition in snapshot.tables.items():
-        tables[schema][table] = digests[definition]
+    for schema, table in (*snapshot.tables, *sorted(snapshot.left_out or ())):
+        definition = snapshot.tables.get((schema, table))
+        if definition is None:
+            left_out.append((schema, table))
+        else:
+            tables[schema][table] = digests[definition]
         size += 64 + 4 * len(table) + 4 * len(schema)
-        if size >= _PART_BYTES:
-            yield json.dumps({"tables": tables, "left_out": []}, ensure_ascii=False)
-            tables.clear()
-            size = 0
-    for schema, table in sorted(snapshot.left_out or ()):
-        left_out.append((schema, table))
-        size += 16 + 4 * len(table) + 4 * len(schema)
         if size >= _PART_BYTES:
             yield json.dumps({"tables": tables, "left_out": left_out}, ensure_ascii=False)
             tables.clear()

@@ -25,10 +25,10 @@ class Delivered(Protocol):
 
 
 class ExpectedTransactions:
-    """Drops these transactions, up to the first other one that may have been delivered before them.
+    """Drops these transactions until another one comes that may have been delivered before them.
 
-    That one is delivered, and everything behind it. Whoever applies an old row a second time needs the newer rows a
-    second time too. A transaction that is certainly new does not end the dropping.
+    That one and all later ones are delivered: a target that applies an old row again must apply the newer rows again
+    too. A transaction that is certainly new does not end the dropping.
     """
 
     def __init__(self, expected: Iterable[Fingerprint], new: CertainlyNew = NOTHING) -> None:
@@ -45,31 +45,20 @@ class ExpectedTransactions:
             return (segment,)
         new: list[Segment] = []
         first = 0  # entry behind the last unit
-        kept = 0  # entries kept..first are new, and not in `new` yet
         for unit in self._units.feed(segment):
             if not self._expected:
                 break
-            if self._drops(unit):
-                if kept < first:
-                    new.append(segment.slice(kept, first))
-                self._held.clear()
-                kept = unit.index + 1
-            else:
-                new += self._held
-                self._held.clear()
+            held, self._held = self._held, []
+            if not self._drops(unit):
+                new += [*held, segment.slice(first, unit.index + 1)]
             first = unit.index + 1
-        if not self._expected:
-            first = len(segment)
-            new += self._held
-            self._held.clear()
-        if kept < first:
-            new.append(segment.slice(kept, first))
         if first < len(segment):
             self._held.append(segment.slice(first, len(segment)))
-            if sum(held.ends[-1] for held in self._held) > _HELD_MOST_BYTES:
-                self._expected.clear()
-                new += self._held
-                self._held.clear()
+        if sum(held.ends[-1] for held in self._held) > _HELD_MOST_BYTES:
+            self._expected.clear()
+        if not self._expected:
+            new += self._held
+            self._held = []
         return new
 
     def _drops(self, unit: Unit[Segment]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from canal_ha.errors import PositionLost
 from canal_ha.model.position import LogPosition
-from canal_ha.source.connection.flavor import binary_logs
+from canal_ha.source.connection.flavor import binary_logs, may_contain
 from canal_ha.source.positions import locate
 from canal_ha.source.positions.scan import Scanner
 
@@ -19,7 +19,7 @@ def settled(scanner: Scanner, at: LogPosition) -> LogPosition:
     is returned unchanged, and the dump reports the error.
     Raises PositionLost if the server has lost transactions of the set, or purged some that the set lacks.
     """
-    there = any(log.name == at.journal and log.may_contain(at.offset) for log in binary_logs(scanner.session))
+    there = may_contain(binary_logs(scanner.session), at)
     if not at.gtid:
         return replace(at, gtid=scanner.executed(at)) if there else at
     forgotten = _forgotten(scanner, at.gtid)

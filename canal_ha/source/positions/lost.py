@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from canal_ha.config.model import InstanceConfig
 from canal_ha.errors import CanalError, PositionLost, SourceUnavailable, Superseded
 from canal_ha.model.position import LogPosition
-from canal_ha.source.connection.flavor import BinaryLog, binary_logs
+from canal_ha.source.connection.flavor import BinaryLog, binary_logs, may_contain
 from canal_ha.source.connection.session import SourceSession, Where
 
 DUMP_FAILED = 1236
@@ -87,8 +87,7 @@ def gtids_refused(where: Where, config: InstanceConfig, gtid: str, text: str) ->
 def existing(session: SourceSession, at: LogPosition) -> LogPosition:
     """Return `at` if the binlog contains it. Raises PositionLost, SourceUnavailable, SourceRefused."""
     logs = binary_logs(session)
-    log = _named(logs, at.journal)
-    if log is None or not log.may_contain(at.offset):
+    if not may_contain(logs, at):
         reach = f"{logs[0].name}:4 to {logs[-1].name}:{logs[-1].size_bytes}"
         raise PositionLost(f"{session.where.address}: {at} does not exist; the binlog reaches from {reach}")
     return at

@@ -107,8 +107,10 @@ class Matching:
         self._mixed = False  # they came in another order, or with an unknown unit between them
         self._origins: set[int] = set()
         # the first unknown unit of each kind
-        self._between: _Before | None = None  # behind a known one
-        self._late: _Before | None = None  # not older than the newest known one; without an order, of any time
+        self._between: _Before | None = None  # the first one after a known one
+        self._late: _Before | None = (
+            None  # the first one about as new as the newest known one; without an order, the first of all
+        )
         self._of_origin: dict[int, _Before] = {}
 
     def see(self, unit: Unit[Segment]) -> None:
