@@ -51,7 +51,7 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
         for finding in _zookeeper(config, cursors):
             yield "node", finding
     for instance in config.destinations:
-        for finding in _destination(instance, cursors):
+        for finding in _destination(instance, cursors, clustered=bool(config.zk_servers)):
             yield instance.destination, finding
 
 
@@ -74,7 +74,7 @@ def _zookeeper(config: CanalConfig, cursors: Cursors) -> Iterator[Finding]:
         yield Finding(Verdict.FAILED, "ZooKeeper", f"{error}; check canal.zkServers and canal.zookeeper.auth")
 
 
-def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding]:
+def _destination(instance: InstanceConfig, cursors: Cursors, *, clustered: bool) -> Iterator[Finding]:
     name = instance.destination
     if instance.cursor_place is CursorPlace.FILE:
         files = CursorFiles(instance.data_dir)
@@ -87,7 +87,7 @@ def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding
         yield from checkup.files(instance, instance.local, cursors.get(name, {}))
         return
     if instance.group:
-        yield from _group(instance, cursors.get(name, {}))
+        yield from _group(instance, cursors.get(name, {}), clustered=clustered)
         return
     for role in Role:
         source = server(instance, role)
@@ -95,10 +95,10 @@ def _destination(instance: InstanceConfig, cursors: Cursors) -> Iterator[Finding
             known = cursors.get(name, {}).items()
             own = {client_id: cursor for client_id, cursor in known if first(instance, [cursor]) is role}
             yield from checkup.source(instance, source, own)
-    yield from checkup.history(instance)
+    yield from checkup.history(instance, clustered=clustered)
 
 
-def _group(instance: InstanceConfig, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
+def _group(instance: InstanceConfig, cursors: Mapping[int, LogPosition], *, clustered: bool) -> Iterator[Finding]:
     positions = {client_id: parts(instance, cursor) for client_id, cursor in cursors.items()}
     for index, member in enumerate(instance.members):
         findings = [
@@ -106,7 +106,7 @@ def _group(instance: InstanceConfig, cursors: Mapping[int, LogPosition]) -> Iter
         ]
         if member.standby is not None:
             findings += checkup.source(member, member.standby, {})
-        for finding in (*findings, *checkup.history(member)):
+        for finding in (*findings, *checkup.history(member, clustered=clustered)):
             yield replace(finding, text=f"source {index + 1}: {finding.text}")
 
 

@@ -373,11 +373,17 @@ TSDB = _shared(
     "true",
     "keep the history of table definitions; the default with memory-instance is false",
 )
+TSDB_ZOOKEEPER = _shared(
+    "instance.tsdb.zookeeper",
+    kinds.switch(),
+    "true",
+    "keep the history in ZooKeeper, if the node uses ZooKeeper and tsdb.url is blank; false: in a file on each node",
+)
 TSDB_DIR = _shared(
     "instance.tsdb.dir",
     kinds.text(),
     "${canal.file.data.dir:../conf}/${canal.instance.destination:}",
-    "directory of the history's SQLite file",
+    "directory of the history's SQLite file, if the history is not in ZooKeeper",
     "directory",
 )
 TSDB_URL = _shared(
@@ -385,7 +391,7 @@ TSDB_URL = _shared(
     kinds.text(),
     "",
     "jdbc:mysql://host:port/database: keep the history in MySQL, shared by all nodes; blank or jdbc:h2: "
-    "keep it in a SQLite file on each node",
+    "keep it in ZooKeeper or in a file",
     "JDBC URL",
 )
 TSDB_USERNAME = _shared("instance.tsdb.dbUsername", kinds.text(), "", "MySQL user of the database in tsdb.url")

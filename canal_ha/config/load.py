@@ -403,6 +403,7 @@ class _ConfigFiles:
             binlog_formats=get(keys.BINLOG_FORMAT),
             binlog_images=get(keys.BINLOG_IMAGE),
             tsdb_dir=str(self.path(get(keys.TSDB_DIR))),
+            tsdb_in_zookeeper=get(keys.TSDB_ZOOKEEPER),
             tsdb_url=_tsdb_url(reader),
             tsdb_username=get(keys.TSDB_USERNAME),
             tsdb_password=get(keys.TSDB_PASSWORD),

@@ -162,6 +162,7 @@ class InstanceConfig:
     binlog_formats: tuple[str, ...] = ("ROW", "STATEMENT", "MIXED")
     binlog_images: tuple[str, ...] = ("FULL", "MINIMAL", "NOBLOB")
     tsdb_dir: str = ""
+    tsdb_in_zookeeper: bool = True
     tsdb_url: str = ""
     tsdb_username: str = ""
     tsdb_password: str = field(default="", repr=False)

@@ -23,6 +23,8 @@ from canal_ha.node.group import GroupOrigin
 from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.origin import FilesOrigin
 from canal_ha.node.upstreams import Upstreams
+from canal_ha.node.waiting_znodes import ReactorZnodes
+from canal_ha.source.history.stores import Claim as HistoryClaim
 
 
 class Assembly:
@@ -49,7 +51,8 @@ class Assembly:
                 return ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted)
             return _local_backend(config)
 
-        return self._instance(config, OwnedClaim(ownership), open_backend, self._config.zk_flush_period_ms)
+        history = HistoryClaim(config.destination, ownership.epoch, ReactorZnodes(ownership, self._reactor))
+        return self._instance(config, OwnedClaim(ownership), open_backend, self._config.zk_flush_period_ms, history)
 
     def alone(self, config: InstanceConfig, gave_up: Callable[[CanalError], None]) -> Instance:
         """Build an instance for a node without ZooKeeper. gave_up: called when the instance cannot go on."""
@@ -60,14 +63,19 @@ class Assembly:
         return self._instance(config, UndisputedClaim(gave_up), open_backend, config.file_flush_period_ms)
 
     def _instance(
-        self, config: InstanceConfig, claim: Claim, open_backend: OpenBackend, flush_period_ms: int
+        self,
+        config: InstanceConfig,
+        claim: Claim,
+        open_backend: OpenBackend,
+        flush_period_ms: int,
+        history: HistoryClaim | None = None,
     ) -> Instance:
         def tell(name: str, /, *, alarm: bool = False, **facts: object) -> None:
             self._reactor.callFromThread(lambda: self._log.event(config.destination, name, alarm=alarm, **facts))
 
         return Instance(
             config,
-            origin_of(config, tell),
+            origin_of(config, tell, history),
             open_backend,
             claim,
             self._reactor,
@@ -78,11 +86,16 @@ class Assembly:
         )
 
 
-def origin_of(config: InstanceConfig, tell: Tell) -> Origin:
-    """Return where the rows of a destination come from: files, several servers, or one server with its standby."""
+def origin_of(config: InstanceConfig, tell: Tell, claim: HistoryClaim | None) -> Origin:
+    """Return where the rows of a destination come from: files, several servers, or one server with its standby.
+
+    config: of the destination.
+    tell: hears what happens to it.
+    claim: fences the writes of its table history; None without ZooKeeper.
+    """
     if config.local:
         return FilesOrigin(config, config.local)
-    return GroupOrigin(config, tell) if config.group else Upstreams(config, tell)
+    return GroupOrigin(config, tell, claim) if config.group else Upstreams(config, tell, claim)
 
 
 def _local_backend(config: InstanceConfig) -> MetaBackend:

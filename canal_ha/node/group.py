@@ -17,6 +17,7 @@ from canal_ha.model.segment import Segment
 from canal_ha.model.tell import Tell
 from canal_ha.node.upstreams import Upstreams
 from canal_ha.source.group import GroupView, parts
+from canal_ha.source.history.stores import Claim
 from canal_ha.source.positions.fingerprints import Copied, Recent
 
 T = TypeVar("T")
@@ -28,11 +29,16 @@ class GroupOrigin:
     Implements instance.Origin.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell) -> None:
-        """config: of a destination with at least two sources. tell: hears what happens to each of them."""
+    def __init__(self, config: InstanceConfig, tell: Tell, claim: Claim | None = None) -> None:
+        """Keep the sources apart.
+
+        config: of a destination with at least two sources.
+        tell: hears what happens to each of them.
+        claim: of this node to the destination; None without ZooKeeper.
+        """
         self._config = config
         self._tell = tell
-        self._origins = [Upstreams(member, _naming(tell, member)) for member in config.members]
+        self._origins = [Upstreams(member, _naming(tell, member), claim) for member in config.members]
         self.view = GroupView(config, self._origins, self._purged)
         self.source_switch = _Switches(config, self._origins)
 

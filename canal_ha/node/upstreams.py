@@ -29,7 +29,7 @@ from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
-from canal_ha.source.history.sql_store import history_store
+from canal_ha.source.history.stores import Claim, history_store
 from canal_ha.source.positions.fingerprints import Recent
 from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from canal_ha.source.server import switch
@@ -42,10 +42,11 @@ class Generation:
     """One server, until another one takes its place. Any thread.
 
     config: of the destination; its master is this server.
+    claim: of this node to the destination; None without ZooKeeper.
     server: which server answered there; "" before the first answer.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell, server: str = "") -> None:
+    def __init__(self, config: InstanceConfig, tell: Tell, claim: Claim | None, server: str = "") -> None:
         self.config = config
         self.server = server
         self.stop_signal = StopSignal()
@@ -54,7 +55,7 @@ class Generation:
             config, warn=lambda text: tell("start.replaced", text=text, alarm=True), opening=self.stop_signal.opened
         )
         self.history = DestinationHistory(
-            config, self._tables.fetch, history_store(config), tell, opening=self.stop_signal.opened
+            config, self._tables.fetch, history_store(config, claim), tell, opening=self.stop_signal.opened
         )
 
     @property
@@ -80,14 +81,19 @@ class Generation:
 class Upstreams:
     """See the module. Implements instance.Origin, instance.SourceView and instance.SourceSwitch.
 
+    config: of the destination.
+    tell: reports events.
+    claim: of this node to the destination; None without ZooKeeper.
+
     Calls may come from any thread, and block; `facts` does not.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell) -> None:
+    def __init__(self, config: InstanceConfig, tell: Tell, claim: Claim | None = None) -> None:
         self._config = config
         self._tell = tell
+        self._claim = claim
         self._role = Role.MASTER
-        self._now = Generation(config, tell)
+        self._now = Generation(config, tell, claim)
         self._changing = threading.Lock()  # one change at a time
         self._dumps: weakref.WeakSet[Dump] = weakref.WeakSet()
         self._dumps_lock = threading.Lock()  # apart from `_changing`, which is held while a server is asked
@@ -173,7 +179,7 @@ class Upstreams:
             target = switch.server(config, role)
             if role is not self._role and target is not None:
                 self._now.close()
-                self._role, self._now = role, Generation(replace(config, master=target), self._tell)
+                self._role, self._now = role, Generation(replace(config, master=target), self._tell, self._claim)
             if config.detecting_enable and config.detecting_sql.strip():
                 self._detecting = Detecting(
                     lambda: self._now.config, self._answered, self._failed, opening=self._own.opened
@@ -293,7 +299,7 @@ class Upstreams:
         if self._closed:
             raise LocalProtocolError(f"{self._config.destination} is stopping")
         old.close()  # first, because both keep their table history in one place
-        self._now = Generation(config, self._tell)
+        self._now = Generation(config, self._tell, self._claim)
         with self._dumps_lock:
             dumps = tuple(self._dumps)
         for dump in dumps:

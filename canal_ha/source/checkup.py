@@ -15,7 +15,7 @@ from canal_ha.source.connection.flavor import BinaryLog, Flavor, binary_logs, ch
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.files.journals import listed
 from canal_ha.source.files.view import LocalView, read_definitions
-from canal_ha.source.history.sql_store import history_store
+from canal_ha.source.history.stores import history_store
 from canal_ha.source.positions import locate, lost
 from canal_ha.source.positions.scan import Scanner
 
@@ -87,8 +87,15 @@ def files(config: InstanceConfig, local: LocalFiles, cursors: Mapping[int, LogPo
     yield from _positions(logs, cursors)
 
 
-def history(config: InstanceConfig) -> Iterator[Finding]:
-    """Check whether the table history can be stored."""
+def history(config: InstanceConfig, *, clustered: bool) -> Iterator[Finding]:
+    """Check whether the table history can be stored, and whether the next node finds it.
+
+    config: of the destination.
+    clustered: the node uses ZooKeeper.
+    """
+    if clustered and config.tsdb_in_zookeeper and config.decode.table_history and not config.tsdb_url:
+        yield Finding(Verdict.OK, "table history", "in ZooKeeper, beside the cursors")
+        return
     store = history_store(config)
     if store is None:
         yield Finding(Verdict.OK, "table history", "in memory only")
@@ -99,6 +106,13 @@ def history(config: InstanceConfig) -> Iterator[Finding]:
         yield Finding(Verdict.FAILED, "table history", str(error))
     else:
         yield Finding(Verdict.OK, "table history", f"can be stored; {records} records so far")
+        if clustered and not config.tsdb_url:
+            yield Finding(
+                Verdict.WARNING,
+                "table history",
+                "stays on this node: another node that takes over may not know how tables looked before;"
+                " remove canal.instance.tsdb.zookeeper = false",
+            )
     finally:
         store.close()
 

@@ -6,6 +6,8 @@
     cluster/{n}                ephemeral   a node that could run this destination
     running                    ephemeral   {"active":true,"address":"n"}: who runs it
     parse                      persistent  where the first client starts, until it has a cursor
+    history[/{n}]              persistent  index of the table history; {n}: of one source of a group
+      {part}                   persistent  tables or statements, compressed
     {c}                        persistent  one client id, in decimal
       cursor                   persistent  position of the last acknowledged entry
       filter                   persistent  filter text as subscribed, not JSON
@@ -51,6 +53,12 @@ def running(name: str) -> str:
 def parse(name: str) -> str:
     """Path of the position where the destination's first client starts."""
     return f"{destination(name)}/parse"
+
+
+def history(name: str) -> str:
+    """Path of the index of a table history. name: of a destination, or <destination>/<number> of one source."""
+    base, _, number = name.partition("/")
+    return f"{destination(base)}/history/{number}".rstrip("/")
 
 
 def client(name: str, client_id: int) -> str:

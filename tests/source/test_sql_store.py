@@ -143,6 +143,49 @@ def test_a_large_snapshot_is_stored_in_parts_of_bounded_size(tmp_path: Path) -> 
     assert max(sizes) <= 1 << 19
 
 
+class Owner:
+    """A claim whose epoch is current until it is told otherwise. Implements Claimed."""
+
+    def __init__(self, holder: str) -> None:
+        self.holder = holder
+        self.over = False
+
+    def confirm(self) -> None:
+        """Raise HistoryUnavailable when it is over."""
+        if self.over:
+            raise HistoryUnavailable("fenced")
+
+
+@pytest.mark.real
+def test_a_frozen_node_cannot_clear_what_its_successor_wrote(source_server: SqlServer, database: str) -> None:
+    """Once the successor has loaded a shared history, every write of the node before it fails and changes nothing."""
+    url = f"mysql://{source_server.address}/{database}"
+    claims = [Owner("epoch 4"), Owner("epoch 5")]
+    frozen, owner = (in_mysql("example", url, ADMIN, ADMIN, claim) for claim in claims)
+    frozen.load("u")
+    frozen.add("u", [Record(at(100), "s", "DROP TABLE t")])
+    owner.load("u")
+    claims[0].over = True
+    owner.cover("u", [stretch(50, 200)])
+    writes: list[Callable[[], None]] = [
+        lambda: frozen.add("u", [Record(at(150), "s", "DROP TABLE t")]),
+        lambda: frozen.add_snapshot("u", TableSnapshot(at(150), {("s", "t"): TABLE})),
+        lambda: frozen.cover("u", [stretch(50, 900)]),
+        lambda: frozen.expire("u", at(180), 0),
+        lambda: frozen.clear("u"),
+    ]
+    for write in writes:
+        with pytest.raises(HistoryUnavailable, match="belongs to epoch 5 now"):
+            write()
+    with pytest.raises(HistoryUnavailable, match="fenced"):
+        frozen.load("u")
+    assert [record.at.offset for record in owner.load("u").records] == [100]
+    assert places(owner, "u") == [(50, 200)]
+    owner.add("u", [Record(at(170), "s", "DROP TABLE t")])
+    for store in (frozen, owner):
+        store.close()
+
+
 @pytest.mark.real
 def test_a_snapshot_above_max_allowed_packet_is_stored(source_server: SqlServer, database: str) -> None:
     """Ten thousand tables of twenty columns are 13 MB. Here 3,000 tables meet a server that takes 1 MB."""

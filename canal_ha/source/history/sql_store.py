@@ -14,22 +14,21 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import pymysql
 
-from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.ddl.script import statements
 from canal_ha.decode.history.definitions import definition_of, table_of
-from canal_ha.decode.history.ranges import Range, Ranges
+from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.session import CONNECT_TIMEOUT_S
+from canal_ha.source.history.coverage import Coverage, from_place, place_of
 
 FILE = "table_history.db"
 _IO_TIMEOUT_S = 10.0
@@ -63,6 +62,19 @@ CREATE TABLE IF NOT EXISTS meta_definition (
 """
 
 Connect = Callable[[], Any]
+
+
+class Claimed(Protocol):
+    """A node's claim to a destination, as this store sees it."""
+
+    @property
+    def holder(self) -> str:
+        """Text that no other claim has."""
+
+    def confirm(self) -> None:
+        """Raise HistoryUnavailable if another node has claimed the destination since."""
+
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -93,10 +105,19 @@ class SqlStore:
     mark: placeholder of parameters.
     ignore: makes an INSERT or UPDATE skip duplicates.
     types: column types and clauses of the dialect.
+    claim: fences the writes; None for a node that runs the destination without ZooKeeper.
     """
 
     def __init__(
-        self, destination: str, connect: Connect, *, where: str, mark: str, ignore: str, types: Mapping[str, str]
+        self,
+        destination: str,
+        connect: Connect,
+        *,
+        where: str,
+        mark: str,
+        ignore: str,
+        types: Mapping[str, str],
+        claim: Claimed | None = None,
     ) -> None:
         self._destination = destination
         self._connect = connect
@@ -104,14 +125,19 @@ class SqlStore:
         self._mark = mark
         self._ignore = ignore
         self._types = types
+        self._claim = claim
         self._lock = threading.Lock()
         self._connection: Any = None
 
     @_once_more
     def load(self, source: str) -> Kept:
-        """See HistoryStore."""
+        """See HistoryStore. From now on no node that claimed the destination earlier can write."""
+        if self._claim:
+            self._claim.confirm()
         with self._cursor() as cursor:
-            covered = self._covered(cursor)
+            covered = self._covered(cursor, claiming=True)
+            if self._claim:
+                self._cover(cursor, covered)
             self._run(
                 cursor,
                 "SELECT binlog_file, binlog_offest, binlog_timestamp, extra, use_schema, sql_table, sql_text"
@@ -137,7 +163,7 @@ class SqlStore:
             self._run(cursor, "SELECT digest, sql_text FROM meta_definition WHERE destination = ?")
             definitions = {str(digest): str(text) for digest, text in cursor.fetchall()}
         snapshots = tuple(_snapshot(row, parts, definitions) for row in rows)
-        return Kept(tuple(covered.get(source, _Covered()).ranges), records, snapshots)
+        return Kept(tuple(covered.get(source, Coverage()).ranges), records, snapshots)
 
     def count(self) -> int:
         """See HistoryStore."""
@@ -149,6 +175,7 @@ class SqlStore:
     def add(self, source: str, records: Sequence[Record]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
+            self._covered(cursor)  # refuses a node that does not own the destination any more
             for record in records:
                 self._run(
                     cursor,
@@ -160,7 +187,7 @@ class SqlStore:
                     record.table,
                     record.sql,
                     "FIRST" if record.table else "DDL",
-                    json.dumps({"sub": record.at.sub_index, "since": record.since and _place(record.since)}),
+                    json.dumps({"sub": record.at.sub_index, "since": record.since and place_of(record.since)}),
                 )
 
     @_once_more
@@ -208,7 +235,7 @@ class SqlStore:
         """See HistoryStore."""
         with self._cursor() as cursor:
             covered = self._covered(cursor)
-            own = covered.setdefault(source, _Covered())
+            own = covered.setdefault(source, Coverage())
             for known in ranges:
                 own.ranges.add(known.start, known.end)
             self._cover(cursor, covered)
@@ -226,7 +253,7 @@ class SqlStore:
             covered = self._covered(cursor)
             for table in _OF_A_SOURCE:
                 self._run(cursor, f"DELETE FROM {table} WHERE {_OF_SOURCE} AND {earlier}", *values)
-            own = covered.setdefault(source, _Covered())
+            own = covered.setdefault(source, Coverage())
             own.expired = before
             self._run(
                 cursor,
@@ -256,29 +283,40 @@ class SqlStore:
 
     # ---- holding the lock
 
-    def _covered(self, cursor: Any) -> dict[str, _Covered]:
-        """Return what is covered, by source, and lock it until the transaction ends."""
+    def _covered(self, cursor: Any, *, claiming: bool = False) -> dict[str, Coverage]:
+        """Return what is covered, by source, and lock it until the transaction ends.
+
+        claiming: the owner reads for the first time. Any other call raises HistoryUnavailable if another node has done
+        so since.
+        """
         # create the row first: locking a missing row locks a gap, and two transactions that did so block each other
         self._run(cursor, f"INSERT INTO meta_coverage (destination, data) VALUES (?, '{{}}') {self._types['if_there']}")
         self._run(cursor, f"SELECT data FROM meta_coverage WHERE destination = ?{self._types['lock']}")
         body = json.loads(cursor.fetchone()[0])
+        holder = body.get("holder")
+        if self._claim and holder is not None and holder != self._claim.holder and not claiming:
+            raise HistoryUnavailable(
+                f"{self._destination}: the table history in {self._where} belongs to {holder} now; this node writes no"
+                " more"
+            )
         if "sources" in body or not body:
-            return {source: _Covered.read(known) for source, known in body.get("sources", {}).items()}
+            return {source: Coverage.read(known) for source, known in body.get("sources", {}).items()}
         # an older format: one range of one source, whose rows carry the id of the server that first wrote each event
         source = str(body["source"])
         for table in _OF_A_SOURCE:
             update = f"UPDATE {self._ignore} {table} SET binlog_master_id = ? WHERE destination = ?"
             cursor.execute(update.replace("?", self._mark), (source, self._destination))
-        covered = {source: _Covered.read({"ranges": [[body["start"], body["end"]]]})}
+        covered = {source: Coverage.read({"ranges": [[body["start"], body["end"]]]})}
         self._cover(cursor, covered)
         return covered
 
-    def _cover(self, cursor: Any, covered: Mapping[str, _Covered]) -> None:
-        data = json.dumps({"sources": {source: known.body() for source, known in covered.items()}})
+    def _cover(self, cursor: Any, covered: Mapping[str, Coverage]) -> None:
+        sources = {source: known.body() for source, known in covered.items()}
+        data = json.dumps({"sources": sources, **({"holder": self._claim.holder} if self._claim else {})})
         update = "UPDATE meta_coverage SET gmt_modified = CURRENT_TIMESTAMP, data = ? WHERE destination = ?"
         cursor.execute(update.replace("?", self._mark), (data, self._destination))
 
-    def _forget_source(self, cursor: Any, covered: dict[str, _Covered], source: str) -> None:
+    def _forget_source(self, cursor: Any, covered: dict[str, Coverage], source: str) -> None:
         covered.pop(source, None)
         for table in _OF_A_SOURCE:
             self._run(cursor, f"DELETE FROM {table} WHERE {_OF_SOURCE}", source)
@@ -309,6 +347,9 @@ class SqlStore:
                 cursor = self._connection.cursor()
                 yield cursor
                 self._connection.commit()
+            except HistoryUnavailable:
+                self._forget()  # releases the lock
+                raise
             except (sqlite3.Error, pymysql.MySQLError, OSError, ValueError) as error:
                 self._forget()
                 raise HistoryUnavailable(
@@ -353,12 +394,13 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
     return SqlStore(destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types)
 
 
-def in_mysql(destination: str, url: str, user: str, password: str) -> HistoryStore:
+def in_mysql(destination: str, url: str, user: str, password: str, claim: Claimed | None = None) -> HistoryStore:
     """Return a history in a MySQL or MariaDB database.
 
     destination: its name.
     url: jdbc:mysql://host:port/database or mysql://…
     user, password: the database account.
+    claim: fences the writes.
     """
     parts = urlsplit(url.removeprefix("jdbc:"))
     database = parts.path.strip("/")
@@ -394,16 +436,7 @@ def in_mysql(destination: str, url: str, user: str, password: str) -> HistorySto
         "if_there": "ON DUPLICATE KEY UPDATE destination = VALUES(destination)",
     }
     where = f"{parts.hostname}:{parts.port or 3306}/{database}"
-    return SqlStore(destination, connect, where=where, mark="%s", ignore="IGNORE", types=types)
-
-
-def history_store(config: InstanceConfig) -> HistoryStore | None:
-    """Return the store of this destination's table history; None if it is kept in memory only."""
-    if not config.decode.table_history:
-        return None
-    if config.tsdb_url:
-        return in_mysql(config.destination, config.tsdb_url, config.tsdb_username, config.tsdb_password)
-    return in_file(config.destination, Path(config.tsdb_dir)) if config.tsdb_dir else None
+    return SqlStore(destination, connect, where=where, mark="%s", ignore="IGNORE", types=types, claim=claim)
 
 
 def _alive(connection: Any) -> bool:
@@ -433,7 +466,7 @@ def _at(row: Sequence[Any]) -> LogPosition:
 
 def _record(row: Sequence[Any]) -> Record:
     since = json.loads(row[3] or "{}").get("since")
-    return Record(_at(row), str(row[4] or ""), str(row[6]), str(row[5] or ""), _from_place(since) if since else None)
+    return Record(_at(row), str(row[4] or ""), str(row[6]), str(row[5] or ""), from_place(since) if since else None)
 
 
 def _snapshot(
@@ -498,34 +531,3 @@ def _scripted(text: str) -> dict[tuple[str, str], str]:
         for sql in statements(script)
     )
     return {(schema, table): definition for (schema, table), definition in named if table is not None}
-
-
-def _place(at: LogPosition) -> list[object]:
-    return [at.journal, at.offset, at.consumed, at.sub_index]
-
-
-def _from_place(place: Sequence[Any]) -> LogPosition:
-    return LogPosition(str(place[0]), int(place[1]), consumed=bool(place[2]), sub_index=int(place[3]))
-
-
-@dataclass(slots=True)
-class _Covered:
-    """The coverage of one source. expired: everything before it is gone, whatever another node records."""
-
-    ranges: Ranges = field(default_factory=Ranges)
-    expired: LogPosition | None = None
-
-    @classmethod
-    def read(cls, body: Mapping[str, Any]) -> _Covered:
-        """Read it from JSON."""
-        known = cls(expired=_from_place(body["expired"]) if body.get("expired") else None)
-        for start, end in body["ranges"]:
-            known.ranges.add(_from_place(start), _from_place(end))
-        return known
-
-    def body(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        if self.expired is not None:
-            self.ranges.forget_before(self.expired)
-        ranges = [[_place(known.start), _place(known.end)] for known in self.ranges]
-        return {"ranges": ranges, "expired": self.expired and _place(self.expired)}

@@ -1,0 +1,62 @@
+"""Stores: where the table history of a destination is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from canal_ha.config.model import InstanceConfig
+from canal_ha.decode.history.store import HistoryStore
+from canal_ha.errors import Fenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.source.history.sql_store import in_file, in_mysql
+from canal_ha.source.history.znode_store import WaitingZnodes, ZnodeStore
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Check
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A node's claim to a destination in ZooKeeper. Implements Claimed.
+
+    destination: its name.
+    epoch: the data version of `{d}` after the claim.
+    znodes: ZooKeeper.
+    """
+
+    destination: str
+    epoch: int
+    znodes: WaitingZnodes
+    holder: str = field(default="")
+
+    def __post_init__(self) -> None:
+        if not self.holder:
+            object.__setattr__(self, "holder", f"epoch {self.epoch} ({uuid4().hex})")
+
+    @property
+    def fence(self) -> Check:
+        """Demand in each transaction that no other node has claimed the destination."""
+        return Check(tree.destination(self.destination), self.epoch)
+
+    def confirm(self) -> None:
+        """See Claimed."""
+        try:
+            self.znodes.transaction([self.fence])
+        except (TransactionRefused, Fenced, ZooKeeperUnavailable) as error:
+            raise HistoryUnavailable(f"{self.destination}: the table history is not used: {error}") from error
+
+
+def history_store(config: InstanceConfig, claim: Claim | None = None) -> HistoryStore | None:
+    """Return the store of this destination's table history; None if it is kept in memory only.
+
+    config: of the destination, or of one source of a group.
+    claim: of the node; None for a node that runs the destination without ZooKeeper.
+    """
+    if not config.decode.table_history:
+        return None
+    if config.tsdb_url:
+        return in_mysql(config.destination, config.tsdb_url, config.tsdb_username, config.tsdb_password, claim)
+    file = in_file(config.destination, Path(config.tsdb_dir)) if config.tsdb_dir else None
+    if claim is None or not config.tsdb_in_zookeeper:
+        return file
+    return ZnodeStore(tree.history(config.destination), claim.fence, claim.znodes, before=file)
