@@ -24,7 +24,7 @@ from canal_ha.node.instance_log import InstanceLog
 from canal_ha.node.origin import FilesOrigin
 from canal_ha.node.upstreams import Upstreams
 from canal_ha.node.waiting_znodes import ReactorZnodes
-from canal_ha.source.history.stores import Claim as HistoryClaim
+from canal_ha.source.history.stores import HistoryClaim
 
 
 class Assembly:

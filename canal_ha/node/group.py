@@ -17,7 +17,7 @@ from canal_ha.model.segment import Segment
 from canal_ha.model.tell import Tell
 from canal_ha.node.upstreams import Upstreams
 from canal_ha.source.group import GroupView, parts
-from canal_ha.source.history.stores import Claim
+from canal_ha.source.history.stores import HistoryClaim
 from canal_ha.source.positions.fingerprints import Copied, Recent
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class GroupOrigin:
     Implements instance.Origin.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell, claim: Claim | None = None) -> None:
+    def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None = None) -> None:
         """Keep the sources apart.
 
         config: of a destination with at least two sources.

@@ -29,7 +29,7 @@ from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.stop_signal import StopSignal
 from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.destination_history import DestinationHistory
-from canal_ha.source.history.stores import Claim, history_store
+from canal_ha.source.history.stores import HistoryClaim, history_store
 from canal_ha.source.positions.fingerprints import Recent
 from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from canal_ha.source.server import switch
@@ -46,7 +46,7 @@ class Generation:
     server: which server answered there; "" before the first answer.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell, claim: Claim | None, server: str = "") -> None:
+    def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None, server: str = "") -> None:
         self.config = config
         self.server = server
         self.stop_signal = StopSignal()
@@ -88,7 +88,7 @@ class Upstreams:
     Calls may come from any thread, and block; `facts` does not.
     """
 
-    def __init__(self, config: InstanceConfig, tell: Tell, claim: Claim | None = None) -> None:
+    def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None = None) -> None:
         self._config = config
         self._tell = tell
         self._claim = claim

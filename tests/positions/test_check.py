@@ -48,10 +48,12 @@ def test_what_it_finds(
         code, text = check_as_installed(node.conf)
         assert (code, "FAILED" in text) == (0, False), text
         assert "client 1001 at" in text
+        assert "in ZooKeeper, beside the cursors" in text
         where = "canal.instance."
         unreachable = (
             f"{where}master.address=127.0.0.1:{free_port()}",
             "canal.zkServers=127.0.0.1:1",
+            f"{where}tsdb.zookeeper=false",
             f"{where}tsdb.dir=/proc/nothing",
         )
         for sets, reasons in (

@@ -144,7 +144,7 @@ def test_a_large_snapshot_is_stored_in_parts_of_bounded_size(tmp_path: Path) -> 
 
 
 class Owner:
-    """A claim whose epoch is current until it is told otherwise. Implements Claimed."""
+    """A claim whose epoch is current until it is told otherwise. Implements Fencing."""
 
     def __init__(self, holder: str) -> None:
         self.holder = holder

@@ -64,8 +64,8 @@ CREATE TABLE IF NOT EXISTS meta_definition (
 Connect = Callable[[], Any]
 
 
-class Claimed(Protocol):
-    """A node's claim to a destination, as this store sees it."""
+class Fencing(Protocol):
+    """Keeps a node from writing when another one has claimed the destination."""
 
     @property
     def holder(self) -> str:
@@ -117,7 +117,7 @@ class SqlStore:
         mark: str,
         ignore: str,
         types: Mapping[str, str],
-        claim: Claimed | None = None,
+        claim: Fencing | None = None,
     ) -> None:
         self._destination = destination
         self._connect = connect
@@ -394,7 +394,7 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
     return SqlStore(destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types)
 
 
-def in_mysql(destination: str, url: str, user: str, password: str, claim: Claimed | None = None) -> HistoryStore:
+def in_mysql(destination: str, url: str, user: str, password: str, claim: Fencing | None = None) -> HistoryStore:
     """Return a history in a MySQL or MariaDB database.
 
     destination: its name.

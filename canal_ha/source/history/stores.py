@@ -16,22 +16,24 @@ from canal_ha.zookeeper.operations import Check
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A node's claim to a destination in ZooKeeper. Implements Claimed.
+class HistoryClaim:
+    """A node's claim to a destination in ZooKeeper. Implements Fencing.
 
     destination: its name.
     epoch: the data version of `{d}` after the claim.
     znodes: ZooKeeper.
+    token: makes the claim different from any other one.
     """
 
     destination: str
     epoch: int
     znodes: WaitingZnodes
-    holder: str = field(default="")
+    token: str = field(default_factory=lambda: uuid4().hex)
 
-    def __post_init__(self) -> None:
-        if not self.holder:
-            object.__setattr__(self, "holder", f"epoch {self.epoch} ({uuid4().hex})")
+    @property
+    def holder(self) -> str:
+        """See Fencing. A destination that an operator reset begins again at epoch 1, so the epoch alone may repeat."""
+        return f"epoch {self.epoch} ({self.token})"
 
     @property
     def fence(self) -> Check:
@@ -39,14 +41,14 @@ class Claim:
         return Check(tree.destination(self.destination), self.epoch)
 
     def confirm(self) -> None:
-        """See Claimed."""
+        """See Fencing."""
         try:
             self.znodes.transaction([self.fence])
         except (TransactionRefused, Fenced, ZooKeeperUnavailable) as error:
             raise HistoryUnavailable(f"{self.destination}: the table history is not used: {error}") from error
 
 
-def history_store(config: InstanceConfig, claim: Claim | None = None) -> HistoryStore | None:
+def history_store(config: InstanceConfig, claim: HistoryClaim | None = None) -> HistoryStore | None:
     """Return the store of this destination's table history; None if it is kept in memory only.
 
     config: of the destination, or of one source of a group.

@@ -67,7 +67,7 @@ class ZnodeStore:
         self._before = before
         self._lock = threading.Lock()
         self._read = False
-        self._index = _Part("", b"")
+        self._index = _StoredPart("", b"")
         self._sources: dict[str, _Source] = {}
         self._unused: list[str] = []
 
@@ -175,7 +175,7 @@ class ZnodeStore:
             # a transaction that only checks the epoch: from now on no earlier owner writes
             self._znodes.transaction([self._fence])
             index = self._znodes.get(self._path)
-            self._index = _Part("", index.data, index.version, stored=True) if index else _Part("", b"")
+            self._index = _StoredPart("", index.data, index.version, stored=True) if index else _StoredPart("", b"")
             body = json.loads(self._index.data or b"{}")
             self._sources = {name: self._source_of(stored) for name, stored in body.get("sources", {}).items()}
             named = {part.name for part in self._parts()}
@@ -193,11 +193,11 @@ class ZnodeStore:
         records = {_key(record): record for part in statements for record in map(_record, part.content())}
         return _Source(Coverage.read(body), snapshots, statements, records)
 
-    def _part(self, name: str) -> _Part:
+    def _part(self, name: str) -> _StoredPart:
         node = self._znodes.get(f"{self._path}/{name}")
         if node is None:
             raise ValueError(f"the part {name} is missing")
-        return _Part(name, node.data, node.version, stored=True)
+        return _StoredPart(name, node.data, node.version, stored=True)
 
     # ---- holding the lock: writing
 
@@ -240,7 +240,7 @@ class ZnodeStore:
             self._znodes.transaction([self._fence, *(Create(path, b"") for path in missing)])
         self._index.version = node.version if node else 0
 
-    def _put(self, part: _Part) -> bool:
+    def _put(self, part: _StoredPart) -> bool:
         """Write a part or the index. Return False if the node is not as this store left it."""
         path = f"{self._path}/{part.name}" if part.name else self._path
         while True:
@@ -270,7 +270,7 @@ class ZnodeStore:
             else:
                 del self._unused[: len(names)]
 
-    def _parts(self) -> list[_Part]:
+    def _parts(self) -> list[_StoredPart]:
         return [part for known in self._sources.values() for part in known.parts()]
 
     @contextmanager
@@ -287,7 +287,7 @@ class ZnodeStore:
 
 
 @dataclass(slots=True)
-class _Part:
+class _StoredPart:
     """One znode.
 
     name: below the index; "" for the index itself.
@@ -302,7 +302,7 @@ class _Part:
     stored: bool = False
 
     @classmethod
-    def of(cls, content: object) -> _Part:
+    def of(cls, content: object) -> _StoredPart:
         """Make a new part. Its name repeats no other one, also not one that a crashed owner left behind."""
         return cls(uuid4().hex, _packed(content))
 
@@ -326,7 +326,7 @@ class _Taken:
 
     at: LogPosition
     complete: bool
-    parts: list[_Part]
+    parts: list[_StoredPart]
 
 
 @dataclass(slots=True)
@@ -341,11 +341,11 @@ class _Source:
 
     covered: Coverage = field(default_factory=Coverage)
     snapshots: list[_Taken] = field(default_factory=list)
-    statements: list[_Part] = field(default_factory=list)
+    statements: list[_StoredPart] = field(default_factory=list)
     records: dict[tuple[object, ...], Record] = field(default_factory=dict)
     tables: dict[Name, str] | None = None
 
-    def parts(self) -> Iterator[_Part]:
+    def parts(self) -> Iterator[_StoredPart]:
         """Yield every part."""
         for taken in self.snapshots:
             yield from taken.parts
@@ -372,15 +372,12 @@ class _Source:
 
     def add(self, records: Iterable[Record]) -> None:
         """Add the records that are new."""
-        rows = []
-        for record in records:
-            if self.records.setdefault(_key(record), record) is record:
-                rows.append(_row(record))
+        rows = [_row(record) for record in records if self.records.setdefault(_key(record), record) is record]
         while rows:
             last = self.statements[-1] if self.statements else None
             held = last.content() if last and len(last.data) < PART_BYTES // 8 else []
             if last is None or not 0 < len(held) < _STATEMENTS:
-                last, held = _Part.of([]), []
+                last, held = _StoredPart.of([]), []
                 self.statements.append(last)
             room = _STATEMENTS - len(held)
             last.replace(_packed([*held, *rows[:room]]))
@@ -438,7 +435,7 @@ class _Source:
             yield TableSnapshot(taken.at, dict(tables), frozenset(left_out) if taken.complete else None)
 
 
-def _difference(previous: Mapping[Name, str], snapshot: TableSnapshot) -> Iterator[_Part]:
+def _difference(previous: Mapping[Name, str], snapshot: TableSnapshot) -> Iterator[_StoredPart]:
     """Yield the parts that turn the tables before into those of a snapshot."""
     changed = [(*name, sql) for name, sql in snapshot.tables.items() if previous.get(name) != sql]
     gone = [(*name, _GONE) for name in previous if name not in snapshot.tables]
@@ -448,14 +445,14 @@ def _difference(previous: Mapping[Name, str], snapshot: TableSnapshot) -> Iterat
         yield from _bounded(rows[first : first + _TABLES])
 
 
-def _bounded(rows: Sequence[tuple[str, str, str | int]]) -> Iterator[_Part]:
+def _bounded(rows: Sequence[tuple[str, str, str | int]]) -> Iterator[_StoredPart]:
     """Yield these rows in parts of bounded size. Raises HistoryUnavailable if one row alone is larger."""
     numbers: dict[str, int] = {}
     tables = [
         (schema, table, numbers.setdefault(what, len(numbers)) if isinstance(what, str) else what)
         for schema, table, what in rows
     ]
-    part = _Part.of({"tables": tables, "definitions": list(numbers)})
+    part = _StoredPart.of({"tables": tables, "definitions": list(numbers)})
     if len(part.data) <= PART_BYTES:
         yield part
     elif len(rows) > 1:
