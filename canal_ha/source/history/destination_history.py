@@ -493,13 +493,14 @@ class DestinationHistory:
                 return
             needed = [*in_use, *(stream.needed() for stream in self._streams.values())]
             bases = [at for at in expired if all(need is not None and at.order <= need.order for need in needed)]
-            if not bases or not self._recording.expire(bases[-1], limit_ms):
+            if not bases:
                 return
-            base = bases[-1]
+            base, recording = bases[-1], self._recording
             self._snapshots = [at for at in self._snapshots if at.order >= base.order]
             history.forget_before(base)
             for stream in self._streams.values():
                 stream.since = max(stream.since, edge(base), key=lambda at: at.order)
+        recording.expire(base, limit_ms)  # without the lock; a store that fails expires with the next base
 
 
 class _Opened:

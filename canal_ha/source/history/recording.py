@@ -94,20 +94,19 @@ class Recording:
                 self._durable = ranges
                 self._written()
 
-    def expire(self, before: LogPosition, stale_ms: int) -> bool:
-        """Drop what lies before a position; return False if the store fails."""
-        if self._store:
+    def expire(self, before: LogPosition, stale_ms: int) -> None:
+        """Drop what lies before a position. If the store fails, what it holds expires with a later call."""
+        store = self._store
+        if store:
             try:
                 with self._lock:
-                    self._clear(self._store)
-                self._store.expire(self.source, before, stale_ms)
+                    self._clear(store)
+                store.expire(self.source, before, stale_ms)
             except HistoryUnavailable as error:
                 self.failed(error)
-                return False
         with self._lock:
             self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= before.order}
             self._pending_snapshots = [kept for kept in self._pending_snapshots if kept.at.order >= before.order]
-        return True
 
     def end(self) -> HistoryStore | None:
         """Store nothing from now on, even if a stream still decodes received bytes; return the store."""
