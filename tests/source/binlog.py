@@ -74,6 +74,7 @@ class Binlog:
     events: list[Event] = field(default_factory=list)
     metadata: str = "MINIMAL"
     uuid: str = "u"
+    created_ms: int = 0
     purged: int = 0
     reads: int = 0
     asking: Callable[[], None] = lambda: None
@@ -94,6 +95,7 @@ class Binlog:
 
     def begin_anew(self, **tables: tuple[str, ...]) -> None:
         """Empty the binlog, as RESET MASTER does; set the tables."""
+        self.created_ms += 1000
         self.events, self.tables = [], tables
         self._journal, self._offset = 1, FIRST
 
@@ -203,7 +205,13 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         def query(self, sql: str) -> list[dict[str, str]]:
             if "user_privileges" in sql:
                 return [{"may": "1"}]
+            if sql == "SHOW BINARY LOGS":
+                journals = range(binlog.purged + 1, binlog._journal + 1)
+                return [{"Log_name": f"bin.{number:06d}", "File_size": "4"} for number in journals]
             return [{"s": SCHEMA, "t": table} for table in binlog.tables]
+
+        def began_ms(self, journal: str) -> int:
+            return binlog.created_ms + int(journal.rpartition(".")[2])
 
         def fetch(self, schema: str, table: str) -> str | None:
             return binlog.definition(table)

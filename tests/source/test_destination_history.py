@@ -84,6 +84,28 @@ def test_the_order_in_which_streams_open_does_not_matter(binlog: Binlog, tmp_pat
         node.close()
 
 
+@pytest.mark.parametrize("journals", [1, 3])
+def test_a_binlog_that_was_reset_and_grew_while_no_node_ran(binlog: Binlog, tmp_path: Path, journals: int) -> None:
+    """Ranges of the binlog before RESET MASTER are not believed, although the new one is as long as they are."""
+    node = binlog.history(in_file("example", tmp_path))
+    stream = Stream(binlog, node, BEGIN).open()
+    for _ in range(journals):
+        binlog.insert("t")
+        binlog.rotate()
+    binlog.run(MODIFY, t=("b", "a"))
+    binlog.insert("t")
+    assert right(stream.read())
+    look(node, BEGIN)
+    node.close()
+    binlog.begin_anew(t=("a", "b"))
+    binlog.rotate(journals)
+    for _ in range(30):
+        binlog.insert("t")
+    node = binlog.history(in_file("example", tmp_path))
+    assert right(Stream(binlog, node, replace(BEGIN, journal=binlog.newest.journal)).open().read())
+    node.close()
+
+
 def test_rows_without_names_are_not_believed_to_have_them_once_metadata_is_full(binlog: Binlog) -> None:
     """An older row without names is refused, or gets the columns of a statement, although metadata is FULL now."""
     begin = binlog.newest
@@ -168,7 +190,7 @@ def test_ten_thousand_tables_in_fifteen_snapshots_do_not_delay_the_first_row(bin
     for _ in range(15):
         store.add_snapshot("u", TableSnapshot(binlog.newest, tables))
         binlog.insert("t")
-    store.cover("u", [Range(BEGIN, edge(binlog.newest))])
+    store.cover("u", [Range(BEGIN, edge(binlog.newest))], {})
     store.close()
     node = binlog.history(in_file("example", tmp_path))
     since_s = time.monotonic()
@@ -498,6 +520,7 @@ class Failing:
 
     def __init__(self, store: HistoryStore) -> None:
         self.fails = False
+        self.shared = False
         self._store = store
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

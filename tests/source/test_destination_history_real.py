@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -15,8 +16,9 @@ from canal_ha.source.connection.flavor import examine
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.connection.tables import Key, Tables
 from canal_ha.source.history.destination_history import DestinationHistory
+from canal_ha.source.history.journal_times import JournalTimes
 from canal_ha.source.positions.scan import Scanner
-from lab import MySQL, SqlServer
+from lab import MariaDB, MySQL, SqlServer
 from tests.source.reading import config_of, newest
 from tests.waiting import until
 
@@ -70,6 +72,24 @@ def test_an_alter_that_is_written_but_not_on_the_disk_yet_is_not_missed(monkeypa
         columns = view.table(row, replace(end, offset=end.offset + 100)).columns
         assert [column.name for column in columns] == ["b", "a"]
         node.close()
+
+
+@pytest.mark.parametrize("make", [MySQL, MariaDB])
+def test_journals_after_a_reset_have_other_times(make: Callable[..., SqlServer]) -> None:
+    """The time of a journal survives a restart of the server and tells a binlog from the one after RESET MASTER."""
+    with make() as server:
+        server.execute("FLUSH BINARY LOGS")
+        before = JournalTimes({})
+        journals = server.journals()
+        for name in journals:
+            assert before.agree(name, scanner_of(server))
+        server.restart()
+        assert JournalTimes(before.known).agree(server.journals()[-1], scanner_of(server))
+        time.sleep(1.1)  # journals have their times in whole seconds
+        server.execute("RESET BINARY LOGS AND GTIDS" if server.flavor == "mysql" else "RESET MASTER")
+        while len(server.journals()) < len(journals) + 2:
+            server.execute("FLUSH BINARY LOGS")
+        assert not JournalTimes(before.known).agree(server.journals()[-1], scanner_of(server))
 
 
 def test_journals_without_a_transaction_are_read_to_their_end(source_server: SqlServer, database: str) -> None:

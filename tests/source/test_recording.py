@@ -41,9 +41,9 @@ def test_a_range_is_not_covered_before_its_snapshot_is_stored(
     with monkeypatch.context() as failing:
         failing.setattr(store, "add_snapshot", refused)
         recording.keep_snapshot(snapshot)
-        recording.note(ranges)
+        recording.note(ranges, {})
         assert store.load("u").ranges == ()
-    recording.note(ranges)
+    recording.note(ranges, {})
     kept = store.load("u")
     assert (kept.ranges, kept.snapshots) == (ranges, (snapshot,))
     assert told == ["history.unavailable", "history.available"]
@@ -63,6 +63,6 @@ def test_a_snapshot_that_expires_unstored_is_not_stored_any_more(
         for offset in (100, 200):
             recording.keep_snapshot(TableSnapshot(at(offset), {}))
         recording.expire(at(200), 0)
-    recording.note(())
+    recording.note((), {})
     recording.keep_snapshot(TableSnapshot(at(300), {}))
     assert [snapshot.at.offset for snapshot in store.load("u").snapshots] == [200, 300]

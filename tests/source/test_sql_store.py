@@ -41,7 +41,7 @@ def sources_stay_apart(store: HistoryStore) -> None:
     for source in ("u", "v"):
         store.add(source, [Record(at(100), "s", f"ALTER TABLE t ADD {source} int")])
         store.add_snapshot(source, TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset({("s", source)})))
-        store.cover(source, [stretch(50, 200)])
+        store.cover(source, [stretch(50, 200)], {})
     store.clear("u")
     assert store.load("u").records == ()
     assert places(store, "u") == []
@@ -54,12 +54,12 @@ def sources_stay_apart(store: HistoryStore) -> None:
 
 def ranges_of_nodes_join(one: HistoryStore, other: HistoryStore) -> None:
     """Check that the ranges of two nodes join, and that a late node does not bring back expired ranges."""
-    one.cover("u", [stretch(50, 200), stretch(500, 600)])
-    other.cover("u", [stretch(190, 300)])
+    one.cover("u", [stretch(50, 200), stretch(500, 600)], {})
+    other.cover("u", [stretch(190, 300)], {})
     assert places(one, "u") == [(50, 300), (500, 600)]
     other.add("u", [Record(at(60), "s", "DROP TABLE t"), Record(at(560), "s", "DROP TABLE t")])
     other.expire("u", at(550), 0)
-    one.cover("u", [stretch(50, 200), stretch(500, 600)])
+    one.cover("u", [stretch(50, 200), stretch(500, 600)], {})
     assert places(other, "u") == [(550, 600)]
     assert [record.at.offset for record in other.load("u").records] == [560]
 
@@ -68,7 +68,7 @@ def old_sources_expire(store: HistoryStore) -> None:
     """Check that another source expires with its last snapshot."""
     for source, taken in (("u", 100), ("v", 100), ("w", 900)):
         store.add_snapshot(source, TableSnapshot(at(taken), {("s", "t"): TABLE}))
-        store.cover(source, [stretch(taken, taken)])
+        store.cover(source, [stretch(taken, taken)], {})
     store.expire("u", at(50), 500)
     assert [len(store.load(source).snapshots) for source in "uvw"] == [1, 0, 1]
     assert [len(places(store, source)) for source in "uvw"] == [1, 0, 1]
@@ -166,11 +166,11 @@ def test_a_frozen_node_cannot_clear_what_its_successor_wrote(source_server: SqlS
     frozen.add("u", [Record(at(100), "s", "DROP TABLE t")])
     owner.load("u")
     claims[0].over = True
-    owner.cover("u", [stretch(50, 200)])
+    owner.cover("u", [stretch(50, 200)], {})
     writes: list[Callable[[], None]] = [
         lambda: frozen.add("u", [Record(at(150), "s", "DROP TABLE t")]),
         lambda: frozen.add_snapshot("u", TableSnapshot(at(150), {("s", "t"): TABLE})),
-        lambda: frozen.cover("u", [stretch(50, 900)]),
+        lambda: frozen.cover("u", [stretch(50, 900)], {}),
         lambda: frozen.expire("u", at(180), 0),
         lambda: frozen.clear("u"),
     ]
@@ -218,9 +218,9 @@ def test_nodes_that_start_together_do_not_fail_over_locks(source_server: SqlServ
         try:
             store.load("u")
             store.add_snapshot("u", TableSnapshot(at(50), {("s", "t"): TABLE}))
-            store.cover("u", [stretch(50, 60)])
+            store.cover("u", [stretch(50, 60)], {})
             store.add("u", [Record(at(70), "s", "DROP TABLE t")])
-            store.cover("u", [stretch(50, 100)])
+            store.cover("u", [stretch(50, 100)], {})
         except HistoryUnavailable as error:
             failed.append(error)
         store.close()
@@ -244,7 +244,7 @@ def test_what_two_processes_cover_in_one_file_is_joined(tmp_path: Path) -> None:
         try:
             for step in range(20):
                 place = 1000 * (4 * step + number + 1)
-                stores[number].cover("u", [stretch(place, place + 10)])
+                stores[number].cover("u", [stretch(place, place + 10)], {})
         except HistoryUnavailable as error:
             failed.append(error)
 
@@ -274,7 +274,7 @@ def test_a_database_that_nodes_share(source_server: SqlServer, database: str) ->
 
 def test_a_store_with_one_range_is_read(tmp_path: Path) -> None:
     """The rows of a store in the older format, with one range, belong to the source of that range."""
-    in_file("example", tmp_path).cover("gone", [])
+    in_file("example", tmp_path).cover("gone", [], {})
     place = ["bin.000001", 50, True, 0], ["bin.000001", 200, False, 0]
     body = {"source": "u", "start": place[0], "end": place[1], "base": ["bin.000001", 100, False, 0]}
     with sqlite3.connect(tmp_path / FILE) as connection:
@@ -296,5 +296,5 @@ def test_a_store_with_one_range_is_read(tmp_path: Path) -> None:
     kept = store.load("u")
     assert sorted(record.at.offset for record in kept.records) == [60, 160]
     assert [(snapshot.tables, snapshot.left_out) for snapshot in kept.snapshots] == [({("s", "t"): TABLE}, None)]
-    store.cover("u", [stretch(200, 300)])
+    store.cover("u", [stretch(200, 300)], {})
     assert places(store, "u") == [(50, 300)]

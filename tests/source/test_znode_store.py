@@ -137,6 +137,7 @@ def content(kept: Kept) -> tuple[object, ...]:
     return (
         [(known.start.offset, known.end.offset) for known in kept.ranges],
         sorted(kept.records, key=lambda record: record.at.offset),
+        kept.times,
         sorted(((taken.at, taken.tables, taken.left_out) for taken in kept.snapshots), key=lambda each: each[0].offset),
     )
 
@@ -156,7 +157,7 @@ def test_the_next_owner_finds_what_the_last_one_knew(owners: Owners) -> None:
         one.add_snapshot("u", snapshot)
     one.add("u", [settled, surrogate])
     one.add("u", [settled])
-    one.cover("u", [stretch(50, 200), stretch(500, 600)])
+    one.cover("u", [stretch(50, 200), stretch(500, 600)], {})
     one.close()
     kept = owners.next().load("u")
     assert content(kept) == content(Kept((stretch(50, 200), stretch(500, 600)), (settled, surrogate), tuple(snapshots)))
@@ -171,7 +172,7 @@ def test_an_earlier_owner_cannot_write(owners: Owners) -> None:
     late: list[Callable[[], object]] = [
         lambda: one.add("u", [statement(200)]),
         lambda: one.add_snapshot("u", TableSnapshot(at(200), {("s", "t"): TABLE})),
-        lambda: one.cover("u", [stretch(50, 900)]),
+        lambda: one.cover("u", [stretch(50, 900)], {}),
         lambda: one.expire("u", at(500), 0),
         lambda: one.clear("u"),
         lambda: one.load("u"),
@@ -182,13 +183,25 @@ def test_an_earlier_owner_cannot_write(owners: Owners) -> None:
     assert content(owners.next().load("u")) == before
 
 
+def test_a_closed_store_writes_no_more(owners: Owners) -> None:
+    """At a switch of the source the same owner opens another store, whose work a late call of the first would undo."""
+    one = owners.next()
+    one.add("u", [statement(100)])
+    one.close()
+    two = owners.again(FailingZnodes(owners.znodes))
+    two.add("v", [statement(100)])
+    with pytest.raises(HistoryUnavailable, match="another source"):
+        one.expire("u", at(500), 0)
+    assert [len(owners.next().load(source).records) for source in "uv"] == [1, 1]
+
+
 def test_sources_stay_apart_and_old_ones_expire(owners: Owners) -> None:
     """clear() empties one source. A source expires with its last snapshot."""
     store = owners.next()
     for source, taken in (("u", 100), ("v", 100), ("w", 900)):
         store.add(source, [statement(taken)])
         store.add_snapshot(source, TableSnapshot(at(taken), {("s", source): TABLE}))
-        store.cover(source, [stretch(taken, taken)])
+        store.cover(source, [stretch(taken, taken)], {})
     store.expire("u", at(50), 500)
     kept = owners.next()
     assert [len(kept.load(source).snapshots) for source in "uvw"] == [1, 0, 1]
@@ -213,7 +226,7 @@ def test_random_calls_give_what_a_file_gives(owners: Owners, tmp_path: Path) -> 
         snapshot = TableSnapshot(at(now), dict(list(tables.items())[: now % 6]), frozenset({("s", "w")}))
         calls: list[tuple[str, tuple[object, ...]]] = [
             ("add", (source, records)),
-            ("cover", (source, [stretch(now - 5, now + 5)])),
+            ("cover", (source, [stretch(now - 5, now + 5)], {"bin.000001": now})),
             ("add_snapshot", (source, snapshot)),
         ]
         name, values = chance.choice(calls)
@@ -261,7 +274,7 @@ def test_a_write_that_breaks_off_leaves_the_history_before_it(owners: Owners) ->
         kept = successor.load("u")
         assert content(Kept(snapshots=kept.snapshots[:1])) == content(Kept(snapshots=(first,)))
         assert [len(taken.tables) for taken in kept.snapshots] in ([1], [1, 9000])
-        successor.cover("u", [])
+        successor.cover("u", [], {})
         index = owners.znodes.get(owners.path)
         assert index is not None
         (source,) = json.loads(index.data)["sources"].values()
@@ -325,7 +338,7 @@ def test_the_history_of_an_earlier_version_moves_in(owners: Owners, tmp_path: Pa
     file = in_file("example", tmp_path)
     file.add("u", [statement(100)])
     file.add_snapshot("u", TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset()))
-    file.cover("u", [stretch(50, 200)])
+    file.cover("u", [stretch(50, 200)], {})
     expected = content(file.load("u"))
     path = tree.destination(owners.name)
     (epoch,) = owners.znodes.transaction([SetData(path, b"")])

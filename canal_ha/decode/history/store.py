@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,19 +48,27 @@ class TableSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Everything stored of one destination and one source. ranges: their statements are all among `records`."""
+    """Everything stored of one destination and one source.
+
+    ranges: their statements are all among `records`.
+    times: journal -> when it was created, ms since 1970; of journals of the covered binlog.
+    """
 
     ranges: tuple[Range, ...] = ()
     records: tuple[Record, ...] = ()
     snapshots: tuple[TableSnapshot, ...] = ()
+    times: Mapping[str, int] = field(default_factory=dict)
 
 
 class HistoryStore(Protocol):
     """Stores one destination's history, separately for each source. Blocks; any thread.
 
     source: the server that the positions belong to: a MySQL server's uuid, else a server id.
+    shared: other nodes have written what it holds, so a node cannot do without it.
     Every method raises HistoryUnavailable.
     """
+
+    shared: bool
 
     def load(self, source: str) -> Kept:
         """Return everything stored of a source, unordered."""
@@ -74,8 +82,8 @@ class HistoryStore(Protocol):
     def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
         """Store a snapshot durably."""
 
-    def cover(self, source: str, ranges: Sequence[Range]) -> None:
-        """Join these ranges with the stored ones; expired ranges do not come back."""
+    def cover(self, source: str, ranges: Sequence[Range], times: Mapping[str, int]) -> None:
+        """Join these ranges with the stored ones; expired ranges do not come back. times: see Kept; replaces others."""
 
     def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
         """Drop everything before a position, and other sources without a snapshot since `stale_ms`."""
@@ -84,7 +92,7 @@ class HistoryStore(Protocol):
         """Drop everything of a source, because its binlog was reset."""
 
     def close(self) -> None:
-        """Close connections; the next call opens new ones."""
+        """Close connections. What is still called afterwards may fail."""
 
 
 class Recorder(Protocol):

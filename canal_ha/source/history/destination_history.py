@@ -28,6 +28,7 @@ from canal_ha.model.tell import Tell
 from canal_ha.source.connection.flavor import Flavor, examine
 from canal_ha.source.connection.session import Interruptible, SourceSession
 from canal_ha.source.connection.tables import Tables
+from canal_ha.source.history.journal_times import JournalTimes
 from canal_ha.source.history.recording import Recording
 from canal_ha.source.history.stretches import Stretches
 from canal_ha.source.positions import locate
@@ -98,6 +99,7 @@ class DestinationHistory:
         self._recording = Recording(store, "", tell, self._begun_anew)
         self._history = History(fetch, in_ranges=True)
         self._loaded = False
+        self._times = JournalTimes({})
         self._snapshots: list[LogPosition] = []
         self._streams: weakref.WeakKeyDictionary[HistoryDump, _Opened] = weakref.WeakKeyDictionary()
 
@@ -251,13 +253,14 @@ class DestinationHistory:
                 if not self._loaded:
                     self._load(strict=strict)
                 self._advance()  # before asking for the end, which a busy stream would pass
-                history, taken = self._history, self._taken
+                history, taken, times = self._history, self._taken, self._times
                 ends = [known.end.order for known in history.ranges()]
             newest = locate.newest(session, server, self._config, self._config.master)
+            same = times.agree(newest.journal, self._scanner(session, server))
             with self._turn:
                 if self._history is not history:  # another caller began a new one meanwhile
                     continue
-                if any(end > newest.order for end in ends):
+                if not same or any(end > newest.order for end in ends):
                     self._tell("history.of_another_binlog", covered=source, source=source)
                     self._begun_anew.add(source)
                     self._begin(source, server)
@@ -273,9 +276,9 @@ class DestinationHistory:
             with self._turn:
                 recording = self._recording
                 covered = tuple(known for known in self._history.ranges() if self._has_snapshot(known))
-                loaded = self._loaded
+                loaded, times = self._loaded, dict(self._times.known)
             if loaded:
-                recording.note(covered)
+                recording.note(covered, times)
 
     # ---- holding the lock
 
@@ -304,6 +307,7 @@ class DestinationHistory:
             in_ranges=True,
         )
         self._snapshots = []
+        self._times = JournalTimes({})
         self._streams.clear()
         self._loaded = False
 
@@ -311,7 +315,7 @@ class DestinationHistory:
         try:
             kept = self._recording.load()
         except HistoryUnavailable as error:
-            if self._config.tsdb_url:
+            if self._store is not None and self._store.shared:
                 if strict:
                     raise  # the records of other nodes are needed here
                 self._recording.failed(error)
@@ -323,6 +327,7 @@ class DestinationHistory:
         self._loaded = True
         if not kept.ranges:  # the records may have gaps anywhere
             return
+        self._times = JournalTimes(kept.times)
         for known in kept.ranges:
             self._history.cover(known.start, known.end)
         ranges = self._history.ranges()

@@ -6,6 +6,7 @@ Threads: the streams' own and the pool; a lock. Blocks on the store.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
@@ -33,7 +34,7 @@ class Recording:
         self._seen: set[tuple[str, int, int, str]] = set()
         self._pending: list[Record] = []
         self._pending_snapshots: list[TableSnapshot] = []
-        self._durable: tuple[Range, ...] = ()
+        self._durable: tuple[tuple[Range, ...], Mapping[str, int]] = ((), {})
         self._failing = False
 
     @property
@@ -52,7 +53,7 @@ class Recording:
         with self._lock:
             for record in kept.records:
                 self._is_new(record)
-        self._durable = kept.ranges
+        self._durable = (kept.ranges, kept.times)
         return kept
 
     def record(self, record: Record) -> None:
@@ -75,23 +76,24 @@ class Recording:
                 self._pending_snapshots.append(snapshot)
                 self._write(self._store)
 
-    def note(self, ranges: tuple[Range, ...]) -> None:
-        """Store the covered ranges, once all their records and snapshots are stored."""
+    def note(self, ranges: tuple[Range, ...], times: Mapping[str, int]) -> None:
+        """Store the covered ranges, once all their records and snapshots are stored. times: see Kept."""
+        covered = (ranges, dict(times))
         with self._lock:  # held throughout: otherwise old ranges could be stored for a binlog that has begun anew
             store = self._store
             if store is None:
                 return
             if (self._pending or self._pending_snapshots) and not self._write(store):
                 return
-            if ranges == self._durable:
+            if covered == self._durable:
                 return
             try:
                 self._clear(store)
-                store.cover(self.source, ranges)
+                store.cover(self.source, *covered)
             except HistoryUnavailable as error:
                 self.failed(error)
             else:
-                self._durable = ranges
+                self._durable = covered
                 self._written()
 
     def expire(self, before: LogPosition, stale_ms: int) -> None:

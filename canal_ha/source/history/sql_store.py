@@ -106,6 +106,7 @@ class SqlStore:
     ignore: makes an INSERT or UPDATE skip duplicates.
     types: column types and clauses of the dialect.
     claim: fences the writes; None for a node that runs the destination without ZooKeeper.
+    shared: see HistoryStore.
     """
 
     def __init__(
@@ -118,7 +119,9 @@ class SqlStore:
         ignore: str,
         types: Mapping[str, str],
         claim: Fencing | None = None,
+        shared: bool,
     ) -> None:
+        self.shared = shared
         self._destination = destination
         self._connect = connect
         self._where = where
@@ -163,7 +166,8 @@ class SqlStore:
             self._run(cursor, "SELECT digest, sql_text FROM meta_definition WHERE destination = ?")
             definitions = {str(digest): str(text) for digest, text in cursor.fetchall()}
         snapshots = tuple(_snapshot(row, parts, definitions) for row in rows)
-        return Kept(tuple(covered.get(source, Coverage()).ranges), records, snapshots)
+        own = covered.get(source, Coverage())
+        return Kept(tuple(own.ranges), records, snapshots, own.times)
 
     def count(self) -> int:
         """See HistoryStore."""
@@ -231,13 +235,11 @@ class SqlStore:
             )
 
     @_once_more
-    def cover(self, source: str, ranges: Sequence[Range]) -> None:
+    def cover(self, source: str, ranges: Sequence[Range], times: Mapping[str, int]) -> None:
         """See HistoryStore."""
         with self._cursor() as cursor:
             covered = self._covered(cursor)
-            own = covered.setdefault(source, Coverage())
-            for known in ranges:
-                own.ranges.add(known.start, known.end)
+            covered.setdefault(source, Coverage()).add(ranges, times)
             self._cover(cursor, covered)
 
     @_once_more
@@ -391,7 +393,9 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
         "lock": "",
         "if_there": "ON CONFLICT DO NOTHING",
     }
-    return SqlStore(destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types)
+    return SqlStore(
+        destination, connect, where=str(directory / FILE), mark="?", ignore="OR IGNORE", types=types, shared=False
+    )
 
 
 def in_mysql(destination: str, url: str, user: str, password: str, claim: Fencing | None = None) -> HistoryStore:
@@ -436,7 +440,9 @@ def in_mysql(destination: str, url: str, user: str, password: str, claim: Fencin
         "if_there": "ON DUPLICATE KEY UPDATE destination = VALUES(destination)",
     }
     where = f"{parts.hostname}:{parts.port or 3306}/{database}"
-    return SqlStore(destination, connect, where=where, mark="%s", ignore="IGNORE", types=types, claim=claim)
+    return SqlStore(
+        destination, connect, where=where, mark="%s", ignore="IGNORE", types=types, claim=claim, shared=True
+    )
 
 
 def _alive(connection: Any) -> bool:

@@ -65,7 +65,9 @@ class ZnodeStore:
         self._fence = fence
         self._znodes = znodes
         self._before = before
+        self.shared = True
         self._lock = threading.Lock()
+        self._closed = False
         self._read = False
         self._index = _StoredPart("", b"")
         self._sources: dict[str, _Source] = {}
@@ -107,12 +109,10 @@ class ZnodeStore:
             self._of(source).add_snapshot(snapshot)
             self._save()
 
-    def cover(self, source: str, ranges: Sequence[Range]) -> None:
+    def cover(self, source: str, ranges: Sequence[Range], times: Mapping[str, int]) -> None:
         """See HistoryStore."""
         with self._lock:
-            covered = self._of(source).covered.ranges
-            for known in ranges:
-                covered.add(known.start, known.end)
+            self._of(source).covered.add(ranges, times)
             self._save()
 
     def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
@@ -136,7 +136,9 @@ class ZnodeStore:
             self._save()
 
     def close(self) -> None:
-        """See HistoryStore."""
+        """See HistoryStore. From now on another store may write, for the same owner and its next source."""
+        with self._lock:
+            self._closed = True
         if self._before is not None:
             self._before.close()
 
@@ -160,8 +162,7 @@ class ZnodeStore:
         for snapshot in sorted(kept.snapshots, key=lambda taken: taken.at.order):
             known.add_snapshot(snapshot)
         known.add(kept.records)
-        for stretch in kept.ranges:
-            known.covered.ranges.add(stretch.start, stretch.end)
+        known.covered.add(kept.ranges, kept.times)
         self._save()
         return known
 
@@ -169,6 +170,8 @@ class ZnodeStore:
 
     def _fill(self) -> None:
         """Read the index and its parts, unless they are in memory. Parts that no index names are deleted later."""
+        if self._closed:
+            raise HistoryUnavailable(f"{self._path}: the table history of another source is kept there now")
         if self._read:
             return
         with self._translated():
@@ -368,7 +371,9 @@ class _Source:
 
     def kept(self) -> Kept:
         """Return it as HistoryStore.load does."""
-        return Kept(tuple(self.covered.ranges), tuple(self.records.values()), tuple(self._each_snapshot()))
+        return Kept(
+            tuple(self.covered.ranges), tuple(self.records.values()), tuple(self._each_snapshot()), self.covered.times
+        )
 
     def add(self, records: Iterable[Record]) -> None:
         """Add the records that are new."""
