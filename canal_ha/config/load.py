@@ -148,7 +148,7 @@ class DecodingKeys:
 def load_decoding(sets: Sequence[str], environ: Mapping[str, str]) -> DecodingKeys:
     """Read instance keys from --set and the environment only. Raises ConfigError."""
     given = from_sets(sets)
-    layers = Layers((from_mapping(given), from_environment(environ)))
+    layers = Layers((from_mapping(given), from_environment(environ)), environ)
     reader = _LayeredValues(layers, "--set")
     return DecodingKeys(
         options=_decode_options(reader, keys.TSDB),
@@ -265,12 +265,13 @@ class _ConfigFiles:
         """
         self.main_file = main_file
         self.sets = sets
+        self._environ = environ
         self._strong = (from_mapping(from_sets(sets)), from_environment(environ))
         self._main = read(main_file) if known is None or main_file.exists() else {}
         if known and not self._main:
             self._main = {key: Setting(text, str(main_file)) for key, text in known.items()}
         self._used = _used(self._main)  # names in placeholders of all files read so far
-        self.node = _LayeredValues(Layers((*self._strong, from_mapping(self._main))), str(main_file))
+        self.node = _LayeredValues(Layers((*self._strong, from_mapping(self._main)), environ), str(main_file))
 
     @property
     def main_texts(self) -> dict[str, str]:
@@ -322,7 +323,7 @@ class _ConfigFiles:
         own = read(path) if path else {}
         self._used |= _used(own)
         name = {"canal.instance.destination": Setting(destination, str(where))}
-        layers = Layers((from_mapping(name), *self._strong, from_mapping(own), from_mapping(self._main)))
+        layers = Layers((from_mapping(name), *self._strong, from_mapping(own), from_mapping(self._main)), self._environ)
         reader = _LayeredValues(layers, str(where))
         warnings = list(absent.warnings(where, own, layers.resolve, instance=True, used=self._used))
         cursor_place = _cursor_place(self.node, destination, zk_servers)

@@ -1,10 +1,15 @@
-"""Properties files and `${key:default}`: where a value comes from and how it is resolved (docs/protocol.md#lookup)."""
+"""Properties files and placeholders: where a value comes from and how it is resolved (docs/protocol.md#lookup).
+
+${key:default}    another setting, or the default
+${file:PATH}      the text of a file without the newline at its end; a relative path starts at the properties file
+${env:NAME}       a variable of the process environment
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import javaproperties
@@ -15,6 +20,8 @@ _REFERENCE = re.compile(r"\$\{([^:{}]+)")
 _SERVICE_LINK = re.compile(r"(tcp|udp)://")
 _SHOWN_MOST = 300  # characters of a value in a message
 _SHALLOW = "fewer placeholders in one value"
+_OUTSIDE = frozenset({"file", "env"})
+_MOST_CHARACTERS = 1 << 16  # of a value with its placeholders resolved, and of a file in a placeholder
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +112,19 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Layers of settings, the strongest first."""
+    """Layers of settings, the strongest first. environ: for ${env:NAME}."""
 
     layers: tuple[Layer, ...]
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def find(self, key: str) -> Setting | None:
         """Return the first non-blank setting of `key` with its placeholders resolved, which can make it blank.
 
-        Raises ConfigError if placeholders form a cycle or are nested too deeply.
+        Raises ConfigError if placeholders form a cycle, are nested too deeply, resolve to too long a text, or name a
+        file or a variable that cannot be read.
         """
         try:
-            return self._find(key, ())
+            return _Resolution(self).find(key, ())
         except RecursionError as error:
             raise (self.written(key) or Setting("", "")).refusal(key, _SHALLOW) from error
 
@@ -129,25 +138,34 @@ class Layers:
         return (found is None or not found.text) and self.written(key) is not None
 
     def resolve(self, setting: Setting, key: str) -> str:
-        """Return the text of `setting`, a value of `key`, with all `${name}` and `${name:default}` replaced.
-
-        Raises ConfigError like `find`.
-        """
+        """Return the text of `setting`, a value of `key`, with all placeholders replaced. Raises like `find`."""
         try:
-            return self._resolve(setting.text, setting, (key,)).strip()
+            return _Resolution(self).text(setting.text, setting, (key,)).strip()
         except RecursionError as error:
             raise setting.refusal(key, _SHALLOW) from error
 
-    def _find(self, key: str, referrers: tuple[str, ...]) -> Setting | None:
-        for layer in self.layers:
-            setting = layer(key)
-            if setting is not None and setting.text:
+
+class _Resolution:
+    """Resolves one value. A setting that several placeholders name is resolved once."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._layers = layers
+        self._found: dict[str, Setting | None] = {}
+
+    def find(self, key: str, referrers: tuple[str, ...]) -> Setting | None:
+        """Return the resolved setting of a key. referrers: the keys whose values led here."""
+        if key not in self._found:
+            written = (setting for layer in self._layers.layers if (setting := layer(key)) is not None)
+            setting = next((each for each in written if each.text), None)
+            if setting is not None:
                 if key in referrers:
                     raise setting.refusal(key, "a value that does not refer to itself")
-                return replace(setting, text=self._resolve(setting.text, setting, (*referrers, key)).strip())
-        return None
+                setting = replace(setting, text=self.text(setting.text, setting, (*referrers, key)).strip())
+            self._found[key] = setting
+        return self._found[key]
 
-    def _resolve(self, text: str, setting: Setting, referrers: tuple[str, ...]) -> str:
+    def text(self, text: str, setting: Setting, referrers: tuple[str, ...]) -> str:
+        """Return a text of `setting` with its placeholders replaced."""
         start = text.find("${")
         if start < 0:
             return text
@@ -155,14 +173,39 @@ class Layers:
         if end < 0:  # Spring leaves an unclosed placeholder unchanged
             return text
         name, _, default = text[start + 2 : end].partition(":")
-        found = self._find(self._resolve(name, setting, referrers).strip(), referrers)
-        value = found.text if found and found.text else self._resolve(default, setting, referrers)
-        return text[:start] + value + self._resolve(text[end + 1 :], setting, referrers)
+        name = self.text(name, setting, referrers).strip()
+        if name in _OUTSIDE:
+            value = self._outside(name, self.text(default, setting, referrers).strip(), setting, referrers[0])
+        else:
+            found = self.find(name, referrers)
+            value = found.text if found and found.text else self.text(default, setting, referrers)
+        resolved = text[:start] + value + self.text(text[end + 1 :], setting, referrers)
+        if len(resolved) > _MOST_CHARACTERS:
+            raise setting.refusal(referrers[0], f"at most {_MOST_CHARACTERS} characters once placeholders are resolved")
+        return resolved
+
+    def _outside(self, kind: str, name: str, setting: Setting, key: str) -> str:
+        """Return the text of a file or of a variable of the environment."""
+        if kind == "env":
+            if name not in self._layers.environ:
+                raise setting.refusal(key, f"a variable of the node's environment: {name} is not set")
+            return self._layers.environ[name]
+        path = Path(setting.file).parent / name
+        try:
+            with path.open("rb") as file:
+                raw = file.read(_MOST_CHARACTERS + 1)
+            text = raw.decode()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise setting.refusal(key, f"a readable file: {path}: {reason}") from error
+        if len(raw) > _MOST_CHARACTERS:
+            raise setting.refusal(key, f"a file of at most {_MOST_CHARACTERS} bytes: {path} is larger")
+        return text.removesuffix("\n").removesuffix("\r")
 
 
 def references(text: str) -> set[str]:
     """Return the names in a value's placeholders."""
-    return {name.strip() for name in _REFERENCE.findall(text)}
+    return {name.strip() for name in _REFERENCE.findall(text)} - _OUTSIDE
 
 
 def _closing_brace(text: str, start: int) -> int:

@@ -55,6 +55,53 @@ def test_placeholders_resolve_like_springs(text: str, expected: str) -> None:
     assert found(stack, "key") == expected
 
 
+def test_a_value_can_come_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    """A password stays out of the properties file, the command line and `ps`. The last newline does not count."""
+    (tmp_path / "password").write_text("s3:cr}et \n")
+    properties = str(tmp_path / "canal.properties")
+    settings = {
+        "relative": "${file:password}",
+        "absolute": f"${{file:{tmp_path}/password}}",
+        "named": "${file:${name}}",
+        "name": "password",
+        "variable": "<${env:SECRET}>",
+    }
+    stack = Layers((from_mapping({key: Setting(text, properties) for key, text in settings.items()}),), {"SECRET": "x"})
+    assert [found(stack, key) for key in ("relative", "absolute", "named")] == ["s3:cr}et"] * 3
+    assert found(stack, "variable") == "<x>"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("${file:absent}", "absent: No such file or directory"),
+        ("${file:}", "Is a directory"),
+        ("${file:binary}", "it is not UTF-8"),
+        ("${file:large}", "is larger"),
+        ("${env:ABSENT}", "ABSENT is not set"),
+    ],
+)
+def test_a_file_or_variable_that_cannot_be_read_is_named(tmp_path: Path, text: str, reason: str) -> None:
+    """The error names the properties file, the key and the reason."""
+    (tmp_path / "binary").write_bytes(b"\xff")
+    (tmp_path / "large").write_text("x" * 70_000)
+    stack = Layers((from_mapping({"canal.passwd": Setting(text, str(tmp_path / "canal.properties"), 7)}),))
+    with pytest.raises(ConfigError, match=r"canal\.properties:7.*canal\.passwd") as raised:
+        stack.find("canal.passwd")
+    assert reason in str(raised.value)
+
+
+def test_placeholders_that_double_each_time_end_at_once() -> None:
+    """Forty settings that name the next one twice would take 2 ** 40 steps, and as many characters."""
+    for last in ("", "x"):
+        stack = layers({f"k{n}": f"${{k{n + 1}}}${{k{n + 1}}}" for n in range(40)} | {"k40": last})
+        if last:
+            with pytest.raises(ConfigError, match="65536 characters"):
+                stack.find("k0")
+        else:
+            assert found(stack, "k0") == ""
+
+
 def test_the_first_layer_that_is_not_blank_wins() -> None:
     """A blank value counts as missing in its layer."""
     stack = layers({"k": ""}, {"k": "second"}, {"k": "third"})
