@@ -106,6 +106,20 @@ def test_a_binlog_that_was_reset_and_grew_while_no_node_ran(binlog: Binlog, tmp_
     node.close()
 
 
+def test_a_binlog_that_is_reset_and_outgrows_the_old_one_between_two_looks(binlog: Binlog) -> None:
+    """The first journal has the same name before RESET MASTER and after it; a stream that opens again notices."""
+    node = binlog.history()
+    stream = Stream(binlog, node, BEGIN).open()
+    binlog.insert("t")
+    assert right(stream.read())
+    look(node, BEGIN)
+    binlog.begin_anew(t=("b", "a"))
+    for _ in range(5):
+        binlog.insert("t")
+    look(node, None)
+    assert right(Stream(binlog, node, BEGIN).open().read())
+
+
 def test_rows_without_names_are_not_believed_to_have_them_once_metadata_is_full(binlog: Binlog) -> None:
     """An older row without names is refused, or gets the columns of a statement, although metadata is FULL now."""
     begin = binlog.newest

@@ -82,14 +82,14 @@ def test_journals_after_a_reset_have_other_times(make: Callable[..., SqlServer])
         before = JournalTimes({})
         journals = server.journals()
         for name in journals:
-            assert before.agree(name, scanner_of(server))
+            assert before.agree(name, scanner_of(server), again=False)
         server.restart()
-        assert JournalTimes(before.known).agree(server.journals()[-1], scanner_of(server))
+        assert JournalTimes(before.known).agree(server.journals()[-1], scanner_of(server), again=False)
         time.sleep(1.1)  # journals have their times in whole seconds
         server.execute("RESET BINARY LOGS AND GTIDS" if server.flavor == "mysql" else "RESET MASTER")
         while len(server.journals()) < len(journals) + 2:
             server.execute("FLUSH BINARY LOGS")
-        assert not JournalTimes(before.known).agree(server.journals()[-1], scanner_of(server))
+        assert not JournalTimes(before.known).agree(server.journals()[-1], scanner_of(server), again=False)
 
 
 def test_journals_without_a_transaction_are_read_to_their_end(source_server: SqlServer, database: str) -> None:

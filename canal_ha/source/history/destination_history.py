@@ -114,7 +114,7 @@ class DestinationHistory:
             server = examine(session)
             # FULL metadata names the columns in every event, so reading can wait until an event lacks the names
             lazily = server.row_metadata == "FULL"
-            history, newest = self._prepare(session, server, strict=not lazily)
+            history, newest = self._prepare(session, server, strict=not lazily, opening=True)
             stream = _Opened(self, history, edge(start), reading)
             with self._turn:
                 self._check(history, stream.since)
@@ -236,11 +236,14 @@ class DestinationHistory:
     def _scanner(self, session: SourceSession, server: Flavor) -> Scanner:
         return Scanner(session, server, self._config, self._config.master, self._opening)
 
-    def _prepare(self, session: SourceSession, server: Flavor, *, strict: bool) -> tuple[History, LogPosition]:
+    def _prepare(
+        self, session: SourceSession, server: Flavor, *, strict: bool, opening: bool = False
+    ) -> tuple[History, LogPosition]:
         """Load this server's stored history and make sure that there is a range.
 
         Return the history, and the newest position.
         strict: raise if the store fails, because the records of other nodes are needed.
+        opening: a stream begins to read, perhaps because the binlog was reset and its dump ended.
         Raises HistoryUnavailable.
         """
         source = server.uuid or str(server.server_id)
@@ -256,7 +259,7 @@ class DestinationHistory:
                 history, taken, times = self._history, self._taken, self._times
                 ends = [known.end.order for known in history.ranges()]
             newest = locate.newest(session, server, self._config, self._config.master)
-            same = times.agree(newest.journal, self._scanner(session, server))
+            same = times.agree(newest.journal, self._scanner(session, server), again=opening)
             with self._turn:
                 if self._history is not history:  # another caller began a new one meanwhile
                     continue

@@ -7,6 +7,7 @@ created does: the journal's first event carries it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 from canal_ha.errors import PositionLost
@@ -17,40 +18,44 @@ _MOST = 4  # journals: one that still exists is enough
 
 
 class JournalTimes:
-    """The times of the last journals of one binlog.
+    """The times of the last journals of one binlog. Any thread.
 
     known: journal -> when it was created, ms since 1970; oldest journal first.
     """
 
     def __init__(self, known: Mapping[str, int]) -> None:
         self.known = dict(known)
+        self._lock = threading.Lock()
         self._looked_at = ""
 
-    def agree(self, newest: str, scanner: Scanner) -> bool:
+    def agree(self, newest: str, scanner: Scanner, *, again: bool) -> bool:
         """Return False if this server's journals are others of the same names. Learn the time of the newest one.
-
-        The server is asked once for each newest journal.
 
         newest: name of the newest journal.
         scanner: reads the binlog.
+        again: ask the server also if this journal was looked at before.
         Raises SourceUnavailable, SourceRefused.
         """
-        if newest == self._looked_at:
-            return True
-        existing = {log.name for log in binary_logs(scanner.session)}
-        old = next((name for name in reversed(self.known) if name in existing and name != newest), None)
-        for name in (old, newest):
-            if name is not None and name in self.known and not self._has_time(name, scanner):
+        with self._lock:
+            if newest == self._looked_at and not again:
+                return True
+            known = dict(self.known)
+        time_ms = scanner.began_ms(newest)
+        if known.get(newest, time_ms) != time_ms:
+            return False
+        if newest not in known:
+            existing = {log.name for log in binary_logs(scanner.session)}
+            old = next((name for name in reversed(known) if name in existing), None)
+            if old is not None and not _has_time(old, known[old], scanner):
                 return False
-        if newest not in self.known:
-            self.known[newest] = scanner.began_ms(newest)
-            while len(self.known) > _MOST:
-                del self.known[next(iter(self.known))]
-        self._looked_at = newest
+        with self._lock:
+            self._looked_at = newest
+            self.known = dict([*(known | {newest: time_ms}).items()][-_MOST:])
         return True
 
-    def _has_time(self, name: str, scanner: Scanner) -> bool:
-        try:
-            return scanner.began_ms(name) == self.known[name]
-        except PositionLost:  # purged meanwhile
-            return True
+
+def _has_time(journal: str, time_ms: int, scanner: Scanner) -> bool:
+    try:
+        return scanner.began_ms(journal) == time_ms
+    except PositionLost:  # purged meanwhile
+        return True
