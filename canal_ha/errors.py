@@ -174,6 +174,10 @@ class HistoryUnavailable(CanalError):
     retryable = True
 
 
+class HistoryFenced(HistoryUnavailable):
+    """This node does not own the destination any more, so it writes no table history."""
+
+
 # ---- store and meta
 
 

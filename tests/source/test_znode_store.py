@@ -282,6 +282,56 @@ def test_a_write_that_breaks_off_leaves_the_history_before_it(owners: Owners) ->
         assert sorted(owners.znodes.children(owners.path)) == sorted(named)
 
 
+def test_an_expiry_that_breaks_off_takes_no_statement_from_a_covered_range(owners: Owners) -> None:
+    """A node that dies while it drops old statements leaves each range with all its statements."""
+    for transactions in range(8):
+        through = FailingZnodes(owners.znodes)
+        store = owners.next(through)
+        store.clear("u")
+        store.add("u", [statement(number) for number in range(100, 900, 100)])
+        for place in (50, 500):
+            store.add_snapshot("u", TableSnapshot(at(place), {("s", "t"): f"CREATE TABLE t (a{place} int)"}, None))
+        store.cover("u", [stretch(50, 900)], {})
+        through.fails = partial(through.sent_more_than, through.transactions + transactions)
+        with suppress(HistoryUnavailable):
+            store.expire("u", at(500), 0)
+        kept = owners.next().load("u")
+        (covered,) = kept.ranges
+        expected = range(100 * -(-covered.start.offset // 100), 900, 100)
+        assert sorted(record.at.offset for record in kept.records) == list(expected)
+        assert min(taken.at.offset for taken in kept.snapshots) == covered.start.offset
+
+
+def test_a_statement_above_the_limit_is_not_sent(owners: Owners) -> None:
+    """ZooKeeper would end the session of the whole node. Other statements around it are stored in bounded parts."""
+    chance = random.Random(5)
+    texts = [f"ALTER TABLE t ADD a int /* {chance.randbytes(20_000).hex()} */" for _ in range(60)]
+    store = owners.next()
+    store.add("u", [Record(at(100 + number), "s", text) for number, text in enumerate(texts)])
+    assert max(len(data) for data in owners.parts()) <= PART_BYTES
+    huge = Record(at(500), "s", f"ALTER TABLE t ADD a int /* {chance.randbytes(PART_BYTES).hex()} */")
+    with pytest.raises(HistoryUnavailable, match=r"bin\.000001:500 is larger than a znode"):
+        store.add("u", [huge])
+    store.cover("u", [], {})
+    assert [record.sql for record in owners.next().load("u").records] == texts
+
+
+def test_an_answer_that_is_lost_makes_nothing_else_be_written_again(owners: Owners) -> None:
+    """The next write finds that the lost one succeeded, and goes on from there."""
+    through = FailingZnodes(owners.znodes)
+    store = owners.next(through)
+    store.add_snapshot("u", TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset()))
+    store.add("u", [statement(100)])
+    through.sent, through.fails = True, lambda: True
+    with pytest.raises(HistoryUnavailable):
+        store.add("u", [statement(200)])
+    through.fails = lambda: False
+    before = through.transactions
+    store.add("u", [statement(300)])
+    assert through.transactions - before <= 3
+    assert len(owners.next().load("u").records) == 3
+
+
 def test_ten_thousand_tables_and_fifteen_snapshots_stay_small(owners: Owners) -> None:
     """No znode is larger than half a megabyte, and a snapshot stores only what changed."""
     columns = ",\n".join(f"  `a_column_of_this_table_{column}` varchar(64) DEFAULT NULL" for column in range(20))
@@ -333,6 +383,13 @@ def test_an_unreadable_index_names_the_remedy(owners: Owners) -> None:
         owners.next().load("u")
 
 
+def claimed(owners: Owners, before: HistoryStore) -> ZnodeStore:
+    """Return the store of a new owner that kept its history elsewhere before."""
+    path = tree.destination(owners.name)
+    (epoch,) = owners.znodes.transaction([SetData(path, b"")])
+    return ZnodeStore(owners.path, Check(path, epoch), owners.znodes, before)
+
+
 def test_the_history_of_an_earlier_version_moves_in(owners: Owners, tmp_path: Path) -> None:
     """A node that kept its history in a file takes it along, and the next owner finds it in ZooKeeper."""
     file = in_file("example", tmp_path)
@@ -340,13 +397,41 @@ def test_the_history_of_an_earlier_version_moves_in(owners: Owners, tmp_path: Pa
     file.add_snapshot("u", TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset()))
     file.cover("u", [stretch(50, 200)], {})
     expected = content(file.load("u"))
-    path = tree.destination(owners.name)
-    (epoch,) = owners.znodes.transaction([SetData(path, b"")])
-    store = ZnodeStore(owners.path, Check(path, epoch), owners.znodes, before=file)
-    assert content(store.load("other")) == content(Kept())
+    store = claimed(owners, file)
     assert content(store.load("u")) == expected
     store.close()
     assert content(owners.next().load("u")) == expected
+
+
+def test_the_history_of_an_earlier_version_moves_in_once(owners: Owners, tmp_path: Path) -> None:
+    """After the binlog is reset, or an operator deletes the history, the file is not read again."""
+    file = in_file("example", tmp_path)
+    file.add_snapshot("u", TableSnapshot(at(50), {("s", "t"): TABLE}, frozenset()))
+    file.cover("u", [stretch(50, 200)], {})
+    store = claimed(owners, file)
+    assert store.load("u").ranges
+    store.clear("u")
+    assert content(claimed(owners, file).load("u")) == content(Kept())
+    owners.wipe()
+    assert content(claimed(owners, file).load("u")) == content(Kept())
+
+
+def test_an_unreadable_file_of_an_earlier_version_does_not_stop_the_destination(owners: Owners, tmp_path: Path) -> None:
+    """The history begins anew in ZooKeeper."""
+    (tmp_path / "taken").write_text("a file where a directory should be")
+    store = claimed(owners, in_file("example", tmp_path / "taken"))
+    assert content(store.load("u")) == content(Kept())
+    store.add("u", [statement(100)])
+    assert len(owners.next().load("u").records) == 1
+
+
+@pytest.mark.parametrize("data", [b"[]", b"null", b'{"sources":[]}', b'{"sources":{"u":{}}}'])
+def test_a_malformed_index_names_the_remedy(owners: Owners, data: bytes) -> None:
+    """JSON of another shape is refused like text that is no JSON."""
+    owners.next().add("u", [statement(100)])
+    owners.znodes.transaction([SetData(owners.path, data)])
+    with pytest.raises(HistoryUnavailable, match=rf"{owners.path} is unreadable.*deleteall"):
+        owners.next().load("u")
 
 
 def test_a_group_keeps_a_history_for_each_source(znodes: BlockingZnodes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
-from canal_ha.errors import HistoryUnavailable
+from canal_ha.errors import HistoryFenced, HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.model.tell import Tell
 
@@ -30,6 +30,7 @@ class Recording:
         self.statements = 0  # recorded since the last snapshot
         self._store = store
         self._tell = tell
+        self._expiring = threading.Lock()  # taken before `_lock`; statements are recorded meanwhile
         self._lock = threading.Lock()
         self._seen: set[tuple[str, int, int, str]] = set()
         self._pending: list[Record] = []
@@ -98,26 +99,29 @@ class Recording:
 
     def expire(self, before: LogPosition, stale_ms: int) -> None:
         """Drop what lies before a position. If the store fails, what it holds expires with a later call."""
-        store = self._store
-        if store:
-            try:
-                with self._lock:
-                    self._clear(store)
-                store.expire(self.source, before, stale_ms)
-            except HistoryUnavailable as error:
-                self.failed(error)
+        with self._expiring:
+            store = self._store
+            if store:
+                try:
+                    with self._lock:
+                        self._clear(store)
+                    store.expire(self.source, before, stale_ms)
+                except HistoryUnavailable as error:
+                    self.failed(error)
         with self._lock:
             self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= before.order}
             self._pending_snapshots = [kept for kept in self._pending_snapshots if kept.at.order >= before.order]
 
     def end(self) -> HistoryStore | None:
         """Store nothing from now on, even if a stream still decodes received bytes; return the store."""
-        with self._lock:
+        with self._expiring, self._lock:
             store, self._store = self._store, None
         return store
 
     def failed(self, error: HistoryUnavailable) -> None:
-        """Report the failure, once."""
+        """Report the failure, once. A node that lost the destination says so elsewhere."""
+        if isinstance(error, HistoryFenced):
+            return
         if not self._failing:
             self._tell("history.unavailable", error=str(error), alarm=True)
         self._failing = True

@@ -135,11 +135,10 @@ class SqlStore:
     @_once_more
     def load(self, source: str) -> Kept:
         """See HistoryStore. From now on no node that claimed the destination earlier can write."""
-        if self._claim:
-            self._claim.confirm()
         with self._cursor() as cursor:
             covered = self._covered(cursor, claiming=True)
             if self._claim:
+                self._claim.confirm()  # with the row locked, so that no earlier claim comes in between
                 self._cover(cursor, covered)
             self._run(
                 cursor,

@@ -9,7 +9,7 @@ from uuid import uuid4
 from canal_ha.config.model import InstanceConfig
 from canal_ha.decode.history.store import HistoryStore
 from canal_ha.errors import Fenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
-from canal_ha.source.history.sql_store import in_file, in_mysql
+from canal_ha.source.history.sql_store import FILE, in_file, in_mysql
 from canal_ha.source.history.znode_store import WaitingZnodes, ZnodeStore
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check
@@ -58,7 +58,8 @@ def history_store(config: InstanceConfig, claim: HistoryClaim | None = None) -> 
         return None
     if config.tsdb_url:
         return in_mysql(config.destination, config.tsdb_url, config.tsdb_username, config.tsdb_password, claim)
-    file = in_file(config.destination, Path(config.tsdb_dir)) if config.tsdb_dir else None
+    directory = Path(config.tsdb_dir) if config.tsdb_dir else None
     if claim is None or not config.tsdb_in_zookeeper:
-        return file
-    return ZnodeStore(tree.history(config.destination), claim.fence, claim.znodes, before=file)
+        return in_file(config.destination, directory) if directory else None
+    before = in_file(config.destination, directory) if directory and (directory / FILE).exists() else None
+    return ZnodeStore(tree.history(config.destination), claim.fence, claim.znodes, before)

@@ -4,7 +4,8 @@
 zlib-compressed JSON of at most half a megabyte, with the tables of a snapshot or with statements. Only the owner
 writes. Every write is a transaction that checks `{d}` at the owner's epoch, so ZooKeeper refuses the writes of an
 earlier owner. The index is written after the parts that it names and before unused parts are deleted, so it is complete
-at any time. Any thread; a lock; blocks on ZooKeeper.
+at any time. Therefore a part may grow in place, but what shrinks gets a new name. Any thread; a lock; blocks on
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import uuid4
 
+from canal_ha import logs
 from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
-from canal_ha.errors import Fenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.errors import Fenced, HistoryFenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.history.coverage import Coverage, from_place, place_of
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 
+LOG = logs.get(__name__)
 PART_BYTES = 1 << 19  # half of ZooKeeper's default jute.maxbuffer, which limits a request and an answer
 MOST_BYTES = 64 << 20  # of one destination: ZooKeeper keeps all znodes in memory
 _ATTEMPTS = 8  # each new attempt means that somebody else wrote, or that an unanswered write succeeded
@@ -57,7 +60,7 @@ class ZnodeStore:
     path: of the index.
     fence: `{d}` at the owner's epoch.
     znodes: ZooKeeper.
-    before: where an earlier version kept the history; read if the index does not exist. None: nowhere.
+    before: where an earlier version kept the history; it moves here if the index does not exist. None: nowhere.
     """
 
     def __init__(self, path: str, fence: Check, znodes: WaitingZnodes, before: HistoryStore | None = None) -> None:
@@ -80,9 +83,9 @@ class ZnodeStore:
         with self._lock:
             self._read = False
             self._fill()
+            if self._index.version is None and self._before is not None:
+                self._move_in(source, self._before)
             known = self._sources.get(source)
-            if known is None and self._before is not None and not self._sources:
-                known = self._move_in(source, self._before)
             return known.kept() if known else Kept()
 
     def sources(self) -> tuple[str, ...]:
@@ -152,19 +155,21 @@ class ZnodeStore:
         if known := self._sources.pop(source, None):
             self._unused += [part.name for part in known.parts()]
 
-    def _move_in(self, source: str, before: HistoryStore) -> _Source:
-        """Take over the history that this node kept by itself before."""
-        kept = before.load(source)
-        known = _Source()
-        if not kept.ranges:
-            return known
-        self._sources[source] = known
+    def _move_in(self, source: str, before: HistoryStore) -> None:
+        """Take over what this node kept by itself before. If that is unreadable, the history begins here."""
+        try:
+            kept = before.load(source)
+        except HistoryUnavailable as error:
+            LOG.warning("history.not_moved", error=str(error), to=self._path)
+            return
+        known = self._sources[source] = _Source()
         for snapshot in sorted(kept.snapshots, key=lambda taken: taken.at.order):
             known.add_snapshot(snapshot)
         known.add(kept.records)
         known.covered.add(kept.ranges, kept.times)
         self._save()
-        return known
+        with suppress(HistoryUnavailable):  # else it would come back when somebody deletes the index
+            before.clear(source)
 
     # ---- holding the lock: reading
 
@@ -220,8 +225,8 @@ class ZnodeStore:
 
     def _write(self) -> bool:
         """Write what is not stored. Return False if a node is not as this store left it."""
-        if self._index.version is None:
-            self._open_index()
+        if self._index.version is None and not self._open_index():
+            return False
         if sum(len(part.data) for part in self._parts()) > MOST_BYTES:
             raise HistoryUnavailable(
                 f"{self._path}: the table history is larger than {MOST_BYTES >> 20} MB: keep it in MySQL"
@@ -234,14 +239,23 @@ class ZnodeStore:
         )
         return self._index.stored or self._put(self._index)
 
-    def _open_index(self) -> None:
-        """Learn the version of the index. Create it if it is missing, because the parts need their parent."""
+    def _open_index(self) -> bool:
+        """Learn the version of the index. Create it if it is missing, because the parts need their parent.
+
+        Return False if somebody else created it meanwhile, as another source of the group does with the node above.
+        """
         node = self._znodes.get(self._path)
         if node is None:
             above = self._path.rpartition("/")[0]
             missing = [self._path] if self._znodes.get(above) else [above, self._path]
-            self._znodes.transaction([self._fence, *(Create(path, b"") for path in missing)])
+            try:
+                self._znodes.transaction([self._fence, *(Create(path, b"") for path in missing)])
+            except TransactionRefused as refused:
+                if refused.index == 0:
+                    raise
+                return False
         self._index.version = node.version if node else 0
+        return True
 
     def _put(self, part: _StoredPart) -> bool:
         """Write a part or the index. Return False if the node is not as this store left it."""
@@ -250,16 +264,20 @@ class ZnodeStore:
             write = Create(path, part.data) if part.version is None else SetData(path, part.data, part.version)
             try:
                 part.version = self._znodes.transaction([self._fence, write])[1]
+            except ZooKeeperUnavailable:
+                part.unsure = part.data
+                raise
             except TransactionRefused as refused:
+                if refused.index == 0:
+                    raise
                 node = self._znodes.get(path)
-                if refused.index == 0 or node is None or (part.version is not None and node.data != part.data):
-                    if refused.index == 0:
-                        raise
+                if node is None or (part.version is not None and node.data not in (part.data, part.unsure)):
                     return False
                 part.version = node.version  # an earlier write of ours succeeded without an answer
-            else:
-                part.stored = True
-                return True
+                if node.data != part.data:
+                    continue
+            part.stored = True
+            return True
 
     def _delete_unused(self) -> None:
         while self._unused:
@@ -281,9 +299,15 @@ class ZnodeStore:
         """Raise HistoryUnavailable for errors of ZooKeeper and of what it holds."""
         try:
             yield
-        except (ZooKeeperUnavailable, TransactionRefused, Fenced) as error:
+        except Fenced as error:
+            raise HistoryFenced(f"{self._path}: {error}") from error
+        except TransactionRefused as error:
+            if error.index == 0:
+                raise HistoryFenced(f"{self._path}: another node has claimed the destination") from error
             raise HistoryUnavailable(f"cannot use the table history in {self._path}: {error}") from error
-        except (ValueError, KeyError, TypeError, zlib.error) as error:
+        except ZooKeeperUnavailable as error:
+            raise HistoryUnavailable(f"cannot use the table history in {self._path}: {error}") from error
+        except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
             raise HistoryUnavailable(
                 f"{self._path} is unreadable: {error!r}; delete the node with zkCli (deleteall) to begin a new history"
             ) from error
@@ -297,12 +321,14 @@ class _StoredPart:
     data: what it has to hold.
     version: as last known; None if the node does not exist or is in doubt.
     stored: ZooKeeper holds `data`.
+    unsure: the data of a write without an answer.
     """
 
     name: str
     data: bytes
     version: int | None = None
     stored: bool = False
+    unsure: bytes | None = None
 
     @classmethod
     def of(cls, content: object) -> _StoredPart:
@@ -376,17 +402,22 @@ class _Source:
         )
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add the records that are new."""
-        rows = [_row(record) for record in records if self.records.setdefault(_key(record), record) is record]
-        while rows:
-            last = self.statements[-1] if self.statements else None
-            held = last.content() if last and len(last.data) < PART_BYTES // 8 else []
-            if last is None or not 0 < len(held) < _STATEMENTS:
-                last, held = _StoredPart.of([]), []
-                self.statements.append(last)
-            room = _STATEMENTS - len(held)
-            last.replace(_packed([*held, *rows[:room]]))
-            rows = rows[room:]
+        """Add the records that are new. Raises HistoryUnavailable, and adds none, if one is larger than a part."""
+        new: dict[tuple[object, ...], Record] = {}
+        for record in records:
+            if _key(record) not in self.records:
+                new.setdefault(_key(record), record)
+        rows = [_row(record) for record in new.values()]
+        last = self.statements[-1] if self.statements else None
+        held = last.content() if last and len(last.data) < PART_BYTES // 8 else []
+        if last is not None and 0 < len(held) < _STATEMENTS:
+            (data, *others) = _statement_parts([*held, *rows])
+            parts = [_StoredPart(uuid4().hex, other) for other in others]
+            last.replace(data)
+        else:
+            parts = [_StoredPart(uuid4().hex, data) for data in _statement_parts(rows)]
+        self.statements += parts
+        self.records |= new
 
     def add_snapshot(self, snapshot: TableSnapshot) -> None:
         """Add a snapshot, unless it is there."""
@@ -416,10 +447,13 @@ class _Source:
             previous, apart = snapshot.tables, False
         self.snapshots = kept
         self.records = {key: record for key, record in self.records.items() if record.at.order >= limit}
+        statements = []
         for part in self.statements:
-            rows = [row for row in part.content() if _key(_record(row)) in self.records]
-            part.replace(_packed(rows))
-        self.statements = [part for part in self.statements if part.content()]
+            content = part.content()
+            rows = [row for row in content if _key(_record(row)) in self.records]
+            if rows:
+                statements.append(part if len(rows) == len(content) else _StoredPart.of(rows))
+        self.statements = statements
         return sorted(names - {part.name for part in self.parts()})
 
     def _each_snapshot(self) -> Iterator[TableSnapshot]:
@@ -469,6 +503,24 @@ def _bounded(rows: Sequence[tuple[str, str, str | int]]) -> Iterator[_StoredPart
             f"the definition of {schema}.{table} is larger than a znode ({PART_BYTES >> 10} KB compressed): keep the"
             " table history in MySQL (canal.instance.tsdb.url)"
         )
+
+
+def _statement_parts(rows: Sequence[Sequence[object]]) -> Iterator[bytes]:
+    """Yield these statements, packed in parts of bounded size. Raises HistoryUnavailable if one alone is larger."""
+    for first in range(0, len(rows), _STATEMENTS):
+        some = rows[first : first + _STATEMENTS]
+        data = _packed(some)
+        if len(data) <= PART_BYTES:
+            yield data
+        elif len(some) > 1:
+            yield from _statement_parts(some[: len(some) // 2])
+            yield from _statement_parts(some[len(some) // 2 :])
+        else:
+            journal, offset = some[0][:2]
+            raise HistoryUnavailable(
+                f"the statement at {journal}:{offset} is larger than a znode ({PART_BYTES >> 10} KB compressed): what"
+                " follows it is not stored; keep the table history in MySQL (canal.instance.tsdb.url)"
+            )
 
 
 def _packed(content: object) -> bytes:
