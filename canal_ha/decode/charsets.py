@@ -97,6 +97,11 @@ _CODECS = {
     "utf8mb3": "utf-8",
     "utf8mb4": "utf-8",
 }
+_LONGEST = {
+    **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),
+    **dict.fromkeys(("utf8mb3", "ujis", "eucjpms"), 3),
+    **dict.fromkeys(("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "ucs2"), 2),
+}
 _WIDE = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 
 # What the bytes from 0x80 on mean in charsets that Python lacks; U+FFFD for bytes without a meaning. Source: MySQL
@@ -123,6 +128,11 @@ def charset_of(collation: int) -> str:
         block = (collation - _UNICODE_14) >> 8
         return _UNICODE_14_NAMES[block] if block < len(_UNICODE_14_NAMES) else ""
     return _NAMES.get(collation - _NOPAD if collation >= _NOPAD else collation, "")
+
+
+def longest_character(charset: str) -> int:
+    """Return the bytes of a character set's longest character, which the size of a column counts for each."""
+    return _LONGEST.get(charset, 1)
 
 
 def codec_of(collation: int) -> str:

@@ -475,12 +475,12 @@ class Decoder:
     # ---- tables
 
     def _table_map(self, body: bytes) -> Iterator[Output]:
-        table_map = parse_table_map(body)
+        table_map = parse_table_map(body, mariadb=self._mariadb)
         plan = cells.dropped(body)
         if self._tables.accepts(table_map.schema, table_map.name):
             try:
                 schema = self._history.table(table_map, self._here())
-                plan = self._plans.plan(table_map, schema, body, mariadb=self._mariadb)
+                plan = self._plans.plan(table_map, schema, body)
             except TableUnknown:
                 if not self._options.filter_table_error:
                     raise

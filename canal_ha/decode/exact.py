@@ -6,7 +6,6 @@ sets from the event, or else from the column's declaration, or else from what th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,8 +18,6 @@ from canal_ha.decode.types import CellType
 from canal_ha.decode.values import column_codec
 from canal_ha.model.table import Column
 
-_NAME = re.compile(r"\s*([a-z_]\w*)", re.IGNORECASE)
-_BINARIES = frozenset({"binary", "varbinary", "raw", "tinyblob", "blob", "mediumblob", "longblob", "vector"})
 _UTF8 = frozenset({"", "utf8", "utf8mb3", "utf8mb4", "ascii"})
 _BLOB_NAMES = {1: "tinyblob", 2: "blob", 3: "mediumblob", 4: "longblob"}
 _STRINGS = frozenset({types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED})
@@ -63,25 +60,18 @@ def with_charsets(columns: tuple[Column, ...], charsets: Mapping[str, str]) -> t
 
 def _is_open(column: Column) -> bool:
     """Return whether the declaration leaves the charset open."""
-    name = _type_name(column)
-    return not column.charset and name not in _BINARIES and name not in column_text.ADDRESSES
+    name = types.type_name(column.mysql_type)
+    return not column.charset and name not in types.BINARIES and name not in column_text.ADDRESSES
 
 
-def _type_name(column: Column) -> str:
-    """Return the type's first word in lower case; "" if it is unknown."""
-    named = _NAME.match(column.mysql_type)
-    return named[1].lower() if named else ""
-
-
-def exact_types(table_map: TableMap, columns: tuple[Column, ...], *, mariadb: bool) -> tuple[ExactType, ...]:
+def exact_types(table_map: TableMap, columns: tuple[Column, ...]) -> tuple[ExactType, ...]:
     """Return how to read the columns of an event.
 
     table_map: the event.
     columns: the table's columns, one for each of the event at least.
-    mariadb: the flavor of the server that wrote the event.
     Raises TableUnknown for an unknown type.
     """
-    collations = table_map.collations(mariadb=mariadb)
+    collations = table_map.collations()
     found = []
     for index, code in enumerate(table_map.real_types):
         column, meta = columns[index], table_map.metas[index]
@@ -102,10 +92,10 @@ def exact_types(table_map: TableMap, columns: tuple[Column, ...], *, mariadb: bo
 
 def _text(code: int, meta: int, read: CellType, column: Column, charset: str) -> ExactType:
     """Return how to read a text, or bytes, or one of MariaDB's addresses."""
-    name = _type_name(column)
+    name = types.type_name(column.mysql_type)
     if name in column_text.ADDRESSES:
         return ExactType(replace(read, text=kinds.CHARSET), column_codec(name), column.mysql_type)
-    binary = name in _BINARIES or (charset == BINARY if charset else not name and code in _BLOBS)
+    binary = name in types.BINARIES or (charset == BINARY if charset else not name and code in _BLOBS)
     if binary:
         sql_type = types.SQL_BLOB
         text = kinds.COMPRESSED if code in _COMPRESSED else kinds.LATIN1
@@ -116,7 +106,7 @@ def _text(code: int, meta: int, read: CellType, column: Column, charset: str) ->
         codec = column_codec(charset) if charset in column_text.READERS else "utf-8"
         text = kinds.COMPRESSED_UTF8 if code in _COMPRESSED else kinds.UTF8 if utf8 else kinds.CHARSET
     declared = column.mysql_type
-    if binary and name and name not in _BINARIES:
+    if binary and name and name not in types.BINARIES:
         declared = _binary_type(code, meta)
     return ExactType(replace(read, text=text, sql_type=sql_type, null_sql_type=sql_type), codec, declared)
 

@@ -55,16 +55,15 @@ class PlanCache:
         self._columns_bytes = 0  # of the younger generation, as the next
         self._plans_bytes = 0
 
-    def plan(self, table_map: TableMap, schema: TableSchema, body: bytes, *, mariadb: bool) -> TablePlan:
+    def plan(self, table_map: TableMap, schema: TableSchema, body: bytes) -> TablePlan:
         """Return the plan of a table.
 
         table_map: the event.
         schema: the table's columns.
         body: the event's.
-        mariadb: the flavor of the server that wrote the event.
         Raises TableUnknown.
         """
-        return plan_of(self._columns(table_map, schema, body, mariadb=mariadb), table_map, body)
+        return plan_of(self._columns(table_map, schema, body), table_map, body)
 
     def keep(self, table_id: int, plan: TablePlan) -> None:
         """Let the kernel use this plan for the rows of a table id."""
@@ -80,7 +79,7 @@ class PlanCache:
         self._work.forget_plans()
         self._plans_bytes = 0
 
-    def _columns(self, table_map: TableMap, schema: TableSchema, body: bytes, *, mariadb: bool) -> Columns:
+    def _columns(self, table_map: TableMap, schema: TableSchema, body: bytes) -> Columns:
         names = (table_map.schema, table_map.name, schema.version)
         names_end = 8 + body[8] + 2  # id, flags, schema
         names_end += body[names_end] + 2
@@ -94,7 +93,7 @@ class PlanCache:
                 if asks and self._charsets is not None:
                     schema = replace(schema, columns=with_charsets(schema.columns, self._charsets(table_map)))
                 exact = self._charsets is not None
-                columns = Columns(table_map, schema, self._fields, self._charset, exact=exact, mariadb=mariadb)
+                columns = Columns(table_map, schema, self._fields, self._charset, exact=exact)
             self._younger[key] = columns
             self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before)
         return columns

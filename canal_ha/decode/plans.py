@@ -44,7 +44,6 @@ class Columns:
         charset: str,
         *,
         exact: bool = False,
-        mariadb: bool = False,
     ) -> None:
         """Build the cells of each column.
 
@@ -53,7 +52,6 @@ class Columns:
         fields: which columns to drop.
         charset: canal.instance.connectionCharset.
         exact: whether values are in the exact form.
-        mariadb: the flavor of the server that wrote the event.
         Raises TableUnknown if a column of the event has no definition.
         """
         count = len(table_map.types)
@@ -65,7 +63,7 @@ class Columns:
         self.before: list[cells.Cell] = []
         self.after: list[cells.Cell] = []
         self.json_columns = 0
-        readings = exact_types(table_map, schema.columns, mariadb=mariadb) if exact else None
+        readings = exact_types(table_map, schema.columns) if exact else None
         touched = fields.touches(table_map.schema, table_map.name)
         for index in range(count):
             column = schema.columns[index]

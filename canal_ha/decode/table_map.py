@@ -91,18 +91,16 @@ class TableMap:
     default_collation: int = 0  # of texts that `other_collations` does not list; 0 if the source does not tell any
     other_collations: tuple[int, ...] = ()  # pairs of an index among the texts, and a collation
     each_collation: tuple[int, ...] = ()  # of every text, in the place of a default
+    mariadb: bool = False  # the flavor of the server that wrote the event
 
     @property
     def real_types(self) -> bytes:
         """The types, with ENUM and SET, which travel as STRING, told apart."""
         return _real_types(self.types, self.metas)
 
-    def collations(self, *, mariadb: bool) -> tuple[int, ...]:
-        """Return the collation id of each column; 0 where there is none or the event does not tell one.
-
-        mariadb: the flavor of the server that wrote the event.
-        """
-        counted = _WITH_COLLATION_MARIADB if mariadb else _WITH_COLLATION
+    def collations(self) -> tuple[int, ...]:
+        """Return the collation id of each column; 0 where there is none or the event does not tell one."""
+        counted = _WITH_COLLATION_MARIADB if self.mariadb else _WITH_COLLATION
         texts = [index for index, code in enumerate(self.real_types) if code in counted]
         told = list(self.each_collation) or [self.default_collation] * len(texts)
         for place, collation in zip(self.other_collations[::2], self.other_collations[1::2], strict=False):
@@ -149,9 +147,12 @@ class _Cursor:
         return tuple(items)
 
 
-def parse_table_map(body: bytes) -> TableMap:
-    """Parse an event. body: without header and checksum. Raises Broken.
+def parse_table_map(body: bytes, *, mariadb: bool = False) -> TableMap:
+    """Parse an event.
 
+    body: without header and checksum.
+    mariadb: the flavor of the server that wrote it.
+    Raises Broken.
     Source: MySQL libs/mysql/binlog/event/rows_event.h, Table_map_event.
     """
     cursor = _Cursor(body)
@@ -187,6 +188,7 @@ def parse_table_map(body: bytes) -> TableMap:
         default_collation=default[0] if default else 0,
         other_collations=default[1:],
         each_collation=_integers(optional.get(_COLUMN_CHARSET)) or (),
+        mariadb=mariadb,
     )
 
 

@@ -47,6 +47,8 @@ _BIT, _TINYINT, _BIGINT, SQL_CHAR, _DECIMAL, _INTEGER, _SMALLINT, _REAL, _DOUBLE
 )
 _DATE, _TIME, _TIMESTAMP, _OTHER, SQL_BLOB, SQL_CLOB = 91, 92, 93, 1111, 2004, 2005
 
+BINARIES = frozenset({"binary", "varbinary", "raw", "tinyblob", "blob", "mediumblob", "longblob", "vector"})
+_NAME = re.compile(r"\s*([a-z_]\w*)", re.IGNORECASE)
 # MariaDB's JSON is a LONGTEXT; canal reads it as binary when the statement declares JSON, and garbles it.
 _TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext", "json"})
 
@@ -91,6 +93,12 @@ _FIXED = {
     DATETIME: CellType(kinds.DATETIME, 8, _TIMESTAMP, _TIMESTAMP),
     YEAR: CellType(kinds.YEAR, 1, SQL_VARCHAR, SQL_VARCHAR),
 }
+
+
+def type_name(mysql_type: str) -> str:
+    """Return the first word of a type text in lower case; "" if there is none."""
+    named = _NAME.match(mysql_type)
+    return named[1].lower() if named else ""
 
 
 def split_string(meta: int) -> tuple[int, int]:

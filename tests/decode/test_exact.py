@@ -240,17 +240,17 @@ def test_a_diff_that_does_not_fit() -> None:
 def test_mysql_and_mariadb_count_different_columns() -> None:
     """MariaDB lists a collation for geometry, MySQL does not; both list none for numbers."""
     columns = [ColumnType(3), ColumnType(255, b"\4"), ColumnType(15, b"\5\0"), ColumnType(15, b"\5\0")]
-    theirs = parse_table_map(table_map(1, "s", "t", columns, field(3, packed(63) + packed(8) + packed(28))))
-    assert theirs.collations(mariadb=True) == (0, 63, 8, 28)
-    assert theirs.collations(mariadb=False) == (0, 0, 0, 0)
+    body = table_map(1, "s", "t", columns, field(3, packed(63) + packed(8) + packed(28)))
+    assert parse_table_map(body, mariadb=True).collations() == (0, 63, 8, 28)
+    assert parse_table_map(body).collations() == (0, 0, 0, 0)
     ours = parse_table_map(table_map(1, "s", "t", columns, field(2, packed(8) + packed(1) + packed(28))))
-    assert ours.collations(mariadb=False) == (0, 0, 8, 28)
+    assert ours.collations() == (0, 0, 8, 28)
 
 
 def test_collations_that_contradict_the_columns() -> None:
     """Unknown, not guessed."""
     columns = [ColumnType(15, b"\5\0"), ColumnType(15, b"\5\0")]
     few = parse_table_map(table_map(1, "s", "t", columns, field(3, packed(8))))
-    assert few.collations(mariadb=False) == (0, 0)
+    assert few.collations() == (0, 0)
     far = parse_table_map(table_map(1, "s", "t", columns, field(2, packed(8) + packed(7) + packed(28))))
-    assert far.collations(mariadb=False) == (8, 8)
+    assert far.collations() == (8, 8)

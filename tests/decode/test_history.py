@@ -177,11 +177,145 @@ def test_the_statement_that_made_a_table_uncertain_is_named() -> None:
 def test_names_in_the_event_rebuild_what_is_unknown() -> None:
     """Full metadata gives an unknown table its names, keys and signs; a definition that fits gives type texts."""
     full = event(INT, VARCHAR, BIGINT, names="a b c", key=(0,), unsigned=(True, False, False))
-    assert texts(History(server()).view(at(4)).table(full, at(100))) == ["a* ", "b ", "c "]
+    assert texts(History(server()).view(at(4)).table(full, at(100))) == ["a* int unsigned", "b ", "c bigint"]
     present = server(t="CREATE TABLE t (a int(11) unsigned PRIMARY KEY, b varchar(99), c bigint, d int)")
     found = History(present).view(at(4)).table(full, at(100))
     assert texts(found) == ["a* int(11) unsigned", "b ", "c bigint"]
     assert [column.unsigned for column in found.columns] == [True, False, False]
+
+
+def full_event(*columns: tuple[int, int, int], names: str, mariadb: bool = False) -> TableMap:
+    """Return a table map with full metadata. columns: type code, metadata, and a collation, 0 for what is no text."""
+    plain = event(*((code, meta) for code, meta, _ in columns), names=names)
+    collations = tuple(collation for _, _, collation in columns if collation)
+    return replace(plain, each_collation=collations, mariadb=mariadb)
+
+
+@pytest.mark.parametrize("mariadb", [False, True])
+def test_full_metadata_tells_the_types_of_a_table_that_nobody_knows(mariadb: bool) -> None:
+    """Lengths, charsets, labels and shapes come from the event: BINARY(8) gets its padding, and an ENUM its labels."""
+    texts_of = ((254, 0xFE08, 63), (254, 0xFE08, 33), (254, 0xEE3C, 45), (15, 80, 45), (15, 16, 63), (15, 20, 28))
+    blobs = ((252, 1, 63), (252, 2, 8), (252, 3, 45), (252, 4, 63))
+    shape = (255, 4, 63 if mariadb else 0)
+    rest = ((254, 0xF701, 0), (254, 0xF801, 0), shape, shape, (246, 0x0C03, 0), (16, 0x0101, 0), (17, 3, 0), (18, 0, 0))
+    found = full_event(*texts_of, *blobs, *rest, names="a b c d e f g h i j k l m n o p q r", mariadb=mariadb)
+    found = replace(found, labels={10: ("x", "it's"), 11: ("y",)}, geometry_types=(1, 7))
+    assert texts(History(server()).view(at(4)).table(found, at(100))) == [
+        *("a binary(8)", "b char(2)", "c char(79)", "d varchar(20)", "e varbinary(16)", "f varchar(10)"),
+        *("g tinyblob", "h text", "i mediumtext", "j longblob", "k enum('x','it''s')", "l set('y')", "m point"),
+        *("n geometrycollection", "o decimal(12,3)", "p bit(9)", "q timestamp(3)", "r datetime"),
+    ]
+
+
+def test_compressed_columns_of_an_unknown_table() -> None:
+    """MariaDB's type codes of compressed columns, whose metadata includes a header, tell the type with the charset."""
+    found = full_event((141, 121, 45), (141, 31, 63), (140, 2, 63), (140, 2, 45), names="a b c d", mariadb=True)
+    expected = ["a varchar(30)", "b varbinary(30)", "c blob", "d text"]
+    assert texts(History(server()).view(at(4)).table(found, at(100))) == expected
+
+
+def test_a_definition_of_another_time_does_not_make_texts_of_bytes() -> None:
+    """The event's charset tells CHAR from BINARY and TEXT from BLOB, whatever the table is today."""
+    now = server(t="CREATE TABLE t (a binary(8), b blob, c varbinary(40), d int(11))")
+    found = full_event((254, 0xFE08, 8), (252, 2, 8), (15, 40, 8), (3, 0, 0), names="a b c e")
+    assert texts(History(now).view(at(4)).table(found, at(100))) == ["a char(8)", "b text", "c varchar(40)", "e int"]
+    view = History(now).view(at(4))
+    view.apply(at(90), "s", "CREATE TABLE t (a binary(8), b blob, c varbinary(40), e int)")
+    assert texts(view.table(found, at(100))) == ["a char(8)", "b text", "c varchar(40)", "e int"]
+
+
+ADDRESSES = full_event((254, 0xFE10, 63), (254, 0xFE04, 63), names="a b", mariadb=True)
+
+
+def test_addresses_of_an_unknown_table_are_refused() -> None:
+    """MariaDB logs UUID, INET6 and INET4 as BINARY. If no definition is known, the error names columns and command."""
+    refusal = (
+        r"s\.t at bin\.000001:100 .* does not tell the types of a \(BINARY\(16\), INET6 or UUID\), b \(BINARY\(4\),"
+        r" INET4\).*does not exist on the server any more\. Start this stream after the position \(canal-ha cursor"
+    )
+    with pytest.raises(TableUnknown, match=refusal):
+        History(server()).view(at(4)).table(ADDRESSES, at(100))
+    view = History(server(t="CREATE TABLE t (a uuid, b inet4)")).view(at(4))
+    view.apply(at(110), "s", "ALTER TABLE t MODIFY a uuid")
+    with pytest.raises(TableUnknown, match="current definition may be a later one"):
+        view.table(ADDRESSES, at(100))
+    mysql = replace(ADDRESSES, mariadb=False)
+    assert texts(History(server()).view(at(4)).table(mysql, at(100))) == ["a binary(16)", "b binary(4)"]
+
+
+def test_addresses_come_from_the_definition() -> None:
+    """A statement tells the types, else the current definition if no statement follows; texts of today do not."""
+    view = History(server(t="CREATE TABLE t (a inet6, b binary(4))")).view(at(4))
+    assert texts(view.table(ADDRESSES, at(80))) == ["a inet6", "b binary(4)"]
+    view.apply(at(90), "s", "ALTER TABLE t MODIFY a uuid, MODIFY b inet4")
+    assert texts(view.table(ADDRESSES, at(100))) == ["a uuid", "b inet4"]
+    assert texts(view.table(ADDRESSES, at(80))) == ["a inet6", "b binary(4)"]
+    live = History(server(t="CREATE TABLE t (a inet6, b binary(4))"), live_texts=True).view(at(4))
+    live.apply(at(90), "s", "CREATE TABLE t (a uuid, b inet4)")
+    assert texts(live.table(ADDRESSES, at(100))) == ["a uuid", "b inet4"]
+
+
+def test_labels_in_an_unknown_charset_come_from_a_definition() -> None:
+    """An event whose labels cannot be decoded tells the column's name only; numbers are not delivered as labels."""
+    enum = event((254, 0xF701), names="e")
+    with pytest.raises(TableUnknown, match=r"types of e \(ENUM or SET with unknown labels\)"):
+        History(server()).view(at(4)).table(enum, at(100))
+    view = History(server(t="CREATE TABLE t (e enum('x'))")).view(at(4))
+    assert texts(view.table(enum, at(100))) == ["e enum('x')"]
+
+
+def test_a_row_without_names_behind_one_with_names_keeps_them() -> None:
+    """The columns that an event with names shows hold until a statement changes the table, which is gone now."""
+    view = History(server()).view(at(4))
+    named = full_event((3, 0, 0), (15, 40, 8), names="a b")
+    assert texts(view.table(named, at(100))) == ["a int", "b varchar(40)"]
+    bare = replace(named, names=None)
+    assert texts(view.table(bare, at(110))) == ["a int", "b varchar(40)"]
+    view.apply(at(120), "s", "ALTER TABLE t ADD c int FIRST")
+    assert texts(view.table(replace(event(INT, INT, VARCHAR), each_collation=(8,)), at(130)))[0] == "c int"
+    view.apply(at(140), "s", "DROP TABLE t")
+    with pytest.raises(TableUnknown):
+        view.table(bare, at(150))
+
+
+@pytest.mark.parametrize(
+    ("mariadb", "shown", "names"),
+    [
+        (True, ((3, 0, 0), (17, 6, 0), (17, 6, 0)), "id row_start row_end"),
+        (False, ((8, 0, 0), (3, 0, 0)), "my_row_id id"),
+    ],
+)
+def test_columns_that_the_server_may_have_added_do_not_survive_a_statement(
+    mariadb: bool, shown: tuple[tuple[int, int, int], ...], names: str
+) -> None:
+    """ADD COLUMN puts a new column before row_start of a versioned table, behind it if that is an ordinary column."""
+    view = History(server()).view(at(4))
+    named = full_event(*shown, names=names, mariadb=mariadb)
+    assert [column.name for column in view.table(named, at(100)).columns] == names.split()
+    assert [column.name for column in view.table(replace(named, names=None), at(110)).columns] == names.split()
+    view.apply(at(120), "s", "ALTER TABLE t ADD c timestamp(6)")
+    after = full_event(*shown, (17, 6, 0), names=f"{names} c", mariadb=mariadb)
+    with pytest.raises(TableUnknown):
+        view.table(replace(after, names=None), at(130))
+    assert [column.name for column in view.table(after, at(130)).columns] == [*names.split(), "c"]
+
+
+def test_what_a_statement_made_goes_before_what_an_event_showed() -> None:
+    """Once the statements before a stream's start are read, a shown table is the one that they made."""
+    history = History(server(), in_ranges=True)
+    history.cover(at(200), at(300))
+    late = history.view(at(200))
+    named = full_event((3, 0, 0), (17, 6, 0), (17, 6, 0), names="id row_start row_end", mariadb=True)
+    late.table(named, at(210))
+    late.apply(at(220), "s", "ALTER TABLE t ADD c timestamp(6)")
+    bare = replace(event(INT, (17, 6), (17, 6), (17, 6)), mariadb=True)
+    with pytest.raises(TableUnknown):
+        late.table(bare, at(230))
+    early = history.view(at(4))
+    early.apply(at(50), "s", "CREATE TABLE t (id int) WITH SYSTEM VERSIONING")
+    history.cover(at(4), at(200))
+    late.apply(at(220), "s", "ALTER TABLE t ADD c timestamp(6)")
+    assert [column.name for column in late.table(bare, at(230)).columns] == ["id", "c", "row_start", "row_end"]
 
 
 def test_labels_of_the_event_go_before_those_of_a_definition() -> None:

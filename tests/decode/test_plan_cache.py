@@ -57,7 +57,7 @@ def test_tables_with_equal_columns_share_them() -> None:
     history = AnyTable()
     maps = [parse_table_map(body) for body in bodies]
     plans = [
-        cache.plan(each, history.table(each, LogPosition(JOURNAL, 4)), body, mariadb=False)
+        cache.plan(each, history.table(each, LogPosition(JOURNAL, 4)), body)
         for each, body in zip(maps, bodies, strict=True)
     ]
     assert len({id(plan.before[0]) for plan in plans}) == 1

@@ -29,6 +29,7 @@ from canal_ha.decode.history.statements import Draft, named
 from canal_ha.decode.history.store import Record, Recorder, TableSnapshot
 from canal_ha.decode.history.versions import Key, Order, Trust, Version, Versions, position_of
 from canal_ha.decode.table_map import TableMap
+from canal_ha.decode.told_types import untold
 from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column, TableSchema
@@ -164,7 +165,7 @@ class History:
         """
         key = self._versions.key(table_map.schema, table_map.name)
         version, columns = self._known(key, table_map, at.order, since)
-        if columns is None and table_map.names is None and ahead is not None:
+        if columns is None and ahead is not None and not table_match.tells_columns(table_map):
             version, columns = self._read_on(key, table_map, at, since, ahead)
         if version is not None and columns is not None:
             if not version.wants_texts:
@@ -174,12 +175,14 @@ class History:
             completed = replace(version, columns=columns, wants_texts=False)
             return self._keep(key, completed, table_map, columns, at)
         columns = self._resolve(key, version, table_map, at)
+        shown = table_match.tells_columns(table_map) and table_match.shows_added(table_map)
+        trust = Trust.SHOWN if shown else Trust.KNOWN
         if version is None:
-            settled = Version(min(at.order, since or at.order), Trust.KNOWN, columns, observed=True)
-        elif version.trust is Trust.KNOWN:
-            settled = Version(at.order, Trust.KNOWN, columns, version.cause)
+            settled = Version(min(at.order, since or at.order), trust, columns, observed=True)
+        elif version.trust in (Trust.KNOWN, Trust.SHOWN):
+            settled = Version(at.order, trust, columns, version.cause)
         else:
-            settled = Version(version.order, Trust.KNOWN, columns, version.cause, if_absent=version.if_absent)
+            settled = Version(version.order, trust, columns, version.cause, if_absent=version.if_absent)
         return self._keep(key, settled, table_map, columns, at)
 
     def _known(
@@ -193,7 +196,8 @@ class History:
             version = self._versions.at(key, order, self._floor(since))
             known = None if since is None else self._ranges.of(since) or self._ranges.before(order)
             later = None if known is None else self._versions.observed_behind(key, order, known.end.order)
-        certain = version is not None and (version.trust is Trust.KNOWN or table_map.names is not None)
+        tells = table_match.tells_columns(table_map)
+        certain = version is not None and (version.trust in (Trust.KNOWN, Trust.SHOWN) or tells)
         if version is not None and version.readable and certain:
             columns = table_match.agreeing(version.columns, table_map)
             if columns is not None:
@@ -240,7 +244,7 @@ class History:
         """
         known = version.columns if version is not None else ()
         present = self._fetched(table_map)
-        if table_map.names is not None:
+        if table_match.tells_columns(table_map):
             sources = (known, present) if known and not self._live_texts else (present, known)
             return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
         # the current definition holds for an event only if no statement after the event is known
@@ -275,7 +279,7 @@ class History:
         """Record a version. at: position of the table map that asked for it."""
         with self._lock:
             self._versions.record(key, version, over_known=True)
-        if self._recorder and all(column.mysql_type for column in version.columns):
+        if self._recorder and version.trust is Trust.KNOWN and all(column.mysql_type for column in version.columns):
             schema, table = table_map.schema, table_map.name
             since = position_of(version.order)
             self._recorder.record(Record(at, schema, create_table(table, version.columns), table, since))
@@ -394,8 +398,14 @@ def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, *, p
         reason += "; the server's current definition does not agree with the event"
     else:
         reason += "; the table does not exist on the server any more"
+    event, advice = f"{len(table_map.types)} columns", ""
+    if table_map.names is None:
+        advice = "Set binlog_row_metadata=FULL on the source for future events. "
+    else:
+        untold_types = ", ".join(f"{table_map.names[index]} ({what})" for index, what in untold(table_map))
+        event += f" and does not tell the types of {untold_types}"
     return (
-        f"columns of {table_map.schema}.{table_map.name} at {at} are not known for certain: the event has"
-        f" {len(table_map.types)} columns; {reason}. Set binlog_row_metadata=FULL on the source for future events, and"
-        " start this stream after the position or exclude the table (canal.instance.filter.black.regex)"
+        f"columns of {table_map.schema}.{table_map.name} at {at} are not known for certain: the event has {event};"
+        f" {reason}. {advice}Start this stream after the position (canal-ha cursor set), or exclude the table"
+        " (canal.instance.filter.black.regex)"
     )

@@ -120,7 +120,7 @@ class Draft:
 
     def _change(self, key: Key, changes: tuple[Change, ...]) -> None:
         version = self._get(key)
-        if version is None or not version.readable:
+        if version is None or not version.readable or version.trust is Trust.SHOWN:
             if not all(isinstance(change, SetVisibility | ConvertCharset) for change in changes):
                 self._set(key, Trust.UNCERTAIN)
             return

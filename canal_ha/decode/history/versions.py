@@ -24,6 +24,7 @@ class Trust(Enum):
     """How reliable a version is."""
 
     KNOWN = "known"
+    SHOWN = "shown"  # by an event with names, with columns that the server may have added: see table_match.shows_added
     ASSUMED = "assumed"  # CREATE TABLE IF NOT EXISTS of an unknown table, which may have existed with other columns
     UNCERTAIN = "uncertain"  # changed by a statement whose effect is unknown
     DROPPED = "dropped"
@@ -53,7 +54,7 @@ class Version:
     @property
     def readable(self) -> bool:
         """Whether the version has columns."""
-        return self.trust in (Trust.KNOWN, Trust.ASSUMED)
+        return self.trust in (Trust.KNOWN, Trust.SHOWN, Trust.ASSUMED)
 
 
 class Versions:
@@ -126,7 +127,7 @@ class Versions:
         versions = self._tables.setdefault(key, [])
         index = bisect_left(versions, version.order, key=_order)
         if index < len(versions) and versions[index].order == version.order:
-            if over_known or versions[index].trust in (Trust.UNCERTAIN, Trust.ASSUMED):
+            if over_known or versions[index].trust in (Trust.SHOWN, Trust.UNCERTAIN, Trust.ASSUMED):
                 versions[index] = version
         else:
             versions.insert(index, version)
@@ -231,9 +232,19 @@ class Versions:
 
 
 def _last(versions: list[Version], index: int, floor: Order | None) -> Version | None:
-    """Return the version before an index; None if it is below the floor."""
-    version = versions[index - 1] if index else None
-    return version if version is not None and (floor is None or version.order >= floor) else None
+    """Return the version before an index; None if it is below the floor.
+
+    A version that an event showed is passed over if the one before it is known.
+    """
+    found = None
+    for at in range(index - 1, -1, -1):
+        version = versions[at]
+        if floor is not None and version.order < floor:
+            break
+        if version.trust is not Trust.SHOWN or not version.observed:
+            return version if found is None or version.trust is Trust.KNOWN else found
+        found = found or version
+    return found
 
 
 def _is_edge(order: Order) -> bool:
