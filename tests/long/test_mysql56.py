@@ -12,6 +12,8 @@ from tests.compat.ddl_corpus import statements
 from tests.decode.test_decoder_real import decode, rows
 from tests.node import test_mixed_workload as mixed
 from tests.positions import test_table_history as history
+from tests.source.reading import newest
+from tests.source.test_destination_history_real import scanner_of
 
 pytestmark = pytest.mark.long
 
@@ -50,6 +52,16 @@ def test_random_alters(mysql56: MySQL56, database: str) -> None:
 def test_cold_start_with_ddl_ahead() -> None:
     """200 statements run while the node is down: every row comes once, with its own table's columns."""
     history.test_cold_start_with_ddl_ahead(MySQL56, "MINIMAL")
+
+
+def test_a_binlog_that_nobody_writes_to_is_read_to_its_end(mysql56: MySQL56, database: str) -> None:
+    """Scans end although the server waits at the end of the binlog instead of ending the dump."""
+    start = newest(mysql56)
+    mysql56.execute(f"CREATE DATABASE {database}", "FLUSH BINARY LOGS", f"CREATE TABLE {database}.t (a int)")
+    end, scanner, seen = newest(mysql56), scanner_of(mysql56), []
+    assert scanner.statements(start, end, lambda at, schema, sql: seen.append(sql)).order == end.order
+    assert seen == [f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (a int)"]
+    assert scanner.boundary(end.journal, lambda passed: False).order == end.order
 
 
 def test_values() -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.decoder import Decoder
-from canal_ha.decode.outputs import Passed, Rotated, SourceSaid
+from canal_ha.decode.outputs import Passed, Rotated, SourceHeartbeat, SourceSaid
 from canal_ha.model.position import BinlogServer, LogPosition
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.connection.identity import replica
@@ -107,7 +107,7 @@ class Scanner:
         """
 
         def beyond(passed: Passed) -> bool:
-            return passed.journal == end.journal and passed.position > end.offset
+            return passed.journal == end.journal and passed.position >= end.offset
 
         journal, offset = start.journal, dump_offset(start.offset)
         while True:
@@ -185,6 +185,9 @@ class Enough(Exception):
 class _Scan:
     """Eats one dump and raises Enough when it has seen enough.
 
+    Two heartbeats at one position are the end of the binlog: MySQL 5.6 waits there, although the dump is not to block.
+    Single ones come also while a server skips transactions.
+
     beyond: ends the scan at the first boundary for which it holds, `over`.
     until: ends the scan at the first event of these types; needs by_packet.
     onwards: the last journal to scan; "" scans the first only.
@@ -216,6 +219,7 @@ class _Scan:
         self._beyond = beyond
         self._until = until
         self._onwards = onwards
+        self._heartbeat: SourceHeartbeat | None = None
         self._pending = bytearray()
 
     def eat(self, data: memoryview) -> list[bytes]:
@@ -249,6 +253,10 @@ class _Scan:
                     if self.journal and not self._until and output.journal != self.journal and last:
                         raise Enough
                     self.journal = output.journal
+                case SourceHeartbeat():
+                    if output == self._heartbeat:
+                        raise Enough
+                    self._heartbeat = output
                 case SourceSaid():
                     raise Enough(output.errno, output.text)
 
