@@ -86,9 +86,7 @@ class Round:
             "canal.instance.tsdb.dbUsername": ADMIN,
             "canal.instance.tsdb.dbPassword": ADMIN,
         }
-        # an index of the store does not fit MySQL 5.6 in utf8mb4
-        charset = "utf8" if self._dialect.old else "utf8mb4"
-        self._server.execute(f"CREATE DATABASE {store} CHARACTER SET {charset}")
+        self._server.execute(f"CREATE DATABASE {store} CHARACTER SET utf8mb4")
         try:
             with ExitStack() as stack:
                 one = stack.enter_context(self._node(shared))

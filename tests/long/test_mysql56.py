@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from canal_ha.decode.history.store import Record
+from canal_ha.model.position import LogPosition
+from canal_ha.source.history.sql_store import in_mysql
 from lab import MySQL56
+from lab.mysql import ADMIN
 from tests.compat import test_ddl_corpus as corpus
 from tests.compat.ddl_corpus import statements
 from tests.decode.test_decoder_real import decode, rows
@@ -62,6 +66,18 @@ def test_a_binlog_that_nobody_writes_to_is_read_to_its_end(mysql56: MySQL56, dat
     assert scanner.statements(start, end, lambda at, schema, sql: seen.append(sql)).order == end.order
     assert seen == [f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (a int)"]
     assert scanner.boundary(end.journal, lambda passed: False).order == end.order
+
+
+def test_a_table_history_fits_into_a_utf8mb4_database(mysql56: MySQL56, database: str) -> None:
+    """An index of this version has 767 bytes of a column at most, but keeps tables at one position apart."""
+    mysql56.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
+    store = in_mysql("example", f"mysql://{mysql56.address}/{database}", ADMIN, ADMIN)
+    at = LogPosition("bin.000001", 100)
+    records = [Record(at, "s", f"CREATE TABLE {table} (a int)", table) for table in ("x" * 63 + "y", "x" * 64)]
+    for _ in range(2):
+        store.add("u", [*records, Record(at, "s", "DROP TABLE t")])
+    assert store.count() == 3
+    store.close()
 
 
 def test_values() -> None:

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS meta_history (
   binlog_file varchar(64) NOT NULL, binlog_offest bigint NOT NULL, binlog_master_id varchar(64) NOT NULL,
   binlog_timestamp bigint NOT NULL, use_schema varchar(255), sql_schema varchar(255),
   sql_table varchar(255) NOT NULL DEFAULT '', sql_text {text}, sql_type varchar(32), extra {text},
-  UNIQUE (destination, binlog_master_id, binlog_file, binlog_offest, sql_table));
+  UNIQUE (destination, binlog_master_id, binlog_file, binlog_offest, sql_table{name_prefix}));
 CREATE TABLE IF NOT EXISTS meta_coverage (
   destination varchar(128) NOT NULL PRIMARY KEY, gmt_modified {now}, data {text});
 CREATE TABLE IF NOT EXISTS meta_snapshot_part (
@@ -389,6 +389,7 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
         "now": now,
         "text": "text",
         "utf8": "",
+        "name_prefix": "",
         "lock": "",
         "if_there": "ON CONFLICT DO NOTHING",
     }
@@ -435,6 +436,7 @@ def in_mysql(destination: str, url: str, user: str, password: str, claim: Fencin
         "now": now,
         "text": "longtext",
         "utf8": " DEFAULT CHARSET=utf8mb4",
+        "name_prefix": "(64)",  # of a table's longest name: MySQL 5.6 indexes 767 bytes of a column at most
         "lock": " FOR UPDATE",
         "if_there": "ON DUPLICATE KEY UPDATE destination = VALUES(destination)",
     }
