@@ -8,25 +8,33 @@ import time
 from typing import get_args
 
 from lab.differential.dialect import FEATURES, OFF, Dialect, chosen
-from lab.differential.round import Metadata, Round
+from lab.differential.round import Image, Metadata, Round
 from lab.differential.tally import Tally
 from lab.mysql import MariaDB, MySQL, MySQL56, SqlServer
 
 SERVERS: dict[str, type[SqlServer]] = {"mysql": MySQL, "mariadb": MariaDB, "mysql56": MySQL56}
 METADATA: tuple[Metadata, ...] = ("MINIMAL", "FULL", "CHANGING", "MINIMAL")
+IMAGES: tuple[Image, ...] = ("FULL", "MINIMAL", "NOBLOB")
 ROUND = 500
 """Statements of one round."""
 _UNLOGGED = 5
 
 
-def run(name: str, seed: int, statements: int, features: frozenset[str], metadata: Metadata | None = None) -> Tally:
+def run(
+    name: str,
+    seed: int,
+    statements: int,
+    features: frozenset[str],
+    metadata: Metadata | None = None,
+    image: Image | None = None,
+) -> Tally:
     """Run rounds on one server until there are so many statements; return their counts.
 
     name: of SERVERS.
     seed: of the first round; the next rounds have the next numbers.
     statements: of all rounds.
     features: that are turned on.
-    metadata: None for each in turn.
+    metadata, image: None for each in turn.
     """
     total = Tally()
     make = SERVERS[name]
@@ -35,15 +43,18 @@ def run(name: str, seed: int, statements: int, features: frozenset[str], metadat
         while total.statements < statements:
             # unlogged DDL excuses every refusal, so most rounds have none
             own = features if seed % _UNLOGGED == 0 else features - {"unlogged"}
+            images = image or IMAGES[seed // len(METADATA) % len(IMAGES)]
+            if make is MariaDB and images != "FULL":
+                own -= {"partial_replace"}
             dialect = Dialect(make.flavor, old, own)
             mode = "MINIMAL" if old else metadata or METADATA[seed % len(METADATA)]
             count = min(ROUND, statements - total.statements)
             began = time.monotonic()
-            tally = Round(server, dialect, seed, count, mode).run()
+            tally = Round(server, dialect, seed, count, mode, images).run()
             total.add(tally)
             print(
-                f"{name}, seed {seed}, {mode}: {tally.statements} statements, {len(tally.failures)} failures,"
-                f" {time.monotonic() - began:.0f} s",
+                f"{name}, seed {seed}, metadata {mode}, image {images}: {tally.statements} statements,"
+                f" {len(tally.failures)} failures, {time.monotonic() - began:.0f} s",
                 file=sys.stderr,
                 flush=True,
             )
@@ -60,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--statements", type=int, default=20_000, help="on each server")
     parser.add_argument("--metadata", choices=get_args(Metadata), help="default: each in turn")
+    parser.add_argument("--image", choices=get_args(Image), help="default: each in turn")
     text = "; ".join(f"{name}: {what}{' (off)' if name in OFF else ''}" for name, what in FEATURES.items())
     parser.add_argument("--on", action="append", default=[], help=f"turn a feature on, or `all`. {text}")
     parser.add_argument("--off", action="append", default=[], help="turn a feature off")
@@ -67,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     features = chosen(options.on, options.off)
     tables, failures = [], 0
     for name in options.server or SERVERS:
-        tally = run(name, options.seed, options.statements, features, options.metadata)
+        tally = run(name, options.seed, options.statements, features, options.metadata, options.image)
         tables.append(tally.table(name))
         failures += len(tally.failures)
     print("\n".join(tables))

@@ -14,9 +14,6 @@ FEATURES = {
     "charsets": "columns in latin1, gbk, sjis, utf16 and other charsets, and CONVERT TO CHARACTER SET",
     "old_charsets": "MySQL 5.6: the same. Its events tell no charsets, so nodes take those of the present definition",
     "binary": "BINARY(n) columns",
-    "full_types": "FULL metadata: values whose type a node cannot take from the event, if it never saw the definition",
-    "minimal_after_full": "fail on a refusal of MINIMAL rows behind FULL ones after a take-over",
-    "quiet_source": "MySQL 5.6: write nothing while a reader waits; a node's scan needs a write behind its end",
     "xa": "XA transactions that are committed or rolled back",
     "rollback_to": "ROLLBACK and ROLLBACK TO behind changes of a MyISAM table",
     "no_backslash_escapes": "DDL in the sql_mode NO_BACKSLASH_ESCAPES",
@@ -24,11 +21,12 @@ FEATURES = {
     "session_charsets": "DDL in sessions whose charset is gbk, latin1 or sjis",
     "versioned": "MariaDB: system-versioned tables",
     "network_types": "MariaDB: UUID, INET4 and INET6 columns",
+    "partial_replace": "REPLACE without some columns; images of MariaDB that are not FULL lack those it resets",
     "generated_key": "MySQL: sql_generate_invisible_primary_key",
 }
 """Features that can be turned on and off, by name."""
 
-OFF = frozenset({"full_types", "minimal_after_full", "old_charsets", "quiet_source"})
+OFF = frozenset({"old_charsets"})
 """Features that are off by default, because a node does not handle them yet."""
 
 DEFAULT = frozenset(FEATURES) - OFF

@@ -33,8 +33,10 @@ def _written(make: Maker, table: Table) -> list[Column]:
 def insert_into(make: Maker, table: Table) -> Statement:
     """Return an INSERT or REPLACE of one to three rows."""
     columns = _written(make, table)
-    names = ", ".join(quoted(column.name) for column in columns)
     words = make.random.choice(("INSERT INTO", "INSERT IGNORE INTO", "REPLACE INTO", "REPLACE INTO"))
+    if words == "REPLACE INTO" and not make.dialect.has("partial_replace"):
+        columns = [column for column in table.columns if column.written]
+    names = ", ".join(quoted(column.name) for column in columns)
     sql = f"{words} {full(table.name)} ({names}) VALUES {_rows(make, columns, make.random.choice((1, 1, 2, 3)))}"
     if words == "INSERT INTO" and make.chance(0.5) and columns:
         column = make.random.choice(columns)

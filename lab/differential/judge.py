@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from canal_ha.client.rows import Row, Value
 from lab.differential.steps import At, Rows, Step, Values
-from lab.differential.values import same, unsure
+from lab.differential.values import same
 from lab.differential.world import Column, Name, full
 
 
@@ -29,13 +28,13 @@ class Verdict:
     wrong: tuple[Wrong, ...]
 
 
-def judge(steps: Iterable[Step], delivered: Sequence[Row], start: At, end: At, *, loose: bool = False) -> Verdict:
+def judge(steps: Iterable[Step], delivered: Sequence[Row], start: At, end: At, *, partial: bool = False) -> Verdict:
     """Compare what one reader was given for the steps that lie completely between two positions.
 
     steps: what ran, in order.
     delivered: row changes in order.
     start, end: what the reader has read completely.
-    loose: compare only the names of columns for which a value's type may be unknown.
+    partial: row images may lack columns (binlog_row_image other than FULL).
     """
     count, wrong, index = 0, [], 0
     for step in steps:
@@ -47,7 +46,7 @@ def judge(steps: Iterable[Step], delivered: Sequence[Row], start: At, end: At, *
                 changes.append(delivered[index])
             index += 1
         count += len(changes)
-        wrong += _compared(step, changes, loose)
+        wrong += _compared(step, changes, partial)
     return Verdict(count, tuple(wrong))
 
 
@@ -55,63 +54,92 @@ def _place(row: Row) -> At:
     return row.journal, row.offset
 
 
-def _compared(step: Step, changes: Sequence[Row], loose: bool) -> list[Wrong]:
+def _compared(step: Step, changes: Sequence[Row], partial: bool) -> list[Wrong]:
     by_table: dict[Name, list[Row]] = {name: [] for name in step.rows}
     for change in changes:
         by_table.setdefault((change.schema, change.table), []).append(change)
     found = []
     for name, own in by_table.items():
         before, after = step.rows.get(name, (Rows(), Rows()))
-        if loose:
-            before, after = _loosened(before), _loosened(after)
-        text = _difference(before, after, own, logs=name in step.rows, loose=loose)
+        text = _difference(before, after, own, logs=name in step.rows, partial=partial)
         if text:
             found.append(Wrong(step, name, text))
     return found
 
 
-def _difference(before: Rows, after: Rows, changes: Sequence[Row], *, logs: bool, loose: bool) -> str:
+def _difference(before: Rows, after: Rows, changes: Sequence[Row], *, logs: bool, partial: bool) -> str:
     """Return how the changes fail to lead from one state of a table to the other; "" if they do not fail."""
     if changes and not logs:
         return f"the statement logs no rows of this table, but came: {_shown(changes)}"
-    state = Counter(before.values)
+    state = list(before.values)
     for change in changes:
-        for side, columns in ((change.before, before.columns or after.columns), (change.after, after.columns)):
-            if side is None:
-                continue
-            row = _values(side, columns, loose)
-            if side is change.after:
-                state[row] += 1
-            elif state[row]:
-                state[row] -= 1
-            else:
+        old = tuple((column.name, _ANY) for column in after.columns)
+        if change.before is not None:
+            row = _values(change.before, before.columns or after.columns)
+            found = _like(row, state, partial)
+            if found is None:
                 return f"no row was\n      {row}\n    there were\n      {_lines(state, row)}"
-    expected = Counter(after.values)
-    if +state == expected:
+            old = state.pop(found)
+        if change.after is not None:
+            row = _values(change.after, after.columns)
+            state.append(_changed(old, row) if partial else row)
+    expected = list(after.values)
+    unexpected = [row for row in sorted(state, key=_unknown) if not _taken(row, expected)]
+    if not unexpected and not expected:
         return ""
-    return f"came\n      {_lines(state - expected)}\n    but SELECT says\n      {_lines(expected - state)}"
+    return f"came\n      {_lines(unexpected)}\n    but SELECT says\n      {_lines(expected)}"
 
 
-def _values(side: Mapping[str, Value], columns: Sequence[Column], loose: bool) -> Values:
+_ANY = ...
+"""Stands for a value that no image has told."""
+
+
+def _values(side: Mapping[str, Value], columns: Sequence[Column]) -> Values:
     known = {column.name: column for column in columns}
-    row = tuple((name, same(known[name], value) if name in known else value) for name, value in side.items())
-    return _loosely(row, columns) if loose else row
+    return tuple((name, same(known[name], value) if name in known else value) for name, value in side.items())
 
 
-def _loosened(rows: Rows) -> Rows:
-    return replace(rows, values=tuple(_loosely(row, rows.columns) for row in rows.values))
+def _like(given: Values, rows: Sequence[Values], partial: bool) -> int | None:
+    """Return the index of a row that has these columns and values, and no others unless images are partial."""
+    names = {name for name, _ in given}
+    for index, row in enumerate(rows):
+        own = tuple(pair for pair in row if pair[0] in names) if partial else row
+        if _agree(given, own):
+            return index
+    return None
 
 
-def _loosely(row: Values, columns: Sequence[Column]) -> Values:
-    """Replace values of text, bytes and JSON that are not NULL."""
-    hidden = {column.name for column in columns if unsure(column)}
-    return tuple((name, "..." if name in hidden and value is not None else value) for name, value in row)
+def _taken(row: Values, expected: list[Values]) -> bool:
+    """Remove a row like this one from those that are expected; return whether there was one."""
+    found = next((index for index, other in enumerate(expected) if _agree(row, other)), None)
+    if found is not None:
+        del expected[found]
+    return found is not None
 
 
-def _lines(rows: Mapping[Values, int], like: Values = ()) -> str:
+def _agree(one: Values, other: Values) -> bool:
+    """Return whether two rows have the same columns in the same order, and the same values where both tell them."""
+    return len(one) == len(other) and all(
+        name == same_name and (value == same_value or value is _ANY or same_value is _ANY)
+        for (name, value), (same_name, same_value) in zip(one, other, strict=True)
+    )
+
+
+def _changed(old: Values, given: Values) -> Values:
+    """Return a row after a partial image, or the image itself if it is not of this row."""
+    new = dict(given)
+    if [name for name, _ in old if name in new] != [*new]:
+        return given
+    return tuple((name, new.get(name, value)) for name, value in old)
+
+
+def _unknown(row: Values) -> int:
+    return sum(value is _ANY for _, value in row)
+
+
+def _lines(rows: Iterable[Values], like: Values = ()) -> str:
     """Return some rows, those first that have most in common with another one."""
-    present = [row for row, count in rows.items() if count > 0]
-    present.sort(key=lambda row: -sum(pair in like for pair in row))
+    present = sorted(rows, key=lambda row: -sum(pair in like for pair in row))
     return "\n      ".join(map(str, present[:3])) or "(no row)"
 
 

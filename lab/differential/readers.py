@@ -71,8 +71,8 @@ def _retried(
             time.sleep(0.05)
 
 
-def until_mark(client: SimpleConnector, mark: int, waiting: Callable[[], object] = lambda: None) -> Got:
-    """Read and acknowledge until a mark or a refusal. waiting: called for each empty answer. Raises TooLate."""
+def until_mark(client: SimpleConnector, mark: int) -> Got:
+    """Read and acknowledge until a mark or a refusal. Raises TooLate."""
     got = Got()
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
@@ -88,6 +88,4 @@ def until_mark(client: SimpleConnector, mark: int, waiting: Callable[[], object]
             if any(row.table == MARK and row.after and row.after["n"] == mark for row in found):
                 return got
             deadline = time.monotonic() + _PATIENCE_S
-        else:
-            waiting()
     raise TooLate(f"mark {mark} did not come within {_PATIENCE_S:g} s, after {len(got.rows)} rows: {got.rows[-1:]}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Literal
 
@@ -19,6 +19,7 @@ from lab.mysql import ADMIN, SqlServer
 from lab.node import Node, follow
 
 Metadata = Literal["MINIMAL", "FULL", "CHANGING"]
+Image = Literal["FULL", "MINIMAL", "NOBLOB"]
 
 BATCH = 10
 """Statements between two comparisons."""
@@ -27,8 +28,6 @@ _JOURNAL = 2
 _AHEAD = 5
 """Batches between two private reads from the newest position."""
 _SMALL_RING = {"canal.instance.memory.buffer.size": "64", "canal.instance.memory.batch.mode": "ITEMSIZE"}
-_WITHOUT_DEFINITIONS = ("cold", "taken over")
-"""Situations in which a node has only names and types of an event, if the event has names."""
 _WARM, _LAGGING, _AHEAD_ID, _COLD = 1001, 1002, 1003, 1004
 
 
@@ -58,20 +57,24 @@ class Follower:
 class Round:
     """See the module. Everything random comes from the seed."""
 
-    def __init__(self, server: SqlServer, dialect: Dialect, seed: int, statements: int, metadata: Metadata) -> None:
+    def __init__(
+        self, server: SqlServer, dialect: Dialect, seed: int, statements: int, metadata: Metadata, image: Image
+    ) -> None:
         """Prepare a round.
 
-        server: a running server, whose binlog_row_metadata the round sets.
+        server: a running server, whose binlog_row_metadata and binlog_row_image the round sets.
         dialect: its language.
         seed: of the script.
         statements: the number of steps.
         metadata: binlog_row_metadata, or CHANGING to change it now and then.
+        image: binlog_row_image.
         """
         self._server = server
         self._dialect = dialect
         self._seed = seed
         self._statements = statements
         self._metadata = metadata
+        self._image = image
         self._schemas = (f"diff{seed}", f"diff{seed}-b")
         self._tables = filter_of(self._schemas)
         self._tally = Tally()
@@ -80,6 +83,7 @@ class Round:
     def run(self) -> Tally:
         """Run the round and return its counts."""
         self._set_metadata("MINIMAL" if self._metadata == "CHANGING" else self._metadata)
+        self._server.execute(f"SET GLOBAL binlog_row_image = {self._image}")
         store = f"canal_tsdb_{self._seed}"
         shared = {
             "canal.instance.tsdb.url": f"jdbc:mysql://{self._server.address}/{store}",
@@ -162,14 +166,10 @@ class Round:
         if not self._dialect.old:
             self._server.execute(f"SET GLOBAL binlog_row_metadata = {value}")
 
-    def _waiting(self, oracle: Oracle) -> Callable[[], object]:
-        """Return what to do while a reader waits: nothing, or a write that ends the node's scan on MySQL 5.6."""
-        return oracle.mark if self._dialect.old and not self._dialect.has("quiet_source") else lambda: None
-
     # ---- situations
 
     def _follow(self, follower: Follower, node: Node, situation: str, oracle: Oracle, mark: int) -> None:
-        got = until_mark(follower.client, mark, self._waiting(oracle))
+        got = until_mark(follower.client, mark)
         end = oracle.position()
         self._judge(situation, got, follower.at, end)
         if got.refused:
@@ -186,7 +186,7 @@ class Round:
         client = reading_from(node, _AHEAD_ID, self._tables, "latest")
         try:
             yield
-            self._judge("ahead", until_mark(client, oracle.marks, self._waiting(oracle)), start, oracle.position())
+            self._judge("ahead", until_mark(client, oracle.marks), start, oracle.position())
         finally:
             client.disconnect()
 
@@ -197,7 +197,7 @@ class Round:
         while True:
             client: SimpleConnector = reading_from(node, _COLD, self._tables, f"{start[0]}:{start[1]}")
             try:
-                got = until_mark(client, mark, self._waiting(oracle))
+                got = until_mark(client, mark)
             finally:
                 client.disconnect()
             behind = self._judge("cold", got, start, end)
@@ -210,7 +210,7 @@ class Round:
         counts = self._tally.situations[situation]
         behind = None
         if got.refused:
-            why = reason(situation, got.refused, excused=self._excused(situation))
+            why = reason(situation, got.refused, excused=self._dialect.has("unlogged"))
             counts.refused[why] += 1
             refused_at = got.refused_at
             step = next((s for s in self._story if refused_at and s.start <= refused_at < s.end), None)
@@ -220,25 +220,19 @@ class Round:
             behind = step.end if step is not None else None
             counts.skipped += sum(stop <= s.start and s.end <= (behind or end) for s in self._story)
             end = stop
-        unseen = situation in _WITHOUT_DEFINITIONS and self._metadata != "MINIMAL"
-        loose = unseen and not self._dialect.has("full_types")
-        verdict = judge(self._story, got.rows, start, end, loose=loose)
+        verdict = judge(self._story, got.rows, start, end, partial=self._image != "FULL")
         counts.rows += verdict.rows
         counts.wrong += len(verdict.wrong)
         self._tally.failures += [self._wrong(situation, wrong) for wrong in verdict.wrong]
         return behind
-
-    def _excused(self, situation: str) -> bool:
-        """Return whether even a node with a history may refuse rows."""
-        after_full = self._metadata == "CHANGING" and situation == "taken over"
-        return self._dialect.has("unlogged") or (after_full and not self._dialect.has("minimal_after_full"))
 
     def _wrong(self, situation: str, wrong: Wrong) -> str:
         return self._told(situation, wrong.step, f"{'.'.join(wrong.table)}: {wrong.text}", wrong.table[1])
 
     def _told(self, situation: str, step: Step | None, text: str, table: str = "") -> str:
         """Return a failure with everything that repeats it."""
-        head = f"{self._server.flavor} {self._server.version}, seed {self._seed}, {self._metadata}, {situation}"
+        round_ = f"seed {self._seed}, metadata {self._metadata}, image {self._image}"
+        head = f"{self._server.flavor} {self._server.version}, {round_}, {situation}"
         if step is None:
             return f"{head}: {text}"
         past = [each for each in self._story[: step.number] if not each.rows and table and table in str(each.sql)]

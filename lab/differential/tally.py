@@ -43,7 +43,7 @@ WITHOUT_HISTORY = frozenset({"cold"})
 def reason(situation: str, refusal: str, *, excused: bool = False) -> str:
     """Return the name of the reason for a refusal; UNEXPLAINED and its text if there is none.
 
-    excused: nodes cannot know everything in this situation, or do not yet.
+    excused: nodes cannot know everything, because statements were not logged.
     """
     if excused or situation in WITHOUT_HISTORY:
         for name, (pattern, _) in EXPLAINED.items():

@@ -154,10 +154,4 @@ def same(column: Column, given: Any) -> Any:
     return given
 
 
-def unsure(column: Column) -> bool:
-    """Return whether the type in an event does not say how to read a value: text, bytes, or JSON."""
-    return column.kind in (*_BYTES, "char", "varchar", "tinytext", "text", "mediumtext", "longtext", *_UNSURE)
-
-
-_UNSURE = ("json", "enum", "set", "inet4", "inet6", "uuid")
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "bit")

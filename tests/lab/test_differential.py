@@ -73,6 +73,36 @@ def test_only_the_change_that_leads_to_the_selected_rows_is_right(wrong: bool, r
     assert verdict.rows == 1
 
 
+@pytest.mark.parametrize(
+    ("wrong", "row"),
+    [
+        (False, delivered("UPDATE", {"id": 1}, {"a": 3})),
+        (False, delivered("UPDATE", {"id": 1}, {"id": 1, "a": 3})),
+        (False, delivered("UPDATE", OLD, NEW)),
+        (True, delivered("UPDATE", {"id": 1}, {"a": 4})),
+        (True, delivered("UPDATE", {"id": 2}, {"a": 3})),
+        (True, delivered("UPDATE", {"id": 1}, {"b": "x"})),
+        (True, delivered("UPDATE", {"id": 1}, {"c": 3})),
+        (True, delivered("UPDATE", {"id": 1}, {"b": "x", "a": 3})),
+    ],
+)
+def test_an_image_without_some_columns_changes_the_others(wrong: bool, row: Row) -> None:
+    """Where images may be partial, what an image leaves out is the row's own; in FULL images nothing is left out."""
+    one = step([OLD], [NEW])
+    assert bool(judge([one], [row], one.start, one.end, partial=True).wrong) is wrong
+    if row.before != OLD:
+        assert judge([one], [row], one.start, one.end).wrong
+
+
+def test_an_inserted_image_may_leave_out_defaults() -> None:
+    """The columns that an INSERT does not name have any value, but each row is there once."""
+    two = step([], [{"id": 1, "a": None, "b": "x"}, {"id": 2, "a": 5, "b": None}])
+    given = [delivered("INSERT", None, {"id": 1, "b": "x"}), delivered("INSERT", None, {"id": 2, "a": 5})]
+    assert not judge([two], given, two.start, two.end, partial=True).wrong
+    assert judge([two], given[:1] * 2, two.start, two.end, partial=True).wrong
+    assert judge([two], given[:1], two.start, two.end, partial=True).wrong
+
+
 def test_a_missing_row_and_a_row_of_nobody_are_wrong() -> None:
     """A row that did not come fails, and so does a row of a table that the statement does not change."""
     one = step([OLD], [NEW])

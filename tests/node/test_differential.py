@@ -18,7 +18,7 @@ def test_no_name_and_no_value_is_wrong(server: str) -> None:
 
     Every statement is logged, so only the cold node may refuse rows.
     """
-    tally = run(server, 21, 150, chosen(off=["unlogged"]), "MINIMAL")
+    tally = run(server, 21, 150, chosen(off=["unlogged"]), "MINIMAL", "FULL")
     print(tally.table(server))
     assert not tally.failures, "\n".join(tally.failures)
     assert tally.statements == 150
