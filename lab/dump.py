@@ -158,8 +158,8 @@ class AnyTable:
         columns = self.columns or tuple(Column(f"c{i}", "") for i in range(len(table_map.types)))
         return TableSchema(table_map.schema, table_map.name, columns)
 
-    def charsets(self, table_map: TableMap) -> dict[str, str]:
-        return {}
+    def charset(self, schema: str) -> str:
+        return ""
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         self.applied.append((default_schema, sql))

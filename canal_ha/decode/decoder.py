@@ -113,7 +113,7 @@ class Decoder:
             fields,
             options.charset,
             budget_bytes=plans_bytes,
-            charsets=history.charsets if exact else None,
+            charset_of=history.charset if exact else None,
         )
         self._prepared = prepared
         self._stream.hold_xa = prepared is not None

@@ -1,12 +1,11 @@
 """The exact form of columns (docs/protocol.md#exact): cells give what SELECT gives in utf8mb4, for readers that ask.
 
 canal reads every text in one charset, and loses or changes values that are not in it. The exact form takes character
-sets from the event, or else from the column's declaration, or else from what the column is declared as now.
+sets from the event, or else from the declarations of column and table, or else from the schema as it is now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from canal_ha.decode import column_text, types
@@ -50,12 +49,9 @@ def lacks_charsets(columns: tuple[Column, ...], table_map: TableMap) -> bool:
     )
 
 
-def with_charsets(columns: tuple[Column, ...], charsets: Mapping[str, str]) -> tuple[Column, ...]:
-    """Return the columns with these charsets where their declarations tell none. charsets: by lower-case name."""
-    return tuple(
-        column if column.charset else replace(column, charset=charsets.get(column.name.lower(), ""))
-        for column in columns
-    )
+def with_charset(columns: tuple[Column, ...], charset: str) -> tuple[Column, ...]:
+    """Return the columns with this charset where their declarations tell none."""
+    return tuple(column if column.charset else replace(column, charset=charset) for column in columns)
 
 
 def _is_open(column: Column) -> bool:

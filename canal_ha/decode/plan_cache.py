@@ -7,10 +7,10 @@ the older one are forgotten. A table map makes a forgotten plan again. The kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from canal_ha.decode.exact import lacks_charsets, with_charsets
+from canal_ha.decode.exact import lacks_charsets, with_charset
 from canal_ha.decode.filters import FieldFilter
 from canal_ha.decode.kernel.cells import TablePlan
 from canal_ha.decode.kernel.stream import EventStream
@@ -33,7 +33,7 @@ class PlanCache:
     fields: which columns to drop.
     charset: canal.instance.connectionCharset.
     budget_bytes: a bound on all plans. The plans of one statement may exceed it until the statement ends.
-    charsets: for values in the exact form (docs/protocol.md#exact), see TableHistory.charsets; None for canal's form.
+    charset_of: for values in the exact form (docs/protocol.md#exact), see TableHistory.charset; None for canal's form.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class PlanCache:
         charset: str,
         *,
         budget_bytes: int,
-        charsets: Callable[[TableMap], Mapping[str, str]] | None = None,
+        charset_of: Callable[[str], str] | None = None,
     ) -> None:
         self._work = work
         self._fields = fields
         self._charset = charset
-        self._charsets = charsets
+        self._charset_of = charset_of
         self._most_bytes = budget_bytes // 2  # of one generation
         self._younger: dict[_Key, Columns] = {}
         self._older: dict[_Key, Columns] = {}
@@ -83,16 +83,16 @@ class PlanCache:
         names = (table_map.schema, table_map.name, schema.version)
         names_end = 8 + body[8] + 2  # id, flags, schema
         names_end += body[names_end] + 2
-        asks = self._charsets is not None and lacks_charsets(schema.columns, table_map)
+        asks = self._charset_of is not None and lacks_charsets(schema.columns, table_map)
         own = asks or self._fields.touches(table_map.schema, table_map.name)
         key = (body[names_end:], schema.columns, names if own else ("", "", 0))
         columns = self._younger.get(key)
         if columns is None:
             columns = self._older.get(key)
             if columns is None:
-                if asks and self._charsets is not None:
-                    schema = replace(schema, columns=with_charsets(schema.columns, self._charsets(table_map)))
-                exact = self._charsets is not None
+                if asks and self._charset_of is not None:
+                    schema = replace(schema, columns=with_charset(schema.columns, self._charset_of(table_map.schema)))
+                exact = self._charset_of is not None
                 columns = Columns(table_map, schema, self._fields, self._charset, exact=exact)
             self._younger[key] = columns
             self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before)

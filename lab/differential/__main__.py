@@ -7,13 +7,17 @@ import sys
 import time
 from typing import get_args
 
-from lab.differential.dialect import FEATURES, OFF, Dialect, chosen
+from lab.differential.dialect import FEATURES, Dialect, without
 from lab.differential.round import Image, Metadata, Round
 from lab.differential.tally import Tally
 from lab.mysql import MariaDB, MySQL, MySQL56, SqlServer
 
 SERVERS: dict[str, type[SqlServer]] = {"mysql": MySQL, "mariadb": MariaDB, "mysql56": MySQL56}
-METADATA: tuple[Metadata, ...] = ("MINIMAL", "FULL", "CHANGING", "MINIMAL")
+METADATA: dict[str, tuple[Metadata, ...]] = {
+    "mysql": ("MINIMAL", "FULL", "CHANGING", "MINIMAL"),
+    "mariadb": ("MINIMAL", "FULL", "CHANGING", "NO_LOG"),
+    "mysql56": ("MINIMAL",) * 4,
+}
 IMAGES: tuple[Image, ...] = ("FULL", "MINIMAL", "NOBLOB")
 ROUND = 500
 """Statements of one round."""
@@ -43,11 +47,11 @@ def run(
         while total.statements < statements:
             # unlogged DDL excuses every refusal, so most rounds have none
             own = features if seed % _UNLOGGED == 0 else features - {"unlogged"}
-            images = image or IMAGES[seed // len(METADATA) % len(IMAGES)]
+            images = image or IMAGES[seed // 4 % len(IMAGES)]
             if make is MariaDB and images != "FULL":
                 own -= {"partial_replace"}
             dialect = Dialect(make.flavor, old, own)
-            mode = "MINIMAL" if old else metadata or METADATA[seed % len(METADATA)]
+            mode = metadata or METADATA[name][seed % 4]
             count = min(ROUND, statements - total.statements)
             began = time.monotonic()
             tally = Round(server, dialect, seed, count, mode, images).run()
@@ -72,11 +76,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--statements", type=int, default=20_000, help="on each server")
     parser.add_argument("--metadata", choices=get_args(Metadata), help="default: each in turn")
     parser.add_argument("--image", choices=get_args(Image), help="default: each in turn")
-    text = "; ".join(f"{name}: {what}{' (off)' if name in OFF else ''}" for name, what in FEATURES.items())
-    parser.add_argument("--on", action="append", default=[], help=f"turn a feature on, or `all`. {text}")
-    parser.add_argument("--off", action="append", default=[], help="turn a feature off")
+    text = "; ".join(f"{name}: {what}" for name, what in FEATURES.items())
+    parser.add_argument("--off", action="append", default=[], help=f"turn a feature off. {text}")
     options = parser.parse_args(arguments)
-    features = chosen(options.on, options.off)
+    features = without(*options.off)
     tables, failures = [], 0
     for name in options.server or SERVERS:
         tally = run(name, options.seed, options.statements, features, options.metadata, options.image)

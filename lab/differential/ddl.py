@@ -24,7 +24,7 @@ def create(make: Maker, world: World) -> Form:
             *("", "", "", " ENGINE=InnoDB COMMENT='it''s; x'", " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"),
             *(" ROW_FORMAT=DYNAMIC", f" PARTITION BY HASH ({quoted(names[0])}) PARTITIONS 2"),
             *((" ENGINE=MyISAM",) if make.dialect.has("rollback_to") else ()),
-            *((" DEFAULT CHARSET=latin1", " CHARACTER SET gbk") if make.dialect.charsets else ()),
+            *((" DEFAULT CHARSET=latin1", " CHARACTER SET gbk") if make.dialect.has("charsets") else ()),
             *([" WITH SYSTEM VERSIONING"] * 4 if make.dialect.has("versioned") and make.dialect.mariadb else []),
         )
     )
@@ -134,7 +134,7 @@ def alter_item(make: Maker, table: Table) -> str:
         items.append(f"DROP COLUMN {old}, ALGORITHM=INSTANT")
     if not make.dialect.old and not make.dialect.mariadb:
         items += [f"ALTER COLUMN {old} SET {random.choice(('VISIBLE', 'INVISIBLE'))}"] * 2
-    if make.dialect.charsets:
+    if make.dialect.has("charsets"):
         items.append(f"CONVERT TO CHARACTER SET {random.choice(('utf8mb4', 'latin1', 'gbk'))}")
     if make.dialect.has("versioned") and make.dialect.mariadb:
         items += ["ADD SYSTEM VERSIONING", "DROP SYSTEM VERSIONING"]

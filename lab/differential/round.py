@@ -18,7 +18,7 @@ from lab.differential.world import quoted
 from lab.mysql import ADMIN, SqlServer
 from lab.node import Node, follow
 
-Metadata = Literal["MINIMAL", "FULL", "CHANGING"]
+Metadata = Literal["MINIMAL", "FULL", "CHANGING", "NO_LOG"]
 Image = Literal["FULL", "MINIMAL", "NOBLOB"]
 
 BATCH = 10
@@ -66,7 +66,7 @@ class Round:
         dialect: its language.
         seed: of the script.
         statements: the number of steps.
-        metadata: binlog_row_metadata, or CHANGING to change it now and then.
+        metadata: binlog_row_metadata (NO_LOG: MariaDB), or CHANGING to change it now and then.
         image: binlog_row_image.
         """
         self._server = server

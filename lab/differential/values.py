@@ -37,7 +37,7 @@ _CHARSETS = (
 def types(dialect: Dialect) -> tuple[str, ...]:
     """Return the column types that a server has, frequent ones several times."""
     found = tuple(kind for kind in _TYPES if not (dialect.old and kind == "json"))
-    if dialect.charsets:
+    if dialect.has("charsets"):
         found += _CHARSETS
     if dialect.has("binary"):
         found += ("binary(8)", "binary(8)")

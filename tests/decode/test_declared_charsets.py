@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from canal_ha.decode.ddl.apply import alter
+from canal_ha.decode.ddl.create_table import create_table
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import AlterTable
-from canal_ha.decode.declared_charsets import declared_charsets, default_charset
-from canal_ha.decode.history.definitions import columns_of
+from canal_ha.decode.history.definitions import charset_of, columns_of
 from canal_ha.decode.history.history import History
+from canal_ha.decode.table_map import TableMap
 from canal_ha.model.position import LogPosition
 
 
@@ -27,18 +28,46 @@ from canal_ha.model.position import LogPosition
 )
 def test_the_charset_of_a_table(options: str, expected: str) -> None:
     """It stands behind the columns, in any of the server's spellings."""
-    assert (
-        default_charset(f"CREATE TABLE t (id int, v varchar(9) CHARACTER SET ucs2 COMMENT ')') {options}") == expected
-    )
+    assert charset_of(f"CREATE TABLE t (id int, v varchar(9) CHARACTER SET ucs2 COMMENT ')') {options}") == expected
 
 
 def test_columns_have_their_own_charset_or_the_tables() -> None:
-    """Without either, a column is missing."""
-    sql = "CREATE TABLE `t` (`A` text CHARACTER SET big5, `b` text) DEFAULT CHARSET=gbk"
-    assert declared_charsets(columns_of(sql), sql) == {"a": "big5", "b": "gbk"}
-    sql = "CREATE TABLE `t` (`A` text CHARACTER SET big5, `b` text)"
-    assert declared_charsets(columns_of(sql), sql) == {"a": "big5"}
-    assert default_charset("CREATE TABLE t ('") == ""
+    """Without either, it is open; a national text is UTF-8, and what is no text has none."""
+    columns = "`A` text CHARACTER SET big5, `b` text, c int, d nchar(3), e varbinary(9), f enum('x')"
+    found = columns_of(f"CREATE TABLE `t` ({columns}) DEFAULT CHARSET=gbk")
+    assert [column.charset for column in found] == ["big5", "gbk", "", "utf8mb3", "", ""]
+    found = columns_of("CREATE TABLE t (a text CHARACTER SET big5, b text)")
+    assert [column.charset for column in found] == ["big5", ""]
+    assert charset_of("CREATE TABLE t ('") == ""
+
+
+def charsets(*statements: str) -> list[str]:
+    """Return the charsets of t's columns, of type varchar(30), after these statements."""
+    view = History(lambda schema, table: None).view(LogPosition("mysql-bin.000001", 4))
+    for number, sql in enumerate(statements):
+        view.apply(LogPosition("mysql-bin.000001", 10 + number), "s", sql)
+    count = 1 + sum("ADD" in sql for sql in statements)
+    row = TableMap(1, "s", "t", bytes([15] * count), (60,) * count, (True,) * count)
+    return [column.charset for column in view.table(row, LogPosition("mysql-bin.000001", 99)).columns]
+
+
+def test_a_column_has_the_charset_that_its_table_had_when_it_was_added() -> None:
+    """A later default of the table does not change it, and another name of the table neither; MODIFY and CONVERT do."""
+    create, add = "CREATE TABLE t (a varchar(30)) CHARACTER SET latin1", "ALTER TABLE t ADD b varchar(30)"
+    assert charsets(create, "ALTER TABLE t DEFAULT CHARACTER SET = gbk", add) == ["latin1", "gbk"]
+    assert charsets(create, f"{add}, COLLATE gbk_bin") == ["latin1", "gbk"]
+    assert charsets(create, "ALTER TABLE t CHARSET gbk", "ALTER TABLE t MODIFY a varchar(30)") == ["gbk"]
+    assert charsets(create, "ALTER TABLE t CONVERT TO CHARACTER SET gbk, ADD b varchar(30)") == ["gbk", "gbk"]
+    assert charsets(create, "RENAME TABLE t TO u", "RENAME TABLE u TO t", add) == ["latin1", "latin1"]
+    assert charsets(create, "CREATE TABLE u LIKE t", "DROP TABLE t", "ALTER TABLE u RENAME TO t", add)[1] == "latin1"
+    assert charsets("CREATE TABLE t (a varchar(30))", add) == ["", ""]
+
+
+def test_a_stored_definition_keeps_the_charset_of_its_table() -> None:
+    """After a restart, columns that are added get the same charset as before."""
+    columns = columns_of("CREATE TABLE t (a text CHARACTER SET latin1)")
+    assert charset_of(create_table("t", columns, "gbk")) == "gbk"
+    assert columns_of(create_table("t", columns, "gbk")) == columns
 
 
 def test_a_charset_behind_other_attributes() -> None:
@@ -64,7 +93,7 @@ def test_a_conversion_changes_the_charset_of_every_text(target: str, charset: st
     columns = columns_of("CREATE TABLE t (a varchar(8) CHARACTER SET latin1, b text CHARACTER SET binary, c text)")
     statement = read(f"ALTER TABLE t CONVERT TO {target}")
     assert isinstance(statement, AlterTable)
-    assert [column.charset for column in alter(columns, statement.changes)] == [charset, "binary", ""]
+    assert [column.charset for column in alter(columns, statement.changes)] == [charset, "binary", charset]
 
 
 def test_a_conversion_makes_a_new_version_of_the_table() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from lab.differential.__main__ import run
-from lab.differential.dialect import chosen
+from lab.differential.dialect import without
 
 
 @pytest.mark.real
@@ -18,7 +18,7 @@ def test_no_name_and_no_value_is_wrong(server: str) -> None:
 
     Every statement is logged, so only the cold node may refuse rows.
     """
-    tally = run(server, 21, 150, chosen(off=["unlogged"]), "MINIMAL", "FULL")
+    tally = run(server, 21, 150, without("unlogged"), "MINIMAL", "FULL")
     print(tally.table(server))
     assert not tally.failures, "\n".join(tally.failures)
     assert tally.statements == 150

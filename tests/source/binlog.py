@@ -213,6 +213,9 @@ def installed(patch: pytest.MonkeyPatch, binlog: Binlog) -> Iterator[Binlog]:
         def began_ms(self, journal: str) -> int:
             return binlog.created_ms + int(journal.rpartition(".")[2])
 
+        def charset(self, schema: str) -> str:
+            return "utf8mb4"
+
         def fetch(self, schema: str, table: str) -> str | None:
             return binlog.definition(table)
 

@@ -31,9 +31,9 @@ class ColumnsOfMetadata:
         assert table_map.names is not None
         return TableSchema(table_map.schema, table_map.name, tuple(Column(name, "int") for name in table_map.names))
 
-    def charsets(self, table_map: TableMap) -> dict[str, str]:
+    def charset(self, schema: str) -> str:
         """Return nothing, because columns of type int have no charset."""
-        return {}
+        return ""
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         """Do nothing, because each table map names its columns."""

@@ -81,6 +81,20 @@ def test_lost_connections(source_server: SqlServer, database: str) -> None:
         Tables(nobody).fetch(database, "t")
 
 
+def test_the_charset_of_a_schema(source_server: SqlServer, database: str) -> None:
+    """It is the present one, also after the server has closed the idle connection; "" for no schema."""
+    source_server.execute(f"CREATE DATABASE {database} CHARACTER SET gbk")
+    tables = Tables(config_of(source_server))
+    assert tables.charset(database) == "gbk"
+    source_server.execute(f"ALTER DATABASE {database} CHARACTER SET latin1")
+    for row in source_server.query("SHOW PROCESSLIST"):
+        if row["User"] == "canal":
+            source_server.execute(f"KILL {row['Id']}")
+    assert tables.charset(database) == "latin1"
+    assert tables.charset(f"not_{database}") == ""
+    tables.close()
+
+
 def test_unreachable() -> None:
     """If no server listens, the source is unavailable, and a retry may help."""
     server = MySQL()

@@ -12,11 +12,12 @@ from canal_ha.decode.ddl.columns import (
     read_element,
     take_charset,
 )
-from canal_ha.decode.ddl.options import ALTER_OPTIONS, skip_option, table_name, waits
+from canal_ha.decode.ddl.options import ALTER_OPTIONS, table_name, take_option, waits
 from canal_ha.decode.ddl.statements import (
     AlterTable,
     Change,
     ConvertCharset,
+    DefaultCharset,
     DropColumn,
     Name,
     RenameColumn,
@@ -118,7 +119,9 @@ class _AlterItems:
             self._plain(reader)
         else:
             self.options = True
-            skip_option(reader, ALTER_OPTIONS)
+            charset = take_option(reader, ALTER_OPTIONS)
+            if charset is not None:
+                self.changes.append(DefaultCharset(charset))
 
     def _alter_column(self, reader: TokenReader) -> None:
         """Note `[COLUMN] name SET VISIBLE` or `SET INVISIBLE`; leave its end, and everything else, to `_plain`."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from canal_ha.decode.ddl.columns import with_default
 from canal_ha.decode.ddl.grammar import VERSION_COLUMNS
 from canal_ha.decode.ddl.statements import (
     Change,
     ConvertCharset,
+    DefaultCharset,
     DropColumn,
     RenameColumn,
     SetColumn,
@@ -28,8 +30,22 @@ from canal_ha.model.table import Column
 Placed = tuple[str | None, Column]  # the old name in lower case (None for a new column), and the new column
 
 
-def alter(columns: tuple[Column, ...], changes: tuple[Change, ...]) -> tuple[Column, ...]:
-    """Return the new columns. Raises Unreadable if the changes do not fit these columns."""
+def default_charset(charset: str, changes: tuple[Change, ...]) -> str:
+    """Return a table's charset after the changes; "" for the schema's."""
+    told = [change.charset for change in changes if isinstance(change, DefaultCharset | ConvertCharset)]
+    return told[-1] if told else charset
+
+
+def alter(columns: tuple[Column, ...], changes: tuple[Change, ...], charset: str = "") -> tuple[Column, ...]:
+    """Return the new columns.
+
+    columns: before the changes.
+    changes: of one statement.
+    charset: the table's; "" for the schema's.
+    Raises Unreadable if the changes do not fit these columns.
+    """
+    charset = default_charset(charset, changes)
+    changes = tuple(_completed(change, charset) for change in changes)
     versioning = tuple(column for column in columns if column.versioning)  # they stay last
     before = [column for column in columns if not column.versioning]
     placed = _place(before, changes)
@@ -59,8 +75,8 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
         name = column.name.lower()
         if name in shown:
             column = replace(column, invisible=shown[name])
-        if converted and column.charset not in ("", "binary"):
-            column = replace(column, charset=converted[-1])
+        if converted and column.charset != "binary":
+            column = with_default(replace(column, charset=""), converted[-1])
         if name in drops:
             continue
         if name in sets:
@@ -80,6 +96,13 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
                 placed = [each for each in placed if each[0] != old]
             _insert(placed, change)
     return placed
+
+
+def _completed(change: Change, charset: str) -> Change:
+    if not isinstance(change, SetColumn):
+        return change
+    column = with_default(change.definition.column, charset)
+    return replace(change, definition=replace(change.definition, column=column))
 
 
 def _touched(change: Change) -> str | None:

@@ -18,6 +18,11 @@ INDEX_WORDS = ("KEY", "INDEX")
 _NATIONAL = {"CHAR": "char", "CHARACTER": "char", "VARCHAR": "varchar", "VARCHARACTER": "varchar"}
 _VARYING = ("VARYING", "VARCHAR", "VARCHARACTER")
 _BYTES = {"char": "binary", "varchar": "varbinary", "tinytext": "tinyblob", "text": "blob", "mediumtext": "mediumblob"}
+_TEXTS = frozenset(
+    {"char", "character", "char varying", "character varying", "varchar", "varcharacter", "varchar2"}
+    | {"nchar", "nvarchar", "national char", "national varchar"}
+    | {"tinytext", "text", "mediumtext", "longtext", "long", "clob"}
+)
 _SIMPLE_ATTRIBUTES = ("VIRTUAL", "STORED", "PERSISTENT", "COLUMN_FORMAT", "STORAGE")
 
 
@@ -147,6 +152,14 @@ def take_charset(reader: TokenReader) -> str:
     """Take the name of a charset or of a collation, and return the charset; "" for DEFAULT."""
     charset = reader.next().value.lower().partition("_")[0]
     return "" if charset == "default" else charset
+
+
+def with_default(column: Column, charset: str) -> Column:
+    """Return a column with this charset if it is a text whose definition names none."""
+    name = column.mysql_type.partition("(")[0].lower()
+    if column.charset or name not in _TEXTS:
+        return column
+    return replace(column, charset="utf8mb3" if name.startswith("n") else charset)
 
 
 def _takes_row_bound(reader: TokenReader) -> bool:

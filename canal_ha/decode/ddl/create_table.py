@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from canal_ha.model.table import Column
 
 
-def create_table(table: str, columns: Sequence[Column]) -> str:
-    """Return CREATE TABLE as SHOW CREATE TABLE prints it; parsing it gives these columns. Each needs a type text."""
+def create_table(table: str, columns: Sequence[Column], charset: str = "") -> str:
+    """Return CREATE TABLE as SHOW CREATE TABLE prints it; parsing it gives these columns.
+
+    table: its name.
+    columns: each needs a type text.
+    charset: the table's; "" for the schema's.
+    """
     lines = [_definition(column) for column in columns if not column.versioning]
     key = [quoted(column.name) for column in columns if column.key]
     if key:
         lines.append(f"PRIMARY KEY ({','.join(key)})")
     lines += [f"UNIQUE KEY ({quoted(column.name)})" for column in columns if column.unique]
     versioned = " WITH SYSTEM VERSIONING" if any(column.versioning for column in columns) else ""
-    return f"CREATE TABLE {quoted(table)} ({', '.join(lines)}){versioned}"
+    default = f" DEFAULT CHARSET={charset}" if charset else ""
+    return f"CREATE TABLE {quoted(table)} ({', '.join(lines)}){default}{versioned}"
 
 
 def quoted(name: str) -> str:

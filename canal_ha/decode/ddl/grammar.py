@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from canal_ha.decode.ddl.alter import read_alter
-from canal_ha.decode.ddl.columns import Definition, Element, KeyDefinition, key_columns, read_element
-from canal_ha.decode.ddl.options import CREATE_OPTIONS, skip_option, table_name, waits
+from canal_ha.decode.ddl.columns import Definition, Element, KeyDefinition, key_columns, read_element, with_default
+from canal_ha.decode.ddl.options import CREATE_OPTIONS, table_name, take_option, waits
 from canal_ha.decode.ddl.statements import (
     ChangeDatabase,
     ChangeIndex,
@@ -103,8 +103,8 @@ def _create_table(reader: TokenReader, replaces: bool, temporary: bool, exists: 
         while reader.take(","):
             elements.append(read_element(reader))
         reader.expect(")")
-    versioned, selected = _table_tail(reader)
-    columns = _columns(elements)
+    versioned, selected, charset = _table_tail(reader)
+    columns = tuple(with_default(column, charset) for column in _columns(elements))
     defined = [element for element in elements if isinstance(element, Definition)]
     versioned |= any(definition.versioned for definition in defined)
     if versioned and not any(definition.row_bound for definition in defined):
@@ -112,6 +112,7 @@ def _create_table(reader: TokenReader, replaces: bool, temporary: bool, exists: 
     return CreateTable(
         name,
         columns,
+        charset,
         selected=selected or not columns,
         if_not_exists=exists,
         temporary=temporary,
@@ -134,14 +135,17 @@ def _unique(column: Column) -> Column:
     return replace(column, unique=True)
 
 
-def _table_tail(reader: TokenReader) -> tuple[bool, bool]:
-    """Read options, partitions and query; return whether there are hidden version columns, and whether a query."""
-    versioned = False
+def _table_tail(reader: TokenReader) -> tuple[bool, bool, str]:
+    """Read options, partitions and query.
+
+    Return whether there are hidden version columns, whether there is a query, and the charset; "" for the schema's.
+    """
+    versioned, charset = False, ""
     while not reader.done:
         if reader.at("SELECT", "AS", "VALUES", "TABLE", "IGNORE", "REPLACE", "(") or (
             reader.word == "WITH" and reader.ahead(1) != "SYSTEM"
         ):
-            return versioned, True
+            return versioned, True, charset
         if reader.take("WITH", "SYSTEM", "VERSIONING"):
             reader.refused = versioned = True
         elif reader.take("PARTITION", "BY"):
@@ -150,8 +154,8 @@ def _table_tail(reader: TokenReader) -> tuple[bool, bool]:
                 reader.refused |= reader.word == "INTERVAL"
                 reader.skip_group() if reader.word == "(" else reader.next()
         elif not reader.take(","):
-            skip_option(reader, CREATE_OPTIONS)
-    return versioned, False
+            charset = take_option(reader, CREATE_OPTIONS) or charset
+    return versioned, False, charset
 
 
 def _database(reader: TokenReader, *, drops: bool, refused: bool) -> ChangeDatabase:

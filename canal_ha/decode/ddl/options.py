@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from canal_ha.decode.ddl.columns import take_charset
 from canal_ha.decode.ddl.statements import Name
 from canal_ha.decode.ddl.tokens import TokenReader
 
@@ -60,8 +61,8 @@ def waits(reader: TokenReader) -> bool:
     return reader.take("NOWAIT")
 
 
-def skip_option(reader: TokenReader, known: frozenset[str]) -> None:
-    """Skip one table option: words, `=`, value."""
+def take_option(reader: TokenReader, known: frozenset[str]) -> str | None:
+    """Take one table option: words, `=`, value. Return a charset, "" for the schema's; None for other options."""
     token = reader.next()
     reader.refused |= token.word not in known and not token.hidden
     word = token.word
@@ -71,12 +72,15 @@ def skip_option(reader: TokenReader, known: frozenset[str]) -> None:
     if word in ("DATA", "INDEX", "CHARACTER", "CHAR", "START", "STORAGE"):
         reader.next()
     if word in ("START", "SYSTEM"):
-        return
+        return None
     if reader.take("="):
         reader.refused |= word == "TABLESPACE"
+    if word in ("CHARACTER", "CHAR", "CHARSET", "COLLATE") and not reader.ends(","):
+        return take_charset(reader)
     if reader.word == "(":
         reader.skip_group()
     elif not reader.ends(","):
         reader.next()
     if word == "TABLESPACE" and reader.take("STORAGE"):
         reader.next()
+    return None

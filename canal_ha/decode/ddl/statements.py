@@ -24,13 +24,15 @@ class Name:
 class CreateTable:
     """CREATE TABLE.
 
-    columns: with keys applied.
+    columns: with keys and the table's charset applied.
+    charset: the table's own; "" for the schema's.
     like: the table to copy.
     selected: unknown columns of a query follow.
     """
 
     name: Name
     columns: tuple[Column, ...] = ()
+    charset: str = ""
     like: Name | None = None
     selected: bool = False
     if_not_exists: bool = False
@@ -95,13 +97,30 @@ class ConvertCharset:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultCharset:
+    """Texts added from now on have this charset; "" for the schema's default."""
+
+    charset: str
+
+
+@dataclass(frozen=True, slots=True)
 class Versioning:
     """MariaDB's own row_start and row_end are added (True) or dropped. A definition AS ROW START replaces them."""
 
     on: bool
 
 
-Change = SetColumn | DropColumn | RenameColumn | SetVisibility | ConvertCharset | SetPrimaryKey | SetUnique | Versioning
+Change = (
+    SetColumn
+    | DropColumn
+    | RenameColumn
+    | SetVisibility
+    | ConvertCharset
+    | DefaultCharset
+    | SetPrimaryKey
+    | SetUnique
+    | Versioning
+)
 
 
 @dataclass(frozen=True, slots=True)

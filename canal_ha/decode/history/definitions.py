@@ -42,11 +42,21 @@ def table_of(sql: str) -> str | None:
     return statement.name.table if isinstance(statement, CreateTable) else None
 
 
-@lru_cache(_MOST_PARSED)
 def columns_of(definition: str) -> tuple[Column, ...]:
     """Return the columns of a definition, or of any CREATE TABLE statement; () if it is unreadable."""
+    return parsed(definition)[0]
+
+
+def charset_of(definition: str) -> str:
+    """Return the charset of a table with this definition, which new texts get; "" for the schema's."""
+    return parsed(definition)[1]
+
+
+@lru_cache(_MOST_PARSED)
+def parsed(definition: str) -> tuple[tuple[Column, ...], str]:
+    """Return columns and charset of a definition."""
     try:
         statement = read(definition)
     except Unreadable:
-        return ()
-    return statement.columns if isinstance(statement, CreateTable) else ()
+        return (), ""
+    return (statement.columns, statement.charset) if isinstance(statement, CreateTable) else ((), "")

@@ -9,7 +9,7 @@ Threads: the streams' source threads share it; a lock guards the versions and is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from itertools import count
@@ -22,8 +22,7 @@ from canal_ha.decode.ddl.event_types import first_names
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import ChangeDatabase
 from canal_ha.decode.ddl.tokens import Unreadable, leading
-from canal_ha.decode.declared_charsets import declared_charsets
-from canal_ha.decode.history.definitions import columns_of, definition_of
+from canal_ha.decode.history.definitions import charset_of, columns_of, definition_of
 from canal_ha.decode.history.ranges import Range, Ranges, edge
 from canal_ha.decode.history.statements import Draft, named
 from canal_ha.decode.history.store import Record, Recorder, TableSnapshot
@@ -46,8 +45,8 @@ class TableHistory(Protocol):
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         """Apply a statement; return whether tables may have other columns or names after it. at: its position."""
 
-    def charsets(self, table_map: TableMap) -> Mapping[str, str]:
-        """Return the charsets that the table's columns have now, by lower-case name; {} if nobody can tell."""
+    def charset(self, schema: str) -> str:
+        """Return the charset that a schema has now for tables that name none; "" if nobody can tell."""
 
 
 class Ahead(Protocol):
@@ -71,6 +70,7 @@ class History:
 
     fetch: returns SHOW CREATE TABLE's current text for (schema, table), None if there is no such table; it may raise
     the source's errors.
+    charset: returns a schema's current charset, "" if unknown; it may raise the same.
     live_texts: prefer the server's type texts to the statements' (canal.instance.tsdb.enable=false).
     fold_names: table names ignore letter case (lower_case_table_names other than 0).
     recorder: records everything learned from the binlog; called on any source thread.
@@ -82,12 +82,14 @@ class History:
         self,
         fetch: Fetch,
         *,
+        charset: Callable[[str], str] = lambda schema: "",
         live_texts: bool = False,
         fold_names: bool = False,
         recorder: Recorder | None = None,
         in_ranges: bool = False,
     ) -> None:
         self._fetch = fetch
+        self.charset = charset
         self._live_texts = live_texts
         self._recorder = recorder
         self._in_ranges = in_ranges
@@ -170,19 +172,20 @@ class History:
         if version is not None and columns is not None:
             if not version.wants_texts:
                 return self._schema(version, table_map, columns)
-            texts = table_match.by_name(self._fetched(table_map))
+            texts = table_match.by_name(columns_of(self._present(table_map)))
             columns = table_match.with_texts(columns, texts, table_map)
             completed = replace(version, columns=columns, wants_texts=False)
             return self._keep(key, completed, table_map, columns, at)
-        columns = self._resolve(key, version, table_map, at)
+        columns, charset = self._resolve(key, version, table_map, at)
         shown = table_match.tells_columns(table_map) and table_match.shows_added(table_map)
         trust = Trust.SHOWN if shown else Trust.KNOWN
         if version is None:
-            settled = Version(min(at.order, since or at.order), trust, columns, observed=True)
+            settled = Version(min(at.order, since or at.order), trust, columns, charset=charset, observed=True)
         elif version.trust in (Trust.KNOWN, Trust.SHOWN):
-            settled = Version(at.order, trust, columns, version.cause)
+            settled = Version(at.order, trust, columns, version.cause, charset=version.charset)
         else:
-            settled = Version(version.order, trust, columns, version.cause, if_absent=version.if_absent)
+            absent = version.if_absent
+            settled = Version(version.order, trust, columns, version.cause, charset=charset, if_absent=absent)
         return self._keep(key, settled, table_map, columns, at)
 
     def _known(
@@ -219,12 +222,14 @@ class History:
         version, columns = self._known(key, table_map, at.order, since)
         if version is not None and columns is not None:
             return version, columns
-        present = self._fetched(table_map)
+        definition = self._present(table_map)
+        present = columns_of(definition)
         agrees = table_match.agreeing(present, table_map) is not None
         if agrees and not self._changed(key, at.order):
             newest = ahead.read_on()  # after fetching the definition, so that no statement between the two is missed
             if newest is not None and not self._changed(key, at.order, edge(newest).order):
-                observed = Version(edge(newest).order, Trust.KNOWN, present, observed=True)
+                charset = charset_of(definition)
+                observed = Version(edge(newest).order, Trust.KNOWN, present, charset=charset, observed=True)
                 self._record(key, observed, table_map, at)
             version, columns = self._known(key, table_map, at.order, since)
         while columns is None and ahead.look_back(at):
@@ -237,35 +242,33 @@ class History:
         with self._lock:
             return self._versions.changes_behind(key, behind, until)
 
-    def _resolve(self, key: Key, version: Version | None, table_map: TableMap, at: LogPosition) -> tuple[Column, ...]:
-        """Return the columns of a table that its versions do not settle: an event with names, or nothing lies ahead.
+    def _resolve(
+        self, key: Key, version: Version | None, table_map: TableMap, at: LogPosition
+    ) -> tuple[tuple[Column, ...], str]:
+        """Return columns and charset of a table that its versions do not settle.
 
+        Either the event has names, or nothing lies ahead.
         Raises TableUnknown.
         """
         known = version.columns if version is not None else ()
-        present = self._fetched(table_map)
+        definition = self._present(table_map)
+        present, charset = columns_of(definition), charset_of(definition)
         if table_match.tells_columns(table_map):
             sources = (known, present) if known and not self._live_texts else (present, known)
-            return table_match.rebuilt(table_map, *map(table_match.by_name, sources))
+            return table_match.rebuilt(table_map, *map(table_match.by_name, sources)), charset
         # the current definition holds for an event only if no statement after the event is known
         found = table_match.agreeing(present, table_map)
         columns = None if self._changed(key, at.order) else found
         if columns is None and version is not None and version.trust is Trust.ASSUMED:
-            columns = table_match.agreeing(known, table_map)
+            columns, charset = table_match.agreeing(known, table_map), version.charset
         if columns is None:
             raise TableUnknown(_unknown(version, table_map, at, present=bool(present), agrees=found is not None))
-        return columns
+        return columns, charset
 
-    def charsets(self, table_map: TableMap) -> Mapping[str, str]:
-        """See TableHistory."""
+    def _present(self, table_map: TableMap) -> str:
+        """Return the current definition; "" if there is none."""
         text = self._fetch(table_map.schema, table_map.name)
-        return {} if text is None else declared_charsets(columns_of(definition_of(text)), text)
-
-    def _fetched(self, table_map: TableMap) -> tuple[Column, ...]:
-        text = self._fetch(table_map.schema, table_map.name)
-        if text is None:
-            return ()
-        return columns_of(definition_of(text))
+        return "" if text is None else definition_of(text)
 
     def _keep(
         self, key: Key, version: Version, table_map: TableMap, columns: tuple[Column, ...], at: LogPosition
@@ -282,7 +285,8 @@ class History:
         if self._recorder and version.trust is Trust.KNOWN and all(column.mysql_type for column in version.columns):
             schema, table = table_map.schema, table_map.name
             since = position_of(version.order)
-            self._recorder.record(Record(at, schema, create_table(table, version.columns), table, since))
+            sql = create_table(table, version.columns, version.charset)
+            self._recorder.record(Record(at, schema, sql, table, since))
 
     def _schema(self, version: Version, table_map: TableMap, columns: tuple[Column, ...]) -> TableSchema:
         with self._lock:
@@ -375,8 +379,8 @@ class _View:
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         return self._history.table(table_map, at, self._since, self._ahead)
 
-    def charsets(self, table_map: TableMap) -> Mapping[str, str]:
-        return self._history.charsets(table_map)
+    def charset(self, schema: str) -> str:
+        return self._history.charset(schema)
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         return self._history.apply(at, default_schema, sql, self._since)

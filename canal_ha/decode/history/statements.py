@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canal_ha.decode.ddl.apply import alter
+from canal_ha.decode.ddl.apply import alter, default_charset
 from canal_ha.decode.ddl.statements import (
     AlterTable,
     Change,
@@ -10,6 +10,7 @@ from canal_ha.decode.ddl.statements import (
     ChangeIndex,
     ConvertCharset,
     CreateTable,
+    DefaultCharset,
     DropTables,
     Name,
     RenameTables,
@@ -82,10 +83,14 @@ class Draft:
         columns: tuple[Column, ...] = (),
         wants_texts: bool = False,
         *,
+        charset: str = "",
         if_absent: bool = False,
     ) -> None:
         texts = wants_texts or (self._live_texts and trust is Trust.KNOWN)
-        self.versions[key] = Version(self._order, trust, columns, self._sql, texts, if_absent=if_absent)
+        self.versions[key] = Version(self._order, trust, columns, self._sql, texts, charset, if_absent=if_absent)
+
+    def _copy(self, key: Key, version: Version) -> None:
+        self._set(key, version.trust, version.columns, version.wants_texts, charset=version.charset)
 
     def _create(self, statement: CreateTable) -> None:
         key = self._key(statement.name)
@@ -95,7 +100,7 @@ class Draft:
         if statement.like is not None:
             source = self._get(self._key(statement.like))
             if source is not None and source.readable:
-                self._set(key, source.trust, source.columns, source.wants_texts)
+                self._copy(key, source)
             else:
                 self._set(key, Trust.UNCERTAIN)
         elif statement.selected:
@@ -103,7 +108,7 @@ class Draft:
         else:
             fresh = not statement.if_not_exists or known is not None or self._absent(key)
             trust = Trust.KNOWN if fresh else Trust.ASSUMED
-            self._set(key, trust, statement.columns, statement.refused, if_absent=not fresh)
+            self._set(key, trust, statement.columns, statement.refused, charset=statement.charset, if_absent=not fresh)
 
     def _alter(self, statement: AlterTable) -> None:
         key = self._key(statement.name)
@@ -112,7 +117,7 @@ class Draft:
         if statement.split_off is not None:
             version = self._get(key)
             if version is not None and version.readable:
-                self._set(self._key(statement.split_off), version.trust, version.columns, version.wants_texts)
+                self._copy(self._key(statement.split_off), version)
         if statement.absorbed is not None:
             self._set(self._key(statement.absorbed), Trust.DROPPED)
         if statement.renamed is not None:
@@ -121,11 +126,13 @@ class Draft:
     def _change(self, key: Key, changes: tuple[Change, ...]) -> None:
         version = self._get(key)
         if version is None or not version.readable or version.trust is Trust.SHOWN:
-            if not all(isinstance(change, SetVisibility | ConvertCharset) for change in changes):
+            if not all(isinstance(change, SetVisibility | ConvertCharset | DefaultCharset) for change in changes):
                 self._set(key, Trust.UNCERTAIN)
             return
         try:
-            self._set(key, version.trust, alter(version.columns, changes), version.wants_texts)
+            columns = alter(version.columns, changes, version.charset)
+            charset = default_charset(version.charset, changes)
+            self._set(key, version.trust, columns, version.wants_texts, charset=charset)
         except Unreadable:
             self._set(key, Trust.UNCERTAIN)
 
@@ -134,5 +141,5 @@ class Draft:
         if version is None:
             self._set(new, Trust.UNCERTAIN)
         else:
-            self._set(new, version.trust, version.columns, version.wants_texts)
+            self._copy(new, version)
         self._set(old, Trust.DROPPED)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from canal_ha.decode.history.definitions import columns_of
+from canal_ha.decode.history.definitions import charset_of, columns_of
 from canal_ha.model.position import LogPosition
 from canal_ha.model.table import Column, TableSchema
 
@@ -37,6 +37,7 @@ class Version:
     cause: the statement that made it; "" if none did.
     wants_texts: take the type texts from the server once, if they agree (canal's parser rejects the statement, or the
     instance prefers the server's texts).
+    charset: the table's, which new texts get; "" for the schema's.
     observed: the table was seen in this form at `order`, without a statement there. So the columns hold before it as
     well, back to the last statement about the table.
     if_absent: the statement creates the table only if there is none, and it is unknown whether there was one.
@@ -47,6 +48,7 @@ class Version:
     columns: tuple[Column, ...] = ()
     cause: str = ""
     wants_texts: bool = False
+    charset: str = ""
     observed: bool = False
     if_absent: bool = False
     schemas: dict[tuple[Column, ...], TableSchema] = field(default_factory=dict, init=False, compare=False)
@@ -208,19 +210,20 @@ class Versions:
         for order, definition in self._unread.pop(key, ()):
             columns = columns_of(definition)
             if columns:
-                self._settle(key, order, columns)
+                self._settle(key, order, columns, charset_of(definition))
         return self._tables.get(key, [])
 
-    def _settle(self, key: Key, order: Order, columns: tuple[Column, ...]) -> None:
+    def _settle(self, key: Key, order: Order, columns: tuple[Column, ...], charset: str) -> None:
         known = self.at(key, order, self._floor_of(order))
         if known is not None and known.trust is Trust.KNOWN and known.columns == columns:
             return
         if known is not None and known.order == order:
-            version = replace(known, trust=Trust.KNOWN, columns=columns, wants_texts=False)
+            version = replace(known, trust=Trust.KNOWN, columns=columns, wants_texts=False, charset=charset)
         elif _is_edge(order):
-            version = Version(order, Trust.KNOWN, columns, observed=True)
+            version = Version(order, Trust.KNOWN, columns, charset=charset, observed=True)
         else:  # a table map settled it after a statement that will be read again
-            version = Version(order, Trust.KNOWN, columns, f"a statement at {position_of(order)}")
+            cause = f"a statement at {position_of(order)}"
+            version = Version(order, Trust.KNOWN, columns, cause, charset=charset)
         self.record(key, version, over_known=True)
 
     def _changed_everywhere(self, key: Key, behind: Order, until: Order | None) -> bool:

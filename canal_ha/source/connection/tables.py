@@ -24,6 +24,8 @@ _CONNECTION_LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
 _SESSION = "SET SESSION sql_mode = '', sql_quote_show_create = 1"  # backquotes and complete texts
 _WITH_GENERATED_KEYS = "SET SESSION show_gipk_in_create_table_and_information_schema = ON"  # row events have them
 
+_CHARSET = "SELECT default_character_set_name AS charset FROM information_schema.schemata WHERE schema_name = %s"
+
 Key = tuple[str, str]
 
 
@@ -61,6 +63,14 @@ class Tables:
                 found += self._some(names[len(found) : len(found) + _AT_A_TIME])
         return found
 
+    def charset(self, schema: str) -> str:
+        """Return the charset of tables that name none in a schema; "" if there is no such schema."""
+        with self._lock:
+            if self._session is not None and not self._session.alive():
+                self._forget()
+            rows = self._connected().query(_CHARSET, schema)
+        return _text(rows[0]["charset"]) if rows else ""
+
     # ---- holding the lock
 
     def _some(self, names: Sequence[Key]) -> Iterator[tuple[Key, str | None]]:
@@ -72,7 +82,7 @@ class Tables:
             try:
                 for rows in session.ask_all(";".join(statements)):
                     text = rows[0].get("Create Table") if rows else None  # a view answers with "Create View"
-                    yield names[answered], None if text is None else bytes(text).decode("utf-8", "replace")
+                    yield names[answered], None if text is None else _text(text)
                     answered += 1
                 return
             except pymysql.MySQLError as error:
@@ -104,6 +114,10 @@ class Tables:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+def _text(value: object) -> str:
+    return bytes(value).decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _quoted(name: str) -> str:

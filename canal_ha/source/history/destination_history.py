@@ -97,7 +97,7 @@ class DestinationHistory:
         self._stretches = Stretches()
         self._begun_anew: set[str] = set()
         self._recording = Recording(store, "", tell, self._begun_anew)
-        self._history = History(fetch, in_ranges=True)
+        self._history = History(fetch, charset=self._tables.charset, in_ranges=True)
         self._loaded = False
         self._times = JournalTimes({})
         self._snapshots: list[LogPosition] = []
@@ -304,6 +304,7 @@ class DestinationHistory:
         self._recording = Recording(self._store, source, self._tell, self._begun_anew)
         self._history = History(
             self._fetch,
+            charset=self._tables.charset,
             live_texts=not self._config.decode.table_history,
             fold_names=server.folds_names,
             recorder=self._recording,

@@ -27,8 +27,8 @@ class Statements:
     def table(self, table_map: TableMap, at: LogPosition) -> TableSchema:
         raise AssertionError(f"{table_map.schema}.{table_map.name} at {at}: no table passes the filter here")
 
-    def charsets(self, table_map: TableMap) -> dict[str, str]:
-        return {}
+    def charset(self, schema: str) -> str:
+        return ""
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         self._apply(at, default_schema, sql)
