@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
 
-from canal_ha import logs
+from canal_ha import logs, steady_time
 from canal_ha.client import running_inputs as i
 from canal_ha.client.running import Seat, SeatState
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
@@ -168,7 +167,7 @@ class Coordination:
 
         No lock is needed: the seat extends its lease before it enters the state, and both are plain values.
         """
-        return not self._broken and (not self._takes_turns or self._seat.active(time.monotonic()))
+        return not self._broken and (not self._takes_turns or self._seat.active(steady_time.seconds()))
 
     # ---- the thread
 
@@ -188,17 +187,17 @@ class Coordination:
             with suppress(Empty):
                 self._queue.get(timeout=self._pause_s())()
             self._feed(i.RaceTick())
-            while self._timers and self._timers[0][0] <= time.monotonic():
+            while self._timers and self._timers[0][0] <= steady_time.seconds():
                 heapq.heappop(self._timers)[2]()
 
     def _pause_s(self) -> float | None:
         moments = [self._timers[0][0]] if self._timers else []
         if self._seat.wakes_at is not None:
             moments.append(self._seat.wakes_at)
-        return max(0.0, min(moments) - time.monotonic()) if moments else None
+        return max(0.0, min(moments) - steady_time.seconds()) if moments else None
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
-        heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._numbers), call))
+        heapq.heappush(self._timers, (steady_time.seconds() + delay_s, next(self._numbers), call))
 
     def _leave(self) -> None:
         if self._seat.state is SeatState.IDLE:
@@ -255,7 +254,7 @@ class Coordination:
     # ---- the seat
 
     def _feed(self, event: i.Input) -> None:
-        for command in self._seat.step(event, time.monotonic()):
+        for command in self._seat.step(event, steady_time.seconds()):
             self._execute(command)
 
     def _execute(self, command: i.Command) -> None:
@@ -288,7 +287,7 @@ class Coordination:
 
     def _write(self, command: i.Writing) -> None:
         operations = i.operations(command, self._path)
-        sent_at = time.monotonic()
+        sent_at = steady_time.seconds()
 
         def answered(result: tuple[int, ...] | TransactionRefused | ZooKeeperUnavailable) -> None:
             if isinstance(command, i.ReleaseConsumer):

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from canal_ha import logs
+from canal_ha import logs, steady_time
 from canal_ha.config.model import CanalConfig
 from canal_ha.errors import ConfigError
 from canal_ha.node.node import Node
@@ -15,14 +15,24 @@ from canal_ha.node.node import Node
 LOG = logs.get(__name__)
 
 
+def steady_reactor() -> Any:
+    """Return Twisted's reactor with steady time, for `seconds` and for the timers. Call it before any timer is set.
+
+    By itself the reactor uses time.time(): a step back of the system clock would delay all timers and extend leases.
+    """
+    from twisted.internet import reactor as installed
+
+    reactor: Any = installed
+    reactor.seconds = steady_time.seconds
+    return reactor
+
+
 def serve(config: CanalConfig) -> int:
     """Run a node until SIGTERM or SIGINT.
 
     Returns 0 after an orderly stop, 1 when it broke, 2 when its configuration cannot be used (a port that is taken).
     """
-    from twisted.internet import reactor as installed
-
-    reactor: Any = installed
+    reactor = steady_reactor()
     node = Node(config, reactor)
     codes: list[int] = []
     gc.collect()

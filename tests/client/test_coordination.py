@@ -43,8 +43,8 @@ class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
 
-    def monotonic(self) -> float:
-        """Return the time, like time.monotonic."""
+    def seconds(self) -> float:
+        """Return the time, like steady_time.seconds."""
         return self.now
 
 
@@ -175,7 +175,7 @@ class Stage:
         self.ports: list[FakePort] = []
         self.begun: list[Begun] = []
         self.make(tree.destination_members(D))
-        patch.setattr(module, "time", self.clock)
+        patch.setattr(module, "steady_time", self.clock)
         patch.setattr(module, "KazooPort", self._port)
         patch.setattr(module, "_past_sessions", set())
 
