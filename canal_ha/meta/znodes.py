@@ -57,7 +57,11 @@ class ZnodeBackend:
         self._restore = restore
         self._fence = Check(tree.destination(destination), epoch)
         self._known: dict[str, Znode] = {}
-        self._unsure: dict[str, bytes | None] = {}  # writes without an answer: the node's data if they succeeded
+        # What a node holds if a write of ours without an answer succeeds. That can happen long after a reconnect, when
+        # this session has read the node again. So it counts until a later write is answered.
+        self._unanswered: dict[str, list[Znode | None]] = {}
+        self._writing: set[str] = set()  # cursors that the write under way decides about
+        self._seen_meanwhile: set[int] = set()  # clients whose cursor was looked at during that write
         self._watched: set[str] = set()
 
     async def load(self) -> Snapshot:
@@ -88,27 +92,27 @@ class ZnodeBackend:
     async def write(self, changes: tuple[Change, ...]) -> None:
         """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest."""
         due = list(changes)
+        self._writing = {
+            tree.cursor(self._destination, change.client_id)
+            for change in due
+            if isinstance(change, CursorMoved | Unsubscribed)
+        }
         try:
-            await self._settle(due)
+            for path in tuple(self._unanswered):
+                await self._look_again(path, due)
             for _ in range(ATTEMPTS):
                 operations, after = await self._plan(due)
-                if not operations:
+                if not operations or await self._done(operations, after, due):
                     break
-                try:
-                    versions = await self._transact(operations, after)
-                except TransactionRefused as refused:
-                    if refused.index == 0:
-                        raise Fenced(f"{self._destination}: {refused}") from refused
-                    await self._look_again(refused.path, due)
-                    continue
-                for operation, version in zip(operations, versions[1:], strict=True):
-                    data = after[operation.path]
-                    self._remember(operation.path, None if data is None else Znode(data, version))
-                break
             else:
                 raise MetaWriteFailed(f"{self._destination}: the znodes changed in all {ATTEMPTS} attempts to write")
         except ZooKeeperUnavailable as error:
             raise MetaWriteFailed(f"{self._destination}: {error}") from error
+        finally:
+            self._writing = set()
+            seen, self._seen_meanwhile = self._seen_meanwhile, set()
+            for client_id in seen:
+                self._watch(client_id, again=True)  # look once more, now that it is known what we wrote
         self.durable = apply(self.durable, due)
         for change in due:
             if isinstance(change, CursorMoved):
@@ -125,7 +129,7 @@ class ZnodeBackend:
             known = self._known.get(path)
             if known is None:
                 operations.append(Create(path, data))
-            elif known.data != data:
+            elif known.data != data or path in self._unanswered:
                 operations.append(SetData(path, data, known.version))
             else:
                 return
@@ -167,17 +171,36 @@ class ZnodeBackend:
         if await self._znodes.get(path) is not None:
             yield path
 
-    async def _transact(self, operations: list[Operation], after: dict[str, bytes | None]) -> tuple[int, ...]:
-        """Send the transaction. If no answer comes, keep its expected result, to compare with the nodes later."""
-        self._unsure |= after
+    async def _done(self, operations: list[Operation], after: dict[str, bytes | None], due: list[Change]) -> bool:
+        """Send the transaction. Return False if a node was not as known: it has been read again.
+
+        ZooKeeper does the writes of a session in order, so each answer settles the writes before it, even if it is a
+        refusal. The server that answers is then up to date.
+        """
         try:
-            return await self._znodes.transaction([self._fence, *operations])
+            versions = await self._znodes.transaction([self._fence, *operations])
+        except TransactionRefused as refused:
+            if refused.index == 0:
+                raise Fenced(f"{self._destination}: {refused}") from refused
+            self._unanswered.setdefault(refused.path, [])
+            await self._settle(due)
+            return False
         except ZooKeeperUnavailable:
-            after = {}
+            for path, data in after.items():
+                self._unanswered.setdefault(path, []).append(self._written(path, data))
             raise
-        finally:
-            for path in after:  # ZooKeeper answered: all operations succeeded or none
-                self._unsure.pop(path, None)
+        else:
+            for operation, version in zip(operations, versions[1:], strict=True):
+                data = after[operation.path]
+                self._remember(operation.path, None if data is None else Znode(data, version))
+                self._unanswered.pop(operation.path, None)
+            await self._settle(due)
+            return True
+
+    def _written(self, path: str, data: bytes | None) -> Znode | None:
+        """Return the node as our write leaves it, if it succeeds."""
+        known = self._known.get(path)
+        return None if data is None else Znode(data, 0 if known is None else known.version + 1)
 
     # ---- reading nodes
 
@@ -192,10 +215,11 @@ class ZnodeBackend:
         else:
             self._known[path] = node
 
-    async def _settle(self, changes: list[Change]) -> None:
-        """Find out whether the writes without an answer succeeded: they did if the nodes hold the same bytes."""
-        for path in tuple(self._unsure):
-            await self._look_again(path, changes)
+    async def _settle(self, due: list[Change]) -> None:
+        """Find out whether the writes without an answer succeeded, now that a later one is answered."""
+        for path in tuple(self._unanswered):
+            await self._look_again(path, due)
+            del self._unanswered[path]
 
     async def _look_again(self, path: str, changes: list[Change]) -> None:
         """Read an unexpected node and its parent. If a cursor holds bytes that we did not write, it is an edit."""
@@ -209,7 +233,6 @@ class ZnodeBackend:
                 change for change in changes if not (isinstance(change, CursorMoved) and change.client_id == client_id)
             ]
         self._remember(path, node)
-        self._unsure.pop(path, None)
 
     def _client_of(self, path: str) -> int | None:
         """Return the client whose cursor this node is; None for any other node."""
@@ -222,7 +245,7 @@ class ZnodeBackend:
 
         The version decides: an edit may repeat the node's old data while the cursor in memory has moved on.
         """
-        return node is not None and node != self._known.get(path) and node.data != self._unsure.get(path)
+        return node is not None and node != self._known.get(path) and node not in self._unanswered.get(path, ())
 
     def _take_over(self, client_id: int, path: str, node: Znode | None) -> bool:
         """Continue from a cursor written from outside; return False if it is unreadable."""
@@ -236,22 +259,22 @@ class ZnodeBackend:
 
     # ---- edits on idle clients
 
-    def _watch(self, client_id: int) -> None:
+    def _watch(self, client_id: int, *, again: bool = False) -> None:
         path = tree.cursor(self._destination, client_id)
-        if path not in self._watched:
+        if again or path not in self._watched:
             self._watched.add(path)
             self._znodes.watch(path, lambda node: self._changed(client_id, path, node))
 
     def _changed(self, client_id: int, path: str, node: Znode | None) -> None:
-        if client_id not in self.durable.clients or path in self._unsure:
-            return  # the client is gone, or our own write is under way and its answer will decide
-        if node is None:
-            if self._known.pop(path, None) is not None:
-                self._lost(client_id)
-        elif self._is_edit(path, node):
-            self._known[path] = node
-            if not self._take_over(client_id, path, node):
-                self._lost(client_id)
+        if path in self._writing:
+            self._seen_meanwhile.add(client_id)
+            return
+        if client_id not in self.durable.clients:
+            return
+        known, edit = self._known.get(path), self._is_edit(path, node)
+        self._remember(path, node)
+        if (node is None and known is not None) or (edit and not self._take_over(client_id, path, node)):
+            self._lost(client_id)
 
 
 def _missing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.session import ClusterSession
-from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, ZooKeeperUnavailable
+from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import Change, CursorMoved, Snapshot, StartForgotten, StartKept, Subscribed, Unsubscribed
 from canal_ha.meta.znodes import ZnodeBackend
 from canal_ha.model.identity import ClientIdentity
@@ -36,7 +39,10 @@ class Store:
         self.stage.do(lambda: self.operator.ensure(DESTINATION))
         node = self.read(DESTINATION)
         assert node is not None
-        self.lose: str = ""  # "before" or "after": when the connection is lost at the next write
+        # When the connection is lost at the next write: "before" or "after" ZooKeeper does it, or "under way". Such a
+        # write waits at another server and is done when it `lands`, at the latest before the next write that arrives.
+        self.lose: str = ""
+        self.under_way: list[Sequence[Operation]] = []
         self.replaced: list[tuple[int, int]] = []
         self.lost: list[int] = []
         self.fenced = 0
@@ -66,10 +72,21 @@ class Store:
         lose, self.lose = self.lose, ""
         if lose == "before":
             raise ZooKeeperUnavailable("connection lost")
+        if lose == "under way":
+            self.under_way.append(operations)
+            raise ZooKeeperUnavailable("connection lost")
+        await self.land()
         versions = await self.session.transaction(operations)
         if lose == "after":
             raise ZooKeeperUnavailable("connection lost")
         return versions
+
+    async def land(self) -> None:
+        """Let ZooKeeper do what is under way."""
+        landing, self.under_way = self.under_way, []
+        for operations in landing:
+            with suppress(TransactionRefused):
+                await self.session.transaction(operations)
 
     def load(self) -> Snapshot:
         """See MetaBackend."""
@@ -150,6 +167,91 @@ def test_a_write_without_answer_is_found_out(lose: str) -> None:
         store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
     store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
     assert store.backend.durable.cursors == {1001: at(6), 7: at(5)}
+
+
+def lost_under_way(store: Store, *changes: Change) -> None:
+    """Write, and lose the connection while the write is on its way to the leader."""
+    store.lose = "under way"
+    with pytest.raises(MetaWriteFailed):
+        store.write(*changes)
+    store.stage.pass_time()
+
+
+def test_a_flush_that_lands_after_the_next_one_has_looked_is_no_edit() -> None:
+    """The cursor does not go back: the server of the new connection had not heard of the flush when it was asked."""
+    store = subscribed()
+    lost_under_way(store, CursorMoved(1001, at(200)))
+    store.write(CursorMoved(1001, at(300)))
+    store.stage.pass_time()
+    assert (store.cursor(), store.replaced) == (300, [])
+
+
+def test_a_flush_that_lands_between_two_others_is_no_edit() -> None:
+    """Two flushes are lost under way, and the first one lands when the second one has been sent."""
+    store = subscribed()
+    lost_under_way(store, CursorMoved(1001, at(200)))
+    lost_under_way(store, CursorMoved(1001, at(300)))
+    store.write(CursorMoved(1001, at(400)))
+    store.stage.pass_time()
+    assert (store.cursor(), store.replaced) == (400, [])
+    lost_under_way(store, CursorMoved(1001, at(500)))
+    lost_under_way(store, CursorMoved(1001, at(600)))
+    store.stage.do(store.land)
+    store.stage.pass_time()
+    assert (store.cursor(), store.replaced) == (500, [])
+    store.write(CursorMoved(1001, at(700)))
+    assert (store.cursor(), store.replaced) == (700, [])
+
+
+def test_a_flush_that_lands_while_its_client_is_idle_is_no_edit() -> None:
+    """The watch shows our own late write, also after a write of another client that was answered."""
+    store = subscribed()
+    lost_under_way(store, CursorMoved(1001, at(200)))
+    store.stage.do(store.land)
+    store.stage.pass_time()
+    assert (store.cursor(), store.replaced) == (200, [])
+    lost_under_way(store, CursorMoved(1001, at(300)))
+    store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
+    store.stage.pass_time()
+    assert (store.cursor(), store.replaced) == (300, [])
+
+
+def test_a_cursor_put_back_while_a_flush_is_under_way_stays_there() -> None:
+    """The flush that lands late does not win over a later write, though the node seemed to hold its bytes already."""
+    store = subscribed()
+    lost_under_way(store, CursorMoved(1001, at(200)))
+    store.write(CursorMoved(1001, at(4)))
+    store.stage.pass_time()
+    assert (store.cursor(), store.replaced) == (4, [])
+
+
+def test_an_edit_is_told_while_a_flush_has_no_answer() -> None:
+    """The edit comes before the flush, which ZooKeeper then refuses. It may even hold the bytes of the flush."""
+    for edited in (100, 200):
+        store = subscribed()
+        lost_under_way(store, CursorMoved(1001, at(200)))
+        store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
+        store.edit(SetData(CURSOR, at(edited).to_json(with_type=True).encode()))
+        assert store.replaced[-1] == (1001, edited)
+        store.write(CursorMoved(1001, at(300)))
+        assert store.cursor() == 300
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05])
+def test_an_edit_during_the_flush_after_a_lost_one_wins(delay_s: float) -> None:
+    """The cursor stays as edited or moves on from there, at whichever step of the flush the edit is noticed."""
+    store = subscribed()
+    lost_under_way(store, CursorMoved(1001, at(200)))
+    edit = SetData(CURSOR, at(100).to_json(with_type=True).encode())
+
+    async def at_the_same_time() -> None:
+        Deferred.fromCoroutine(store.backend.write((CursorMoved(1001, at(300)),)))
+        await deferLater(store.stage.world, delay_s)
+        await store.operator.transaction([edit])
+
+    store.stage.do(at_the_same_time)
+    store.stage.pass_time()
+    assert (store.cursor(), store.replaced) == (100, [(1001, 100)])
 
 
 def test_an_edit_on_an_idle_client_is_told_at_once() -> None:

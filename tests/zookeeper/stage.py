@@ -249,13 +249,13 @@ class MemoryStage:
     """Sessions with the in-memory ensemble."""
 
     def __init__(self) -> None:
-        self._world = World()
-        self._ensemble = Ensemble(self._world)
+        self.world = World()
+        self._ensemble = Ensemble(self.world)
         self._random = Random(1)
 
     def session(self) -> ClusterSession:
         """See Stage."""
-        session = SimulatedSession(self._ensemble, Process(self._world, self._random), self._random, timeout_s=3.0)
+        session = SimulatedSession(self._ensemble, Process(self.world, self._random), self._random, timeout_s=3.0)
         Deferred.fromCoroutine(session.start())
         self.until(lambda: session.connected)
         return session
@@ -275,12 +275,12 @@ class MemoryStage:
         for _ in range(10_000):
             if condition():
                 return
-            self._world.run(self._world.seconds() + 0.001)
+            self.world.run(self.world.seconds() + 0.001)
         raise AssertionError("it did not happen in time")
 
     def pass_time(self) -> None:
         """See Stage."""
-        self._world.run(self._world.seconds() + 0.2)
+        self.world.run(self.world.seconds() + 0.2)
 
     def close(self) -> None:
         """Do nothing."""
