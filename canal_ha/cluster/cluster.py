@@ -59,6 +59,7 @@ class Cluster:
         """Shut down in order: stop every instance (which flushes), release its destination, unregister, disconnect."""
         racing = sorted(self._election.states())  # also a destination whose removal has not ended
         await gatherResults([Deferred.fromCoroutine(self._election.remove(destination)) for destination in racing])
+        await self._election.released()
         await self.members.stop()
         await self._session.stop()
         self._log.info("cluster.stopped", node=self.node)

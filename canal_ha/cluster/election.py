@@ -111,6 +111,7 @@ class Election:
         self._probe_timer: Any = None
         self._probing = False
         self._watches: dict[tuple[str, str], Callable[[bool], None]] = {}
+        self._releasing: Deferred[None] | None = None  # what `released` waits for
 
     # ---- what the node asks for
 
@@ -138,6 +139,28 @@ class Election:
         candidate.leaving = True
         self._feed(candidate, Leave())
         await done
+
+    async def released(self) -> None:
+        """Wait until ZooKeeper has released the destinations that were removed without its answer.
+
+        Once the session may have expired, nothing is left to wait for.
+        """
+        proven_at = self.lease.proven_at()
+        if proven_at is None or not self._unreleased():
+            return
+        self._releasing = Deferred()
+        most_s = max(0.0, proven_at + self._session.timeout_s - self._clock.seconds())
+        timer = self._clock.callLater(most_s, self._released)
+        await self._releasing
+        _cancel(timer)
+
+    def _unreleased(self) -> bool:
+        return any(candidate.race.unreleased for candidate in self._candidates.values())
+
+    def _released(self) -> None:
+        releasing, self._releasing = self._releasing, None
+        if releasing is not None:
+            releasing.callback(None)
 
     def hand_over(self, destination: str) -> None:
         """Let another node take the destination, if it runs here; this node then stands back for a while."""
@@ -209,6 +232,8 @@ class Election:
             and self._candidates.get(candidate.destination) is candidate
         ):
             del self._candidates[candidate.destination]
+            if self._releasing is not None and not self._candidates:
+                self._released()
         self._next_turn()
 
     def _execute(self, candidate: Candidate, command: i.Command) -> None:

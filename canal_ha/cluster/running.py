@@ -88,6 +88,7 @@ class Race:
         self._timeout_s = 0.0
         self._connected = False
         self._leaving = False
+        self._may_hold = False  # whether `running` may belong to this session
         self._stop_reason = StopReason.SHUTDOWN
         self._orderly = True  # whether the last owner released it; at first nobody has crashed
         self._graced = False
@@ -109,6 +110,11 @@ class Race:
     def writing(self) -> bool:
         """Whether durable writes are allowed, provided that the lease holds: while serving and in an orderly stop."""
         return self.state is RaceState.RUNNING or (self.state is RaceState.STOPPING and self._stop_reason.orderly)
+
+    @property
+    def unreleased(self) -> bool:
+        """Whether this node has left the race, but `running` may still be its own until the session is back."""
+        return self._leaving and self._may_hold and self.state is RaceState.OFFLINE
 
     def step(self, event: Input, now: float) -> list[Command]:
         """Feed one fact; return what to do, in order. now: seconds, monotonic."""
@@ -162,6 +168,7 @@ class Race:
         if self._session_id:
             self._past_sessions.add(self._session_id)
             self._session_id = 0
+        self._may_hold = False
 
     def _go_offline(self) -> list[Command]:
         self._ticket += 1
@@ -214,6 +221,7 @@ class Race:
         self._notice_wipe(event.version or 0, now)
         self._version = event.version
         seen = event.running
+        self._may_hold = seen is not None and seen.owner == self._session_id
         if seen is not None and seen.owner == self._session_id:
             if event.version is not None and (self._leaving or not seen.active or now < self._hold_until):
                 return self._release(event.version)
@@ -280,6 +288,7 @@ class Race:
 
     def _claim(self, *, held: int | None = None, leftover: int | None = None) -> list[Command]:
         self.state = RaceState.CLAIMING
+        self._may_hold = True
         self._ticket += 1
         jumps = 0 if self._version else self._randint(1, JUMP_MOST)
         return [ClaimDestination(self._ticket, self._version, jumps, held, leftover)]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
 from twisted.internet.defer import Deferred
 
 from canal_ha.cluster.cluster import Cluster
+from canal_ha.cluster.inputs import StopReason
 from canal_ha.config.model import CanalConfig
 from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create
 from tests.cluster.test_election import TIMEOUT_S, D, LateSession, Log, Owner, spawn
 from tests.sim.session import Link
 from tests.sim.time import Process, World
@@ -84,3 +87,48 @@ def test_a_destination_removed_while_zookeeper_is_away_is_not_listed_when_it_is_
     node.run(2.0)
     assert node.session.id == session_id
     assert not node.listed
+
+
+@pytest.mark.parametrize("notice_s", [0.05, 0.3])
+def test_an_orderly_stop_while_zookeeper_reconnects_gives_the_destination_away_at_once(notice_s: float) -> None:
+    """The node waits for its session and releases `running`, which would stay until the session expires."""
+    node = Node()
+    node.session.cut(Link.DOWN, notice_s)
+    node.world.callLater(0.5, node.session.heal)
+    node.run(0.1)
+    stopped: list[None] = []
+    Deferred.fromCoroutine(node.cluster.stop()).addCallback(stopped.append)
+    node.run(0.2)
+    assert stopped == []
+    node.run(1.0)
+    assert stopped == [None]
+    assert tree.running(D) not in node.ensemble.tree
+    assert node.owner.reasons == [StopReason.SHUTDOWN]
+
+
+def test_an_orderly_stop_without_zookeeper_ends_with_the_session() -> None:
+    """The node waits no longer than its session lives without an answer."""
+    node = Node()
+    node.session.cut(Link.DOWN, 0.05)
+    node.run(0.2)
+    stopped: list[None] = []
+    Deferred.fromCoroutine(node.cluster.stop()).addCallback(stopped.append)
+    node.run(TIMEOUT_S)
+    assert stopped == [None]
+
+
+def test_a_node_that_only_stands_by_stops_at_once_without_zookeeper() -> None:
+    """It holds nothing that ZooKeeper would have to release."""
+    node = Node()
+    spawn(node.cluster.remove(D))
+    node.run(1.0)
+    node.ensemble.transaction(0, [Create(tree.running(D), tree.RunningData("10.0.0.2:11111").to_bytes())])
+    node.cluster.add(D)
+    node.run(1.0)
+    assert not node.cluster.runs(D)
+    node.session.cut(Link.DOWN, 0.05)
+    node.run(0.2)
+    stopped: list[None] = []
+    Deferred.fromCoroutine(node.cluster.stop()).addCallback(stopped.append)
+    node.run(0.1)
+    assert stopped == [None]

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.session import ClusterSession
@@ -246,7 +245,9 @@ def test_an_edit_during_the_flush_after_a_lost_one_wins(delay_s: float) -> None:
 
     async def at_the_same_time() -> None:
         Deferred.fromCoroutine(store.backend.write((CursorMoved(1001, at(300)),)))
-        await deferLater(store.stage.world, delay_s)
+        pause: Deferred[None] = Deferred()
+        store.stage.world.callLater(delay_s, pause.callback, None)
+        await pause
         await store.operator.transaction([edit])
 
     store.stage.do(at_the_same_time)
