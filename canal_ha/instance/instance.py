@@ -50,6 +50,8 @@ T = TypeVar("T")
 
 HEALTH_PERIOD_S = 5.0
 PARKING_PERIOD_S = 1.0
+LAST_FLUSH_S = 5.0  # how long an orderly stop tries to make cursors durable, while this node owns them
+LAST_FLUSH_PAUSE_S = 0.2
 
 
 class InstanceListener(Protocol):
@@ -140,19 +142,35 @@ class Instance:
         for read in tuple(self._reads):
             read.close()
         if flush:
-            await self.flush()
+            await self._last_flush()
         await self._run_blocking(self._origin.close)
         if self._loops:  # else it has never started
             self._log.event(self.config.destination, "instance.stopped")
 
-    async def flush(self) -> None:
-        """Make acknowledged cursors durable. A failed write is an alarm, and the next flush repeats it."""
+    async def _last_flush(self) -> None:
+        """Flush until it succeeds, because ZooKeeper may be back in a moment, or a disk have room again."""
+        give_up_at = self._reactor.seconds() + LAST_FLUSH_S
+        while not await self.flush() and self._reactor.seconds() < give_up_at:
+            try:
+                self._claim.check()
+            except NotRunningHere:
+                return
+            pause: Deferred[None] = Deferred()
+            self._reactor.callLater(LAST_FLUSH_PAUSE_S, lambda pause=pause: pause.callback(None))
+            await pause
+
+    async def flush(self) -> bool:
+        """Make acknowledged cursors durable. Return False if the write failed: an alarm, and the next flush repeats it.
+
+        If the write is fenced, this node has lost the destination and nothing is left to do.
+        """
         try:
             written = await self.meta.flush(self._with_trail)
         except MetaWriteFailed as error:
             if str(error) != self._write_error:
                 self._log.event(self.config.destination, "cursor.write_failed", error=str(error), alarm=True)
             self._write_error = str(error)
+            return False
         except Fenced as error:
             self._claim.lost(error)
         else:
@@ -161,6 +179,7 @@ class Instance:
                 self._log.event(self.config.destination, "cursor.written_again")
             for client_id, cursor in written:
                 self._log.cursor_persisted(self.config.destination, client_id, cursor)
+        return True
 
     # ---- requests
 
@@ -173,7 +192,7 @@ class Instance:
         Raises FilterInvalid, TooManyStreams. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
         because only the source can tell the first one.
         """
-        self._claim.check()
+        self._check()
         await self._check_filter(identity.filter)
         start = None
         if self.meta.cursor(identity.client_id) is None:
@@ -182,9 +201,11 @@ class Instance:
                 await self._run_blocking(lambda: self._origin.keep_house(None))
             start = await self._start_position()
         await self.meta.subscribe(identity, start)
+        # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
+        # opens after the stop.
+        self._check()
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
         self._stream(known).subscribed(known.filter, exact=exact)
-        self._claim.check()  # a known client's subscription may write nothing that could be fenced
         return self.meta.cursor(identity.client_id)
 
     def era(self, identity: ClientIdentity) -> object | None:
@@ -197,7 +218,7 @@ class Instance:
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """End the client's stream and delete its cursor and filter durably."""
-        self._claim.check()
+        self._check()
         stream = self._streams.pop(identity.client_id, None)
         if stream:
             stream.close(NotSubscribed(self.config.destination, identity.client_id))
@@ -206,7 +227,7 @@ class Instance:
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""
         message = await self._subscribed(identity).get(request)
-        self._claim.check()  # the node may have lost the destination while the GET waited
+        self._check()  # the node may have lost the destination while the GET waited
         return message
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
@@ -220,7 +241,7 @@ class Instance:
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """Deliver again what the client has not acknowledged. Do nothing for an unknown client, as canal does."""
-        self._claim.check()
+        self._check()
         stream = self._streams.get(identity.client_id)
         if stream:
             stream.rollback(batch_id)
@@ -237,7 +258,7 @@ class Instance:
 
         Raises FilterInvalid, TooManyStreams, PositionLost, SourceUnavailable, SourceRefused.
         """
-        self._claim.check()
+        self._check()
         if until is not None and self.config.group:
             raise LocalProtocolError(
                 f"{self.config.destination} has several sources: one position cannot be the end of a read"
@@ -249,7 +270,7 @@ class Instance:
             end = LogPosition(until.journal, until.offset)
         elif until is not None:
             end = await self._run_blocking(lambda: self._origin.view.find(until))
-        self._claim.check()
+        self._check()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)
         read = BinlogRead(end, claim=self._claim, closed=self._reads.discard)
@@ -289,7 +310,7 @@ class Instance:
 
     async def switch_source(self, to: str) -> str:
         """Carry out an operator's switch: see SourceSwitch.switch. Raises LocalProtocolError for a source of files."""
-        self._claim.check()
+        self._check()
         switch = self._origin.source_switch
         if switch is None:
             raise LocalProtocolError(f"{self.config.destination} reads files: there is no other server")
@@ -327,8 +348,14 @@ class Instance:
 
     # ---- inside
 
-    def _subscribed(self, identity: ClientIdentity) -> Stream:
+    def _check(self) -> None:
+        """Raise NotRunningHere if this node has lost the destination, or if this instance has been stopped."""
+        if self._stopped:
+            raise NotRunningHere(self.config.destination)
         self._claim.check()
+
+    def _subscribed(self, identity: ClientIdentity) -> Stream:
+        self._check()
         stream = self._streams.get(identity.client_id)
         if stream is None:
             raise NotSubscribed(self.config.destination, identity.client_id)
@@ -405,8 +432,7 @@ class Instance:
             await self._run_blocking(
                 lambda: effective(config.filter_regex, config.filter_black_regex, text, config.filter_client_mode)
             )
-        if self._stopped:
-            raise NotRunningHere(config.destination)
+        self._check()
 
     def _has_room(self) -> bool:
         streams = sum(stream.state is StreamState.OPEN for stream in self._streams.values())
@@ -415,10 +441,10 @@ class Instance:
     async def _start_position(self) -> LogPosition:
         """Return where a new client begins.
 
-        The first client begins where the source stood when the destination first ran. Later ones begin at its end.
+        The first client begins where the source stood when the destination first ran. Later ones begin at its end. A
+        client without a cursor has not begun: its node in ZooKeeper exists as soon as its process looks for the node.
         """
-        first = not self.meta.clients()
-        kept = self.meta.start if first else None
+        kept = None if self.meta.cursors() else self.meta.start
         return await self._run_blocking(lambda: self._origin.view.start(kept))
 
     async def _look_at_source(self) -> None:
@@ -433,7 +459,7 @@ class Instance:
         if self._source_error:
             self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
-        if not self._stopped and not self.meta.clients() and self.meta.start is None:
+        if not self._stopped and not self.meta.cursors() and self.meta.start is None:
             try:
                 await self.meta.keep_start(self._newest)
             except MetaWriteFailed as error:

@@ -28,11 +28,11 @@ class Lease:
         """See Claim."""
 
 
-@pytest.mark.parametrize("checks", [0, 1])
+@pytest.mark.parametrize("checks", [0, 1, 2])
 def test_a_known_client_is_not_told_a_cursor_by_a_node_whose_lease_is_over(checks: int) -> None:
     """The subscription of a known client writes nothing that ZooKeeper could refuse.
 
-    checks: before the subscription, or also while it is answered.
+    checks: before the subscription, behind its filter, or also while it is answered.
     """
     lease = Lease()
     node = OneNode(lease)

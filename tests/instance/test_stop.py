@@ -1,0 +1,194 @@
+"""Stops and starts of an instance at bad moments: its store does not answer, or a client asks at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.errors import CanalError, MetaWriteFailed, NotRunningHere
+from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.feed import Feed, FeedRequest
+from canal_ha.instance.instance import LAST_FLUSH_S, Instance
+from canal_ha.meta.memory import MemoryBackend
+from canal_ha.meta.repository import Change, Snapshot
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from tests.instance.origin import PlainOrigin
+from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
+from tests.instance.test_stream import now
+from tests.sim.replay import ReplayFeed
+
+T = TypeVar("T")
+IDENTITY = ClientIdentity("example", 1001, "")
+
+
+class Lease:
+    """A claim that the test can end."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def check(self) -> None:
+        """See Claim."""
+        if self.over:
+            raise NotRunningHere("example")
+
+    def lost(self, error: CanalError) -> None:
+        """See Claim."""
+
+
+class Store(MemoryBackend):
+    """A backend whose writes fail while it is away, and wait while there is a gate."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        super().__init__(snapshot)
+        self.away = False
+        self.attempts = 0
+        self.gate: Deferred[None] | None = None
+
+    async def write(self, changes: tuple[Change, ...]) -> None:
+        """See MetaBackend."""
+        self.attempts += 1
+        if self.away:
+            raise MetaWriteFailed("no answer")
+        if self.gate is not None:
+            await self.gate
+        await super().write(changes)
+
+
+class OpenFeeds(ReplayFeed):
+    """A feed without rows that counts in `open` while it runs."""
+
+    open: ClassVar[set[ReplayFeed]] = set()
+
+    def start(self) -> None:
+        """See Feed."""
+        self.open.add(self)
+
+    def stop(self) -> None:
+        """See Feed."""
+        self.open.discard(self)
+
+
+class Bench:
+    """One instance behind an Embedded, in virtual time."""
+
+    def __init__(self, *, snapshot: Snapshot | None = None, flush_period_ms: int = 1000) -> None:
+        self.clock = OneThread()
+        self.lease = Lease()
+        self.store = Store(snapshot)
+        self.embedded = Embedded()
+        OpenFeeds.open.clear()
+
+        def open_feed(request: FeedRequest) -> Feed:
+            return OpenFeeds(request, [])
+
+        self.instance = Instance(
+            InstanceConfig("example", SourceConfig("127.0.0.1")),
+            PlainOrigin(Begins(), open_feed),
+            lambda edits: self.store,
+            self.lease,
+            self.clock,
+            run_blocking=blocking,
+            log=Silent(),
+            flush_period_ms=flush_period_ms,
+            batch_ids=self.embedded.batch_ids,
+        )
+        now(self.embedded.start(self.instance))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass in small steps."""
+        for _ in range(int(seconds * 10)):
+            self.clock.advance(0.1)
+
+    def acknowledged(self) -> LogPosition:
+        """Subscribe the client, move its cursor as an ACK does, and return the cursor."""
+        now(self.embedded.subscribe(IDENTITY))
+        cursor = LogPosition("mysql-bin.000001", 500)
+        self.instance.meta.move(1001, cursor)
+        return cursor
+
+
+class Begins(NoRows):
+    """A source that begins at a kept start."""
+
+    def start(self, kept: LogPosition | None) -> LogPosition:
+        """See SourceView."""
+        return kept or self.newest()
+
+
+def begun(work: Coroutine[Any, Any, T]) -> list[T | BaseException]:
+    """Begin a call. Return a list that gets its result or its error."""
+    results: list[T | BaseException] = []
+    Deferred.fromCoroutine(work).addCallbacks(results.append, lambda failure: results.append(failure.value))
+    return results
+
+
+def test_acknowledged_rows_do_not_come_again_when_zookeeper_reconnects_during_an_orderly_stop() -> None:
+    """The last flush is repeated until ZooKeeper answers, and the stop waits for it."""
+    bench = Bench()
+    cursor = bench.acknowledged()
+    bench.store.away = True
+    stopped = begun(bench.embedded.stop("example"))
+    bench.pass_time(1.0)
+    assert stopped == []
+    bench.store.away = False
+    bench.pass_time(1.0)
+    assert stopped == [None]
+    assert bench.store.snapshot.cursors == {1001: cursor}
+
+
+@pytest.mark.parametrize("lease_ends", [False, True])
+def test_an_orderly_stop_without_an_answer_ends_in_time(lease_ends: bool) -> None:
+    """It ends after a while, and as soon as another node may own the destination."""
+    bench = Bench()
+    bench.acknowledged()
+    bench.store.away = True
+    stopped = begun(bench.embedded.stop("example"))
+    bench.pass_time(1.0)
+    bench.lease.over = lease_ends
+    bench.pass_time(0.5)
+    assert stopped == ([None] if lease_ends else [])
+    bench.pass_time(LAST_FLUSH_S)
+    assert stopped == [None]
+
+
+def test_a_stop_that_is_not_orderly_flushes_nothing() -> None:
+    """The cursors belong to another node."""
+    bench = Bench()
+    bench.acknowledged()
+    attempts = bench.store.attempts
+    assert begun(bench.embedded.stop("example", flush=False)) == [None]
+    assert bench.store.attempts == attempts
+
+
+def test_a_subscribe_during_a_stop_leaves_no_stream_open() -> None:
+    """The client is refused and asks another node. Nobody would close a stream that opens after the stop."""
+    bench = Bench()
+    bench.store.gate = Deferred()
+    subscribed = begun(bench.embedded.subscribe(IDENTITY))
+    stopped = begun(bench.embedded.stop("example"))
+    assert subscribed == []
+    bench.store.gate.callback(None)
+    bench.pass_time(0.1)
+    assert stopped == [None]
+    assert [type(answer) for answer in subscribed] == [NotRunningHere]
+    assert OpenFeeds.open == set()
+
+
+def test_the_kept_start_of_the_first_client_counts_also_if_its_node_came_first() -> None:
+    """A client makes its node in ZooKeeper before it subscribes. It begins at the kept start, not at the newest row."""
+    start = LogPosition("mysql-bin.000001", 100)
+    bench = Bench(snapshot=Snapshot({1001: IDENTITY}, {}, start))
+    assert now(bench.embedded.subscribe(IDENTITY)) == start
+    assert now(bench.embedded.subscribe(ClientIdentity("example", 1002, ""))) == NoRows().newest()
+
+
+def test_a_start_is_kept_also_if_a_client_without_a_cursor_is_known() -> None:
+    """The client has made its node in ZooKeeper, and has not subscribed yet."""
+    bench = Bench(snapshot=Snapshot({1001: IDENTITY}, {}))
+    assert bench.store.snapshot.start == NoRows().newest()
