@@ -23,7 +23,7 @@ from canal_ha.cluster.running import Race, RaceState
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.cluster.spread import Turns
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.repository import Snapshot
+from canal_ha.meta.znodes import Stored
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.lease import Lease
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData
@@ -65,7 +65,7 @@ class Candidate:
     timer: Any = None
     starting: Deferred[Any] | None = None
     ownership: Ownership | None = None
-    durable: Snapshot | None = None  # the state known to be in ZooKeeper at the end of this node's last ownership
+    stored: Stored | None = None  # what was known to be in ZooKeeper at the end of this node's last ownership
     left: list[Deferred[None]] = field(default_factory=list)
     leaving: bool = False  # the node asked for its end last
 
@@ -295,8 +295,8 @@ class Election:
         except ZooKeeperUnavailable:
             self._feed(candidate, i.LookFailed(ticket))
             return
-        version = None if node is None else node.version
-        self._feed(candidate, i.DestinationSeen(ticket, version, RunningNode.read(running)))
+        version, created = (None, 0) if node is None else (node.version, node.created)
+        self._feed(candidate, i.DestinationSeen(ticket, version, RunningNode.read(running), created))
 
     def _watch(self, candidate: Candidate, what: str) -> Callable[[bool], None]:
         key = (candidate.destination, what)
@@ -362,7 +362,8 @@ class Election:
             write=self._write,
             fenced=lambda: self._feed(candidate, i.EpochMismatch()),
             failed=lambda reason: self._instance_failed(candidate, reason),
-            restore=candidate.durable if restore else None,
+            before=candidate.stored,
+            restore=restore,
         )
         self._probe_soon(self.lease.probe_interval_s)
         candidate.starting = Deferred.fromCoroutine(self._run_start(candidate, ownership))
@@ -391,7 +392,7 @@ class Election:
             # A node that cannot stop the instance must not keep the destination.
             self._log.error("running.stop_failed", destination=candidate.destination, error=repr(error))
         if ownership is not None:
-            candidate.durable = ownership.durable or candidate.durable
+            candidate.stored = ownership.stored or candidate.stored
             ownership.end()
         self._feed(candidate, i.InstanceStopped())
 

@@ -50,11 +50,13 @@ class DestinationSeen:
 
     version: the data version of `{d}`, which was read first; None when it does not exist.
     running: the `running` node; None when it does not exist.
+    created: the czxid of `{d}`; 0 when it does not exist or is unknown.
     """
 
     ticket: int
     version: int | None
     running: RunningNode | None
+    created: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,8 @@ class ClaimDestination:
     """Make `running` ours and move the epoch, in one transaction.
 
     version: the required version of `{d}`; None: create `{d}` first.
-    jumps: how often to write `{d}` again in this transaction, so that a node recreated at version 0 does not repeat an
-    old epoch.
+    jumps: how often to write `{d}` again in this transaction, so that a node recreated at version 0, or restored at an
+    earlier version, does not repeat an old epoch.
     held: version of a `running` node that is already ours and stays.
     leftover: version of a `running` node of an earlier session of this process; replace it.
     """
@@ -187,7 +189,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class StartInstance:
-    """Start to serve. restore: ZooKeeper came back empty; write back the cursors that this node knew to be durable."""
+    """Start to serve. restore: ZooKeeper has lost data; write back the cursors that this node knew to be durable."""
 
     epoch: int
     restore: bool = False

@@ -10,8 +10,7 @@ from twisted.python.failure import Failure
 
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.repository import Snapshot
-from canal_ha.meta.znodes import ZnodeBackend
+from canal_ha.meta.znodes import Stored, ZnodeBackend
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Operation, Watch, Znode
@@ -27,7 +26,7 @@ class Ownership:
     write: makes a quorum write, whose answer extends the lease.
     fenced: called when ZooKeeper refused a write of this epoch.
     failed: called with the reason when the instance cannot continue here.
-    restore: see ZnodeBackend.
+    before, restore: see ZnodeBackend.
     """
 
     def __init__(
@@ -40,7 +39,8 @@ class Ownership:
         write: Callable[[Sequence[Operation]], Awaitable[tuple[int, ...]]],
         fenced: Callable[[], None],
         failed: Callable[[str], None],
-        restore: Snapshot | None,
+        before: Stored | None,
+        restore: bool,
     ) -> None:
         self.destination = destination
         self.epoch = epoch
@@ -49,6 +49,7 @@ class Ownership:
         self._write = write
         self._fenced = fenced
         self._failed = failed
+        self._before = before
         self._restore = restore
         self._over = False
         self._backend: ZnodeBackend | None = None
@@ -71,14 +72,20 @@ class Ownership:
     def meta(self, *, replaced: Callable[[int, LogPosition], None], lost: Callable[[int], None]) -> ZnodeBackend:
         """Return the fenced cursor store of this epoch. replaced, lost: see ZnodeBackend."""
         self._backend = ZnodeBackend(
-            self.destination, self.epoch, self, replaced=replaced, lost=lost, restore=self._restore
+            self.destination,
+            self.epoch,
+            self,
+            replaced=replaced,
+            lost=lost,
+            before=self._before,
+            restore=self._restore,
         )
         return self._backend
 
     @property
-    def durable(self) -> Snapshot | None:
-        """The state that the cursor store knows to be in ZooKeeper; None if `meta` was never called."""
-        return None if self._backend is None else self._backend.durable
+    def stored(self) -> Stored | None:
+        """What the cursor store knows to be in ZooKeeper; None before it has loaded."""
+        return None if self._backend is None else self._backend.stored
 
     def end(self) -> None:
         """End the ownership: from now on nothing is written and watches are ignored."""
@@ -113,8 +120,9 @@ class Ownership:
             raise
 
     def watch(self, path: str, changed: Callable[[Znode | None], None]) -> None:
-        """See Znodes. The watch lasts until this ownership ends."""
-        self._watched[path] = (partial(self._fired, path), changed)
+        """See Znodes. The watch lasts until this ownership ends. A path has one, so that each change is told once."""
+        watch, _ = self._watched.get(path) or (partial(self._fired, path), None)
+        self._watched[path] = (watch, changed)
         self._arm(path)
 
     def _fired(self, path: str, deleted: bool) -> None:

@@ -56,7 +56,8 @@ HOLD_BACK_S = 5.0  # after a requested release: canal's delay; any other node ta
 FAILURE_FIRST_S = 1.0  # back-off after an instance failed; it doubles up to
 FAILURE_MOST_S = 60.0  # this, and starts afresh once an instance has run that long
 LOOK_AGAIN_S = 0.5  # after a look without an answer
-JUMP_MOST = 1000  # most extra writes of a `{d}` at version 0, so that no epoch repeats
+JUMP_MOST = 1000  # most extra writes of a `{d}` at version 0 or an earlier one than before, so that no epoch repeats
+HEAD_START_S = 1.5  # of the last owner, which knows the newest cursors, when all nodes lost their sessions
 GRACE_S = 0.25  # after `running` vanished: lets an operator's deleteall finish before a node creates anything
 
 
@@ -97,8 +98,11 @@ class Race:
         self._running_since = 0.0
         self._last_owner_was_us = False
         self._restore = False
-        self._seen_version = 0  # version of `{d}`, and the session in which it was seen
+        self._seen_version = 0  # version of `{d}`, its czxid, and the session in which they were seen
+        self._seen_created = 0
         self._seen_session = 0
+        self._stood_by_session = 0  # the session in which we last saw another owner; 0 if its head start is over
+        self._went_back = False  # `{d}` is at an earlier version than before
         self._version: int | None = None
 
     @property
@@ -218,7 +222,7 @@ class Race:
     def _looked(self, event: DestinationSeen, now: float) -> list[Command]:
         if event.ticket != self._ticket:
             return []
-        self._notice_wipe(event.version or 0, now)
+        self._notice_loss(event, now)
         self._version = event.version
         seen = event.running
         self._may_hold = seen is not None and seen.owner == self._session_id
@@ -233,6 +237,7 @@ class Race:
         if seen.owner in self._past_sessions:
             return self._claim(leftover=seen.version)
         self._last_owner_was_us = self._restore = False
+        self._stood_by_session = self._session_id
         self._orderly, self._graced = not seen.active, False
         self.state = RaceState.STANDBY
         self.standing_by_for = seen.address
@@ -244,7 +249,7 @@ class Race:
         if event.version is None:
             self._last_owner_was_us = False  # an operator reset the destination, so nothing is restored
             return self._step_down(StopReason.RESET)
-        self._seen_version, self._seen_session = event.version, self._session_id
+        self._notice_loss(event, now)
         if event.running is None:
             return self._step_down(StopReason.VANISHED)
         if event.running.owner != self._session_id:
@@ -255,25 +260,33 @@ class Race:
             return self._step_down(StopReason.OPERATOR)
         return []
 
-    def _notice_wipe(self, version: int, now: float) -> None:
-        """Distinguish an emptied ensemble from a destination that an operator reset. Both put `{d}` at version 0.
+    def _notice_loss(self, seen: DestinationSeen, now: float) -> None:
+        """Distinguish an ensemble that lost data from a destination that an operator reset.
 
-        In the same session an operator did it, and the cursors are forgotten. In a new session the ensemble lost its
-        data: the last owner writes its cursors back, and the other nodes give it time to do so.
+        An ensemble restored from a backup shows an earlier `{d}`, which nothing else does. An emptied one and a reset
+        both put `{d}` at version 0: in the same session an operator did it, and the cursors are forgotten. After a loss
+        the last owner writes its cursors back, and the other nodes give it time to do so.
         """
-        if version == 0 and self._seen_version > 0:
-            if self._seen_session == self._session_id:
-                self._last_owner_was_us = False
-            elif self._last_owner_was_us:
+        version, created = seen.version or 0, seen.created
+        earlier = 0 < created <= self._seen_created and (created, version) < (self._seen_created, self._seen_version)
+        began_anew = version == 0 and self._seen_version > 0
+        if began_anew and not earlier and self._seen_session == self._session_id:
+            self._last_owner_was_us = False
+        elif began_anew or earlier:
+            self._went_back = True
+            if self._last_owner_was_us:
                 self._restore = True
             else:
                 self._hold_until = max(self._hold_until, now + self._timeout_s)
-        self._seen_version, self._seen_session = version, self._session_id
+        self._seen_version, self._seen_created, self._seen_session = version, created, self._session_id
 
     def _nobody_runs(self, now: float) -> list[Command]:
         if self._restore:
             return self._claim()
         self.state = RaceState.WAITING
+        if self._stood_by_session not in (0, self._session_id):  # the owner's session may be gone for the same reason
+            self._stood_by_session = 0
+            self._hold_until = max(self._hold_until, now + HEAD_START_S)
         if not self._orderly and not self._graced:
             self._graced = True
             self._hold_until = max(self._hold_until, now + GRACE_S)
@@ -290,7 +303,7 @@ class Race:
         self.state = RaceState.CLAIMING
         self._may_hold = True
         self._ticket += 1
-        jumps = 0 if self._version else self._randint(1, JUMP_MOST)
+        jumps = 0 if self._version and not self._went_back else self._randint(1, JUMP_MOST)
         return [ClaimDestination(self._ticket, self._version, jumps, held, leftover)]
 
     def _claimed(self, event: Claimed, now: float) -> list[Command]:
@@ -298,7 +311,8 @@ class Race:
             return []
         self.epoch = self._seen_version = event.epoch
         self._seen_session = self._session_id
-        self._last_owner_was_us = True
+        self._stood_by_session = 0
+        self._last_owner_was_us, self._went_back = True, False
         if self._leaving:
             return self._release(event.epoch)
         self.state = RaceState.RUNNING

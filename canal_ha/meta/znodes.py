@@ -7,7 +7,8 @@ znode, so an edit made with zkCli is noticed and taken over, not overwritten.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import (
@@ -28,6 +29,18 @@ from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetD
 ATTEMPTS = 8  # each new attempt means that somebody else created, changed or deleted a node meanwhile
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What an owner knew to be in ZooKeeper when its ownership ended.
+
+    snapshot: clients, filters and cursors.
+    nodes: the nodes that held them, by path.
+    """
+
+    snapshot: Snapshot
+    nodes: Mapping[str, Znode]
+
+
 class ZnodeBackend:
     """A MetaBackend for one destination and one epoch; the node makes a new one each time it claims the destination.
 
@@ -35,8 +48,10 @@ class ZnodeBackend:
     epoch: the owner's epoch, which fences every write.
     znodes: ZooKeeper.
     replaced: called when an operator wrote a client's cursor; continue from there.
-    lost: called when a client's cursor was deleted or made unreadable from outside; write it again.
-    restore: state to write back if ZooKeeper lost it and came back empty.
+    lost: called when a client's cursor was deleted, made unreadable from outside, or came back older; write it again.
+    before: what this node's last ownership knew. It is written back if a cursor is older now: ZooKeeper has been
+        restored from a backup.
+    restore: write it back in any case, because ZooKeeper came back empty or older.
     """
 
     def __init__(
@@ -47,14 +62,17 @@ class ZnodeBackend:
         *,
         replaced: Callable[[int, LogPosition], None],
         lost: Callable[[int], None],
-        restore: Snapshot | None = None,
+        before: Stored | None = None,
+        restore: bool = False,
     ) -> None:
         self.durable = Snapshot()  # the state known to be in ZooKeeper
         self._destination = destination
         self._znodes = znodes
         self._replaced = replaced
         self._lost = lost
+        self._before = before
         self._restore = restore
+        self._loaded = False
         self._fence = Check(tree.destination(destination), epoch)
         self._known: dict[str, Znode] = {}
         # What a node holds if a write of ours without an answer succeeds. That can happen long after a reconnect, when
@@ -63,6 +81,11 @@ class ZnodeBackend:
         self._writing: set[str] = set()  # cursors that the write under way decides about
         self._seen_meanwhile: set[int] = set()  # clients whose cursor was looked at during that write
         self._watched: set[str] = set()
+
+    @property
+    def stored(self) -> Stored | None:
+        """What is known to be in ZooKeeper; None before `load` has ended."""
+        return Stored(self.durable, dict(self._known)) if self._loaded else None
 
     async def load(self) -> Snapshot:
         """Read everything and start to watch the cursors. Raises MetaUnreadable or ZooKeeperUnavailable.
@@ -85,9 +108,23 @@ class ZnodeBackend:
         kept = await self._read(tree.parse(self._destination))
         start = _position(tree.parse(self._destination), kept.data) if kept is not None and kept.data else None
         self.durable = Snapshot(clients, cursors, start)
-        if self._restore is not None:
-            await self.write(tuple(_missing(self._restore, self.durable)))
+        if self._before is not None:
+            back = tuple(self._put_back(self._before))
+            if back:
+                await self.write(back)
+        self._loaded = True
         return self.durable
+
+    def _put_back(self, before: Stored) -> Iterable[Change]:
+        """Yield the changes that put back what ZooKeeper has lost, if it has lost anything."""
+        older = [
+            client_id
+            for client_id in before.snapshot.cursors
+            if _is_older(self._known.get(path := tree.cursor(self._destination, client_id)), before.nodes.get(path))
+        ]
+        if self._restore or older:
+            yield from _missing(before.snapshot, self.durable)
+            yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
 
     async def write(self, changes: tuple[Change, ...]) -> None:
         """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest."""
@@ -191,8 +228,9 @@ class ZnodeBackend:
             raise
         else:
             for operation, version in zip(operations, versions[1:], strict=True):
-                data = after[operation.path]
-                self._remember(operation.path, None if data is None else Znode(data, version))
+                data, known = after[operation.path], self._known.get(operation.path)
+                created = 0 if known is None else known.created
+                self._remember(operation.path, None if data is None else Znode(data, version, created=created))
                 self._unanswered.pop(operation.path, None)
             await self._settle(due)
             return True
@@ -243,9 +281,12 @@ class ZnodeBackend:
     def _is_edit(self, path: str, node: Znode | None) -> bool:
         """Return whether somebody else wrote this cursor.
 
-        The version decides: an edit may repeat the node's old data while the cursor in memory has moved on.
+        The version decides: an edit may repeat the node's old data while the cursor in memory has moved on. A node that
+        is older than it was has been restored from a backup.
         """
-        return node is not None and node != self._known.get(path) and node not in self._unanswered.get(path, ())
+        known = self._known.get(path)
+        ours = node == known or node in self._unanswered.get(path, ())
+        return node is not None and not ours and not _is_older(node, known)
 
     def _take_over(self, client_id: int, path: str, node: Znode | None) -> bool:
         """Continue from a cursor written from outside; return False if it is unreadable."""
@@ -272,9 +313,17 @@ class ZnodeBackend:
         if client_id not in self.durable.clients:
             return
         known, edit = self._known.get(path), self._is_edit(path, node)
+        gone = (node is None and known is not None) or _is_older(node, known)
         self._remember(path, node)
-        if (node is None and known is not None) or (edit and not self._take_over(client_id, path, node)):
+        if gone or (edit and not self._take_over(client_id, path, node)):
             self._lost(client_id)
+
+
+def _is_older(node: Znode | None, known: Znode | None) -> bool:
+    """Return whether a node is in an earlier state than it was. Within one history of ZooKeeper that cannot be."""
+    if node is None or known is None or not node.created or not known.created:
+        return False
+    return (node.created, node.version) < (known.created, known.version)
 
 
 def _missing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:

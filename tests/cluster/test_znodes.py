@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -12,7 +13,7 @@ from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import Change, CursorMoved, Snapshot, StartForgotten, StartKept, Subscribed, Unsubscribed
-from canal_ha.meta.znodes import ZnodeBackend
+from canal_ha.meta.znodes import Stored, ZnodeBackend
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
@@ -31,7 +32,7 @@ def at(offset: int) -> LogPosition:
 class Store:
     """A backend of the owner at the current epoch, and a session of an operator."""
 
-    def __init__(self, stage: MemoryStage | None = None, restore: Snapshot | None = None) -> None:
+    def __init__(self, stage: MemoryStage | None = None, before: Stored | None = None, restore: bool = False) -> None:
         self.stage = stage or MemoryStage()
         self.session: ClusterSession = self.stage.session()
         self.operator: ClusterSession = self.stage.session()
@@ -54,6 +55,7 @@ class Store:
             write=self._write,
             fenced=self._on_fenced,
             failed=self._on_failed,
+            before=before,
             restore=restore,
         )
         self.backend: ZnodeBackend = self.ownership.meta(
@@ -334,9 +336,60 @@ def test_cursors_that_zookeeper_lost_are_put_back() -> None:
     before = Snapshot(
         {1001: ClientIdentity("example", 1001, "f"), 7: ClientIdentity("example", 7)}, {1001: at(77), 7: at(5)}
     )
-    store = Store(restore=before)
+    store = Store(before=Stored(before, {}), restore=True)
     assert store.load() == before
     assert store.cursor() == 77
+
+
+def restored(store: Store, offset: int) -> None:
+    """Let the ensemble come back from a backup in which the cursor was here, at an earlier version."""
+    tree_ = store.stage.ensemble.tree
+    node = tree_[CURSOR]
+    data = at(offset).to_json(with_type=True).encode()
+    tree_[CURSOR] = replace(node, data=data, version=node.version - 1)
+
+
+def test_a_cursor_older_than_this_node_knew_is_put_back() -> None:
+    """A backup restores an earlier version of the cursor; the node that flushed the later one writes it again."""
+    store = subscribed()
+    store.write(CursorMoved(1001, at(100)))
+    store.write(CursorMoved(1001, at(200)))
+    store.stage.pass_time()
+    before = store.backend.stored
+    restored(store, 100)
+    again = Store(store.stage, before)
+    assert again.load().cursors == {1001: at(200)}
+    assert again.cursor() == 200
+
+
+def test_a_cursor_that_another_owner_or_an_operator_moved_is_not_put_back() -> None:
+    """It is newer than this node knew, though it may stand at an earlier position."""
+    store = subscribed()
+    store.write(CursorMoved(1001, at(200)))
+    store.stage.pass_time()
+    before = store.backend.stored
+    store.edit(SetData(CURSOR, at(100).to_json(with_type=True).encode()))
+    again = Store(store.stage, before)
+    assert again.load().cursors == {1001: at(100)}
+    store.edit(Delete(CURSOR), Create(CURSOR, at(50).to_json(with_type=True).encode()))
+    again = Store(store.stage, before)
+    assert again.load().cursors == {1001: at(50)}
+
+
+def test_a_backup_restored_under_the_owner_is_no_edit() -> None:
+    """The owner's session goes on. The cursor in memory stays, and the next flush writes it again."""
+    store = subscribed()
+    store.write(CursorMoved(1001, at(100)))
+    store.write(CursorMoved(1001, at(200)))
+    store.stage.pass_time()
+    restored(store, 100)
+    store.write(CursorMoved(1001, at(300)))
+    assert (store.cursor(), store.replaced) == (300, [])
+    store.stage.pass_time()
+    restored(store, 200)
+    store.ownership.watch_again()
+    store.stage.pass_time()
+    assert (store.lost, store.replaced) == ([1001], [])
 
 
 def test_what_cannot_be_read_needs_a_person() -> None:

@@ -129,7 +129,8 @@ def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealSt
         write=owner.session.transaction,
         fenced=lambda: heard.append("fenced"),
         failed=heard.append,
-        restore=None,
+        before=None,
+        restore=False,
     )
     late = unleashed.meta(replaced=lambda *edit: None, lost=lambda client: None)
 

@@ -71,7 +71,7 @@ class SimulatedSession:
         self._latency_s = latency_s
         self._link = Link.UP
         self._past: Tree = {}
-        self._pending: set[Deferred[Any]] = set()
+        self._pending: dict[Deferred[Any], None] = {}  # in order, so that a seed repeats exactly
         self._answers: deque[tuple[int, Deferred[Any], Any]] = deque()
         self._last_arrival = 0.0
         self._listeners: list[Listener] = []
@@ -156,7 +156,7 @@ class SimulatedSession:
     def _disconnect(self) -> None:
         self.connection += 1
         self._library_up = False
-        pending, self._pending = self._pending, set()
+        pending, self._pending = self._pending, {}
         for answer in pending:
             self._process.callLater(self._delay(), _fail, answer, ZooKeeperUnavailable("connection lost"))
 
@@ -219,7 +219,7 @@ class SimulatedSession:
         if not self._library_up:
             _fail(answer, ZooKeeperUnavailable("connection lost"))
             return
-        self._pending.add(answer)
+        self._pending[answer] = None
         self._last_arrival = max(self._last_arrival, self._process.seconds() + self._delay())
         self._on_the_way(self._last_arrival, self._arrive, self.connection, request, reads, answer)
 
@@ -244,7 +244,7 @@ class SimulatedSession:
         connection, answer, result = self._answers.popleft()
         if connection != self.connection or self._link is Link.DOWN:
             return  # lost with effect
-        self._pending.discard(answer)
+        self._pending.pop(answer, None)
         if isinstance(result, CanalError):
             _fail(answer, result)
         elif not answer.called:

@@ -126,6 +126,36 @@ def test_an_emptied_ensemble_gets_its_cursors_back() -> None:
         simulation.must_run()
 
 
+@pytest.mark.parametrize("claims_since", [False, True])
+def test_an_ensemble_restored_from_an_older_backup_gets_its_cursors_back(claims_since: bool) -> None:
+    """The former owner claims first and restores its cursor.
+
+    claims_since: whether the destination was claimed after the backup; else only the cursor shows that data is lost.
+    """
+    for seed in range(30):
+        simulation = Simulation(seed)
+        simulation.run(8.0)
+        backup = {path: node for path, node in simulation.ensemble.tree.items() if not node.owner}
+        if claims_since:
+            (owner,) = simulation.runners("d0")
+            simulation.restart(simulation.nodes.index(owner))
+        simulation.run(12.0)
+        (owner,) = simulation.runners("d0")
+        for node in simulation.nodes:
+            node.session.cut(Link.DOWN, notice_s=0.1)
+        simulation.run(simulation.timeout_s)
+        durable = simulation.referee.durable["d0"]
+        simulation.ensemble.wipe()
+        simulation.ensemble.tree.update(backup)
+        for node in simulation.nodes:
+            simulation.world.callLater(simulation.random.uniform(0.0, 1.0), node.session.heal)
+        simulation.run(3.5)
+        assert simulation.runners("d0") == [owner]
+        assert simulation.referee.durable["d0"] >= durable
+        simulation.run(2.0)
+        simulation.must_run()
+
+
 def test_a_deleted_destination_begins_anew() -> None:
     """No cursor is restored (the referee counts ACKs from 0 again), all nodes are listed again, and one runs it."""
     for seed in range(30):

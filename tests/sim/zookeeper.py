@@ -47,8 +47,9 @@ class Ensemble:
         self._world = world
         self._lax = lax
         self._ids = count(1)
-        self._data_watches: dict[str, set[Watcher]] = defaultdict(set)
-        self._child_watches: dict[str, set[Watcher]] = defaultdict(set)
+        self._zxids = count(1)
+        self._data_watches: dict[str, dict[Watcher, None]] = defaultdict(dict)  # in order, so that a seed repeats
+        self._child_watches: dict[str, dict[Watcher, None]] = defaultdict(dict)
 
     # ---- sessions
 
@@ -93,6 +94,7 @@ class Ensemble:
             granted.timer.cancel()
         self.sessions.clear()
         self.tree = {"": Znode(b"", 0)}
+        self._zxids = count(1)
         self._data_watches.clear()
         self._child_watches.clear()
 
@@ -132,7 +134,8 @@ class Ensemble:
                 raise TransactionRefused(index, "missing", operation.path)
             if parent.owner:
                 raise TransactionRefused(index, "NoChildrenForEphemeralsError", operation.path)
-            tree[operation.path] = Znode(operation.data, 0, session_id if operation.ephemeral else 0)
+            owner = session_id if operation.ephemeral else 0
+            tree[operation.path] = Znode(operation.data, 0, owner, next(self._zxids))
             return 0
         if node is None:
             raise TransactionRefused(index, "missing", operation.path)
@@ -154,18 +157,18 @@ class Ensemble:
 
     def watch_data(self, path: str, watcher: Watcher) -> None:
         """Fire the watch once, when the node is created, changed or deleted."""
-        self._data_watches[path].add(watcher)
+        self._data_watches[path].setdefault(watcher)
 
     def watch_children(self, path: str, watcher: Watcher) -> None:
         """Fire the watch once, when a child is created or deleted, or when the node itself is deleted."""
-        self._child_watches[path].add(watcher)
+        self._child_watches[path].setdefault(watcher)
 
     def _fire(self, path: str, *, deleted: bool, children: bool) -> None:
-        watchers = self._data_watches.pop(path, set())
+        watchers = self._data_watches.pop(path, {})
         if deleted:
-            watchers = watchers | self._child_watches.pop(path, set())
+            watchers = watchers | self._child_watches.pop(path, {})
         for watcher in watchers:
             watcher.fire(deleted)
         if children:
-            for watcher in self._child_watches.pop(path.rpartition("/")[0], set()):
+            for watcher in self._child_watches.pop(path.rpartition("/")[0], {}):
                 watcher.fire(False)

@@ -250,12 +250,12 @@ class MemoryStage:
 
     def __init__(self) -> None:
         self.world = World()
-        self._ensemble = Ensemble(self.world)
+        self.ensemble = Ensemble(self.world)
         self._random = Random(1)
 
     def session(self) -> ClusterSession:
         """See Stage."""
-        session = SimulatedSession(self._ensemble, Process(self.world, self._random), self._random, timeout_s=3.0)
+        session = SimulatedSession(self.ensemble, Process(self.world, self._random), self._random, timeout_s=3.0)
         Deferred.fromCoroutine(session.start())
         self.until(lambda: session.connected)
         return session
