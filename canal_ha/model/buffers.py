@@ -10,7 +10,15 @@ import sys
 from collections import deque
 
 LARGEST = 4 << 20  # bytes: a larger buffer, left by a huge transaction, goes back to the system
-_UNKNOWN_ELSEWHERE = 2  # reference count of an object that only `take` holds
+
+
+def _pop(free: deque[bytearray]) -> tuple[bytearray, int]:
+    """Remove the first buffer; return it and the number of its references, of which this function has one or none."""
+    buffer = free.popleft()
+    return buffer, sys.getrefcount(buffer)
+
+
+_ALONE = _pop(deque([bytearray()]))[1]  # the number for a buffer that nobody else refers to; it depends on the Python
 
 
 class Buffers:
@@ -29,8 +37,8 @@ class Buffers:
     def take(self) -> bytearray:
         """Return a buffer that nobody else refers to, with arbitrary contents; a new one if none is free."""
         for _ in range(len(self._free)):
-            buffer = self._free.popleft()
-            if sys.getrefcount(buffer) == _UNKNOWN_ELSEWHERE:
+            buffer, references = _pop(self._free)
+            if references == _ALONE:
                 return buffer
             self._free.append(buffer)
         return bytearray()
