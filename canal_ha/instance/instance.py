@@ -50,6 +50,7 @@ T = TypeVar("T")
 
 HEALTH_PERIOD_S = 5.0
 PARKING_PERIOD_S = 1.0
+WRITE_AGAIN_S = 1.0  # after a write that failed, if each ACK writes its cursor
 LAST_FLUSH_S = 5.0  # how long an orderly stop tries to make cursors durable, while this node owns them
 LAST_FLUSH_PAUSE_S = 0.2
 
@@ -125,8 +126,7 @@ class Instance:
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
         self._every(PARKING_PERIOD_S, self._park_idle)
         self._every(PARKING_PERIOD_S, self._watch)
-        if self._flush_period_s:
-            self._every(self._flush_period_s, self.flush)
+        self._every(self._flush_period_s or WRITE_AGAIN_S, self.flush)
         self._log.event(self.config.destination, "instance.started", clients=len(self._streams))
 
     async def stop(self, *, flush: bool = True) -> None:
@@ -234,10 +234,16 @@ class Instance:
         """Close the client's oldest batch. With a flush period of 0 the cursor is durable when this returns.
 
         mark: kept with the cursor until something else moves it; "" for none.
+
+        With a flush period of 0, raises MetaWriteFailed if the cursor could not be written. The batch is closed all the
+        same, and the write is repeated until it succeeds.
         """
         self._subscribed(identity).ack(batch_id, mark)
         if not self._flush_period_s:
-            await self.flush()
+            written = await self.flush()
+            self._check()  # the write may have been fenced
+            if not written:
+                raise MetaWriteFailed(self._write_error)
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """Deliver again what the client has not acknowledged. Do nothing for an unknown client, as canal does."""

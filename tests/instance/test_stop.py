@@ -8,18 +8,20 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 from twisted.internet.defer import Deferred
 
-from canal_ha.config.model import InstanceConfig, SourceConfig
+from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, MetaWriteFailed, NotRunningHere
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import LAST_FLUSH_S, Instance
 from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import Change, Snapshot
+from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from tests.instance.origin import PlainOrigin
 from tests.instance.test_embedded import NoRows, OneThread, Silent, blocking
-from tests.instance.test_stream import now
+from tests.instance.test_regained import PromptFeed
+from tests.instance.test_stream import now, transactions
 from tests.sim.replay import ReplayFeed
 
 T = TypeVar("T")
@@ -77,7 +79,7 @@ class OpenFeeds(ReplayFeed):
 class Bench:
     """One instance behind an Embedded, in virtual time."""
 
-    def __init__(self, *, snapshot: Snapshot | None = None, flush_period_ms: int = 1000) -> None:
+    def __init__(self, *, snapshot: Snapshot | None = None, flush_period_ms: int = 1000, rows: bool = False) -> None:
         self.clock = OneThread()
         self.lease = Lease()
         self.store = Store(snapshot)
@@ -85,10 +87,10 @@ class Bench:
         OpenFeeds.open.clear()
 
         def open_feed(request: FeedRequest) -> Feed:
-            return OpenFeeds(request, [])
+            return PromptFeed(request, [transactions(2)]) if rows else OpenFeeds(request, [])
 
         self.instance = Instance(
-            InstanceConfig("example", SourceConfig("127.0.0.1")),
+            InstanceConfig("example", SourceConfig("127.0.0.1"), batch_mode=BatchMode.ITEMSIZE),
             PlainOrigin(Begins(), open_feed),
             lambda edits: self.store,
             self.lease,
@@ -155,6 +157,23 @@ def test_an_orderly_stop_without_an_answer_ends_in_time(lease_ends: bool) -> Non
     assert stopped == ([None] if lease_ends else [])
     bench.pass_time(LAST_FLUSH_S)
     assert stopped == [None]
+
+
+def test_an_ack_that_could_not_be_written_at_once_says_so_and_is_written_later() -> None:
+    """With a flush period of 0, an ACK without an error is durable. A write that failed waits for no other ACK."""
+    bench = Bench(flush_period_ms=0, rows=True)
+    now(bench.embedded.subscribe(IDENTITY))
+    first, second = (now(bench.embedded.get(IDENTITY, GetRequest(3, 0.0))) for _ in range(2))
+    assert begun(bench.embedded.ack(IDENTITY, first.batch_id)) == [None]
+    assert bench.store.snapshot.cursors[1001].offset == 160
+    bench.store.away = True
+    (error,) = begun(bench.embedded.ack(IDENTITY, second.batch_id))
+    assert isinstance(error, MetaWriteFailed)
+    assert bench.store.snapshot.cursors[1001].offset == 160
+    bench.store.away = False
+    bench.pass_time(1.5)
+    assert bench.store.snapshot.cursors[1001].offset == 260
+    now(bench.embedded.stop("example"))
 
 
 def test_a_stop_that_is_not_orderly_flushes_nothing() -> None:
