@@ -310,15 +310,15 @@ class Upstreams:
         if self._failures.succeeded():
             self._tell("source.detected_again", address=self._now.address)
 
-    def _failed(self, error: CanalError) -> None:
-        if self._closed:
-            return  # the end interrupted the statement
+    def _failed(self, config: InstanceConfig, error: CanalError) -> None:
+        now = self._now
+        if self._closed or now.config is not config:
+            return  # the end or a switch interrupted the statement
         if self._failures.count == 0:
-            self._tell("source.detecting_failed", address=self._now.address, error=str(error))
+            self._tell("source.detecting_failed", address=now.address, error=str(error))
         if not self._failures.failed():
             return
-        config, now = self._config, self._now
-        old = now.address
+        config, old = self._config, now.address
         if not config.detecting_heartbeat_ha:
             advice = "canal.instance.detecting.heartbeatHaEnable is off"
             self._tell("source.lost", address=old, error=str(error), action=f"none: {advice}", alarm=True)

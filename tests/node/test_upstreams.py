@@ -55,11 +55,18 @@ class FakeDetecting:
     """A detecting thread whose results the test sets."""
 
     def __init__(
-        self, config: Callable[[], InstanceConfig], answered: Callable[[], None], failed: Callable[[CanalError], None],
+        self,
+        config: Callable[[], InstanceConfig],
+        answered: Callable[[], None],
+        failed: Callable[[InstanceConfig, CanalError], None],
         **options: object,
-    ) -> None:  # fmt: skip
-        self.config, self.answered, self.failed = config, answered, failed
+    ) -> None:
+        self.config, self.answered, self.report = config, answered, failed
         self.started = self.stopped = False
+
+    def failed(self, error: CanalError) -> None:
+        """Report a failure of the server that is read now."""
+        self.report(self.config(), error)
 
     def start(self) -> None:
         """Note the start."""
@@ -268,6 +275,18 @@ def test_a_failure_of_a_server_that_was_left_meanwhile_does_not_switch_back(stag
         failed.result(PATIENCE_S)
     assert stage.reads == (STANDBY, "standby", 1)
     assert stage.names == ["source.detecting_failed", "source.switched"]
+
+
+def test_a_failure_that_is_reported_after_a_switch_does_not_count_against_the_new_server(stage: Stage) -> None:
+    """The statement failed on the old server, and the switch came before the report of it."""
+    (detecting,) = stage.detecting
+    old = detecting.config()
+    stage.upstreams.switch("standby", "it was wished")
+    for _ in range(10):
+        detecting.report(old, SourceUnavailable("no answer"))
+    assert stage.reads == (STANDBY, "standby", 1)
+    assert stage.upstreams.facts().detecting_failures == 0
+    assert stage.names == ["source.switched"]
 
 
 def wait_for_lock(stage: Stage) -> None:

@@ -24,7 +24,7 @@ class Detecting:
 
     config: returns the configuration of the current source; called before each check.
     answered: called after a successful check.
-    failed: called with the error of a failed check.
+    failed: called with the configuration that a failed check used, and the error.
     opening: called with each connection before it connects.
     """
 
@@ -32,7 +32,7 @@ class Detecting:
         self,
         config: Callable[[], InstanceConfig],
         answered: Callable[[], None],
-        failed: Callable[[CanalError], None],
+        failed: Callable[[InstanceConfig, CanalError], None],
         *,
         opening: Callable[[Interruptible], None],
     ) -> None:
@@ -66,8 +66,8 @@ class Detecting:
                 self._ask(config)
             except CanalError as error:
                 self._close()
-                if not self._stopping.is_set() and config is self._config():
-                    self._failed(error)
+                if not self._stopping.is_set():
+                    self._failed(config, error)
             else:
                 self._answered()
         self._close()
