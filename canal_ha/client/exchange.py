@@ -459,7 +459,8 @@ class Exchange:
                 if self._failover.failures:
                     self._feed(f.Worked(attempt))
                 return True
-        self._failed(attempt, link, ConnectionLost("its turn was over when the answer came"))
+        over = ConnectionLost("its turn was over when the answer came")
+        self._failed(attempt, link, over, f.FailureKind.TURN_OVER)
         return False
 
     def _failed(
@@ -475,7 +476,7 @@ class Exchange:
                         client_id=self._access.client_id,
                         node=f"{link.host}:{link.port}",
                         error=str(error),
-                        failures=self._failover.failures + 1,
+                        failures=self._failover.failures + (kind is not f.FailureKind.TURN_OVER),
                     )
                 self._feed(f.Failed(attempt, kind or kind_of(error, subscribed=self.filter is not None)))
             self._busy = False

@@ -43,11 +43,13 @@ class FailureKind(Enum):
     LOST: the connection failed, or the destination does not run there.
     REFUSED: the server refused the request.
     FATAL: the server would refuse every retry.
+    TURN_OVER: this process's turn was over for a moment. Nothing is wrong with the node, and no retry is used up.
     """
 
     LOST = auto()
     REFUSED = auto()
     FATAL = auto()
+    TURN_OVER = auto()
 
 
 # ---- inputs
@@ -220,7 +222,12 @@ class Failover:
         return []
 
     def _failed(self, event: Failed, now: float) -> list[Command]:
-        return self._fail(event.kind, now) if event.attempt == self.attempt else []
+        if event.attempt != self.attempt:
+            return []
+        if event.kind is FailureKind.TURN_OVER:
+            hang_up = HangUp(self.attempt)
+            return [hang_up, *self._dial(now)]
+        return self._fail(event.kind, now)
 
     def _fail(self, kind: FailureKind, now: float) -> list[Command]:
         self.failures += 1

@@ -57,6 +57,18 @@ def test_a_lost_connection_is_dialled_again_at_once_then_with_growing_pauses() -
     assert machine.wakes_at == now
 
 
+def test_an_answer_after_the_end_of_the_turn_uses_up_no_retry() -> None:
+    """The connection is replaced at once; the caller that allows one try gets no error."""
+    machine, _ = with_zookeeper(retry_times=1)
+    for _ in range(3):
+        machine.step(f.Dialled(machine.attempt), 0.0)
+        old = machine.attempt
+        assert machine.step(f.Failed(old, f.FailureKind.TURN_OVER), 0.0) == [f.HangUp(old)]
+        assert (machine.state, machine.attempt, machine.failures) == (ConnectorState.DIALLING, old + 1, 0)
+        assert machine.step(f.Failed(old, f.FailureKind.TURN_OVER), 0.0) == []
+    assert machine.step(f.Failed(machine.attempt, f.FailureKind.LOST), 0.0)[-1] == f.GiveUp(1)
+
+
 def test_a_connection_that_never_works_keeps_its_back_off() -> None:
     """A server that accepts and then fails every request is not asked in a tight loop."""
     machine, _ = online()
