@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -16,6 +17,8 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+
+T = TypeVar("T")
 
 
 class Embedded:
@@ -42,19 +45,29 @@ class Embedded:
         self._configured = configured
 
     async def start(self, instance: Instance) -> None:
-        """Start an instance and serve it. If the start fails, the destination is not served."""
+        """Start an instance and serve it. If the start fails, the destination is not served.
+
+        The source of a failed start may have been asked already, and is closed. Everybody who waits for the start waits
+        for that too, even if this call is cancelled meanwhile.
+        """
         destination = instance.config.destination
         self._starting[destination] = []
         try:
             await instance.start()
-            self._running[destination] = instance
         except Exception:
-            await instance.stop(flush=False)  # its source may have been asked already
+            closing: Deferred[None] = Deferred.fromCoroutine(instance.stop(flush=False))
+            closing.addBoth(self._started, destination)
+            await _end_of(closing)
             raise
-        finally:
-            for waiting in self._starting.pop(destination):
-                if not waiting.called:  # the connection may have cancelled it
-                    waiting.callback(None)
+        self._running[destination] = instance
+        self._started(None, destination)
+
+    def _started(self, result: T, destination: str) -> T:
+        """Wake everybody who waits for the start. Return the result, for a chain of callbacks."""
+        for waiting in self._starting.pop(destination):
+            if not waiting.called:  # the connection may have cancelled it
+                waiting.callback(None)
+        return result
 
     async def stop(self, destination: str, *, flush: bool = True) -> None:
         """Stop serving first, then stop the instance. Unknown destinations are no error.
@@ -90,10 +103,12 @@ class Embedded:
             raise NotRunningHere(destination)
         return await instance.switch_source(to)
 
-    async def subscribe(self, identity: ClientIdentity, *, exact: bool = False) -> LogPosition | None:
+    async def subscribe(
+        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True
+    ) -> LogPosition | None:
         """See Instance.subscribe. Raises NotRunningHere."""
         await self._demanded(identity)
-        return await (await self._instance(identity)).subscribe(identity, exact=exact)
+        return await (await self._instance(identity)).subscribe(identity, exact=exact, opens=opens)
 
     def era(self, identity: ClientIdentity) -> object | None:
         """See Instance.era; None where the destination does not run."""
@@ -142,3 +157,16 @@ class Embedded:
         if instance is None:
             raise NotRunningHere(identity.destination)
         return instance
+
+
+def _end_of(work: Deferred[None]) -> Deferred[None]:
+    """Return a Deferred that ends with this work. Cancelling it does not cancel the work."""
+    end: Deferred[None] = Deferred()
+
+    def ended(result: T) -> T:
+        if not end.called:
+            end.callback(None)
+        return result
+
+    work.addBoth(ended)
+    return end

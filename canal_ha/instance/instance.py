@@ -183,11 +183,14 @@ class Instance:
 
     # ---- requests
 
-    async def subscribe(self, identity: ClientIdentity, *, exact: bool = False) -> LogPosition | None:
+    async def subscribe(
+        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True
+    ) -> LogPosition | None:
         """Make the client and its first cursor durable, open its stream, and return its cursor.
 
         identity: the client, with its filter.
         exact: the form of values that it will ask for; see GetRequest.
+        opens: whether to open the stream. A client with a blank filter that only wants its cursor leaves it as it is.
 
         Raises FilterInvalid, TooManyStreams. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
         because only the source can tell the first one.
@@ -205,7 +208,9 @@ class Instance:
         # opens after the stop.
         self._check()
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
-        self._stream(known).subscribed(known.filter, exact=exact)
+        stream = self._stream(known)
+        if opens:
+            stream.subscribed(known.filter, exact=exact)
         return self.meta.cursor(identity.client_id)
 
     def era(self, identity: ClientIdentity) -> object | None:

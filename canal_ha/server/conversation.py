@@ -221,7 +221,8 @@ class Conversation:
                     self._unacked.clear()
                     await destinations.rollback(identity, request.batch_id)
                 case Subscribe():
-                    cursor = await destinations.subscribe(identity, exact=request.exact)
+                    only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
+                    cursor = await destinations.subscribe(identity, exact=request.exact, opens=not only_looks)
                     if request.tell_cursor:
                         self._told_cursor = (identity, destinations.era(identity))
                     return self._session.subscribed(cursor)

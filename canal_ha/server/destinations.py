@@ -37,8 +37,15 @@ class Destinations(Protocol):
     def knows(self, destination: str) -> bool:
         """Whether this node runs the destination, or could."""
 
-    async def subscribe(self, identity: ClientIdentity, *, exact: bool = False) -> LogPosition | None:
-        """Make the client durable, then return its cursor. exact: the form of values that it will ask for."""
+    async def subscribe(
+        self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True
+    ) -> LogPosition | None:
+        """Make the client durable, then return its cursor.
+
+        identity: the client, with its filter.
+        exact: the form of values that it will ask for.
+        opens: whether to open its stream; the next GET opens it otherwise.
+        """
 
     def era(self, identity: ClientIdentity) -> object | None:
         """Return an object that stays the same while only acknowledgements move the client's cursor.

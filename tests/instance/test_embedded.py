@@ -170,6 +170,42 @@ def test_a_stop_waits_for_a_start_under_way_and_closes_its_source(
     assert embedded.running("example") is None
 
 
+def test_a_clean_up_of_a_failed_start_that_is_cancelled_still_comes_before_the_next_start(
+    backend: SlowBackend, origin: ClosingOrigin
+) -> None:
+    """A stop that comes meanwhile ends when the source is closed, and not when the start is given up."""
+    embedded, closing = Embedded(), Deferred[None]()
+
+    def pool(call: Callable[[], T], /) -> Deferred[T]:
+        done: Deferred[T] = Deferred()
+        closing.addCallback(lambda _: done.callback(call()))
+        return done
+
+    instance = Instance(
+        InstanceConfig("example", SourceConfig("127.0.0.1")),
+        origin,
+        lambda edits: backend,
+        UndisputedClaim(lambda error: None),
+        OneThread(),
+        run_blocking=pool,
+        log=Silent(),
+        flush_period_ms=0,
+        batch_ids=embedded.batch_ids,
+    )
+    start: Deferred[Any] = Deferred.fromCoroutine(embedded.start(instance))
+    errors: list[type[BaseException]] = []
+    start.addCallbacks(errors.append, lambda failure: errors.append(type(failure.value)))
+    backend.loading.errback(MetaUnreadable("broken"))
+    assert (errors, origin.closed) == ([], 0)
+    start.cancel()
+    assert errors == [CancelledError]
+    stopped: list[object] = []
+    Deferred.fromCoroutine(embedded.stop("example")).addCallback(stopped.append)
+    assert (stopped, origin.closed) == ([], 0)
+    closing.callback(None)
+    assert (stopped, origin.closed) == ([None], 1)
+
+
 def test_a_waiting_request_can_be_cancelled(embedded: Embedded, backend: SlowBackend) -> None:
     """A request is cancelled when its connection closes. Other waiting requests are still answered."""
     request, answers = asked(embedded)

@@ -61,6 +61,34 @@ def test_a_refused_query_changes_no_filter_and_takes_back_no_batch(filter: str) 
         assert cursor(served) == end_of(2)
 
 
+def test_a_refused_query_opens_no_parked_stream() -> None:
+    """The judge needs the cursor, and not a dump of the source that nobody reads."""
+    with Served(config=ITEMS) as served:
+        first = connector(served, lambda told: None, r"shop\..*")
+        first.connect()
+        push(served, 1)
+        first.ack(first.get_without_ack(A_TRANSACTION, WAIT_MS).id)
+        first.disconnect()
+
+        async def park() -> None:
+            instance = served.embedded.running("example")
+            assert instance is not None
+            instance._streams[1001]._asked_at -= 10_000
+            instance._streams[1001].park_if_idle()
+
+        on_reactor(park)
+        feeds = len(served.feeds)
+        with pytest.raises(ClientIdTaken):
+            connector(served, refuse).connect()
+        assert len(served.feeds) == feeds
+        second = connector(served, lambda told: None)
+        second.connect()
+        assert len(served.feeds) == feeds + 1
+        push(served, 2)
+        assert numbers(second.get_without_ack(A_TRANSACTION, WAIT_MS).raw_entries) == [2]
+        second.disconnect()
+
+
 def put_cursor(served: Served, offset: int) -> None:
     """Move the cursor as `canal-ha cursor set` does while the node runs."""
 

@@ -344,7 +344,7 @@ def test_a_destination_that_breaks_keeps_the_connection() -> None:
     """An unforeseen error becomes an error packet, and the connection stays open."""
     with Served() as served, RawClient(served) as client:
 
-        async def broken(identity: ClientIdentity, *, exact: bool = False) -> None:
+        async def broken(identity: ClientIdentity, *, exact: bool = False, opens: bool = True) -> None:
             raise ZeroDivisionError("oh")
 
         served.embedded.subscribe = broken  # type: ignore[method-assign]
