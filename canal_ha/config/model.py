@@ -73,6 +73,11 @@ class SourceConfig:
     gtid: str = ""
     tls: TlsConfig = field(default_factory=TlsConfig)
 
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"{self.host}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:

@@ -31,6 +31,7 @@ from canal_ha.errors import (
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
+from canal_ha.instance.from_thread import answer_of
 from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
@@ -51,6 +52,7 @@ T = TypeVar("T")
 HEALTH_PERIOD_S = 5.0
 PARKING_PERIOD_S = 1.0
 WRITE_AGAIN_S = 1.0  # after a write that failed, if each ACK writes its cursor
+KEEP_WITHIN_S = 10.0  # the choice of a server, before a switch
 LAST_FLUSH_S = 5.0  # how long an orderly stop tries to make cursors durable, while this node owns them
 LAST_FLUSH_PAUSE_S = 0.2
 
@@ -120,7 +122,7 @@ class Instance:
         await self.meta.load()
         switch, cursors = self._origin.source_switch, self.meta.cursors()
         if switch:
-            await self._run_blocking(lambda: switch.begin(cursors))
+            await self._run_blocking(lambda: switch.begin(cursors, self.meta.servers, self._keep_servers))
         for identity in self.meta.clients():
             self._stream(identity)
         self._every(HEALTH_PERIOD_S, self._look_at_source, now=True)
@@ -358,6 +360,13 @@ class Instance:
         )
 
     # ---- inside
+
+    def _keep_servers(self, addresses: tuple[str, ...]) -> None:
+        """Implement KeepServers."""
+        try:
+            answer_of(self._reactor, lambda: self.meta.choose_servers(addresses), KEEP_WITHIN_S)
+        except TimeoutError:
+            raise MetaWriteFailed(f"{self.config.destination}: no answer to a write for {KEEP_WITHIN_S:g} s") from None
 
     def _check(self) -> None:
         """Raise NotRunningHere if this node has lost the destination, or if this instance has been stopped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from canal_ha.config.model import WhenLost
@@ -51,11 +51,22 @@ class Remembered(Protocol):
         """Return the fingerprints as text, for a cursor."""
 
 
+KeepServers = Callable[[tuple[str, ...]], None]
+"""Makes durable from which servers a destination reads, and returns then. Any thread except the reactor's.
+
+Raises MetaWriteFailed, Fenced."""
+
+
 class SourceSwitch(Protocol):
     """A source whose server can change under a destination: master and standby."""
 
-    def begin(self, cursors: tuple[LogPosition, ...], /) -> None:
-        """Choose the server by these cursors and begin to watch it."""
+    def begin(self, cursors: tuple[LogPosition, ...], chosen: tuple[str, ...], keep: KeepServers, /) -> None:
+        """Choose the server and begin to watch it.
+
+        cursors: of the clients.
+        chosen: the server that was switched to last, host:port; one for each source of a group, () if none was.
+        keep: makes another choice durable. Called before each switch.
+        """
 
     def facts(self) -> SourceFacts:
         """Return the facts of this moment. Does not block."""

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -61,19 +62,21 @@ class FileBackend:
     def _read(self) -> Snapshot:
         clients: dict[int, ClientIdentity] = {}
         cursors: dict[int, LogPosition] = {}
+        servers: tuple[str, ...] = ()
         text = _read_text(self._meta_file)
         if text is not None:
             with _understanding(self._meta_file):
                 clients, cursors = self._parse(text)
+                servers = tuple(map(str, read_json(text).get("source", ())))
         if cursors:
             with _writing(self._start_file):
                 self._start_file.unlink(missing_ok=True)
-            return Snapshot(clients, cursors)
+            return Snapshot(clients, cursors, None, servers)
         text = _read_text(self._start_file)
         if text is None:
-            return Snapshot(clients, cursors)
+            return Snapshot(clients, cursors, None, servers)
         with _understanding(self._start_file):
-            return Snapshot(clients, cursors, LogPosition.from_json(text))
+            return Snapshot(clients, cursors, LogPosition.from_json(text), servers)
 
     def _parse(self, text: str) -> tuple[dict[int, ClientIdentity], dict[int, LogPosition]]:
         clients: dict[int, ClientIdentity] = {}
@@ -90,7 +93,7 @@ class FileBackend:
         if after.start is not None and after.start != before.start:
             with _writing(self._start_file):
                 _replace(self._start_file, after.start.to_json(with_type=False))
-        if (after.clients, after.cursors) != (before.clients, before.cursors):
+        if replace(after, start=None) != replace(before, start=None):
             with _writing(self._meta_file):
                 _replace(self._meta_file, meta_text(self._destination, after))
         if after.start is None and before.start is not None:
@@ -99,7 +102,10 @@ class FileBackend:
 
 
 def meta_text(destination: str, snapshot: Snapshot) -> str:
-    """Return canal's exact text of meta.dat: no blanks, keys in alphabetical order, no `@type`."""
+    """Return canal's exact text of meta.dat: no blanks, keys in alphabetical order, no `@type`.
+
+    The servers that were switched to are in the key "source", which canal lacks and ignores.
+    """
     datas: list[dict[str, Any]] = []
     for client_id in sorted(snapshot.clients):
         identity = snapshot.clients[client_id]
@@ -109,7 +115,9 @@ def meta_text(destination: str, snapshot: Snapshot) -> str:
         if client_id in snapshot.cursors:
             data["cursor"] = snapshot.cursors[client_id].to_dict(with_type=False)
         datas.append(data)
-    body = {"clientDatas": datas, "destination": destination}
+    body: dict[str, Any] = {"clientDatas": datas, "destination": destination}
+    if snapshot.servers:
+        body["source"] = list(snapshot.servers)
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -44,16 +44,29 @@ class StartForgotten:
     """The first client has its cursor, so the kept start is void."""
 
 
-Change = CursorMoved | Subscribed | Unsubscribed | StartKept | StartForgotten
+@dataclass(frozen=True, slots=True)
+class ServersChosen:
+    """The destination reads from these servers: host:port for each of its sources; "" for one that never switched."""
+
+    addresses: tuple[str, ...]
+
+
+Change = CursorMoved | Subscribed | Unsubscribed | StartKept | StartForgotten | ServersChosen
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The durable state of one destination. clients, cursors: by client id; start: kept for the first client."""
+    """The durable state of one destination.
+
+    clients, cursors: by client id.
+    start: kept for the first client.
+    servers: see ServersChosen; () before the first switch.
+    """
 
     clients: dict[int, ClientIdentity] = field(default_factory=dict)
     cursors: dict[int, LogPosition] = field(default_factory=dict)
     start: LogPosition | None = None
+    servers: tuple[str, ...] = ()
 
 
 class MetaBackend(Protocol):
@@ -91,6 +104,7 @@ def same_or_filled(old: ClientIdentity | None, new: ClientIdentity) -> ClientIde
 def apply(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
     """Return the snapshot after these changes; the given one is unchanged."""
     clients, cursors, start = dict(snapshot.clients), dict(snapshot.cursors), snapshot.start
+    servers = snapshot.servers
     for change in changes:
         match change:
             case CursorMoved(client_id, position):
@@ -104,4 +118,6 @@ def apply(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
                 start = position
             case StartForgotten():
                 start = None
-    return Snapshot(clients, cursors, start)
+            case ServersChosen(addresses):
+                servers = addresses
+    return Snapshot(clients, cursors, start, servers)

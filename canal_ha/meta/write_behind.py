@@ -16,6 +16,7 @@ from canal_ha.meta.repository import (
     Change,
     CursorMoved,
     MetaBackend,
+    ServersChosen,
     StartForgotten,
     StartKept,
     Subscribed,
@@ -51,6 +52,7 @@ class Meta:
     def __init__(self, destination: str, backend: MetaBackend, *, turn: CoroutineLock) -> None:
         self.destination = destination
         self.start: LogPosition | None = None  # kept for the first client, void as soon as any has a cursor
+        self.servers: tuple[str, ...] = ()  # see ServersChosen
         self._backend = backend
         self._turn = turn
         self._clients: dict[int, ClientIdentity] = {}
@@ -65,6 +67,7 @@ class Meta:
         self._clients = dict(snapshot.clients)
         self._cursors = {client: cursor for client, cursor in snapshot.cursors.items() if client in self._clients}
         self.start = snapshot.start
+        self.servers = snapshot.servers
         self._start_due = self.start is not None and bool(self._cursors)
 
     # ---- looking in
@@ -126,6 +129,13 @@ class Meta:
             if self.start is None and not self._cursors:
                 await self._backend.write((StartKept(position),))
                 self.start = position
+
+    async def choose_servers(self, addresses: tuple[str, ...]) -> None:
+        """Make durable from which servers the destination reads. See ServersChosen."""
+        async with self._my_turn():
+            if addresses != self.servers:
+                await self._backend.write((ServersChosen(addresses),))
+                self.servers = addresses
 
     # ---- cursors
 

@@ -14,6 +14,7 @@ from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, Transaction
 from canal_ha.meta.repository import (
     Change,
     CursorMoved,
+    ServersChosen,
     Snapshot,
     StartForgotten,
     StartKept,
@@ -107,7 +108,9 @@ class ZnodeBackend:
             self._watch(client_id)
         kept = await self._read(tree.parse(self._destination))
         start = _position(tree.parse(self._destination), kept.data) if kept is not None and kept.data else None
-        self.durable = Snapshot(clients, cursors, start)
+        chosen = await self._read(tree.source(self._destination))
+        servers = tuple(chosen.data.decode().split(",")) if chosen is not None and chosen.data else ()
+        self.durable = Snapshot(clients, cursors, start, servers)
         if self._before is not None:
             back = tuple(self._put_back(self._before))
             if back:
@@ -193,6 +196,8 @@ class ZnodeBackend:
                         after[path] = None
                 case StartKept(position):
                     put(tree.parse(self._destination), position.to_json(with_type=False).encode())
+                case ServersChosen(addresses):
+                    put(tree.source(self._destination), ",".join(addresses).encode())
                 case StartForgotten():
                     path = tree.parse(self._destination)
                     if path in self._known:
@@ -336,6 +341,8 @@ def _missing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:
             yield CursorMoved(client_id, cursor)
     if wanted.start is not None and there.start is None and not there.cursors and not wanted.cursors:
         yield StartKept(wanted.start)
+    if wanted.servers and not there.servers:
+        yield ServersChosen(wanted.servers)
 
 
 def _position(path: str, data: bytes) -> LogPosition:

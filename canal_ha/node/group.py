@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from canal_ha.config.model import InstanceConfig
@@ -11,6 +13,7 @@ from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.merged_feed import MergedFeed, MergedSource
+from canal_ha.instance.origin import KeepServers
 from canal_ha.instance.status import SourceFacts
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment
@@ -91,12 +94,24 @@ class _Switches:
     def __init__(self, config: InstanceConfig, origins: Sequence[Upstreams]) -> None:
         self._config = config
         self._switches = origins
+        self._chosen = [""] * len(origins)
+        self._choosing = threading.Lock()  # sources switch independently, and one text keeps the choices of all
 
-    def begin(self, cursors: tuple[LogPosition, ...]) -> None:
+    def begin(self, cursors: tuple[LogPosition, ...], chosen: tuple[str, ...], keep: KeepServers) -> None:
         """See SourceSwitch."""
+        if len(chosen) == len(self._switches):
+            self._chosen = list(chosen)
         places = [parts(self._config, cursor) for cursor in cursors]
         for index, switch in enumerate(self._switches):
-            switch.begin(tuple(at[index] for at in places))
+            own = tuple(at[index] for at in places)
+            switch.begin(own, (self._chosen[index],), partial(self._keep, keep, index))
+
+    def _keep(self, keep: KeepServers, index: int, chosen: tuple[str, ...]) -> None:
+        """Make the choice of one source durable, together with the choices of the others."""
+        with self._choosing:
+            after = [*self._chosen[:index], *chosen, *self._chosen[index + 1 :]]
+            keep(tuple(after))
+            self._chosen = after
 
     def facts(self) -> SourceFacts:
         """Return the facts of all sources; texts of several sources stand side by side."""

@@ -18,6 +18,7 @@ from canal_ha.decode.decoder import Decoder
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, Move
+from canal_ha.instance.origin import KeepServers
 from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -61,7 +62,7 @@ class Generation:
     @property
     def address(self) -> str:
         """host:port."""
-        return f"{self.config.master.host}:{self.config.master.port}"
+        return self.config.master.address
 
     def has(self, position: LogPosition) -> bool:
         """Whether a position is one of this server's binlog, as far as the position tells."""
@@ -93,6 +94,7 @@ class Upstreams:
         self._tell = tell
         self._claim = claim
         self._role = Role.MASTER
+        self._keep: KeepServers | None = None  # None before `begin`
         self._now = Generation(config, tell, claim)
         self._changing = threading.Lock()  # one change at a time
         self._dumps: weakref.WeakSet[Dump] = weakref.WeakSet()
@@ -166,16 +168,16 @@ class Upstreams:
 
     # ---- SourceSwitch
 
-    def begin(self, cursors: tuple[LogPosition, ...]) -> None:
-        """Choose the server for these cursors and start the detecting statement.
+    def begin(self, cursors: tuple[LogPosition, ...], chosen: tuple[str, ...], keep: KeepServers) -> None:
+        """See SourceSwitch. Start the detecting statement.
 
         Raises LocalProtocolError after `close`: an instance that is given up does not wait for this call.
         """
         config = self._config
         with self._changing:
-            if self._closed:
-                raise LocalProtocolError(f"{config.destination} is stopping")
-            role = switch.first(config, cursors)
+            self._check_open()
+            self._keep = keep
+            role = switch.first(config, cursors, chosen[0] if chosen else "")
             target = switch.server(config, role)
             if role is not self._role and target is not None:
                 self._now.close()
@@ -203,8 +205,10 @@ class Upstreams:
         to: master, standby, or other: the one that is not read now.
         reason: for the log.
 
+        The choice is durable before anything changes, so that the next owner of the destination reads from there, too.
+
         Raises LocalProtocolError without a server to switch to. Raises SourceUnavailable, SourceRefused when the other
-        server cannot be read; nothing has changed then.
+        server cannot be read, and MetaWriteFailed, Fenced when the choice cannot be written; nothing has changed then.
         """
         return self._switch(to, reason)
 
@@ -230,6 +234,9 @@ class Upstreams:
                 )
             config = replace(self._config, master=target)
             probe(config, statement=failed is not None, opening=self._own.opened)
+            self._check_open()
+            if self._keep:
+                self._keep((target.address,))
             new = self._replace(old, config)
             self._role = role
             self._switches += 1
@@ -296,8 +303,7 @@ class Upstreams:
 
     def _replace(self, old: Generation, config: InstanceConfig) -> Generation:
         """Put a new generation in the place of this one. The caller holds `_changing`."""
-        if self._closed:
-            raise LocalProtocolError(f"{self._config.destination} is stopping")
+        self._check_open()
         old.close()  # first, because both keep their table history in one place
         self._now = Generation(config, self._tell, self._claim)
         with self._dumps_lock:
@@ -305,6 +311,10 @@ class Upstreams:
         for dump in dumps:
             dump.reroute()
         return self._now
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LocalProtocolError(f"{self._config.destination} is stopping")
 
     def _answered(self) -> None:
         if self._failures.succeeded():

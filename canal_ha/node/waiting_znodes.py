@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from typing import TypeVar
-
-from twisted.internet.defer import Deferred
 
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.errors import ZooKeeperUnavailable
+from canal_ha.instance.from_thread import answer_of
 from canal_ha.instance.stream import Reactor
 from canal_ha.zookeeper.operations import Operation, Znode
 
@@ -39,16 +37,7 @@ class ReactorZnodes:
         return self._answer(lambda: self._ownership.transaction(operations))
 
     def _answer(self, request: Callable[[], Awaitable[T]]) -> T:
-        answer: Future[T] = Future()
-
-        async def ask() -> None:
-            try:
-                answer.set_result(await request())
-            except Exception as error:
-                answer.set_exception(error)
-
-        self._reactor.callFromThread(lambda: Deferred.fromCoroutine(ask()))
         try:
-            return answer.result(ANSWER_WITHIN_S)
+            return answer_of(self._reactor, request, ANSWER_WITHIN_S)
         except TimeoutError:
             raise ZooKeeperUnavailable(f"ZooKeeper has not answered for {ANSWER_WITHIN_S:g} s") from None

@@ -6,6 +6,7 @@
     cluster/{n}                ephemeral   a node that could run this destination
     running                    ephemeral   {"active":true,"address":"n"}: who runs it
     parse                      persistent  where the first client starts, until it has a cursor
+    source                     persistent  host:port of the server that was switched to; one for each source of a group
     history[/{n}]              persistent  index of the table history; {n}: of one source of a group
       {part}                   persistent  tables or statements, compressed
     {c}                        persistent  one client id, in decimal
@@ -53,6 +54,11 @@ def running(name: str) -> str:
 def parse(name: str) -> str:
     """Path of the position where the destination's first client starts."""
     return f"{destination(name)}/parse"
+
+
+def source(name: str) -> str:
+    """Path of the servers that the destination was switched to last."""
+    return f"{destination(name)}/source"
 
 
 def history(name: str) -> str:

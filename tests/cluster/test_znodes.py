@@ -12,7 +12,16 @@ from twisted.internet.defer import Deferred
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
-from canal_ha.meta.repository import Change, CursorMoved, Snapshot, StartForgotten, StartKept, Subscribed, Unsubscribed
+from canal_ha.meta.repository import (
+    Change,
+    CursorMoved,
+    ServersChosen,
+    Snapshot,
+    StartForgotten,
+    StartKept,
+    Subscribed,
+    Unsubscribed,
+)
 from canal_ha.meta.znodes import Stored, ZnodeBackend
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
@@ -140,6 +149,21 @@ def test_everything_written_is_read_by_the_next_owner() -> None:
     expected = Snapshot({1001: identity, 1002: ClientIdentity("example", 1002)}, {1001: at(3)})
     assert store.backend.durable == expected
     assert Store(store.stage).load() == expected
+
+
+def test_the_server_that_was_switched_to_is_read_by_the_next_owner() -> None:
+    """It is a node of its own, as text, and the fence guards it like a cursor."""
+    store = subscribed()
+    store.write(ServersChosen(("db2:3306", "")))
+    node = store.read(tree.source("example"))
+    assert node is not None
+    assert node.data == b"db2:3306,"
+    assert Store(store.stage).load().servers == ("db2:3306", "")
+    store.write(ServersChosen(("db1:3306", "db4:3306")))
+    assert Store(store.stage).load().servers == ("db1:3306", "db4:3306")
+    store.edit(SetData(DESTINATION, b""))
+    with pytest.raises(Fenced):
+        store.write(ServersChosen(("db2:3306", "")))
 
 
 def test_a_late_writer_is_refused() -> None:

@@ -18,6 +18,7 @@ from canal_ha.meta.files import FileBackend, meta_text
 from canal_ha.meta.repository import (
     Change,
     CursorMoved,
+    ServersChosen,
     Snapshot,
     StartForgotten,
     StartKept,
@@ -252,3 +253,20 @@ def test_round_trip(tmp_path_factory: pytest.TempPathFactory, writes: list[list[
     found = loaded(directory)
     assert found.clients == expected.clients
     assert found.cursors == {c: position for c, position in expected.cursors.items() if c in expected.clients}
+
+
+def test_the_server_that_was_switched_to_is_in_the_file(tmp_path: Path) -> None:
+    """The key is one that canal ignores; it is missing before the first switch, and it stays with later cursors."""
+
+    async def write() -> None:
+        store = backend(tmp_path)
+        await store.load()
+        await store.write(FIRST)
+        assert (tmp_path / "example" / "meta.dat").read_text() == META_TEXT
+        await store.write((ServersChosen(("db2:3306",)),))
+        await store.write((CursorMoved(1001, CURSOR),))
+
+    run(write())
+    text = (tmp_path / "example" / "meta.dat").read_text()
+    assert text == META_TEXT[:-1] + ',"source":["db2:3306"]}'
+    assert loaded(tmp_path) == Snapshot({1001: CLIENT}, {1001: CURSOR}, None, ("db2:3306",))

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
-from canal_ha.errors import CanalError, LocalProtocolError, SourceUnavailable
+from canal_ha.errors import CanalError, LocalProtocolError, MetaWriteFailed, SourceUnavailable
 from canal_ha.instance.feed import FeedRequest
+from canal_ha.instance.origin import KeepServers
 from canal_ha.model.position import LogPosition
+from canal_ha.node import group
 from canal_ha.node import upstreams as module
 from canal_ha.node.upstreams import Upstreams
 from canal_ha.source.server.dump import Upstream
@@ -86,6 +88,8 @@ class Stage:
 
     def __init__(self, patch: pytest.MonkeyPatch, config: InstanceConfig = CONFIG) -> None:
         self.told: list[tuple[str, dict[str, object]]] = []
+        self.kept: list[tuple[tuple[str, ...], str]] = []
+        self.full = False
         self.down: set[str] = set()
         self.probed: list[tuple[str, bool]] = []
         self.probing: Callable[[], None] = lambda: None
@@ -97,6 +101,12 @@ class Stage:
 
     def _tell(self, name: str, /, **facts: object) -> None:
         self.told.append((name, facts))
+
+    def keep(self, addresses: tuple[str, ...]) -> None:
+        """Implement KeepServers. Note what is kept, and from where rows are read at that moment."""
+        if self.full:
+            raise MetaWriteFailed("no space left")
+        self.kept.append((addresses, self.reads[0]))
 
     def _detect(self, *args: Any, **options: Any) -> FakeDetecting:
         self.detecting.append(FakeDetecting(*args, **options))
@@ -151,7 +161,7 @@ def at(address: str, timestamp_ms: int = 1, server: str = "") -> LogPosition:
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Return a Stage with a master and a standby, which has begun at the master."""
     made = Stage(monkeypatch)
-    made.upstreams.begin(())
+    made.upstreams.begin((), (), made.keep)
     return made
 
 
@@ -161,7 +171,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 def test_the_newest_cursor_says_where_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Upstreams begins at the server of the newest cursor, and the detecting statement runs on that server."""
     stage = Stage(monkeypatch)
-    stage.upstreams.begin((at(MASTER, 1), at(STANDBY, 2)))
+    stage.upstreams.begin((at(MASTER, 1), at(STANDBY, 2)), (), stage.keep)
     assert stage.reads == (STANDBY, "standby", 0)
     assert stage.detecting[0].started
     assert stage.detecting[0].config().master == CONFIG.standby
@@ -171,7 +181,7 @@ def test_without_a_statement_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) ->
     """No detecting thread starts if the statement is blank or detecting is off."""
     for config in (replace(CONFIG, detecting_sql=" "), replace(CONFIG, detecting_enable=False)):
         stage = Stage(monkeypatch, config)
-        stage.upstreams.begin(())
+        stage.upstreams.begin((), (), stage.keep)
         assert stage.detecting == []
 
 
@@ -180,14 +190,14 @@ def test_a_begin_that_comes_after_the_stop_begins_nothing(monkeypatch: pytest.Mo
     stage = Stage(monkeypatch)
     stage.upstreams.close()
     with pytest.raises(LocalProtocolError, match="example is stopping"):
-        stage.upstreams.begin((at(STANDBY),))
+        stage.upstreams.begin((at(STANDBY),), (), stage.keep)
     assert stage.detecting == []
     assert stage.reads == (MASTER, "master", 0)
 
 
 def test_a_stop_that_interrupts_the_detecting_statement_is_no_failure_of_the_source(stage: Stage) -> None:
     """Failures after a stop report no event: an operator who stops a node must not read that the source is lost."""
-    stage.upstreams.begin(())
+    stage.upstreams.begin((), (), stage.keep)
     stage.upstreams.close()
     for _ in range(CONFIG.detecting_retry_threshold + 1):
         stage.detecting[-1].failed(SourceUnavailable("interrupted"))
@@ -238,6 +248,53 @@ def test_a_switch_that_fails_changes_nothing(stage: Stage) -> None:
     before.stop_signal.opened(FakeConnection())  # type: ignore[arg-type]  # a FakeConnection
     assert dump.reroutes == 0
     assert stage.told == []
+
+
+def test_a_switch_is_durable_before_it_is_announced(stage: Stage) -> None:
+    """A node that dies right after the announcement leaves the destination on the new server."""
+    stage.upstreams.switch("standby", "it was wished")
+    assert stage.kept == [((STANDBY,), MASTER)]
+    assert stage.names == ["source.switched"]
+    stage.upstreams.switch("master", "it was wished")
+    assert stage.kept[1:] == [((MASTER,), STANDBY)]
+
+
+def test_a_switch_that_cannot_be_made_durable_changes_nothing(stage: Stage) -> None:
+    """Nothing is announced; rows come from the old server, and the next attempt can succeed."""
+    stage.full = True
+    with pytest.raises(MetaWriteFailed):
+        stage.upstreams.switch("standby", "it was wished")
+    assert (stage.reads, stage.names) == ((MASTER, "master", 0), [])
+    stage.full = False
+    stage.upstreams.switch("standby", "it was wished")
+    assert stage.reads == (STANDBY, "standby", 1)
+
+
+@pytest.mark.parametrize("chosen", [MASTER, STANDBY])
+def test_the_server_that_was_switched_to_counts_though_no_cursor_of_it_is_flushed(
+    monkeypatch: pytest.MonkeyPatch, chosen: str
+) -> None:
+    """The next owner begins there, and not at the server of the newest cursor."""
+    stage = Stage(monkeypatch)
+    stage.upstreams.begin((at(MASTER if chosen == STANDBY else STANDBY),), (chosen,), stage.keep)
+    assert stage.reads[0] == chosen
+
+
+def test_the_choices_of_a_group_are_kept_together() -> None:
+    """Each source begins with its own choice, and a switch of one keeps those of the others."""
+
+    class Source:
+        def begin(self, cursors: tuple[LogPosition, ...], chosen: tuple[str, ...], keep: KeepServers) -> None:
+            self.chosen, self.keep = chosen, keep
+
+    sources: list[Any] = [Source(), Source()]
+    kept: list[tuple[str, ...]] = []
+    switches = group._Switches(CONFIG, sources)
+    switches.begin((), ("a:1", ""), kept.append)
+    assert [source.chosen for source in sources] == [("a:1",), ("",)]
+    sources[1].keep(("b:2",))
+    sources[0].keep(("c:3",))
+    assert kept == [("a:1", "b:2"), ("c:3", "b:2")]
 
 
 def test_without_a_standby_there_is_nothing_to_switch_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +450,7 @@ def test_a_source_that_cannot_be_left_is_told_to_be_lost(
     """The event source.lost says why there is no switch."""
     stage = Stage(monkeypatch, replace(CONFIG, detecting_retry_threshold=0, **change))
     stage.down.add(STANDBY)
-    stage.upstreams.begin(())
+    stage.upstreams.begin((), (), stage.keep)
     stage.detecting[0].failed(SourceUnavailable("no answer"))
     assert stage.reads == (MASTER, "master", 0)
     name, facts = stage.told[-1]
@@ -467,7 +524,7 @@ def test_whatever_happens_role_and_address_belong_together(steps: list[str]) -> 
     """Every counted switch is reported and reaches every dump. After close() nothing changes."""
     with pytest.MonkeyPatch.context() as patch:
         stage = Stage(patch)
-        stage.upstreams.begin(())
+        stage.upstreams.begin((), (), stage.keep)
         dump, closed = stage.dump(), False
         late = dump.route()
         for step in steps:

@@ -246,3 +246,16 @@ def test_a_destination_begins_where_its_newest_cursor_is() -> None:
     assert switch.first(config, [old]) is Role.MASTER
     assert switch.first(config, []) is Role.MASTER
     assert switch.first(alone, [new]) is Role.MASTER
+
+
+def test_a_destination_begins_where_it_was_switched_to_last() -> None:
+    """The choice counts more than the cursors, unless the configuration does not name that server any more."""
+    alone = InstanceConfig("example", SourceConfig("master", 3306))
+    config = replace(alone, standby=SourceConfig("standby", 3307))
+    at_master = LogPosition("b.1", 4, timestamp_ms=1, address="master", port=3306)
+    at_standby = replace(at_master, address="standby", port=3307)
+    assert switch.first(config, [at_master], "standby:3307") is Role.STANDBY
+    assert switch.first(config, [at_standby], "master:3306") is Role.MASTER
+    assert switch.first(config, [at_standby], "gone:3306") is Role.STANDBY
+    assert switch.first(config, [at_master], "gone:3306") is Role.MASTER
+    assert switch.first(alone, [at_master], "standby:3307") is Role.MASTER

@@ -27,13 +27,21 @@ def server(config: InstanceConfig, role: Role) -> SourceConfig | None:
     return config.master if role is Role.MASTER else config.standby
 
 
-def first(config: InstanceConfig, cursors: Iterable[LogPosition]) -> Role:
-    """Return where a destination begins to read: the server of the newest cursor, else the master."""
-    newest = max(cursors, key=lambda cursor: cursor.timestamp_ms, default=None)
-    standby = config.standby
-    if newest is None or standby is None or (newest.address, newest.port) == (config.master.host, config.master.port):
+def first(config: InstanceConfig, cursors: Iterable[LogPosition], chosen: str = "") -> Role:
+    """Return where a destination begins to read: the chosen server, else that of the newest cursor, else the master.
+
+    config: of the destination.
+    cursors: of its clients.
+    chosen: host:port of the server that was switched to last; "" if none was, or if nobody knows.
+    """
+    if config.standby is None:
         return Role.MASTER
-    return Role.STANDBY if (newest.address, newest.port) == (standby.host, standby.port) else Role.MASTER
+    if chosen not in (config.master.address, config.standby.address):
+        newest = max(cursors, key=lambda cursor: cursor.timestamp_ms, default=None)
+        chosen = "" if newest is None else f"{newest.address}:{newest.port}"
+    if chosen == config.master.address:  # first, because both keys may name one server
+        return Role.MASTER
+    return Role.STANDBY if chosen == config.standby.address else Role.MASTER
 
 
 def as_read(config: InstanceConfig, cursors: Iterable[LogPosition]) -> InstanceConfig:
