@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import MariaDB, Node, StartFailed, ZooKeeper, follow
+from lab import MariaDB, Network, Node, StartFailed, ZooKeeper, follow
 from lab.mysql import cache_directory
 from lab.process import spawn
 from tests.cluster_faults.delivery import Delivery
@@ -25,9 +25,14 @@ PATIENCE_S = 60.0  # the Java client waits 5 s between its attempts
 
 
 class JavaClient:
-    """A JVM that compiles and runs Follow.java. Its rows go to the delivery, its log lines to `errors`."""
+    """A JVM that compiles and runs Follow.java. Its rows go to the delivery, its log lines to `errors`.
 
-    def __init__(self, zk_servers: str, destination: str, delivery: Delivery, errors: Path) -> None:
+    work_s: how long it takes for a batch with rows before it acknowledges it.
+    """
+
+    def __init__(
+        self, zk_servers: str, destination: str, delivery: Delivery, errors: Path, *, work_s: float = 0.0
+    ) -> None:
         libraries = cache_directory() / "java" / "lib"
         if not libraries.exists():
             raise StartFailed(f"there is no {libraries}; run: bash deploy/install.sh java")
@@ -35,7 +40,7 @@ class JavaClient:
             self.process: subprocess.Popen[str] = spawn(
                 [
                     *("java", "-Xmx128m", f"-Dlogback.configurationFile={PROGRAM.with_name('logback.xml')}"),
-                    *("-cp", f"{libraries}/*", str(PROGRAM), zk_servers, destination),
+                    *("-cp", f"{libraries}/*", str(PROGRAM), zk_servers, destination, str(int(work_s * 1000))),
                 ],
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -104,6 +109,35 @@ def test_the_java_client_reads_through_fail_overs(
         caught_up(delivery, written)
         assert delivery.lost(head) == first - 1
         assert [line for line in delivery.out_of_order if not line.endswith("after 0")] == []
+
+
+def test_the_java_client_gets_every_row_after_its_node_lost_and_regained_the_destination(
+    zookeeper: ZooKeeper, mariadb: MariaDB, written: Ledger, tmp_path: Path
+) -> None:
+    """Its connection stays, and it acknowledges a batch of before. The node refuses that; the client connects anew."""
+    chroot = f"java-regained-{written.schema}"
+    follows = {"example": follow(mariadb, {"canal.instance.filter.regex": rf"{written.schema}\..*"})}
+    delivery = Delivery()
+    with ExitStack() as stack:
+        link = stack.enter_context(Network()).link(zookeeper.port)
+        properties = {"canal.zookeeper.session.timeout": "3000"}
+        node = stack.enter_context(Node(follows, zk_servers=f"{link.address}/{chroot}", properties=properties))
+        log = tmp_path / "java.log"
+        client = JavaClient(f"{zookeeper.hosts}/{chroot}", "example", delivery, log, work_s=6.0)
+        stack.callback(client.process.kill)
+        until(lambda: delivery.seen or client.process.poll() is not None, seconds=PATIENCE_S, what="the first batch")
+        assert delivery.seen, log.read_text()
+        first = min(delivery.seen)
+        link.cut()
+        until(lambda: "example" not in node.running(), what="the end of the lease")
+        link.heal()
+        until(lambda: "example" in node.running(), what="the second claim")
+        until(lambda: "is not exist" in node.log_file(), seconds=PATIENCE_S, what="the refusal of the old ACK")
+        caught_up(delivery, written)
+        assert client.process.poll() is None, log.read_text()
+        head = written.head
+        caught_up(delivery, written)
+        assert delivery.lost(head) == first - 1
 
 
 def caught_up(delivery: Delivery, written: Ledger) -> None:

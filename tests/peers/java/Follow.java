@@ -7,7 +7,7 @@ import com.alibaba.otter.canal.protocol.Message;
  * canal's own cluster client: prints the columns of each inserted row as name=value, acknowledges, and goes on until it
  * is killed. It never connects anew by itself: what it survives, it survives inside the connector.
  *
- * Arguments: ZooKeeper servers, destination.
+ * Arguments: ZooKeeper servers, destination, milliseconds between a batch and its acknowledgement.
  */
 public final class Follow {
     public static void main(String[] arguments) throws Exception {
@@ -31,6 +31,9 @@ public final class Follow {
             }
             System.out.print(lines);
             System.out.flush();
+            if (lines.length() > 0) {
+                Thread.sleep(Long.parseLong(arguments[2]));
+            }
             connector.ack(message.getId());
         }
     }
