@@ -57,7 +57,8 @@ FAILURE_FIRST_S = 1.0  # back-off after an instance failed; it doubles up to
 FAILURE_MOST_S = 60.0  # this, and starts afresh once an instance has run that long
 LOOK_AGAIN_S = 0.5  # after a look without an answer
 JUMP_MOST = 1000  # most extra writes of a `{d}` at version 0 or an earlier one than before, so that no epoch repeats
-HEAD_START_S = 1.5  # of the last owner, which knows the newest cursors, when all nodes lost their sessions
+HEAD_START_S = 1.5  # of the last owner, which knows the newest cursors, soon after this node's own reconnect
+RECOVERING_SESSIONS = 2.0  # session time-outs after which an owner has given up a session that cannot be resumed
 GRACE_S = 0.25  # after `running` vanished: lets an operator's deleteall finish before a node creates anything
 
 
@@ -101,7 +102,7 @@ class Race:
         self._seen_version = 0  # version of `{d}`, its czxid, and the session in which they were seen
         self._seen_created = 0
         self._seen_session = 0
-        self._stood_by_session = 0  # the session in which we last saw another owner; 0 if its head start is over
+        self._recovering_until = 0.0  # after a reconnect: the owner may need this long for a session
         self._went_back = False  # `{d}` is at an earlier version than before
         self._version: int | None = None
 
@@ -129,6 +130,8 @@ class Race:
 
     def _session_up(self, event: SessionUp, now: float) -> list[Command]:
         commands: list[Command] = []
+        if self._session_id or self._past_sessions:
+            self._recovering_until = now + RECOVERING_SESSIONS * event.timeout_s
         if event.session_id != self._session_id:
             commands = self.step(SessionLost(), now)
             self._session_id = event.session_id
@@ -237,7 +240,6 @@ class Race:
         if seen.owner in self._past_sessions:
             return self._claim(leftover=seen.version)
         self._last_owner_was_us = self._restore = False
-        self._stood_by_session = self._session_id
         self._orderly, self._graced = not seen.active, False
         self.state = RaceState.STANDBY
         self.standing_by_for = seen.address
@@ -284,12 +286,10 @@ class Race:
         if self._restore:
             return self._claim()
         self.state = RaceState.WAITING
-        if self._stood_by_session not in (0, self._session_id):  # the owner's session may be gone for the same reason
-            self._stood_by_session = 0
-            self._hold_until = max(self._hold_until, now + HEAD_START_S)
         if not self._orderly and not self._graced:
             self._graced = True
-            self._hold_until = max(self._hold_until, now + GRACE_S)
+            recovering = now < self._recovering_until and not self._last_owner_was_us
+            self._hold_until = max(self._hold_until, now + (HEAD_START_S if recovering else GRACE_S))
         if now < self._hold_until:
             return [self._wait(self._hold_until - now)]
         return [WantTurn(ORDERLY_STEP_S if self._orderly else VANISHED_STEP_S)]
@@ -311,7 +311,6 @@ class Race:
             return []
         self.epoch = self._seen_version = event.epoch
         self._seen_session = self._session_id
-        self._stood_by_session = 0
         self._last_owner_was_us, self._went_back = True, False
         if self._leaving:
             return self._release(event.epoch)
