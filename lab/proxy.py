@@ -8,6 +8,9 @@ with Network() as network:
     link.reset()     # like a firewall that drops connections: both sides see them closed; new ones are forwarded
     link.refuse()    # refuses connections until heal()
     link.delay(0.05, jitter_s=0.02)
+    link.cut(back=False)    # one way: requests are held, answers arrive
+    link.strand()    # half open: the target sees its connections close, the other side sees nothing until heal()
+    link.flip(3)     # flips one bit in each of the next three pieces of data from the target
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from lab.ports import LOOPBACK, free_port
@@ -27,48 +31,109 @@ CHUNK_BYTES = 65536
 T = TypeVar("T")
 
 
+@dataclass(eq=False, slots=True)
+class _Connection:
+    """One forwarded connection. marked: the side that connected has sent what the link's `marks` looks for."""
+
+    writer: asyncio.StreamWriter
+    target: asyncio.StreamWriter | None = None
+    marked: bool = False
+    stranded: bool = False
+
+    def abort(self) -> None:
+        for end in (self.writer, self.target):
+            if end is not None:
+                end.transport.abort()
+
+
 class Link:
     """A port that forwards to another one. Methods are callable from any thread and take effect before they return.
 
     If no process listens on the target, a connection is accepted and closed at once. patience_s: seconds to wait first
     for a process to listen; for peers that retry after a refused connection but not after a lost one.
+    at: host and port on which the link listens; None: a free port of the loopback interface.
+    marks: recognizes a piece of data from the side that connected; flip() damages only connections on which it came.
+        None: all connections.
     """
 
-    def __init__(self, network: Network, target: int, patience_s: float, jitter: random.Random) -> None:
-        self.port = free_port()
+    def __init__(
+        self,
+        network: Network,
+        target: int,
+        patience_s: float,
+        chance: random.Random,
+        at: tuple[str, int] | None = None,
+        marks: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        self.host, self.port = at or (LOOPBACK, free_port())
         self.target = target
         self._patience_s = patience_s
         self._network = network
-        self._jitter = jitter
-        self._open = asyncio.Event()
-        self._open.set()
+        self._chance = chance
+        self._marks = marks
+        self._there, self._back = asyncio.Event(), asyncio.Event()
+        self._there.set()
+        self._back.set()
+        self._flips = 0
         self._delay_s = self._jitter_s = 0.0
         self._server: asyncio.Server | None = None
-        self._forwarding: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
+        self._forwarding: dict[asyncio.Task[None], _Connection] = {}
 
     @property
     def address(self) -> str:
         """Return host:port."""
-        return f"{LOOPBACK}:{self.port}"
+        return f"{self.host}:{self.port}"
 
-    def cut(self) -> None:
-        """Hold all data and all new connections."""
-        self._network.do(self._set(open_=False))
+    def cut(self, *, there: bool = True, back: bool = True) -> None:
+        """Hold all data to the target (`there`), which includes new connections, and from it (`back`)."""
+
+        async def work() -> None:
+            for event, held in ((self._there, there), (self._back, back)):
+                if held:
+                    event.clear()
+
+        self._network.do(work())
 
     def heal(self) -> None:
-        """Forward held data, and accept connections again."""
-        self._network.do(self._set(open_=True))
+        """Forward held data, accept connections again, and end stranded ones."""
+
+        async def work() -> None:
+            self._there.set()
+            self._back.set()
+            await self._end([task for task, connection in self._forwarding.items() if connection.stranded])
+            await self.listen()
+
+        self._network.do(work())
+
+    def strand(self) -> None:
+        """Close all connections on the target's side only; the other side gets no more data."""
+
+        async def work() -> None:
+            for connection in self._forwarding.values():
+                connection.stranded = True
+                if connection.target is not None:
+                    connection.target.transport.abort()
+
+        self._network.do(work())
+
+    def flip(self, pieces: int) -> None:
+        """Flip one bit in each of the next `pieces` pieces of data from the target; 0: no more."""
+
+        async def work() -> None:
+            self._flips = pieces
+
+        self._network.do(work())
 
     def reset(self) -> None:
         """End all connections."""
-        self._network.do(self._end_all())
+        self._network.do(self._end(list(self._forwarding)))
 
     def refuse(self) -> None:
         """End all connections and refuse new ones."""
 
         async def work() -> None:
             await self._stop_listening()
-            await self._end_all()
+            await self._end(list(self._forwarding))
 
         self._network.do(work())
 
@@ -88,40 +153,36 @@ class Link:
     async def listen(self) -> None:
         """Start listening. Runs on the loop."""
         if self._server is None:
-            self._server = await asyncio.start_server(self._accepted, LOOPBACK, self.port)
-
-    async def _set(self, *, open_: bool) -> None:
-        if open_:
-            self._open.set()
-            await self.listen()
-        else:
-            self._open.clear()
+            self._server = await asyncio.start_server(self._accepted, self.host, self.port)
 
     async def _stop_listening(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
 
-    async def _end_all(self) -> None:
-        for task in tuple(self._forwarding):
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._forwarding, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._forwarding[task] = (writer,)
+        connection = self._forwarding[task] = _Connection(writer)
         try:
             with suppress(OSError):
-                await self._open.wait()
-                there_reader, there_writer = await self._reach()
-                self._forwarding[task] = (writer, there_writer)
-                await asyncio.gather(self._forward(reader, there_writer), self._forward(there_reader, writer))
+                await self._there.wait()
+                there_reader, connection.target = await self._reach()
+                await asyncio.gather(
+                    self._forward(reader, connection.target, connection, self._there),
+                    self._forward(there_reader, writer, connection, self._back),
+                )
+            if connection.stranded:
+                await asyncio.Event().wait()  # until heal() or reset()
         except asyncio.CancelledError:
-            pass  # reset(): the sockets are closed below
+            pass  # ended on purpose: the sockets are closed below
         finally:
-            for end in self._forwarding.pop(task):
-                end.transport.abort()
+            self._forwarding.pop(task).abort()
 
     async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         ends_at = time.monotonic() + self._patience_s
@@ -133,21 +194,39 @@ class Link:
                     raise
                 await asyncio.sleep(0.02)
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        connection: _Connection,
+        open_: asyncio.Event,
+    ) -> None:
+        there = writer is connection.target
         while True:
             data = await reader.read(CHUNK_BYTES)
             if self._delay_s or self._jitter_s:
-                await asyncio.sleep(self._delay_s + self._jitter.uniform(0.0, self._jitter_s))
-            await self._open.wait()
+                await asyncio.sleep(self._delay_s + self._chance.uniform(0.0, self._jitter_s))
+            await open_.wait()
+            if connection.stranded:
+                return
             if not data:
                 writer.write_eof()
                 return
+            if there and self._marks is not None and self._marks(data):
+                connection.marked = True
+            elif not there and self._flips and (connection.marked or self._marks is None):
+                self._flips -= 1
+                data = self._flipped(data)
             writer.write(data)
             await writer.drain()
 
+    def _flipped(self, data: bytes) -> bytes:
+        at = self._chance.randrange(len(data))
+        return data[:at] + bytes([data[at] ^ 1 << self._chance.randrange(8)]) + data[at + 1 :]
+
 
 class Network:
-    """Links and the thread that serves them. seed: seeds the jitter of all links."""
+    """Links and the thread that serves them. seed: of the jitter and the flipped bits of all links."""
 
     def __init__(self, seed: int = 1) -> None:
         self._random = random.Random(seed)
@@ -156,11 +235,18 @@ class Network:
         self._links: list[Link] = []
         self._thread.start()
 
-    def link(self, target: int, *, patience_s: float = 0.0) -> Link:
-        """Forward a new port to this one; no process needs to listen on it yet."""
+    def link(
+        self,
+        target: int,
+        *,
+        patience_s: float = 0.0,
+        at: tuple[str, int] | None = None,
+        marks: Callable[[bytes], bool] | None = None,
+    ) -> Link:
+        """Forward a new port to this one; no process needs to listen on it yet. For the arguments see Link."""
 
         async def make() -> Link:
-            link = Link(self, target, patience_s, random.Random(self._random.random()))
+            link = Link(self, target, patience_s, random.Random(self._random.random()), at, marks)
             await link.listen()
             return link
 

@@ -12,50 +12,15 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from canal_ha.zookeeper import tree
-from lab import Ensemble, Link, MariaDB, MySQL, Network, Node, SqlServer, ZooKeeper, follow
-from tests.cluster_faults.delivery import Delivery
+from lab import Ensemble, Link, MariaDB, MySQL, Network, Node, SqlServer, follow
+from lab.cluster.delivery import Delivery
+from lab.cluster.members import Member
+from lab.cluster.readers import CLIENT_ID, Reader
 from tests.cluster_faults.ledger import Ledger, Writer
-from tests.cluster_faults.readers import CLIENT_ID, Reader
 from tests.waiting import until
 
 SESSION_S = 6.0  # the default of canal.zookeeper.session.timeout
 PATIENCE_S = 60.0  # for steps without a limit of their own: a machine may be slow
-
-
-class Member:
-    """A node and its links to the three ZooKeepers."""
-
-    def __init__(self, node: Node, links: Mapping[ZooKeeper, Link]) -> None:
-        self.node = node
-        self.links = links
-
-    @property
-    def address(self) -> str:
-        """The node's address as in the znodes."""
-        return self.node.address
-
-    def connected_to(self, zookeeper: ZooKeeper) -> bool:
-        """Return whether the node's session is on this server."""
-        return self.links[zookeeper].connections > 0
-
-    def move_to(self, zookeeper: ZooKeeper) -> None:
-        """Make the node use this server: refuse it the others for a moment."""
-        others = [link for server, link in self.links.items() if server is not zookeeper]
-        for link in others:
-            link.refuse()
-        until(lambda: self.connected_to(zookeeper), seconds=PATIENCE_S, what="the node's move to another ZooKeeper")
-        for link in others:
-            link.heal()
-
-    def cut_off(self) -> None:
-        """Cut the node off from all of ZooKeeper. The database stays reachable."""
-        for link in self.links.values():
-            link.cut()
-
-    def heal(self) -> None:
-        """Undo cut_off."""
-        for link in self.links.values():
-            link.heal()
 
 
 class Stage:

@@ -15,12 +15,13 @@ from kazoo.client import KazooClient
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.rows import rows_of
 from lab import MariaDB, MySQL
-from tests.cluster_faults.delivery import Delivery
-from tests.cluster_faults.fencing import judge
-from tests.cluster_faults.history import transactions
-from tests.cluster_faults.readers import Reader
-from tests.cluster_faults.sessions import password_of
-from tests.cluster_faults.stage import PATIENCE_S, SESSION_S, Member, Stage, at_least
+from lab.cluster.delivery import Delivery
+from lab.cluster.fencing import judge
+from lab.cluster.history import transactions
+from lab.cluster.members import Member
+from lab.cluster.readers import Reader
+from lab.cluster.sessions import password_of
+from tests.cluster_faults.stage import PATIENCE_S, SESSION_S, Stage, at_least
 from tests.waiting import until
 
 pytestmark = pytest.mark.real

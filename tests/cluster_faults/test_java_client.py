@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,54 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from lab import MariaDB, Network, Node, StartFailed, ZooKeeper, follow
-from lab.mysql import cache_directory
-from lab.process import spawn
-from tests.cluster_faults.delivery import Delivery
+from lab import MariaDB, Network, Node, ZooKeeper, follow
+from lab.cluster.delivery import Delivery
+from lab.cluster.java import JavaClient
 from tests.cluster_faults.ledger import Ledger, Writer
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
 
-PROGRAM = Path(__file__).parents[1] / "peers" / "java" / "Follow.java"
 PATIENCE_S = 60.0  # the Java client waits 5 s between its attempts
-
-
-class JavaClient:
-    """A JVM that compiles and runs Follow.java. Its rows go to the delivery, its log lines to `errors`.
-
-    work_s: how long it takes for a batch with rows before it acknowledges it.
-    """
-
-    def __init__(
-        self, zk_servers: str, destination: str, delivery: Delivery, errors: Path, *, work_s: float = 0.0
-    ) -> None:
-        libraries = cache_directory() / "java" / "lib"
-        if not libraries.exists():
-            raise StartFailed(f"there is no {libraries}; run: bash deploy/install.sh java")
-        with errors.open("wb") as log:
-            self.process: subprocess.Popen[str] = spawn(
-                [
-                    *("java", "-Xmx128m", f"-Dlogback.configurationFile={PROGRAM.with_name('logback.xml')}"),
-                    *("-cp", f"{libraries}/*", str(PROGRAM), zk_servers, destination, str(int(work_s * 1000))),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.subscribed = False
-        self._delivery = delivery
-        threading.Thread(target=self._read, name="java-client", daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("id="):
-                pairs = dict(part.partition("=")[::2] for part in line.split())
-                row = {name: int(pairs[name]) for name in ("id", "txn", "nth", "size")}
-                self._delivery.take("java", [row], time.monotonic())
-            elif line == "subscribed\n":
-                self.subscribed = True
 
 
 @pytest.fixture
@@ -78,7 +37,7 @@ def test_the_java_client_reads_through_fail_overs(
     hosts = f"{zookeeper.hosts}/java-{written.schema}"
     follows = {"example": follow(mariadb, {"canal.instance.filter.regex": rf"{written.schema}\..*"})}
     nodes = [Node(follows, zk_servers=hosts, name=f"node{number}") for number in range(2)]
-    delivery = Delivery()
+    delivery = Delivery(inferred=False)
     with ExitStack() as stack:
         for node in nodes:
             stack.enter_context(node)

@@ -6,9 +6,9 @@ from typing import Any
 
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from tests.cluster_faults.delivery import Delivery
-from tests.cluster_faults.fencing import judge
-from tests.cluster_faults.history import Operation, Transaction
+from lab.cluster.delivery import Delivery
+from lab.cluster.fencing import judge
+from lab.cluster.history import Operation, Transaction
 
 
 def rows(first: int, last: int, size: int = 1) -> list[dict[str, Any]]:

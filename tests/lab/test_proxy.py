@@ -1,4 +1,4 @@
-"""The effects of cut, heal, reset, refuse and delay on the connections of a link."""
+"""The effects of the faults of a link on its connections."""
 
 from __future__ import annotations
 
@@ -91,3 +91,45 @@ def test_a_delay_holds_each_piece(link: Link) -> None:
         connection.sendall(b"x")
         assert hears(connection, 2.0) == b"x"
         assert time.monotonic() - began >= 0.2
+
+
+def test_a_cut_of_one_way_lets_the_other_way_pass(link: Link) -> None:
+    """With answers held, the target gets what is sent, and its answer arrives after heal()."""
+    with connect(link) as connection:
+        link.cut(there=False)
+        connection.sendall(b"one")
+        assert hears(connection, 0.2) is None
+        link.heal()
+        assert hears(connection, 2.0) == b"one"
+        link.cut(back=False)
+        connection.sendall(b"two")
+        assert hears(connection, 0.2) is None
+        link.heal()
+        assert hears(connection, 2.0) == b"two"
+
+
+def test_a_stranded_connection_is_silent_until_healed(link: Link) -> None:
+    """strand() leaves the connected side open without answers; heal() ends it, and new connections work."""
+    with connect(link) as connection:
+        connection.sendall(b"x")
+        assert hears(connection, 2.0) == b"x"
+        link.strand()
+        connection.sendall(b"y")
+        assert hears(connection, 0.2) is None
+        link.heal()
+        assert hears(connection, 2.0) == b""
+    with connect(link) as connection:
+        connection.sendall(b"z")
+        assert hears(connection, 2.0) == b"z"
+
+
+def test_a_flip_changes_one_bit_of_each_piece(link: Link) -> None:
+    """flip(1) damages one answer and no more."""
+    with connect(link) as connection:
+        link.flip(1)
+        connection.sendall(bytes(64))
+        damaged = hears(connection, 2.0)
+        assert damaged is not None
+        assert sum(byte.bit_count() for byte in damaged) == 1
+        connection.sendall(bytes(64))
+        assert hears(connection, 2.0) == bytes(64)

@@ -17,8 +17,8 @@ from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
 from canal_ha.errors import CanalError
 from lab import Node, SqlServer, follow
-from lab.mysql import ADMIN
 from lab.ports import LOOPBACK
+from lab.replica import Replica
 from tests.waiting import until
 
 STANDBY_ID = 2
@@ -52,36 +52,26 @@ class Pair:
             settings["canal.instance.master.address"] = master
         return Node({"example": follow(self.master, settings)})
 
+    @property
+    def replica(self) -> Replica:
+        """The replicating side."""
+        return Replica(self.standby)
+
     def caught_up(self) -> None:
         """Wait until the standby has applied all that the master has written."""
-        until(lambda: self._position() == self.master.position(), what="the standby to catch up")
+        until(lambda: self.replica.position() == self.master.position(), what="the standby to catch up")
 
     def cut_off(self) -> None:
         """Stop replication at once."""
-        self.standby.execute("STOP REPLICA" if self.standby.flavor == "mysql" else "STOP SLAVE")
+        self.replica.stop()
 
     def lag(self, *, over: bool = False) -> None:
         """Make the standby receive events without applying them. over: apply them again."""
-        word = "REPLICA" if self.standby.flavor == "mysql" else "SLAVE"
-        self.standby.execute(f"{'START' if over else 'STOP'} {word} SQL_THREAD")
+        (self.replica.start if over else self.replica.stop)("SQL_THREAD")
 
     def promote(self) -> None:
         """Wait until the standby has applied all events that it received, then stop replication."""
-        state = self._state()
-        word = "REPLICA" if self.standby.flavor == "mysql" else "SLAVE"
-        key = {"REPLICA": "Replica_SQL_Running_State", "SLAVE": "Slave_SQL_Running_State"}[word]
-        until(lambda: "read all" in str(self._state()[key]), what=f"the end of the relay log ({state})")
-        self.standby.execute(f"STOP {word}")
-
-    def _state(self) -> dict[str, Any]:
-        return self.standby.query("SHOW REPLICA STATUS")[0]
-
-    def _position(self) -> tuple[str, int]:
-        state = self._state()
-        names = ("Relay_Source_Log_File", "Exec_Source_Log_Pos")
-        if self.standby.flavor == "mariadb":
-            names = ("Relay_Master_Log_File", "Exec_Master_Log_Pos")
-        return str(state[names[0]]), int(state[names[1]])
+        self.replica.promote()
 
     def ids(self) -> list[int]:
         """Return the ids of the rows that the standby has."""
@@ -106,17 +96,7 @@ def paired(make: type[SqlServer], *, gtid: bool, metadata: Any = "FULL") -> Iter
         pair = Pair(master, standby, gtid)
         # give the standby's own journals other names and offsets than the master's
         standby.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-        journal, offset = master.position()
-        source = {"HOST": f"'{LOOPBACK}'", "PORT": master.port, "USER": f"'{ADMIN}'", "PASSWORD": f"'{ADMIN}'"}
-        if make.flavor == "mysql":
-            source["SSL"] = 1
-            options = ", ".join(f"SOURCE_{name} = {value}" for name, value in source.items())
-            place = "SOURCE_AUTO_POSITION = 1" if gtid else f"SOURCE_LOG_FILE='{journal}', SOURCE_LOG_POS={offset}"
-            standby.execute(f"CHANGE REPLICATION SOURCE TO {options}, {place}", "START REPLICA")
-        else:
-            options = ", ".join(f"MASTER_{name} = {value}" for name, value in source.items())
-            place = "MASTER_USE_GTID = slave_pos" if gtid else f"MASTER_LOG_FILE='{journal}', MASTER_LOG_POS={offset}"
-            standby.execute(f"CHANGE MASTER TO {options}, {place}", "START SLAVE")
+        pair.replica.follow(master.port, None if gtid else master.position())
         master.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INTEGER PRIMARY KEY, word VARCHAR(20))")
         pair.caught_up()
         yield pair

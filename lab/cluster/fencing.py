@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from tests.cluster_faults.history import Operation, Transaction
+from lab.cluster.history import Operation, Transaction
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ def judge(transactions: Iterable[Transaction], destinations: Iterable[str]) -> F
     result = Fencing()
     known = set(destinations)
     owners: dict[str, int] = {}  # destination -> session of the newest claim
-    cursors: dict[str, tuple[str, int]] = {}
+    cursors: dict[str, LogPosition] = {}
     for transaction in transactions:
         touched = {operation.path for operation in transaction.operations}
         for operation in transaction.operations:
@@ -47,15 +47,16 @@ def judge(transactions: Iterable[Transaction], destinations: Iterable[str]) -> F
     return result
 
 
-def _move(result: Fencing, cursors: dict[str, tuple[str, int]], operation: Operation, where: str) -> None:
+def _move(result: Fencing, cursors: dict[str, LogPosition], operation: Operation, where: str) -> None:
+    """Compare a cursor with the one before it in the same server's binlog; a switch of the source begins anew."""
     if operation.kind == "delete":
         cursors.pop(operation.path, None)
         return
-    position = json.loads(operation.data)["postion"]
-    place = (position["journalName"], position["position"])
-    if place < cursors.get(operation.path, place):
-        result.backwards.append(f"{where}: {cursors[operation.path]} to {place}")
-    cursors[operation.path] = place
+    now = LogPosition.from_json(operation.data.decode())
+    before = cursors.get(operation.path, now)
+    if now.server == before.server and now.order < before.order:
+        result.backwards.append(f"{where}: {before} to {now}")
+    cursors[operation.path] = now
 
 
 def _split(path: str) -> tuple[str, tuple[str, ...]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -15,20 +17,26 @@ from typing import Any
 class Delivery:
     """Rows in order of arrival. Numbers begin at 1.
 
-    A batch counts as acknowledged when the same process has got the next one on the same connection: the command line
-    client acknowledges before it asks again, and the server answers in order.
+    inferred: a batch counts as acknowledged when the same process has got the next one on the same connection: the
+        command line client acknowledges before it asks again, and the server answers in order. Otherwise only what
+        confirm() says counts.
+    flaw: returns what is wrong with the values of a row; "" if nothing is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, inferred: bool = True, flaw: Callable[[Mapping[str, Any]], str] = lambda row: "") -> None:
         self.seen: set[int] = set()
         self.highest = 0
         self.out_of_order: list[str] = []
         self.repeated_rows = 0
-        self.acked_transactions_repeated = 0
+        self.flaws: list[str] = []
+        self.acked_again: list[float] = []
+        """For each acknowledged transaction that came again: when the last of its rows was acknowledged."""
         self.active = ""
         self._lock = threading.Lock()
         self._current = 0
-        self._acked_to = 0
+        self._inferred = inferred
+        self._flaw = flaw
+        self._acked: list[tuple[int, float]] = []  # ascending: up to which row, and when (monotonic seconds)
         self._news: list[float] = []  # when new rows came
 
     def take(self, process: str, rows: list[dict[str, Any]], at: float) -> None:
@@ -37,21 +45,39 @@ class Delivery:
             before, highest = self._current, self.highest
             for row in rows:
                 self._row(row)
-            if process == self.active and self._current - len(rows) == before:
-                self._acked_to = max(self._acked_to, before)
+            if self._inferred and process == self.active and self._current - len(rows) == before:
+                self._acknowledge(before, at)
             self.active = process
             if self.highest > highest:
                 self._news.append(at)
 
+    @property
+    def acked_transactions_repeated(self) -> int:
+        """Return how many acknowledged transactions came again."""
+        return len(self.acked_again)
+
+    def confirm(self, to: int, at: float) -> None:
+        """Note that the server has read acknowledgements up to this row at this moment (monotonic seconds)."""
+        with self._lock:
+            self._acknowledge(to, at)
+
+    def _acknowledge(self, to: int, at: float) -> None:
+        if not self._acked or to > self._acked[-1][0]:
+            self._acked.append((to, at))
+
     def _row(self, row: dict[str, Any]) -> None:
         number, nth, size = row["id"], row["nth"], row["size"]
+        if flaw := self._flaw(row):
+            self.flaws.append(f"row {number}: {flaw}")
         again = number <= self._current and nth == 1
         if number != self._current + 1 and not again:
             self.out_of_order.append(f"{number} after {self._current}")
         self._current = number
         if number in self.seen:
             self.repeated_rows += 1
-            self.acked_transactions_repeated += nth == 1 and number - 1 + size <= self._acked_to
+            after = bisect_left(self._acked, (number - 1 + size, 0.0))
+            if nth == 1 and after < len(self._acked):
+                self.acked_again.append(self._acked[after][1])
         self.seen.add(number)
         self.highest = max(self.highest, number)
 

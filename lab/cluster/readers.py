@@ -1,4 +1,4 @@
-"""`canal-ha client --zk` processes. A thread reads the output of each and passes it to a Delivery."""
+"""Processes of cluster clients. A thread reads the output of each and passes it to a Delivery."""
 
 from __future__ import annotations
 
@@ -13,32 +13,46 @@ from pathlib import Path
 from typing import Any
 
 from lab import Link
+from lab.cluster.delivery import Delivery
 from lab.node import PROGRAM
 from lab.process import spawn
-from tests.cluster_faults.delivery import Delivery
 
 CLIENT_ID = 1001
 PIPE_BYTES = 1 << 20  # a batch fits as a whole, so that one read is one batch or several
 
 
+COMMAND_LINE = (PROGRAM, "client", "--format", "json", "--batch-size", "200", "--timeout", "50")
+"""The command line client, which acknowledges each batch before it asks for the next one."""
+
+
 class Reader:
     """A process of a cluster client.
 
-    name: unique; links: its links to ZooKeeper; errors: the file for its log lines.
+    name: unique.
+    links: its links to ZooKeeper.
+    errors: the file for its log lines.
+    command: the program, which also takes --zk, --destination and --client-id, and prints JSON lines as the command
+        line client does. A line {"confirmed": n} says that rows up to n are acknowledged.
     """
 
-    def __init__(self, name: str, links: Sequence[Link], destination: str, delivery: Delivery, errors: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        links: Sequence[Link],
+        destination: str,
+        delivery: Delivery,
+        errors: Path,
+        *,
+        client_id: int = CLIENT_ID,
+        command: Sequence[str] = COMMAND_LINE,
+    ) -> None:
         self.name = name
         self.links = links
         self.errors = errors
         zk_servers = ",".join(link.address for link in links)
         with errors.open("ab") as log:
             self.process: subprocess.Popen[bytes] = spawn(
-                [
-                    PROGRAM,
-                    *("client", "--zk", zk_servers, "--destination", destination, "--client-id", str(CLIENT_ID)),
-                    *("--format", "json", "--batch-size", "200", "--timeout", "50"),
-                ],
+                [*command, "--zk", zk_servers, "--destination", destination, "--client-id", str(client_id)],
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
@@ -62,7 +76,11 @@ class Reader:
             rows: list[dict[str, Any]] = []
             for line in lines:
                 row = json.loads(line)
-                if row["type"] == "INSERT":
+                if "confirmed" in row:
+                    self._delivery.take(self.name, rows, at)
+                    self._delivery.confirm(row["confirmed"], at)
+                    rows = []
+                elif row["type"] == "INSERT":
                     rows.append(row["after"])
             if rows:
                 self._delivery.take(self.name, rows, at)
