@@ -176,6 +176,11 @@ def test_a_combined_step_is_not_held_to_the_bars_of_its_parts() -> None:
     assert violations(run(Observed(SWITCH, {"plain": 15.0}))) == []
 
 
+def test_a_huge_transaction_takes_its_time() -> None:
+    """The source writes it after the faults, so recovery has no limit."""
+    assert violations(run(Observed(Step(5, ("huge", "kill"), 8.0), {"plain": 15.0}, recovery_s=60.0))) == []
+
+
 def test_percentiles_are_values_that_occurred() -> None:
     """The 99th of few values is the largest one."""
     assert (percentile([], 99), percentile([3.0, 1.0, 2.0], 50), percentile([3.0, 1.0, 2.0], 99)) == (0.0, 2.0, 3.0)
