@@ -26,7 +26,6 @@ from lab.cluster.delivery import Delivery
 from lab.cluster.java import JavaClient
 from lab.cluster.members import Member
 from lab.cluster.readers import COMMAND_LINE, Reader
-from lab.mysql import ADMIN, MariaDB, SqlServer
 from lab.node import Node, follow
 from lab.process import temporary_directory
 from lab.proxy import Link, Network
@@ -109,7 +108,6 @@ class Stage:
         for server in self.ensemble.nodes:
             server.launch()
         self.source.start(self._stack)
-        history = self._history()
         enter(self.ensemble)
         self.writer.create()
         self.source.caught_up()
@@ -119,7 +117,7 @@ class Stage:
         self.operator.start()
         self._stack.callback(self._end_operator)
         for number in range(1, 4):
-            self.nodes.append(self._node(number, history))
+            self.nodes.append(self._node(number))
             self.nodes[-1].member.node.launch()
         for attended in self.nodes:
             enter(attended.member.node)
@@ -133,27 +131,11 @@ class Stage:
         enter(self.writer)
         self.recovered()
 
-    def _history(self) -> dict[str, str]:
-        """Return where the nodes keep the history of table definitions.
-
-        Without FULL metadata the nodes must share it (docs/cluster.md), in a database that no fault harms.
-        """
-        if self.setting.metadata == "FULL":
-            return {}
-        shared: SqlServer = self._stack.enter_context(MariaDB(server_id=9))
-        shared.execute("CREATE DATABASE history")
-        return {
-            "canal.instance.tsdb.url": f"jdbc:mysql://{shared.address}/history",
-            "canal.instance.tsdb.dbUsername": ADMIN,
-            "canal.instance.tsdb.dbPassword": ADMIN,
-        }
-
-    def _node(self, number: int, history: Mapping[str, str]) -> Attended:
+    def _node(self, number: int) -> Attended:
         links = {zookeeper: self.network.link(zookeeper.port) for zookeeper in self.ensemble.nodes}
         primary, standby = (self.source.links[server].address for server in self.source.servers)
         settings = {
             **_SETTINGS,
-            **history,
             "canal.instance.master.address": primary,
             "canal.instance.standby.address": standby,
             "canal.instance.gtidon": str(self.setting.gtid).lower(),
