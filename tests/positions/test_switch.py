@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -70,6 +71,26 @@ def test_rows_that_never_reached_the_standby(make: type[SqlServer], gtid: bool) 
             after.write(20)
             got.upto(119)
         assert Compared.of(got.ids, [*writer.written, *after.written]) == NOTHING, node.log_file("example")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("make", [MySQL, MariaDB])
+def test_transactions_that_commit_a_second_after_their_rows_do_not_come_again(make: type[SqlServer]) -> None:
+    """A replica of MySQL gives their commits other times than the master did. They are recognized all the same."""
+    with paired(make, gtid=False) as pair, pair.node(SWITCHING).start() as node:
+        with Getting(node) as got:
+            with pair.master.connect(autocommit=False) as connection, connection.cursor() as cursor:
+                for number in range(1, 6):
+                    cursor.execute(f"INSERT INTO shop.t VALUES ({number}, 'late')")
+                    time.sleep(1.1)
+                    connection.commit()
+            got.upto(5)
+            pair.caught_up()
+            pair.master.kill()
+            pair.promote()
+            Writer(pair.standby, 100).write(20)
+            got.upto(119)
+        assert Compared.of(got.ids, pair.ids()) == NOTHING, node.log_file("example")
 
 
 @pytest.mark.real

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, replace
 
 import pytest
@@ -71,6 +72,15 @@ def test_another_server_writes_the_same_marks() -> None:
     assert trail_of(here) == trail_of(there)
     assert trail_of(here) != trail_of(Server(7).transactions([["1", "2"], ["3", "4", "5", "6", "8"]], TWO))
     assert trail_of(here) != trail_of(Server(1).transactions([["1", "2"], ["3", "4", "5", "6", "7"]], TWO, second=101))
+
+
+def test_the_time_of_the_commit_does_not_count() -> None:
+    """A replica of MySQL gives the commit the time of the last rows, so a commit in the next second is the same one."""
+    here = Server(1).transactions(ONE)
+    there = Server(7).transactions(ONE)
+    late = replace(here, timestamps=array("q", [*here.timestamps[:-1], here.timestamps[-1] + SECOND_MS]))
+    assert late.timestamps[-1] != there.timestamps[-1]
+    assert trail_of(late) == trail_of(there)
 
 
 def test_pieces_and_restarts_do_not_show() -> None:

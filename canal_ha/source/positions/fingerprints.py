@@ -1,7 +1,7 @@
 """Fingerprints of the last delivered transactions, to find them in another server's binlog. Pure.
 
 Journals, offsets, table ids and XIDs differ between servers. A replica keeps a transaction's times, origin and rows. So
-a fingerprint is the second of the transaction's end, and a hash of its number of rows and its last rows. Equal
+a fingerprint is the second of the transaction's last rows, and a hash of its number of rows and its last rows. Equal
 transactions can end in one second, so a run of several decides. A cursor carries fingerprints as text, its trail.
 Nothing is parsed or hashed until needed: `Recent` copies the last entries of each piece, and keeps no segment, whose
 memory is reused.
@@ -36,7 +36,7 @@ _BYTES_MOST = 1 << 20  # copied in all pieces
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fingerprint:
-    """One transaction or DDL statement. second: its end, s since 1970, by the clock of its origin."""
+    """One transaction or DDL statement. second: of its last rows, s since 1970, by the clock of its origin."""
 
     second: int
     digest: bytes
@@ -44,6 +44,10 @@ class Fingerprint:
 
 class EntryLookup(Protocol):
     """Entries of a segment, by their indexes in it."""
+
+    @property
+    def timestamps(self) -> array[int]:
+        """Times of the entries, ms since 1970."""
 
     def entry(self, index: int, /) -> bytes:
         """Return the serialized entry. Raises LookupError if it was not kept."""
@@ -112,8 +116,12 @@ class Unit(Generic[Held]):
 
     @property
     def second(self) -> int:
-        """When it ended, seconds since 1970."""
-        return self.entries.timestamps[self.index] // 1000
+        """When its last rows were written, or its statement, seconds since 1970.
+
+        Not when it was committed: a replica of MySQL gives the commit the time of the last rows.
+        """
+        holder, index = self.tail[0] if self.tail else (self.entries, self.index)
+        return holder.timestamps[index] // 1000
 
     def fingerprint(self) -> Fingerprint:
         """Return its fingerprint."""
