@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,9 @@ TORN = bytes.fromhex("00000000 02 01000000 e8030000 00000000 0000") + b"INSERT I
 OWN = 1000  # added to the values that the server wrote itself
 
 
-def located(server: MariaDB, schema: str, at: LogPosition) -> Relocation:
-    """Return the relocation of a position without fingerprints of the last transactions."""
-    config = config_of(server)
+def located(server: MariaDB, schema: str, at: LogPosition, **settings: Any) -> Relocation:
+    """Return the relocation of a position without fingerprints of the last transactions. settings: of the instance."""
+    config = config_of(server, **settings)
 
     def decoder_at(start: LogPosition) -> Decoder:
         return Decoder(
@@ -79,6 +80,27 @@ def test_the_window_is_measured_by_the_clock_of_the_origin(
     assert found.again == len(range(first, 280, 3))
     if packetwise_bytes:
         assert located(mariadb, database, replace(at, timestamp_ms=(begun + 5000) * 1000)).again == 0
+
+
+@pytest.mark.real
+def test_an_origin_that_just_began_to_write_brings_only_the_window_before_it_again() -> None:
+    """A switch right after a switch looks back from the new origin's first row, not from the binlog's beginning.
+
+    The window has 1 s, and about as much for clocks that have whole seconds.
+    """
+    with MariaDB() as server:
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (second int)", "RESET MASTER")
+        own = int(server.query("SELECT @@GLOBAL.server_id AS own")[0]["own"])
+        with server.connect() as connection, connection.cursor() as cursor:
+            for number in range(45):
+                cursor.execute(f"SET SESSION server_id = {own if number < 40 else 77}")
+                cursor.execute(f"INSERT INTO shop.t VALUES ({number})")
+                time.sleep(0.25)
+        at = LogPosition("other.000009", 4, int(time.time()) * 1000, 77, server="another")
+        with Reading(server, "shop", located(server, "shop", at, fallback_interval_s=1).at) as reading:
+            until(lambda: "44" in reading.rows(), what="the last row")
+            first = min(int(row) for row in reading.rows())
+    assert 0 < first <= 36
 
 
 @pytest.mark.real

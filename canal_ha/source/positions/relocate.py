@@ -147,27 +147,30 @@ def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[],
     at: the cursor's position.
     target_ms: start of the window, ms since 1970.
     now: this machine's clock, seconds since 1970.
-    If the binlog has nothing of that origin (no replica, or no log_replica_updates), the server's clock decides.
+    If everything of that origin is newer, because it began to write within the window, or if the binlog has nothing of
+    it (no replica, or no log_replica_updates), the server's clock decides: it looks as far back from the target, or
+    from the origin's first transaction.
     """
     logs = binary_logs(scanner.session)
     scanned = 0
-    seen = False
+    first_ms = at.timestamp_ms
     for log in reversed(logs):
         slice_bytes = SLICE_BYTES if log.size_bytes > PACKETWISE_BYTES else 0
         older = _Older(boundary_decoder(log.name, FIRST_OFFSET), at.server_id, target_ms)
         _read(scanner, older.decoder, log.name, FIRST_OFFSET, older.take, slice_bytes)
-        seen |= older.seen
+        first_ms = older.first_ms or first_ms
         if older.last is not None:
             return _precisely(scanner, at, target_ms, older.last) if slice_bytes else _at(scanner, older.last)
         scanned += log.size_bytes
         if scanned > SCANNED_MOST_BYTES:
             return _at(scanner, Passed(log.name, FIRST_OFFSET, 0))
-    if seen or target_ms <= 0:
+    if target_ms <= 0:
         return _at(scanner, Passed(logs[0].name, FIRST_OFFSET, 0))
     # the server of the cursor's transaction may have had a fast clock: then its time is in the future here
     here_ms, now_ms = int(scanner.session.query("SELECT UNIX_TIMESTAMP() AS now")[0]["now"]) * 1000, now() * 1000
     ahead_ms = max(0, at.timestamp_ms - min(here_ms, now_ms))
-    return locate.at_time(scanner, max(0, int(target_ms - ahead_ms - abs(here_ms - now_ms))))
+    oldest_ms = target_ms - max(0, at.timestamp_ms - first_ms)
+    return locate.at_time(scanner, max(0, int(oldest_ms - ahead_ms - abs(here_ms - now_ms))))
 
 
 def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed) -> LogPosition:
@@ -182,13 +185,13 @@ def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed
 class _Older:
     """Finds the last boundary of one origin that is older than a target, before the first that is not.
 
-    last: that boundary. seen: whether there was any event of this origin.
+    last: that boundary. first_ms: time of the first event of this origin, ms since 1970; 0 if there was none.
     """
 
     def __init__(self, decoder: PositionedDecoder, origin: int | None, target_ms: int) -> None:
         self.decoder = decoder
         self.last: Passed | None = None
-        self.seen = False
+        self.first_ms = 0
         self._origin = origin
         self._target_ms = target_ms
 
@@ -198,7 +201,7 @@ class _Older:
             return False
         if self._origin not in (None, self.decoder.server_id):
             return False
-        self.seen = True
+        self.first_ms = self.first_ms or output.timestamp_ms
         if self.decoder.offset >= output.position:
             return False  # the last decoded event lies behind this boundary, which may be of another origin
         if output.timestamp_ms >= self._target_ms:
