@@ -26,6 +26,7 @@ from lab.chaos.verdict import (
 )
 from lab.cluster.delivery import Delivery
 from lab.cluster.fencing import Fencing
+from lab.mysql import MySQL
 
 KILL, STOP, SWITCH = Step(1, ("kill",), 8.0), Step(2, ("stop",), 3.0), Step(3, ("switch", "kill"), 8.0)
 GOOD = Observed(KILL, {"plain": 6.5, "holding": 6.6}, java_s=10.0, recovery_s=2.0, repeated=20, acked_again_s=[1.5])
@@ -230,3 +231,18 @@ def test_only_the_request_for_the_binlog_is_recognized() -> None:
     assert asks_for_the_binlog(b"\x02\0\0\0\x1e\0")
     assert not asks_for_the_binlog(b"\x09\0\0\0\x03select 1")
     assert not asks_for_the_binlog(b"\x03\0\0\1\x12\0\0")
+
+
+@pytest.mark.real
+def test_mysql_cuts_a_torn_transaction_off() -> None:
+    """After the crash that the chaos run makes, MySQL starts with the journal as it was before the torn transaction."""
+    with MySQL() as server:
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int)", "INSERT INTO shop.t VALUES (1)")
+        server.kill()
+        journal = newest_journal(server.data)
+        whole = journal.read_bytes()
+        tear(journal, random.Random(1))
+        assert len(journal.read_bytes()) > len(whole)
+        server.start()
+        assert journal.read_bytes()[22:] == whole[22:]  # before that is the flag of a journal that is in use
+        assert server.query("SELECT id FROM shop.t") == [{"id": 1}]
