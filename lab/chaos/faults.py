@@ -15,9 +15,10 @@ from contextlib import AbstractContextManager, contextmanager
 
 from kazoo.client import KazooClient
 
-from lab.chaos.stage import HOLDING, PARKED_AFTER_S, PLAIN, REST_S, Stage, drawn
+from lab.chaos.stage import HOLDING, PARKED_AFTER_S, PATIENCE_S, PLAIN, REST_S, Stage, drawn
 from lab.cluster.readers import Reader
 from lab.cluster.sessions import password_of
+from lab.waiting import until
 
 CLOCK_STEPS_S = (-3600, -30, -5, 5, 30, 3600)
 FLIPS = 3
@@ -178,8 +179,8 @@ def quorum(stage: Stage, chance: random.Random) -> Iterator[None]:
 
 @contextmanager
 def hide(stage: Stage, chance: random.Random) -> Iterator[None]:
-    """Cut the nodes off from the source."""
-    link = stage.source.links[stage.source.primary]
+    """Cut the nodes off from the server that they read, which may be the standby."""
+    link = max(stage.source.links.values(), key=lambda link: link.connections)
     link.cut()
     yield
     link.heal()
@@ -222,12 +223,17 @@ def park(stage: Stage, chance: random.Random) -> Iterator[None]:
 
 
 def huge(size_bytes: int) -> Fault:
-    """Return the fault of one transaction of this size. It is partly written when the next fault of the step begins."""
+    """Return the fault of one transaction of this size.
+
+    When the next fault of the step begins, the transaction is being written, or committed and being delivered.
+    """
 
     @contextmanager
     def write(stage: Stage, chance: random.Random) -> Iterator[None]:
         stage.writer.write_huge(size_bytes)
-        time.sleep(chance.uniform(0.2, 0.5 + size_bytes / 2**26))
+        if chance.random() < 0.5:
+            until(lambda: not stage.writer.busy, seconds=PATIENCE_S, what="the commit of a huge transaction")
+        time.sleep(chance.uniform(0.1, 1.5))
         yield
 
     return write

@@ -56,7 +56,7 @@ WHAT = {
     "rolling": "the ZooKeeper servers restart one after another",
     "leader": "SIGKILL of the ensemble's leader",
     "quorum": "two of the three ZooKeeper servers are frozen",
-    "hide": "the source cannot be reached; the standby can",
+    "hide": "the server that is read cannot be reached; the other one can",
     "crash": "SIGKILL of the source; on MySQL a torn transaction is left at the binlog's end",
     "switch": "SIGKILL of the source; the standby is promoted, the writer moves there",
     "ddl": "columns are added and dropped",
