@@ -74,6 +74,21 @@ def test_another_server_writes_the_same_marks() -> None:
     assert trail_of(here) != trail_of(Server(1).transactions([["1", "2"], ["3", "4", "5", "6", "7"]], TWO, second=101))
 
 
+def test_a_transaction_that_does_not_end_hides_none_before_it() -> None:
+    """The transactions before a huge one are known while it is being delivered, however much of it has come."""
+    server = Server(1)
+    recent = Recent()
+    recent.add(server.transactions(ONE, TWO, THREE))
+    wanted = trail_of(Server(1).transactions(ONE, TWO, THREE))
+    huge = server.transactions([[str(number)] for number in range(10_000)])
+    for first in range(0, len(huge) - 1, 500):
+        recent.add(huge, first, min(first + 500, len(huge) - 1))
+    assert recent.fingerprints() == wanted
+    recent.add(huge, len(huge) - 1, len(huge))
+    whole = Server(1).transactions(ONE, TWO, THREE, [[str(number)] for number in range(10_000)])
+    assert recent.fingerprints() == (*wanted, trail_of(whole)[-1])
+
+
 def test_the_time_of_the_commit_does_not_count() -> None:
     """A replica of MySQL gives the commit the time of the last rows, so a commit in the next second is the same one."""
     here = Server(1).transactions(ONE)

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from canal_ha.model.segment import EntryKind, Segment
@@ -196,6 +197,9 @@ class Recent:
         self._entries += piece.last - piece.first
         self._bytes += len(piece.frames)
         while len(self._pieces) > 1 and (self._entries > _ENTRIES_MOST or self._bytes > _BYTES_MOST):
+            if not any(map(_ends_unit, islice(reversed(self._pieces), len(self._pieces) - 1))):
+                self.fingerprints()  # of what comes before a transaction that is larger than all that is kept
+                return
             dropped = self._pieces.popleft()
             self._entries -= dropped.last - dropped.first
             self._bytes -= len(dropped.frames)
@@ -231,6 +235,12 @@ class Recent:
     def trail(self) -> str:
         """Return the fingerprints as a cursor carries them."""
         return to_text(self.fingerprints())
+
+
+def _ends_unit(piece: Copied) -> bool:
+    """Return whether a transaction or statement ends in a piece."""
+    kinds, first, last = piece.kinds, piece.first, piece.last
+    return kinds.rfind(EntryKind.END, first, last) >= 0 or kinds.rfind(EntryKind.DDL, first, last) >= 0
 
 
 def to_text(fingerprints: Iterable[Fingerprint]) -> str:
