@@ -83,6 +83,25 @@ def test_the_window_is_measured_by_the_clock_of_the_origin(
 
 
 @pytest.mark.real
+def test_large_transactions_do_not_move_the_window_to_an_older_journal(
+    mariadb: MariaDB, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window begins as exactly as with small ones, although no slice of the journal ends between two of them."""
+    monkeypatch.setattr(relocate, "PACKETWISE_BYTES", 0)
+    origin, begun = 79, int(time.time()) - 1000
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute(f"CREATE TABLE {database}.t (second int, pad mediumtext)")
+        cursor.execute("FLUSH BINARY LOGS")
+        for second in range(0, 300, 3):
+            cursor.execute(f"SET SESSION server_id = {origin}, timestamp = {begun + second}")
+            cursor.execute(f"INSERT INTO {database}.t VALUES ({second}, REPEAT('x', 50000))")
+        cursor.execute(f"INSERT INTO {database}.t VALUES ({297 + OWN}, '')")
+    found = located(mariadb, database, LogPosition("other.000009", 4, (begun + 280) * 1000, origin, server="another"))
+    assert min(seconds(mariadb, database, found.at)) == 219
+
+
+@pytest.mark.real
 def test_an_origin_that_just_began_to_write_brings_only_the_window_before_it_again() -> None:
     """A switch right after a switch looks back from the new origin's first row, not from the binlog's beginning.
 

@@ -159,8 +159,11 @@ def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[],
         older = _Older(boundary_decoder(log.name, FIRST_OFFSET), at.server_id, target_ms)
         _read(scanner, older.decoder, log.name, FIRST_OFFSET, older.take, slice_bytes)
         first_ms = older.first_ms or first_ms
-        if older.last is not None:
-            return _precisely(scanner, at, target_ms, older.last) if slice_bytes else _at(scanner, older.last)
+        last = older.last
+        if slice_bytes and (last is not None or 0 < older.first_ms < target_ms):  # few slices end between transactions
+            last = _precisely(scanner, at, target_ms, last or Passed(log.name, FIRST_OFFSET, 0)) or last
+        if last is not None:
+            return _at(scanner, last)
         scanned += log.size_bytes
         if scanned > SCANNED_MOST_BYTES:
             return _at(scanner, Passed(log.name, FIRST_OFFSET, 0))
@@ -173,19 +176,20 @@ def _window(scanner: Scanner, at: LogPosition, target_ms: int, now: Callable[[],
     return locate.at_time(scanner, max(0, int(oldest_ms - ahead_ms - abs(here_ms - now_ms))))
 
 
-def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed) -> LogPosition:
-    """Search packet by packet, from a boundary that is early enough."""
+def _precisely(scanner: Scanner, at: LogPosition, target_ms: int, before: Passed) -> Passed | None:
+    """Search packet by packet, from a boundary that is early enough. Return None if everything behind it is newer."""
     if before.position > OFFSET_MAX:
-        return _at(scanner, before)
+        return before
     older = _Older(boundary_decoder(before.journal, before.position), at.server_id, target_ms)
     _read(scanner, older.decoder, before.journal, before.position, older.take, 0)
-    return _at(scanner, older.last or before)
+    return older.last
 
 
 class _Older:
     """Finds the last boundary of one origin that is older than a target, before the first that is not.
 
-    last: that boundary. first_ms: time of the first event of this origin, ms since 1970; 0 if there was none.
+    last: that boundary.
+    first_ms: the oldest time of a boundary behind which this origin writes, ms since 1970; 0 if there was none.
     """
 
     def __init__(self, decoder: PositionedDecoder, origin: int | None, target_ms: int) -> None:
@@ -201,7 +205,7 @@ class _Older:
             return False
         if self._origin not in (None, self.decoder.server_id):
             return False
-        self.first_ms = self.first_ms or output.timestamp_ms
+        self.first_ms = min(self.first_ms or output.timestamp_ms, output.timestamp_ms)
         if self.decoder.offset >= output.position:
             return False  # the last decoded event lies behind this boundary, which may be of another origin
         if output.timestamp_ms >= self._target_ms:
