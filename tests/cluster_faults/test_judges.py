@@ -58,9 +58,9 @@ def test_the_longest_silence_after_a_moment() -> None:
     assert delivery.silence_s(1.5) > 5.9
 
 
-def cursor(session: int, offset: int, *, fenced: bool = True) -> Transaction:
-    """Return a write of client 1's cursor."""
-    data = LogPosition("mysql-bin.000001", offset).to_json(with_type=True).encode()
+def cursor(session: int, offset: int, *, fenced: bool = True, server: str = "") -> Transaction:
+    """Return a write of client 1's cursor in the binlog of this server."""
+    data = LogPosition("mysql-bin.000001", offset, server=server).to_json(with_type=True).encode()
     check = (Operation("check", tree.destination("d"), version=2),) if fenced else ()
     return Transaction(offset, session, 0.0, (*check, Operation("set", tree.cursor("d", 1), data)))
 
@@ -81,3 +81,10 @@ def test_a_write_of_an_earlier_owner_is_found() -> None:
     assert len(judge([*good, cursor(6, 30)], ["d"]).from_old_epoch) == 1
     assert len(judge([*good, cursor(7, 30, fenced=False)], ["d"]).unfenced) == 1
     assert len(judge([*good, cursor(7, 19)], ["d"]).backwards) == 1
+
+
+def test_a_cursor_in_another_servers_binlog_is_not_compared() -> None:
+    """Offsets of two servers have nothing to do with each other; within each server the cursor still moves forward."""
+    moved = [claim(6), cursor(6, 20, server="a"), cursor(6, 10, server="b"), cursor(6, 15, server="b")]
+    assert judge(moved, ["d"]).backwards == []
+    assert len(judge([*moved, cursor(6, 14, server="b")], ["d"]).backwards) == 1
