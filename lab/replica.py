@@ -59,6 +59,10 @@ class Replica:
         """Return SHOW REPLICA STATUS."""
         return self.server.query("SHOW REPLICA STATUS")[0]
 
+    def receives(self) -> str:
+        """Return Yes if it reads from its source, No if it has given up, Connecting while it tries."""
+        return str(self.state()["Replica_IO_Running" if self._mysql else "Slave_IO_Running"])
+
     def position(self) -> tuple[str, int]:
         """Return journal and offset of the source up to which all is applied."""
         names = ("Relay_Source_Log_File", "Exec_Source_Log_Pos")

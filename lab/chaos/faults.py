@@ -189,10 +189,9 @@ def hide(stage: Stage, chance: random.Random) -> Iterator[None]:
 @contextmanager
 def crash(stage: Stage, chance: random.Random) -> Iterator[None]:
     """Kill the source; start it again."""
-    primary = stage.source.primary
     stage.source.crash(chance)
     yield
-    primary.start()
+    stage.source.recover()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -82,6 +83,27 @@ class Source:
         self.primary.kill()
         if self.primary.flavor == "mysql":
             tear(newest_journal(self.primary.data), chance)
+
+    def recover(self) -> None:
+        """Start the crashed primary again, and let the standby replicate.
+
+        MariaDB leaves the torn transaction of a crash in its journal. A replica gives up there, and an operator sends
+        it to the next journal.
+        """
+        self.primary.start()
+        replica = Replica(self.standby)
+        if self._gave_up(replica):
+            replica.stop()
+            self._replicate(replica.position())  # it may have given up on a connection, not on the journal
+        if self._gave_up(replica):
+            torn, _ = replica.position()
+            replica.stop()
+            self._replicate((min(journal for journal in self.primary.journals() if journal > torn), 4))
+
+    def _gave_up(self, replica: Replica) -> bool:
+        until(lambda: replica.receives() in ("Yes", "No"), seconds=CAUGHT_UP_S, what="the standby's connection")
+        time.sleep(0.5)  # to meet the torn transaction
+        return replica.receives() == "No"
 
 
 def newest_journal(data: Path) -> Path:
