@@ -22,9 +22,9 @@ from canal_ha.zookeeper.race_events import (
     Released,
     RunningNode,
 )
-from tests.sim.session import Link, SimulatedSession
-from tests.sim.time import Process, Timer, World
-from tests.sim.zookeeper import Ensemble
+from lab.simulation.session import Link, SimulatedSession
+from lab.simulation.time import Process, Timer, World
+from lab.simulation.zookeeper import Ensemble
 
 CLIENT = 1001
 PATH = tree.client_running("example", CLIENT)

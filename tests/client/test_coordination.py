@@ -27,8 +27,8 @@ from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData, Watch
 from canal_ha.zookeeper.race_events import SessionLost, SessionSuspended, SessionUp
-from tests.sim.time import World
-from tests.sim.zookeeper import Ensemble
+from lab.simulation.time import World
+from lab.simulation.zookeeper import Ensemble
 
 PATIENCE_S = 5.0
 TIMEOUT_S = 6.0

@@ -19,8 +19,8 @@ from canal_ha.zookeeper.race_events import (
     StandingBy,
 )
 from canal_ha.zookeeper.tree import RunningData
+from lab.simulation.session import Link
 from tests.client.contenders import CLIENT, PATH, TIMEOUT_S, Contest
-from tests.sim.session import Link
 
 OURS, THEIRS = 7, 8
 SEEDS = 80

@@ -13,10 +13,10 @@ from canal_ha.cluster.inputs import StopReason
 from canal_ha.config.model import CanalConfig
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
+from lab.simulation.session import Link
+from lab.simulation.time import Process, World
+from lab.simulation.zookeeper import Ensemble
 from tests.cluster.test_election import TIMEOUT_S, D, LateSession, Log, Owner, spawn
-from tests.sim.session import Link
-from tests.sim.time import Process, World
-from tests.sim.zookeeper import Ensemble
 
 
 class Node:

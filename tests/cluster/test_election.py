@@ -20,9 +20,9 @@ from canal_ha.errors import Fenced, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Watch, Znode
 from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
-from tests.sim.session import Link, SimulatedSession
-from tests.sim.time import Process, World
-from tests.sim.zookeeper import Ensemble
+from lab.simulation.session import Link, SimulatedSession
+from lab.simulation.time import Process, World
+from lab.simulation.zookeeper import Ensemble
 
 TIMEOUT_S = 3.0
 LEASE_S = TIMEOUT_S * 2 / 3

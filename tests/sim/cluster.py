@@ -24,9 +24,9 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
-from tests.sim.session import Link, SimulatedSession
-from tests.sim.time import Process, World
-from tests.sim.zookeeper import Ensemble
+from lab.simulation.session import Link, SimulatedSession
+from lab.simulation.time import Process, World
+from lab.simulation.zookeeper import Ensemble
 
 CLIENT_ID = 1001
 FLUSH_S = 1.0

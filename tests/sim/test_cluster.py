@@ -8,8 +8,8 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from canal_ha.zookeeper import tree
+from lab.simulation.session import Link
 from tests.sim.cluster import Broken, Simulation
-from tests.sim.session import Link
 
 SEEDS = int(os.environ.get("CANAL_HA_SEEDS") or ("2000" if os.environ.get("CANAL_HA_LONG") else "500"))
 CHUNKS = 10

@@ -20,9 +20,9 @@ from canal_ha.cluster.session import ClusterSession, Listener, ZooKeeperSession
 from canal_ha.zookeeper.operations import Operation, Watch, Znode
 from canal_ha.zookeeper.port import KazooPort
 from canal_ha.zookeeper.race_events import SessionEvent
-from tests.sim.session import SimulatedSession
-from tests.sim.time import Process, World
-from tests.sim.zookeeper import Ensemble
+from lab.simulation.session import SimulatedSession
+from lab.simulation.time import Process, World
+from lab.simulation.zookeeper import Ensemble
 
 T = TypeVar("T")
 reactor: Any = global_reactor

@@ -19,10 +19,13 @@ from canal_ha.cluster.session import Listener
 from canal_ha.errors import CanalError, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper.operations import Create, Operation, Watch, Znode
 from canal_ha.zookeeper.race_events import SessionEvent, SessionLost, SessionSuspended, SessionUp
-from tests.sim.time import Process, Timer
-from tests.sim.zookeeper import Ensemble, Tree
+from lab.simulation.time import Process, Timer
+from lab.simulation.zookeeper import Ensemble, Tree
 
 RECONNECT_S = 0.2
+
+Request = tuple[Operation, ...] | Callable[[Tree], Any]
+"""A transaction, or what to read of the tree."""
 
 
 class Link(Enum):
@@ -63,6 +66,7 @@ class SimulatedSession:
         self.connected = False
         self.connection = 0  # of the client library: counts up with every connect and disconnect
         self.watch_delay_s = 0.010
+        self.held: set[int] = set()  # every session that the library has held
         self._library_id = 0  # session the library holds; the node hears of it a little later
         self._library_up = False
         self._ensemble = ensemble
@@ -71,9 +75,14 @@ class SimulatedSession:
         self._latency_s = latency_s
         self._link = Link.UP
         self._past: Tree = {}
-        self._pending: dict[Deferred[Any], None] = {}  # in order, so that a seed repeats exactly
-        self._answers: deque[tuple[int, Deferred[Any], Any]] = deque()
-        self._last_arrival = 0.0
+        self._lag_s = 0.0  # how far the follower is behind the leader
+        self._next_lag_s = 0.0
+        self._seen_zxid = 0  # the newest state that an answer has shown
+        self._applied_zxid = 0  # what the follower knows because a write went through it
+        self._pending: dict[Deferred[Any], None] = {}
+        self._answers: deque[tuple[int, Deferred[Any], Any, int]] = deque()
+        self._last_arrival = 0.0  # of a request at the ensemble, time of the world
+        self._queued = 0  # writes of this connection in the leader's queue
         self._listeners: list[Listener] = []
         self._timer: Timer | None = None
         self._closed = False
@@ -108,6 +117,11 @@ class SimulatedSession:
             self._link = Link.UP
             self._process.callLater(self._delay(), self._drop, self.connection)
 
+    def move(self, lag_s: float) -> None:
+        """Lose the connection and reconnect to a follower that is `lag_s` behind. Writes under way are still done."""
+        self._next_lag_s = lag_s
+        self._process.callLater(0.0, self._drop, self.connection)
+
     # ---- the client library
 
     def _try_to_connect(self) -> None:
@@ -118,8 +132,10 @@ class SimulatedSession:
             return
         self.connection += 1
         self._library_up = True
+        self._lag_s, self._next_lag_s = self._next_lag_s, 0.0
         if not self._ensemble.hear(self._library_id):
             self._library_id = self._ensemble.grant(self.timeout_s)
+            self.held.add(self._library_id)
         self._process.callLater(self._delay(), self._heard_connected, self.connection, self._library_id)
         self._ping(self.connection)
 
@@ -156,6 +172,7 @@ class SimulatedSession:
     def _disconnect(self) -> None:
         self.connection += 1
         self._library_up = False
+        self._queued = self._applied_zxid = 0
         pending, self._pending = self._pending, {}
         for answer in pending:
             self._process.callLater(self._delay(), _fail, answer, ZooKeeperUnavailable("connection lost"))
@@ -171,28 +188,39 @@ class SimulatedSession:
         """See ClusterSession."""
 
         def read(tree: Tree) -> Znode | None:
-            if watch is not None and tree is self._ensemble.tree:
-                self._ensemble.watch_data(path, Left(self, watch))
+            if watch is not None:
+                self._leave(self._ensemble.watch_data, path, watch, tree)
             return tree.get(path)
 
-        return await self._ask(read, reads=True)  # type: ignore[no-any-return]  # _ask returns what read does
+        return await self._ask(read)  # type: ignore[no-any-return]  # _ask returns what read does
 
     async def children(self, path: str, watch: Watch | None = None) -> tuple[str, ...]:
         """See ClusterSession."""
 
         def read(tree: Tree) -> tuple[str, ...]:
-            if watch is not None and tree is self._ensemble.tree:
-                leave = self._ensemble.watch_children if path in tree else self._ensemble.watch_data
-                leave(path, Left(self, watch))
+            if watch is not None:
+                children = self._ensemble.watch_children if path in tree else self._ensemble.watch_data
+                self._leave(children, path, watch, tree)
             return self._ensemble.children(path, tree)
 
-        return await self._ask(read, reads=True)  # type: ignore[no-any-return]  # _ask returns what read does
+        return await self._ask(read)  # type: ignore[no-any-return]  # _ask returns what read does
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
         """See ClusterSession."""
-        return await self._ask(  # type: ignore[no-any-return]  # _ask returns what the request does
-            lambda tree: self._ensemble.transaction(self._library_id, operations), reads=False
-        )
+        return await self._ask(tuple(operations))  # type: ignore[no-any-return]  # versions
+
+    def _leave(self, leave: Callable[[str, Left], None], path: str, watch: Watch, tree: Tree) -> None:
+        """Leave a watch. If the follower lags and the path has changed already, the watch fires when it catches up."""
+        if self._link is not Link.UP:
+            return
+        left, now = Left(self, watch), self._ensemble.tree
+        if tree is now or (
+            tree.get(path) == now.get(path)
+            and self._ensemble.children(path, tree) == self._ensemble.children(path, now)
+        ):
+            leave(path, left)
+        else:
+            left.fire(path in tree and path not in now)
 
     async def ensure(self, path: str) -> None:
         """See ClusterSession."""
@@ -206,44 +234,70 @@ class SimulatedSession:
                     if refused.reason != "exists":
                         raise
 
-    def _ask(self, request: Callable[[Tree], Any], *, reads: bool) -> Deferred[Any]:
+    def _ask(self, request: Request) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
         if not self.connected:
             answer.errback(ZooKeeperUnavailable("not connected"))
             return answer
         # The library's thread sends it, over whatever session it holds by then.
-        self._process.callLater(0.0, self._send, request, reads, answer)
+        self._process.callLater(0.0, self._send, request, answer)
         return answer
 
-    def _send(self, request: Callable[[Tree], Any], reads: bool, answer: Deferred[Any]) -> None:
+    def _send(self, request: Request, answer: Deferred[Any]) -> None:
         if not self._library_up:
             _fail(answer, ZooKeeperUnavailable("connection lost"))
             return
         self._pending[answer] = None
-        self._last_arrival = max(self._last_arrival, self._process.seconds() + self._delay())
-        self._on_the_way(self._last_arrival, self._arrive, self.connection, request, reads, answer)
+        now = self._process.world.seconds()
+        self._last_arrival = max(self._last_arrival, now + self._delay())
+        # it arrives even while the process is paused
+        self._process.world.callLater(self._last_arrival - now, self._arrive, self.connection, request, answer)
 
-    def _on_the_way(self, at: float, call: Callable[..., object], *args: Any) -> None:
-        """Call at a time in the world, even while the process is paused."""
-        self._process.world.callLater(max(0.0, at - self._process.seconds()), call, *args)
-
-    def _arrive(self, connection: int, request: Callable[[Tree], Any], reads: bool, answer: Deferred[Any]) -> None:
+    def _arrive(self, connection: int, request: Request, answer: Deferred[Any]) -> None:
+        reads = not isinstance(request, tuple)
         if connection != self.connection or self._link is Link.DOWN or (self._link is Link.STALE and not reads):
             return  # lost without effect; the answer fails with the connection
         if self._link is Link.UP and not self._ensemble.hear(self._library_id):
             return
-        try:
-            result = request(self._ensemble.tree if self._link is Link.UP else self._past)
-        except TransactionRefused as refused:
-            result = refused
-        self._answers.append((connection, answer, result))
+        if isinstance(request, tuple):
+            self._queued += 1
+            self._ensemble.submit(self._library_id, request, lambda result: self._committed(connection, answer, result))
+        elif self._queued:  # it waits for the writes that this connection has sent before
+            self._process.world.callLater(
+                self._ensemble.committed_at - self._process.world.seconds(), self._read, connection, request, answer
+            )
+        else:
+            self._read(connection, request, answer)
+
+    def _committed(self, connection: int, answer: Deferred[Any], result: object) -> None:
+        if connection == self.connection:
+            self._queued -= 1
+            self._applied_zxid = self._ensemble.zxid
+            if self._link is Link.UP:  # else its server does not hear of the commit, and the answer is lost
+                self._reply(connection, answer, result, self._ensemble.zxid)
+
+    def _read(self, connection: int, request: Callable[[Tree], Any], answer: Deferred[Any]) -> None:
+        if connection != self.connection or self._link is Link.DOWN:
+            return
+        if self._link is Link.STALE:
+            self._reply(connection, answer, request(self._past), 0)
+            return
+        zxid = self._ensemble.zxid
+        if self._lag_s:
+            seen = max(self._seen_zxid, self._applied_zxid)
+            zxid = max(seen, self._ensemble.zxid_at(self._process.world.seconds() - self._lag_s))
+        self._reply(connection, answer, request(self._ensemble.past(zxid)), zxid)
+
+    def _reply(self, connection: int, answer: Deferred[Any], result: object, zxid: int) -> None:
+        self._answers.append((connection, answer, result, zxid))
         self._process.callLater(self._latency_s, self._answered)
 
     def _answered(self) -> None:
         """Pass on the oldest answer. Answers keep their order, whatever else a resumed process does first."""
-        connection, answer, result = self._answers.popleft()
+        connection, answer, result, zxid = self._answers.popleft()
         if connection != self.connection or self._link is Link.DOWN:
             return  # lost with effect
+        self._seen_zxid = max(self._seen_zxid, zxid)
         self._pending.pop(answer, None)
         if isinstance(result, CanalError):
             _fail(answer, result)
@@ -252,7 +306,7 @@ class SimulatedSession:
 
     def deliver(self, left: Left, deleted: bool) -> None:
         """Deliver a watch of this session that has fired."""
-        delay_s = self._random.uniform(0.0, self.watch_delay_s)
+        delay_s = self._random.uniform(0.0, self.watch_delay_s) + self._lag_s
         self._process.callLater(delay_s, self._deliver, left, deleted)
 
     def _deliver(self, left: Left, deleted: bool) -> None:

@@ -1,16 +1,21 @@
-"""An ensemble in memory: the tree, sessions that expire, and watches that fire once."""
+"""An ensemble in memory: the tree, sessions that expire, watches that fire once, and a leader that can be slow.
+
+The leader puts writes and the ends of sessions into one queue. While its disk is slow, `commit_s` delays them, and no
+later write overtakes an earlier one. A write in the queue is done even if its connection ends meanwhile.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol
 
-from canal_ha.errors import TransactionRefused
+from canal_ha.errors import CanalError, TransactionRefused
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
-from tests.sim.time import Timer, World
+from lab.simulation.time import Timer, World
 
 Tree = dict[str, Znode]
 Commit = Callable[[int, Sequence[Operation], tuple[int, ...]], None]
@@ -31,6 +36,7 @@ class Granted:
     timeout_s: float
     heard_at: float
     timer: Timer
+    closing: bool = False  # its end is in the leader's queue
 
 
 class Ensemble:
@@ -44,11 +50,16 @@ class Ensemble:
         self.tree: Tree = {"": Znode(b"", 0)}
         self.sessions: dict[int, Granted] = {}
         self.commits: list[Commit] = []
+        self.commit_s = 0.0  # how long the leader takes to commit a write
+        self.committed_at = 0.0  # when everything in the leader's queue is committed
+        self._past: list[Tree] = [self.tree]  # one for each change, and
+        self._past_at: list[float] = [0.0]  # when it was made
+        self._first = 0  # no follower is further behind than this change
         self._world = world
         self._lax = lax
         self._ids = count(1)
         self._zxids = count(1)
-        self._data_watches: dict[str, dict[Watcher, None]] = defaultdict(dict)  # in order, so that a seed repeats
+        self._data_watches: dict[str, dict[Watcher, None]] = defaultdict(dict)  # in the order they were left
         self._child_watches: dict[str, dict[Watcher, None]] = defaultdict(dict)
 
     # ---- sessions
@@ -63,7 +74,7 @@ class Ensemble:
     def hear(self, session_id: int) -> bool:
         """Note that a message of the session arrived. Return False if the session has expired."""
         granted = self.sessions.get(session_id)
-        if granted is None:
+        if granted is None or granted.closing:
             return False
         granted.heard_at = self._world.seconds()
         return True
@@ -74,8 +85,9 @@ class Ensemble:
         if granted is None:
             return
         granted.timer.cancel()
-        for path in [path for path, node in self.tree.items() if node.owner == session_id]:
-            del self.tree[path]
+        gone = [path for path, node in self.tree.items() if node.owner == session_id]
+        self._change({path: node for path, node in self.tree.items() if node.owner != session_id})
+        for path in gone:
             self._fire(path, deleted=True, children=True)
 
     def _check_expiry(self, session_id: int) -> None:
@@ -84,7 +96,8 @@ class Ensemble:
             return
         left_s = granted.heard_at + granted.timeout_s - self._world.seconds()
         if left_s <= 0:
-            self.expire(session_id)
+            granted.closing = True
+            self._queue(lambda: self.expire(session_id))
         else:
             granted.timer = self._world.callLater(left_s, self._check_expiry, session_id)
 
@@ -93,12 +106,59 @@ class Ensemble:
         for granted in self.sessions.values():
             granted.timer.cancel()
         self.sessions.clear()
-        self.tree = {"": Znode(b"", 0)}
         self._zxids = count(1)
+        self._change({"": Znode(b"", 0)})
+        self._first = self.zxid
         self._data_watches.clear()
         self._child_watches.clear()
 
+    def restore(self, tree: Tree) -> None:
+        """Lose all sessions and go back to a tree of the past, as an ensemble that is restored from a backup."""
+        self.wipe()
+        self._change({path: node for path, node in tree.items() if not node.owner})
+        self._first = self.zxid
+
+    def _change(self, tree: Tree) -> None:
+        self.tree = tree
+        self._past.append(tree)
+        self._past_at.append(self._world.seconds())
+
+    @property
+    def zxid(self) -> int:
+        """The number of the last change."""
+        return len(self._past) - 1
+
+    def zxid_at(self, at: float) -> int:
+        """Return the number of the last change at a time in the past."""
+        return max(self._first, bisect_right(self._past_at, at) - 1)
+
+    def past(self, zxid: int) -> Tree:
+        """Return the tree after a change."""
+        return self._past[zxid]
+
     # ---- requests
+
+    def submit(
+        self, session_id: int, operations: Sequence[Operation], done: Callable[[tuple[int, ...] | CanalError], None]
+    ) -> None:
+        """Put a transaction into the leader's queue. done: called with its result when it is committed or refused."""
+
+        def commit() -> None:
+            try:
+                result: tuple[int, ...] | CanalError = self.transaction(session_id, operations)
+            except TransactionRefused as refused:
+                result = refused
+            done(result)
+
+        self._queue(commit)
+
+    def _queue(self, commit: Callable[[], None]) -> None:
+        now = self._world.seconds()
+        self.committed_at = max(self.committed_at, now + self.commit_s)
+        if self.committed_at <= now:
+            commit()
+        else:
+            self._world.callLater(self.committed_at - now, commit)
 
     def children(self, path: str, tree: Tree | None = None) -> tuple[str, ...]:
         """Return the names of the children, sorted."""
@@ -115,7 +175,7 @@ class Ensemble:
         """Apply all operations or none, and return the versions. Raises TransactionRefused."""
         tree = dict(self.tree)
         versions = tuple(self._apply(tree, session_id, index, operation) for index, operation in enumerate(operations))
-        self.tree = tree
+        self._change(tree)
         for commit in self.commits:
             commit(session_id, operations, versions)
         for operation in operations:
@@ -157,11 +217,11 @@ class Ensemble:
 
     def watch_data(self, path: str, watcher: Watcher) -> None:
         """Fire the watch once, when the node is created, changed or deleted."""
-        self._data_watches[path].setdefault(watcher)
+        self._data_watches[path][watcher] = None
 
     def watch_children(self, path: str, watcher: Watcher) -> None:
         """Fire the watch once, when a child is created or deleted, or when the node itself is deleted."""
-        self._child_watches[path].setdefault(watcher)
+        self._child_watches[path][watcher] = None
 
     def _fire(self, path: str, *, deleted: bool, children: bool) -> None:
         watchers = self._data_watches.pop(path, {})

@@ -1,0 +1,342 @@
+"""A node: a process with the real Cluster, Embedded, Instances and Conversations."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from canal_ha.cluster.cluster import Cluster
+from canal_ha.cluster.inputs import StopReason
+from canal_ha.cluster.ownership import Ownership
+from canal_ha.config.model import BatchMode, CanalConfig, InstanceConfig, SourceConfig
+from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.instance import Instance
+from canal_ha.model.batch import GetAnswer
+from canal_ha.model.position import LogPosition
+from canal_ha.node.claims import OwnedClaim
+from canal_ha.server.conversation import Conversation, Shared
+from canal_ha.wire.packets import Acknowledge, Request, Rollback
+from canal_ha.wire.server_session import Reply
+from lab.simulation.session import SimulatedSession
+from lab.simulation.source import MemoryOrigin
+from lab.simulation.time import Process
+
+if TYPE_CHECKING:
+    from lab.simulation.storm import Simulation
+
+T = TypeVar("T")
+
+QUESTION_S = 0.010  # the longest time that a question to the source takes
+NETWORK_S = 0.002  # the longest time that a packet takes
+CLOCK_RATES = (0.9, 1.1)
+
+
+def config_of(destination: str) -> InstanceConfig:
+    """Return the configuration of a destination, with rings so small that they fill."""
+    return InstanceConfig(
+        destination,
+        SourceConfig("master"),
+        standby=SourceConfig("standby"),
+        batch_mode=BatchMode.ITEMSIZE,
+        buffer_size=24,
+        stream_idle_s=2.0,
+    )
+
+
+class Node:
+    """See the module. It is also the Owner of its instances."""
+
+    def __init__(self, number: int, simulation: Simulation) -> None:
+        self.name = f"10.0.0.{number}:11111"
+        self.random = Random(simulation.random.random())
+        self.simulation = simulation
+        self.referee = simulation.referee
+        self.referee.nodes.append(self)
+        self.process = Process(
+            simulation.world,
+            self.random,
+            rate=self.random.uniform(*CLOCK_RATES),
+            started_at=self.random.uniform(0.0, 1000.0),
+        )
+        self.session = SimulatedSession(simulation.ensemble, self.process, self.random, timeout_s=simulation.timeout_s)
+        self.embedded = Embedded(configured=lambda destination: destination in simulation.destinations)
+        self.origins: dict[str, MemoryOrigin] = {}
+        self.connections: list[Connection] = []
+        self.cut_from_source = False
+        self.stopping = False
+        self.blip_at = float("-inf")  # when ZooKeeper was out of reach for a moment last
+        self.fine_since = simulation.world.seconds()  # when its last fault was over
+        config = CanalConfig(Path("conf"), (), register_ip=f"10.0.0.{number}")
+        self.cluster = Cluster(
+            config, self.process, self.session, self, lambda: self.name, random=self.random, log=simulation.log
+        )
+        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet())  # type: ignore[arg-type]  # stand-ins
+        Deferred.fromCoroutine(self.cluster.start())
+        for destination in simulation.destinations:
+            self.cluster.add(destination)
+
+    # ---- Owner
+
+    async def start(self, destination: str, ownership: Ownership) -> None:
+        """See Owner."""
+        config = config_of(destination)
+        origin = MemoryOrigin(self.simulation.sources[destination], self.process, config)
+        origin.cut_off = self.cut_from_source
+        self.origins[destination] = origin
+        instance = Instance(
+            config,
+            origin,
+            lambda edits: ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted),
+            OwnedClaim(ownership),
+            self.process,
+            run_blocking=self._run_blocking,
+            log=_InstanceLog(self),
+            flush_period_ms=self.simulation.flush_period_ms,
+            batch_ids=self.embedded.batch_ids,
+        )
+        await self.embedded.start(instance)
+        self.referee.started(destination, self, instance)
+
+    async def stop(self, destination: str, reason: StopReason) -> None:
+        """See Owner."""
+        instance = self.embedded.running(destination)
+        self.referee.stopping(destination, self, instance, reason)
+        await self.embedded.stop(destination, flush=reason.orderly)
+        origin = self.origins.pop(destination, None)
+        if origin is not None and origin.leaks:
+            self.referee.broke("no-stream-on-stopped-instance", f"{destination}: a feed goes on at {self.name}")
+
+    def _run_blocking(self, call: Callable[[], T]) -> Deferred[T]:
+        done: Deferred[T] = Deferred()
+
+        def run() -> None:
+            if done.called:
+                return
+            try:
+                result = call()
+            except Exception as error:
+                done.errback(error)
+            else:
+                done.callback(result)
+
+        self.process.callLater(self.random.uniform(0.0, QUESTION_S), run)
+        return done
+
+    # ---- what happens to it
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return not (self.process.dead or self.process.paused)
+
+    def fine_for(self, seconds: float) -> bool:
+        """Return whether nothing was wrong with the node or its ensemble for so long."""
+        since = max(self.fine_since, self.simulation.fine_since)
+        return since <= self.simulation.world.seconds() - seconds
+
+    def cut_off_source(self, cut: bool) -> None:
+        """Cut the connections to the source, or restore them."""
+        self.cut_from_source = cut
+        for origin in self.origins.values():
+            origin.cut_off = cut
+            for feed in origin.opened:
+                if cut and not feed.stopped:
+                    feed.wake()
+
+    def kill(self) -> None:
+        """Kill the process. Its clients lose their connections."""
+        self.process.kill()
+        for connection in tuple(self.connections):
+            connection.close()
+
+    def stop_in_order(self) -> None:
+        """Do what the node does on SIGTERM: end the conversations, then stop the cluster."""
+        self.stopping = True
+        for connection in tuple(self.connections):
+            connection.conversation.end()
+        self.process.callLater(0.6, lambda: Deferred.fromCoroutine(self.cluster.stop()))
+
+
+class Connection:
+    """A client's TCP connection to a node, with the node's Conversation. It keeps the order of packets.
+
+    received: called with each reply: the request, what it answered, and the error if it was refused.
+    closed: called once when the connection is over, as the client sees it.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        received: Callable[[Request, object, Exception | None], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self.node = node
+        self.over = False
+        self.cut = False  # packets do not arrive any more
+        self.in_flight: set[int] = set()  # rows that left since the last ROLLBACK or SUBSCRIBE
+        self.last_id = 0  # of the batches that left
+        self._received = received
+        self._closed = closed
+        self._world = node.simulation.world
+        self._to_node: deque[Request] = deque()
+        self._to_client: deque[tuple[Request, object, Exception | None]] = deque()
+        self._at_node = self._at_client = 0.0
+        self._session = _TypedSession(self)
+        self.outbox = _Outbox(self)
+        session, outbox, idle = self._session, self.outbox, _Unlimited()
+        self.conversation = Conversation(session, node.shared, "/10.0.0.9", self, outbox, idle)  # type: ignore[arg-type]  # stand-ins
+        node.connections.append(self)
+        self.conversation.begin()
+
+    # ---- the client's end
+
+    def send(self, request: Request) -> None:
+        """Send a request."""
+        if self.over or self.cut:
+            return
+        self._to_node.append(request)
+        now = self._world.seconds()
+        self._at_node = max(self._at_node, now + self.node.random.uniform(0.0, NETWORK_S))
+        self.node.process.callLater((self._at_node - now) * self.node.process.rate, self._arrived)
+
+    def close(self) -> None:
+        """End the connection from either end, or because the node died. Requests under way still arrive."""
+        if self.over:
+            return
+        self.over = True
+        if self in self.node.connections:
+            self.node.connections.remove(self)
+        self.node.process.callLater(3 * NETWORK_S, self._gone)
+        self._world.callLater(NETWORK_S, self._closed)
+
+    def _gone(self) -> None:
+        self.outbox.gone = True
+        self.conversation.client_gone()
+
+    def _arrived(self) -> None:
+        self._session.requests.append(self._to_node.popleft())
+        self.conversation.receive(b"")
+
+    # ---- the node's end: what a conversation uses of a transport
+
+    def reply(self, request: Request, answer: object, error: Exception | None) -> None:
+        """Send a reply."""
+        if self.over or self.cut:
+            return
+        self._to_client.append((request, answer, error))
+        now = self._world.seconds()
+        self._at_client = max(self._at_client, now + self.node.random.uniform(0.0, NETWORK_S))
+        self._world.callLater(self._at_client - now, self._came)
+
+    def _came(self) -> None:
+        reply = self._to_client.popleft()
+        if not self.over:
+            self._received(*reply)
+
+    def loseConnection(self) -> None:
+        """See Closing."""
+        self._world.callLater(NETWORK_S, self.close)
+
+    def loseWriteConnection(self) -> None:
+        """See Closing."""
+
+    def abortConnection(self) -> None:
+        """See Closing."""
+        self.close()
+
+
+class _TypedSession:
+    """A ServerSession without bytes. It also reports to the referee what the node answers."""
+
+    channel = "simulated"
+    idle_ms = (3_600_000, 3_600_000)
+
+    def __init__(self, connection: Connection) -> None:
+        self.requests: deque[Request] = deque()
+        self._connection = connection
+        self._referee = connection.node.referee
+        self._current: Request | None = None
+
+    def handshake(self) -> Reply:
+        return Reply(())
+
+    def receive(self, data: bytes) -> None:
+        pass
+
+    def next(self) -> Request | None:
+        if self._current is not None or not self.requests:
+            return None
+        self._current = self.requests.popleft()
+        return self._current
+
+    def done(self) -> Reply:
+        request = self._take()
+        if isinstance(request, Acknowledge):
+            self._referee.ack_done(self._connection.node, request)
+        elif isinstance(request, Rollback):
+            self._connection.in_flight.clear()
+        silent = isinstance(request, Acknowledge | Rollback)
+        return Reply(() if silent else ((request, None, None),))  # type: ignore[arg-type]  # typed, not bytes
+
+    def subscribed(self, cursor: LogPosition | None) -> Reply:
+        request = self._take()
+        self._referee.subscribed(self._connection.node, request.identity, cursor)
+        return Reply(((request, cursor, None),))  # type: ignore[arg-type]  # typed, not bytes
+
+    def fetched(self, message: GetAnswer) -> Reply:
+        request = self._take()
+        answer = self._referee.fetched(self._connection, request.identity, message)
+        return Reply(((request, answer, None),))  # type: ignore[arg-type]  # typed, not bytes
+
+    def failed(self, error: Exception) -> Reply:
+        request = self._take()
+        self._referee.failed(error)
+        return Reply(((request, None, error),))  # type: ignore[arg-type]  # typed, not bytes
+
+    def _take(self) -> Request:
+        request, self._current = self._current, None
+        assert request is not None
+        return request
+
+
+class _Outbox:
+    def __init__(self, connection: Connection) -> None:
+        self.gone = False
+        self._connection = connection
+
+    def send(self, pieces: tuple[Any, ...]) -> None:
+        for piece in pieces:
+            self._connection.reply(*piece)
+
+
+class _Unlimited:
+    def limit(self, limits_ms: tuple[int, int]) -> None:
+        pass
+
+
+class _Uncounted:
+    def note(self, reply: Reply, peer: str, latency_ms: float) -> None:
+        pass
+
+
+class _Quiet:
+    def may(self, peer: str) -> bool:
+        return False
+
+
+class _InstanceLog:
+    """Implements InstanceListener."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
+        self._node.referee.event(destination, self._node, name, facts)
+
+    def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
+        pass

@@ -1,0 +1,496 @@
+"""The promises of ARCHITECTURE.md, each with a name. The referee sees everything: commits, answers, programs, sources.
+
+A broken promise is noted with its time; the run goes on to the next moment and ends there, because the code under test
+might catch an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from canal_ha.cluster.inputs import StopReason
+from canal_ha.errors import AckUnmatched, CanalError
+from canal_ha.instance.instance import Instance
+from canal_ha.model.batch import GetAnswer
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from canal_ha.wire.packets import Acknowledge
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
+from lab.simulation.source import FILTERS, Source, rows_of
+from lab.simulation.time import World
+from lab.simulation.zookeeper import Ensemble
+
+if TYPE_CHECKING:
+    from lab.simulation.node import Connection, Node
+
+LATE_S = 2.5  # a healthy node makes an acknowledged cursor durable within its flush period and this time
+
+PROMISES = {
+    "acked-is-durable": "With a flush period of 0, an acknowledged cursor is durable when its ACK is done.",
+    "acked-not-again": "While an instance runs, it delivers no row that it has let a client acknowledge.",
+    "acked-not-again-after-orderly-stop": "After an orderly stop no acknowledged row is delivered again.",
+    "batch-ids-not-reused": "On one connection every batch has a greater id than those before.",
+    "cursor-never-back": "A cursor moves forward only, unless an operator moves it.",
+    "cursor-within-acks": "A cursor never passes a row that its client has not acknowledged.",
+    "edit-wins": "The owner never overwrites a cursor that an operator wrote.",
+    "first-start-kept": "The first client begins where the source stood when the destination first ran.",
+    "flushed-in-time": "A healthy owner makes an acknowledged cursor durable soon after the flush period.",
+    "in-order": "A batch holds rows in the order of their commits.",
+    "lost-nothing": "When everything works again, every client gets and acknowledges all its rows.",
+    "no-gap": "A batch begins at the first row that is neither acknowledged nor in flight, or before it.",
+    "no-stream-on-stopped-instance": "A stopped instance reads nothing from its source.",
+    "no-surprise": "No error is unexpected.",
+    "one-owner-serves": "A node answers clients only while it owns the destination.",
+    "one-owner-writes": "Only the newest owner of a destination writes its cursors.",
+    "own-write-is-no-edit": "An owner does not take its own write for an operator's.",
+    "redelivery-at-boundary": "A new owner begins to deliver at the boundary of a transaction.",
+    "somebody-runs": "When everything works again, exactly one node runs each destination, and `running` names it.",
+    "start-is-durable": "A client's first cursor is durable before its SUBSCRIBE is answered.",
+    "switch-is-durable": "A client that has everything has a cursor in the new server's binlog soon after a switch.",
+}
+
+
+class Broken(AssertionError):
+    """A promise is broken. promise: its name."""
+
+    def __init__(self, promise: str, what: str) -> None:
+        super().__init__(f"{promise}: {what}")
+        self.promise = promise
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A batch as a program gets it. edits: operator's edits of the cursor before the node took the batch."""
+
+    batch_id: int
+    rows: tuple[int, ...]
+    edits: int
+
+
+@dataclass
+class Consumer:
+    """What is true of one client id.
+
+    durable: the last row before its cursor in ZooKeeper; None while it has none.
+    processed: rows that its programs have acknowledged, whether or not the ACK arrived.
+    spans: since when, as rows, which tables are delivered; the first since `durable`.
+    """
+
+    durable: int | None = None
+    answered: bool = False  # a SUBSCRIBE was answered since it got its first cursor
+    processed: set[int] = field(default_factory=set)
+    filter: str = ""
+    spans: list[tuple[int, str]] = field(default_factory=list)
+    edits: int = 0
+    edited: bool = False  # the last change of the cursor was an operator's
+    noticed: bool = True  # the owner knows of it
+    edit_texts: set[str] = field(default_factory=set)
+    promised: tuple[int, Node, float] | None = None  # after an orderly stop: rows that must not come again
+    fresh: bool = False  # nothing was delivered since the last instance started
+
+
+class Referee:
+    """See the module. trace: the newest events, oldest first."""
+
+    def __init__(self, world: World, ensemble: Ensemble, sources: dict[str, Source], random: Random) -> None:
+        self.broken: list[tuple[float, str, str]] = []
+        self.trace: list[str] = []
+        self.nodes: list[Node] = []  # every process so far
+        self.writes = self.deliveries = self.rows = 0
+        self.owner: dict[str, int] = {}  # session of the newest claim
+        self.flush_period_ms = 1000
+        self._consumers: dict[tuple[str, int], Consumer] = {}
+        self._running: dict[str, tuple[Node, Instance]] = {}
+        self._acked: dict[tuple[str, int], tuple[Instance, int]] = {}  # what the running instance let it acknowledge
+        self._stopping: dict[str, tuple[Node, Instance, float]] = {}
+        self._kept_start: dict[str, tuple[int, float]] = {}  # with the time when it became durable
+        self._had_client: set[str] = set()
+        self._meddled: dict[str, float] = {}
+        self._world = world
+        self._ensemble = ensemble
+        self._sources = sources
+        self._random = random
+        ensemble.commits.append(self._committed)
+
+    def note(self, what: str) -> None:
+        """Add an event to the trace."""
+        self.trace.append(f"{self._world.seconds():8.3f} {what}")
+
+    def broke(self, promise: str, what: str) -> None:
+        """Note a broken promise."""
+        assert promise in PROMISES, promise
+        self.note(f"BROKEN {promise}: {what}")
+        self.broken.append((self._world.seconds(), promise, what))
+
+    def consumer(self, destination: str, client_id: int) -> Consumer:
+        """Return what is true of a client id."""
+        return self._consumers.setdefault((destination, client_id), Consumer())
+
+    # ---- what operators do
+
+    def meddled(self, destination: str, for_s: float) -> None:
+        """An operator deleted `running` or ended a session early.
+
+        Until the owner notices, within its lease, two nodes may serve the destination, though only one can write.
+        """
+        self._meddled[destination] = self._world.seconds() + for_s
+
+    def reset(self, destination: str) -> None:
+        """The destination begins anew, because its nodes in ZooKeeper are gone or old."""
+        for key, consumer in self._consumers.items():
+            if key[0] == destination:
+                consumer.durable = None
+                consumer.promised = None
+                consumer.processed.clear()
+                consumer.edits += 1
+        self._had_client.add(destination)
+        self._acked = {key: acked for key, acked in self._acked.items() if key[0] != destination}
+
+    def restored(self, destination: str) -> None:
+        """The ensemble came back with old cursors."""
+        self.reset(destination)
+        for (name, client_id), consumer in self._consumers.items():
+            node = self._ensemble.tree.get(tree.cursor(destination, client_id))
+            if name == destination and node is not None and node.data:
+                self._begins(consumer, self._sources[destination].row(LogPosition.from_json(node.data.decode())))
+                consumer.edit_texts.add(str(LogPosition.from_json(node.data.decode())))
+                consumer.noticed = False
+
+    # ---- what ZooKeeper commits
+
+    def _committed(self, session_id: int, operations: Sequence[Operation], versions: tuple[int, ...]) -> None:
+        for operation in operations:
+            parts = operation.path.split("/")
+            if len(parts) < 5 or parts[3] != "destinations":
+                continue
+            destination, name = parts[4], parts[-1]
+            if len(parts) == 5 and isinstance(operation, SetData):  # a claim
+                self.owner[destination] = session_id
+                self.note(f"{destination}: session {session_id} claims")
+            elif name == "cursor" and isinstance(operation, Create | SetData):
+                self._cursor_written(destination, int(parts[5]), session_id, operation.data)
+            elif name == "cursor" and isinstance(operation, Delete):
+                consumer = self.consumer(destination, int(parts[5]))
+                consumer.durable = consumer.promised = None
+                consumer.edits += 1
+                self._acked.pop((destination, int(parts[5])), None)
+            elif name == "filter" and isinstance(operation, Create | SetData):
+                consumer = self.consumer(destination, int(parts[5]))
+                consumer.filter = operation.data.decode()
+                tables = FILTERS[consumer.filter]
+                consumer.spans = [(row, _both(before, tables)) for row, before in consumer.spans]
+            elif name == "filter" and isinstance(operation, Delete):
+                self.consumer(destination, int(parts[5])).filter = ""
+            elif name == "parse" and not isinstance(operation, Delete) and session_id:
+                position = LogPosition.from_json(operation.data.decode())  # type: ignore[union-attr]  # not a Check
+                row = self._sources[destination].row(position)
+                self._kept_start.setdefault(destination, (row, self._world.seconds()))
+            elif name == "running" and len(parts) == 6 and isinstance(operation, Delete):
+                self._released(destination, session_id)
+
+    def _cursor_written(self, destination: str, client_id: int, session_id: int, data: bytes) -> None:
+        consumer, source = self.consumer(destination, client_id), self._sources[destination]
+        position = LogPosition.from_json(data.decode())
+        row = source.row(position)
+        where = f"{destination}/{client_id}"
+        self.note(f"{where}: session {session_id} writes cursor {row} ({position})")
+        if not session_id:
+            self._edited(consumer, destination, client_id, position, row)
+            return
+        self.writes += 1
+        owner = self.owner.get(destination)
+        if owner != session_id and not any({owner, session_id} <= node.session.held for node in self.nodes):
+            self.broke("one-owner-writes", f"{where}: session {session_id}, the owner is {owner}")
+        before = consumer.durable
+        if before is None or not consumer.answered:
+            self._begins(consumer, row)
+            kept, kept_at = self._kept_start.get(destination, (row, 0.0))
+            if destination not in self._had_client and row != kept and self._world.seconds() > kept_at + 0.1:
+                self.broke("first-start-kept", f"{where}: begins behind row {row}, row {kept} was kept")
+            self._had_client.add(destination)
+            return
+        if row < before:
+            promise = "edit-wins" if consumer.edited else "cursor-never-back"
+            self.broke(promise, f"{where}: from row {before} to row {row}")
+        missing = self._missing(consumer, source, row)
+        if missing is not None:
+            promise = "edit-wins" if consumer.edited and not consumer.noticed else "cursor-within-acks"
+            self.broke(promise, f"{where}: passes row {missing} on its way from {before} to {row}")
+        consumer.durable = row
+        consumer.edited = False
+        consumer.noticed = True
+        consumer.spans = [(row, consumer.spans[-1][1])]
+
+    def _begins(self, consumer: Consumer, row: int) -> None:
+        """A client gets its first cursor."""
+        consumer.durable = row
+        consumer.answered = False
+        consumer.processed.clear()
+        consumer.spans = [(row, FILTERS[consumer.filter])]
+
+    def _edited(self, consumer: Consumer, destination: str, client_id: int, position: LogPosition, row: int) -> None:
+        consumer.edits += 1
+        consumer.edited, consumer.noticed = True, False
+        consumer.durable = row
+        consumer.promised = None
+        consumer.processed = {each for each in consumer.processed if each <= row}
+        consumer.spans = [(row, FILTERS[consumer.filter])]
+        consumer.edit_texts.add(str(position))
+        self._acked.pop((destination, client_id), None)
+
+    def _missing(self, consumer: Consumer, source: Source, to: int) -> int | None:
+        """Return the first row up to `to` that was delivered to the client and not acknowledged."""
+        ends = [start for start, _ in consumer.spans[1:]] + [to]
+        tables = consumer.spans[-1][1]
+        found: int | None = None
+        for (start, own), end in zip(reversed(consumer.spans), reversed(ends), strict=True):
+            tables = _both(tables, own)
+            missing = source.log.missing(start + 1, min(end, to), tables, consumer.processed)
+            found = found if missing is None else missing
+        return found
+
+    def _released(self, destination: str, session_id: int) -> None:
+        """The owner released the destination in good order: everything acknowledged is durable."""
+        node, instance, at = self._stopping.pop(destination, (None, None, 0.0))
+        if node is None or instance is None or node.session.id != session_id:
+            return
+        if not node.fine_for(self._world.seconds() - at + LATE_S):
+            return  # its lease may have been over
+        source = self._sources[destination]
+        for identity in instance.meta.clients():
+            cursor = instance.meta.cursor(identity.client_id)
+            durable = self.consumer(destination, identity.client_id).durable
+            if cursor is not None and durable is not None and source.row(cursor) > durable:
+                self.broke(
+                    "acked-not-again-after-orderly-stop",
+                    f"{destination}/{identity.client_id}: released at {durable}, {source.row(cursor)} was acknowledged",
+                )
+
+    # ---- what nodes do
+
+    def started(self, destination: str, node: Node, instance: Instance) -> None:
+        """An instance serves from now on."""
+        self.note(f"{destination}: {node.name} serves")
+        self._running[destination] = (node, instance)
+        for (name, client_id), consumer in self._consumers.items():
+            cursor = instance.meta.cursor(client_id)
+            if name != destination or cursor is None:
+                continue
+            consumer.fresh = True
+            if consumer.durable is not None:
+                consumer.spans = [(consumer.durable, FILTERS[consumer.filter])]
+                if self._sources[destination].row(cursor) == consumer.durable:
+                    consumer.noticed = True
+
+    def stopping(self, destination: str, node: Node, instance: Instance | None, reason: StopReason) -> None:
+        """An instance stops."""
+        self.note(f"{destination}: {node.name} stops: {reason.value}")
+        if self._running.get(destination, (None,))[0] is node:
+            del self._running[destination]
+        self._stopping.pop(destination, None)
+        if instance is None or not reason.orderly:
+            return
+        self._stopping[destination] = (node, instance, self._world.seconds())
+        if (
+            reason is not StopReason.SHUTDOWN
+            or not node.fine_for(2.0)
+            or self._world.seconds() < self._meddled.get(destination, -1.0)
+        ):
+            return
+        for identity in instance.meta.clients():
+            consumer = self.consumer(destination, identity.client_id)
+            cursor = instance.meta.cursor(identity.client_id)
+            if cursor is not None and consumer.noticed:
+                row = self._sources[destination].row(cursor)
+                consumer.promised = (row, node, self._world.seconds())
+
+    def event(self, destination: str, node: Node, name: str, facts: dict[str, object]) -> None:
+        """An instance reports an event."""
+        if name == "cursor.replaced":
+            consumer = self.consumer(destination, int(str(facts["client_id"])))
+            self.note(f"{destination}: {node.name} takes over the edit {facts['position']}")
+            self._acked.pop((destination, int(str(facts["client_id"]))), None)
+            if str(facts["position"]) not in consumer.edit_texts:
+                self.broke("own-write-is-no-edit", f"{destination}: {node.name} takes {facts['position']} for an edit")
+            consumer.noticed = True
+        elif name == "instance.broken":
+            self.broke("no-surprise", f"{destination} at {node.name}: {facts['error']} {facts['trace']}")
+
+    def _serves(self, destination: str, node: Node, what: str) -> None:
+        session_id = node.session.id
+        owner = self.owner.get(destination)
+        if self._world.seconds() < self._meddled.get(destination, -1.0):
+            return
+        if owner != session_id or session_id not in self._ensemble.sessions:
+            alive = "lives" if session_id in self._ensemble.sessions else "is over"
+            self.broke(
+                "one-owner-serves",
+                f"{destination}: {node.name} answers {what}; its session {session_id} {alive}, {owner} owns it",
+            )
+
+    def fetched(self, connection: Connection, identity: ClientIdentity, message: GetAnswer) -> Delivery | None:
+        """A node answers a GET. Return what the program gets; None for an empty batch."""
+        node, destination, client_id = connection.node, identity.destination, identity.client_id
+        self._serves(destination, node, "a GET")
+        if message.batch is None:
+            return None
+        rows = rows_of(message.batch.views)
+        consumer, where = self.consumer(destination, client_id), f"{destination}/{client_id}"
+        self.note(f"{where}: {node.name} delivers batch {message.batch_id} with {_range(rows)}")
+        self.deliveries += 1
+        self.rows += len(rows)
+        if message.batch_id <= connection.last_id:
+            self.broke("batch-ids-not-reused", f"{where}: batch {message.batch_id} after {connection.last_id}")
+        connection.last_id = max(connection.last_id, message.batch_id)
+        if rows:
+            self._check_rows(connection, consumer, where, rows, destination, client_id)
+            connection.in_flight.update(rows)
+            consumer.fresh = False
+        return Delivery(message.batch_id, rows, consumer.edits)
+
+    def _check_rows(
+        self,
+        connection: Connection,
+        consumer: Consumer,
+        where: str,
+        rows: tuple[int, ...],
+        destination: str,
+        client_id: int,
+    ) -> None:
+        source, first = self._sources[destination], rows[0]
+        if list(rows) != sorted(set(rows)):
+            self.broke("in-order", f"{where}: {rows}")
+        serving, instance = self._running.get(destination, (None, None))
+        acked_by, acked = self._acked.get((destination, client_id), (None, 0))
+        if acked_by is instance and instance is not None and first <= acked:
+            self.broke("acked-not-again", f"{where}: row {first}, {acked} is acknowledged")
+        if consumer.promised:
+            row, node, at = consumer.promised
+            if first <= row and node.fine_since <= at:
+                self.broke("acked-not-again-after-orderly-stop", f"{where}: row {first}, {row} was acknowledged")
+        if consumer.durable is None or not consumer.noticed:
+            return
+        start, tables = consumer.spans[-1]
+        first_of_owner = consumer.fresh and serving is connection.node
+        if first_of_owner and source.log.missing(source.log.begin_of(first), first - 1, tables, ()) is not None:
+            self.broke("redelivery-at-boundary", f"{where}: begins at row {first}")
+        known = consumer.processed | connection.in_flight
+        missing = source.log.missing(start + 1, first - 1, tables, known)
+        if missing is None:
+            missing = source.log.missing(first, rows[-1], tables, rows)
+        if missing is not None:
+            self.broke("no-gap", f"{where}: delivers {_range(rows)} before row {missing}")
+
+    def subscribed(self, node: Node, identity: ClientIdentity, cursor: LogPosition | None) -> None:
+        """A node answers a SUBSCRIBE."""
+        destination, client_id = identity.destination, identity.client_id
+        self._serves(destination, node, "a SUBSCRIBE")
+        consumer = self.consumer(destination, client_id)
+        consumer.answered = True
+        if self._world.seconds() < self._meddled.get(destination, -1.0):
+            return
+        if tree.cursor(destination, client_id) not in self._ensemble.tree:
+            self.broke("start-is-durable", f"{destination}/{client_id}: subscribed without a cursor in ZooKeeper")
+            return
+        if cursor is not None and consumer.spans and consumer.spans[-1][1] != FILTERS[consumer.filter]:
+            row = max(self._sources[destination].row(cursor), consumer.spans[-1][0])
+            consumer.spans.append((row, FILTERS[consumer.filter]))
+
+    def ack_done(self, node: Node, request: Acknowledge) -> None:
+        """A node has carried out an ACK."""
+        destination, client_id = request.identity.destination, request.identity.client_id
+        self._serves(destination, node, "an ACK")
+        running, instance = self._running.get(destination, (None, None))
+        if running is not node or instance is None:
+            return
+        cursor, consumer = instance.meta.cursor(client_id), self.consumer(destination, client_id)
+        if cursor is None or consumer.durable is None or not consumer.noticed:
+            return
+        row = self._sources[destination].row(cursor)
+        self._acked[destination, client_id] = (instance, row)
+        if not self.flush_period_ms and row > consumer.durable:
+            self.broke(
+                "acked-is-durable", f"{destination}/{client_id}: {row} is acknowledged, {consumer.durable} durable"
+            )
+        elif self._random.random() < 0.3:
+            now, edits = self._world.seconds(), consumer.edits
+            wait_s = self.flush_period_ms / 1000 + LATE_S
+
+            def check() -> None:
+                still = self._running.get(destination, (None, None))[1] is instance and consumer.edits == edits
+                durable = consumer.durable
+                if still and node.fine_for(self._world.seconds() - now) and durable is not None and durable < row:
+                    self.broke("flushed-in-time", f"{destination}/{client_id}: {row} acknowledged, {durable} durable")
+
+            self._world.callLater(wait_s, check)
+
+    def failed(self, error: Exception) -> None:
+        """A node answers with an error."""
+        if not isinstance(error, CanalError) or isinstance(error, AckUnmatched):
+            self.broke("no-surprise", repr(error))
+
+    def switched(self, destination: str, node: Node) -> None:
+        """An operator's switch has succeeded."""
+        running, instance = self._running.get(destination, (None, None))
+        if instance is None or running is not node:
+            return
+        now, source = self._world.seconds(), self._sources[destination]
+        server = node.origins[destination].server
+
+        def check() -> None:
+            same = self._running.get(destination, (None, None))[1] is instance
+            if not same or not node.fine_for(self._world.seconds() - now):
+                return
+            if node.origins[destination].server is not server:
+                return
+            for stream in instance.status().streams:
+                cursor = stream.cursor
+                stored = self._ensemble.tree.get(tree.cursor(destination, stream.client_id))
+                if stream.state != "open" or cursor is None or stored is None or stream.batches:
+                    continue
+                durable = LogPosition.from_json(stored.data.decode())
+                if source.row(cursor) == source.log.last and not server.wrote(durable):
+                    self.broke("switch-is-durable", f"{destination}/{stream.client_id}: the cursor is {durable}")
+
+        self._world.callLater(self.flush_period_ms / 1000 + LATE_S, check)
+
+    # ---- what programs do
+
+    def acknowledged(self, destination: str, client_id: int, delivery: Delivery) -> None:
+        """A program sends the ACK of a batch."""
+        consumer = self.consumer(destination, client_id)
+        if delivery.edits == consumer.edits:
+            consumer.processed.update(delivery.rows)
+
+    # ---- at the end
+
+    def is_done(self, destination: str, client_id: int) -> bool:
+        """Return whether the client has all rows and its cursor is durable."""
+        consumer, source = self.consumer(destination, client_id), self._sources[destination]
+        if consumer.durable is None:
+            return False
+        tables = FILTERS[consumer.filter]
+        return source.log.missing(consumer.durable + 1, source.log.last, tables, ()) is None
+
+    def must_be_done(self, destination: str, client_id: int) -> None:
+        """Note a broken promise unless the client has all rows and its cursor is durable."""
+        consumer, source = self.consumer(destination, client_id), self._sources[destination]
+        if consumer.durable is None:
+            self.broke("lost-nothing", f"{destination}/{client_id}: has no cursor")
+            return
+        missing = source.log.missing(consumer.durable + 1, source.log.last, FILTERS[consumer.filter], ())
+        if missing is not None:
+            self.broke("lost-nothing", f"{destination}/{client_id}: stays before row {missing} of {source.log.last}")
+
+
+def _both(tables: str, others: str) -> str:
+    """Return the tables that are in both."""
+    return "".join(table for table in tables if table in others)
+
+
+def _range(rows: tuple[int, ...]) -> str:
+    return f"rows {rows[0]}..{rows[-1]}" if rows else "no rows"

@@ -1,0 +1,130 @@
+"""Virtual time: one queue of calls for the world, and for each process a clock of its own.
+
+The clock of a process starts anywhere and runs at its own speed. It goes on while the process is stopped, as
+CLOCK_BOOTTIME does on a suspended machine. The wall time of the process can also step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any
+
+RESUME_S = 0.050  # a resumed process runs all due calls within this time, in any order: its threads race
+
+
+class Timer:
+    """What callLater returns: the part of IDelayedCall that is used. process: whose call it is; None: the world's."""
+
+    __slots__ = ("args", "call", "process")
+
+    def __init__(self, call: Callable[..., object], args: tuple[Any, ...], process: Process | None = None) -> None:
+        self.call: Callable[..., object] | None = call
+        self.args = args
+        self.process = process
+
+    def active(self) -> bool:
+        """Return whether the call is still to come."""
+        return self.call is not None
+
+    def cancel(self) -> None:
+        """Cancel the call."""
+        self.call = None
+
+
+class World:
+    """The time of all processes: seconds from 0.0. Calls of one moment run in the order they were scheduled."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._queue: list[tuple[float, int, Timer]] = []
+        self._number = count()
+
+    def seconds(self) -> float:
+        """Return the current time."""
+        return self._now
+
+    def callLater(self, delay_s: float, call: Callable[..., object], *args: Any) -> Timer:
+        """See IReactorTime.callLater, which prescribes the name."""
+        timer = Timer(call, args)
+        self.schedule(delay_s, timer)
+        return timer
+
+    def schedule(self, delay_s: float, timer: Timer) -> None:
+        """Let the timer fire after a delay."""
+        heappush(self._queue, (self._now + delay_s, next(self._number), timer))
+
+    def run(self, until: float) -> None:
+        """Let time pass up to `until`."""
+        queue = self._queue
+        while queue and queue[0][0] <= until:
+            self._now, _, timer = heappop(queue)
+            call = timer.call
+            if call is None:
+                continue
+            process = timer.process
+            if process is not None and not process.runs(timer):
+                continue
+            timer.call = None
+            call(*timer.args)
+        self._now = until
+
+
+class Process:
+    """A process's view of time. While it is paused, none of its calls run; after kill(), none ever do.
+
+    rate: seconds of its clock in a second of the world.
+    started_at: what its clock shows when the world is at 0.0.
+    """
+
+    def __init__(self, world: World, random: Random, *, rate: float = 1.0, started_at: float = 0.0) -> None:
+        self.world = world
+        self.rate = rate
+        self.wall_offset_s = 0.0  # what steps of the wall time add up to
+        self._started_at = started_at
+        self._random = random
+        self._held: list[Timer] = []
+        self.paused = False
+        self.dead = False
+
+    def seconds(self) -> float:
+        """Return the time of the process's clock, which goes on while the process is paused and never steps."""
+        return self._started_at + self.rate * self.world.seconds()
+
+    def wall_seconds(self) -> float:
+        """Return the wall time, which an operator or a time server can step."""
+        return self.seconds() + self.wall_offset_s
+
+    def callLater(self, delay_s: float, call: Callable[..., object], *args: Any) -> Timer:
+        """See IReactorTime.callLater, which prescribes the name."""
+        timer = Timer(call, args, self)
+        self.world.schedule(delay_s / self.rate, timer)
+        return timer
+
+    def callFromThread(self, call: Callable[..., object], *args: Any) -> None:
+        """See IReactorFromThreads.callFromThread."""
+        self.callLater(0.0, call, *args)
+
+    def runs(self, timer: Timer) -> bool:
+        """Return whether the process runs; if it is paused, keep the due call for later."""
+        if self.paused and not self.dead:
+            self._held.append(timer)
+        return not (self.paused or self.dead)
+
+    def pause(self) -> None:
+        """Stop the process, as SIGSTOP does, or the suspension of its machine."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Resume the process, as SIGCONT does."""
+        self.paused = False
+        held, self._held = self._held, []
+        for timer in held:
+            self.world.schedule(self._random.uniform(0.0, RESUME_S), timer)
+
+    def kill(self) -> None:
+        """Kill the process, as SIGKILL does."""
+        self.dead = True
+        self._held.clear()
