@@ -83,10 +83,8 @@ class Members:
         """Create one of our nodes and watch it. Two simultaneous calls do no harm."""
         watch = self._watches.setdefault(path, partial(self._gone, path))
         for _ in range(ATTEMPTS):
-            if path not in self._wanted:
-                return
             found = await self._session.get(path, watch)
-            if found is not None and found.owner == self._session.id:
+            if path not in self._wanted or (found is not None and found.owner == self._session.id):
                 return
             operations: list[Operation] = [Create(path, self._wanted[path], ephemeral=True)]
             if found is not None:

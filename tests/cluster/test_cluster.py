@@ -12,7 +12,7 @@ from canal_ha.cluster.cluster import Cluster
 from canal_ha.cluster.inputs import StopReason
 from canal_ha.config.model import CanalConfig
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.operations import Create, Delete
 from lab.simulation.session import Link
 from lab.simulation.time import Process, World
 from lab.simulation.zookeeper import Ensemble
@@ -132,3 +132,17 @@ def test_a_node_that_only_stands_by_stops_at_once_without_zookeeper() -> None:
     Deferred.fromCoroutine(node.cluster.stop()).addCallback(stopped.append)
     node.run(0.1)
     assert stopped == [None]
+
+
+def test_a_removal_during_a_registration_leaves_no_error() -> None:
+    """The registration ends when its answer comes and nobody wants it any more."""
+    node = Node()
+    members, path = node.cluster.members, tree.destination_member(D, node.cluster.node)
+    node.ensemble.transaction(0, [Delete(path)])
+    node.run(0.4)
+    failures: list[object] = []
+    Deferred.fromCoroutine(members._register(path)).addErrback(failures.append)
+    spawn(members.unregister(D))
+    node.run(1.0)
+    assert failures == []
+    assert not node.listed
