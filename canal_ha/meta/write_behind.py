@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from canal_ha.errors import NotSubscribed
+from canal_ha.errors import MetaWriteFailed, NotSubscribed
 from canal_ha.meta.repository import (
     Change,
     CursorMoved,
@@ -94,13 +94,17 @@ class Meta:
     async def subscribe(self, identity: ClientIdentity, start: LogPosition | None) -> None:
         """Add this client; a blank filter keeps its old one. If it has no cursor, `start` becomes its cursor.
 
-        The destination's first cursor voids the kept start in the same write.
+        The destination's first cursor voids the kept start in the same write. A client that the backend may have lost
+        is written again.
         """
         async with self._my_turn():
             known = self._clients.get(identity.client_id)
             identity = same_or_filled(known, identity)
             first = None if identity.client_id in self._cursors else start
-            changes: list[Change] = [Subscribed(identity)] if identity != known else []
+            lost = identity.client_id in self._due_clients
+            changes: list[Change] = [Subscribed(identity)] if identity != known or lost else []
+            if lost and identity.client_id in self._cursors:
+                changes.append(CursorMoved(identity.client_id, self._cursors[identity.client_id]))
             if first is not None:
                 changes.append(CursorMoved(identity.client_id, first))
                 if self.start is not None:
@@ -108,6 +112,7 @@ class Meta:
             if changes:
                 await self._backend.write(tuple(changes))
             self._clients[identity.client_id] = identity
+            self._due_clients.discard(identity.client_id)
             if first is not None:
                 self._cursors.setdefault(identity.client_id, first)  # an ACK may have moved it meanwhile
                 self.start = None
@@ -117,7 +122,11 @@ class Meta:
         async with self._my_turn():
             if client_id not in self._clients:
                 return
-            await self._backend.write((Unsubscribed(client_id),))
+            try:
+                await self._backend.write((Unsubscribed(client_id),))
+            except MetaWriteFailed:
+                self.rewrite(client_id)  # the backend may yet remove the client, which still is subscribed
+                raise
             del self._clients[client_id]
             self._cursors.pop(client_id, None)
             self._due.discard(client_id)

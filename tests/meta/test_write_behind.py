@@ -168,6 +168,22 @@ def test_failed_subscribe_changes_nothing() -> None:
     assert meta(disk).cursor(1) == at(5)
 
 
+def test_a_client_whose_unsubscribe_was_not_answered_is_durable_again_when_it_subscribes() -> None:
+    """The backend may remove the client later. Its next SUBSCRIBE is answered when client and cursor are written."""
+    disk = Disk()
+    clients = meta(disk)
+    identity = ClientIdentity("example", 1, "a")
+    do(clients.subscribe(identity, at(100)))
+    disk.refuse = MetaWriteFailed("no answer")
+    with pytest.raises(MetaWriteFailed):
+        do(clients.unsubscribe(1))
+    disk.refuse = None
+    do(disk.write((Unsubscribed(1),)))  # it lands late
+    do(clients.subscribe(identity, None))
+    assert disk.snapshot.clients == {1: identity}
+    assert disk.snapshot.cursors == {1: at(100)}
+
+
 def test_unsubscribe() -> None:
     """Identity, filter and cursor are deleted. An ACK does not bring them back, and a new SUBSCRIBE starts afresh."""
     disk = Disk()
@@ -443,6 +459,7 @@ class MetaMachine(RuleBasedStateMachine):
         self.cursors: dict[int, LogPosition] = {}
         self.durable: dict[int, LogPosition] = {}
         self.kept: LogPosition | None = None
+        self.lost: set[int] = set()  # clients that the backend may have lost
 
     def write(self, call: Coroutine[Deferred[Any], Any, object]) -> bool:
         try:
@@ -465,12 +482,18 @@ class MetaMachine(RuleBasedStateMachine):
         if position is not None and client not in self.cursors:
             self.cursors[client] = self.durable[client] = position
             self.kept = None
+        if client in self.lost and client in self.cursors:
+            self.durable[client] = self.cursors[client]
+        self.lost.discard(client)
 
     @rule(client=clients)
     def unsubscribe(self, client: int) -> None:
         if self.write(self.meta.unsubscribe(client)):
             for known in (self.filters, self.cursors, self.durable):
                 known.pop(client, None)
+            self.lost.discard(client)
+        elif client in self.filters:
+            self.lost.add(client)
 
     @rule(client=clients, offset=offsets, consumed=st.booleans())
     def move(self, client: int, offset: int, consumed: bool) -> None:
@@ -500,10 +523,12 @@ class MetaMachine(RuleBasedStateMachine):
     @rule(everything=st.booleans(), client=clients)
     def rewrite(self, everything: bool, client: int) -> None:
         self.meta.rewrite(None if everything else client)
+        self.lost |= self.filters.keys() & (self.filters.keys() if everything else {client})
 
     @rule()
     def flush(self) -> None:
         if self.write(self.meta.flush()):
+            self.lost.clear()
             if self.cursors:
                 self.kept = None
             self.durable = dict(self.cursors)
@@ -513,6 +538,7 @@ class MetaMachine(RuleBasedStateMachine):
         self.disk.refuse = None
         self.meta = meta(self.disk)
         self.cursors = dict(self.durable)
+        self.lost.clear()
 
     @invariant()
     def counts(self) -> None:
