@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from canal_ha.cluster.cluster import Cluster
 from canal_ha.cluster.inputs import StopReason
@@ -24,6 +25,7 @@ from canal_ha.wire.packets import Acknowledge, Request, Rollback
 from canal_ha.wire.server_session import Reply
 from lab.simulation.session import SimulatedSession
 from lab.simulation.source import MemoryOrigin
+from lab.simulation.threads import ANSWERS, Asked
 from lab.simulation.time import Process
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Node:
         self.session = SimulatedSession(simulation.ensemble, self.process, self.random, timeout_s=simulation.timeout_s)
         self.embedded = Embedded(configured=lambda destination: destination in simulation.destinations)
         self.origins: dict[str, MemoryOrigin] = {}
+        self.ownerships: dict[str, Ownership] = {}  # the newest of each destination
         self.connections: list[Connection] = []
         self.cut_from_source = False
         self.stopping = False
@@ -88,6 +91,7 @@ class Node:
         origin = MemoryOrigin(self.simulation.sources[destination], self.process, config)
         origin.cut_off = self.cut_from_source
         self.origins[destination] = origin
+        self.ownerships[destination] = ownership
         instance = Instance(
             config,
             origin,
@@ -100,6 +104,7 @@ class Node:
             batch_ids=self.embedded.batch_ids,
         )
         await self.embedded.start(instance)
+        self.referee.began(destination, origin.server)
         self.referee.started(destination, self, instance)
 
     async def stop(self, destination: str, reason: StopReason) -> None:
@@ -119,10 +124,18 @@ class Node:
                 return
             try:
                 result = call()
+            except Asked as asked:
+                answer: Deferred[object] = Deferred.fromCoroutine(_awaited(asked.request))
+                answer.addBoth(again)
             except Exception as error:
                 done.errback(error)
             else:
                 done.callback(result)
+
+        def again(answer: object) -> None:
+            ANSWERS.given.append(answer.value if isinstance(answer, Failure) else answer)
+            run()
+            ANSWERS.given.clear()
 
         self.process.callLater(self.random.uniform(0.0, QUESTION_S), run)
         return done
@@ -248,6 +261,10 @@ class Connection:
     def abortConnection(self) -> None:
         """See Closing."""
         self.close()
+
+
+async def _awaited(request: Callable[[], Awaitable[object]]) -> object:
+    return await request()
 
 
 class _TypedSession:

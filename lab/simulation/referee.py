@@ -20,7 +20,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.wire.packets import Acknowledge
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
-from lab.simulation.source import FILTERS, Source, rows_of
+from lab.simulation.source import FILTERS, Server, Source, rows_of
 from lab.simulation.time import World
 from lab.simulation.zookeeper import Ensemble
 
@@ -50,7 +50,7 @@ PROMISES = {
     "redelivery-at-boundary": "A new owner begins to deliver at the boundary of a transaction.",
     "somebody-runs": "When everything works again, exactly one node runs each destination, and `running` names it.",
     "start-is-durable": "A client's first cursor is durable before its SUBSCRIBE is answered.",
-    "switch-is-durable": "A client that has everything has a cursor in the new server's binlog soon after a switch.",
+    "switch-is-durable": "After a switch of the source, every later owner begins with the new server.",
 }
 
 
@@ -108,6 +108,7 @@ class Referee:
         self._acked: dict[tuple[str, int], tuple[Instance, int]] = {}  # what the running instance let it acknowledge
         self._stopping: dict[str, tuple[Node, Instance, float]] = {}
         self._kept_start: dict[str, tuple[int, float]] = {}  # with the time when it became durable
+        self._chosen: dict[str, Server] = {}  # by an operator's switch
         self._had_client: set[str] = set()
         self._meddled: dict[str, float] = {}
         self._world = world
@@ -148,6 +149,7 @@ class Referee:
                 consumer.processed.clear()
                 consumer.edits += 1
         self._had_client.add(destination)
+        self._chosen.pop(destination, None)
         self._acked = {key: acked for key, acked in self._acked.items() if key[0] != destination}
 
     def restored(self, destination: str) -> None:
@@ -433,30 +435,15 @@ class Referee:
         if not isinstance(error, CanalError) or isinstance(error, AckUnmatched):
             self.broke("no-surprise", repr(error))
 
-    def switched(self, destination: str, node: Node) -> None:
+    def switched(self, destination: str, server: Server) -> None:
         """An operator's switch has succeeded."""
-        running, instance = self._running.get(destination, (None, None))
-        if instance is None or running is not node:
-            return
-        now, source = self._world.seconds(), self._sources[destination]
-        server = node.origins[destination].server
+        self._chosen[destination] = server
 
-        def check() -> None:
-            same = self._running.get(destination, (None, None))[1] is instance
-            if not same or not node.fine_for(self._world.seconds() - now):
-                return
-            if node.origins[destination].server is not server:
-                return
-            for stream in instance.status().streams:
-                cursor = stream.cursor
-                stored = self._ensemble.tree.get(tree.cursor(destination, stream.client_id))
-                if stream.state != "open" or cursor is None or stored is None or stream.batches:
-                    continue
-                durable = LogPosition.from_json(stored.data.decode())
-                if source.row(cursor) == source.log.last and not server.wrote(durable):
-                    self.broke("switch-is-durable", f"{destination}/{stream.client_id}: the cursor is {durable}")
-
-        self._world.callLater(self.flush_period_ms / 1000 + LATE_S, check)
+    def began(self, destination: str, server: Server) -> None:
+        """A new owner begins with this server."""
+        chosen = self._chosen.get(destination, server)
+        if server is not chosen:
+            self.broke("switch-is-durable", f"{destination}: begins with {server.name} after a switch to {chosen.name}")
 
     # ---- what programs do
 

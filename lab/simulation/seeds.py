@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-from twisted.logger import globalLogPublisher
+from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
+from zope.interface import implementer
 
 from lab.simulation.referee import Broken
 from lab.simulation.storm import act, prepare
@@ -43,9 +43,10 @@ def run(seed: int) -> Outcome:
     simulation = prepare(seed)
     referee = simulation.referee
 
-    def unhandled(event: dict[str, Any]) -> None:
-        if event.get("isError") or "log_failure" in event:
-            referee.broke("no-surprise", str(event.get("log_failure") or event))
+    @implementer(ILogObserver)
+    def unhandled(event: LogEvent) -> None:
+        if "log_failure" in event:
+            referee.broke("no-surprise", str(event["log_failure"]))
 
     globalLogPublisher.addObserver(unhandled)
     try:
@@ -53,20 +54,30 @@ def run(seed: int) -> Outcome:
         promise, what = "", ""
     except Broken as broken:
         promise, what = broken.promise, str(broken)
+    except Exception as error:
+        promise, what = "no-surprise", repr(error)
     finally:
         globalLogPublisher.removeObserver(unhandled)
     trace = tuple(referee.trace[-TRACE_LINES:]) if promise else ()
     return Outcome(seed, promise, what, trace, referee.deliveries, referee.rows, referee.writes)
 
 
-def run_all(seeds: Sequence[int]) -> list[Outcome]:
-    """Run seeds one after the other. Without the garbage collector in between this takes a fifth less."""
+def run_all(seeds: Sequence[int], *, until_broken: bool = False) -> list[Outcome]:
+    """Run seeds one after the other, with the garbage collector in between.
+
+    until_broken: end with the first one that breaks a promise.
+    """
     gc.collect()
     gc.disable()
+    done = []
     try:
-        return [run(seed) for seed in seeds]
+        for seed in seeds:
+            done.append(run(seed))
+            if until_broken and done[-1].promise:
+                break
     finally:
         gc.enable()
+    return done
 
 
 def outcomes(start: int, count: int, workers: int) -> Iterator[Outcome]:

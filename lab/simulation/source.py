@@ -18,6 +18,7 @@ from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.errors import RingClosed, SourceUnavailable
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import FeedRequest, Move
+from canal_ha.instance.origin import KeepServers
 from canal_ha.instance.status import SourceFacts
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
@@ -343,6 +344,7 @@ class MemoryOrigin:
         self.closed = False
         self.opened: list[MemoryFeed] = []
         self._switches = 0
+        self._keep: KeepServers | None = None  # None before `begin`
 
     @property
     def view(self) -> MemoryOrigin:
@@ -398,9 +400,11 @@ class MemoryOrigin:
 
     # ---- SourceSwitch
 
-    def begin(self, cursors: tuple[LogPosition, ...], /) -> None:
+    def begin(self, cursors: tuple[LogPosition, ...], chosen: tuple[str, ...], keep: KeepServers, /) -> None:
         """See SourceSwitch."""
-        self.server = self.source.servers[first(self._config, cursors) is Role.STANDBY]
+        role = first(self._config, cursors, chosen[0] if chosen else "")
+        self.server = self.source.servers[role is Role.STANDBY]
+        self._keep = keep
 
     def facts(self) -> SourceFacts:
         """See SourceSwitch."""
@@ -411,6 +415,8 @@ class MemoryOrigin:
         other = next(server for server in self.source.servers if server is not self.server)
         if other.down:
             raise SourceUnavailable(f"{other.name} does not answer")
+        if self._keep:
+            self._keep((f"{other.name}:3306",))
         self.server = other
         self._switches += 1
         for feed in self.opened:

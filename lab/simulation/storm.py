@@ -10,12 +10,12 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Delete, SetData
+from canal_ha.zookeeper.operations import Delete, SetData, Znode
 from lab.simulation.node import Node
 from lab.simulation.program import Program
 from lab.simulation.referee import Broken, Referee
 from lab.simulation.session import Link
-from lab.simulation.source import Source
+from lab.simulation.source import MemoryOrigin, Source
 from lab.simulation.threads import cooperative
 from lab.simulation.time import World
 from lab.simulation.zookeeper import Ensemble, Tree
@@ -182,6 +182,10 @@ class Simulation:
 
         self.world.callLater(seconds, over)
 
+    def lose_zookeeper(self) -> None:
+        """Lose all data of the ensemble, which comes back empty. All sessions end."""
+        self.restore_backup({"": Znode(b"", 0)})
+
     def restore_backup(self, backup: Tree) -> None:
         """Restore the ensemble from a backup. All sessions end."""
         for destination in self.destinations:
@@ -193,14 +197,14 @@ class Simulation:
     def switch_source(self, destination: str) -> None:
         """Switch to the other server, as an operator does on the node that runs the destination."""
         for node in self.runners(destination):
-            work = node.embedded.switch_source(destination, "other")
+            origin = node.origins[destination]
 
-            def done(result: object, node: Node = node) -> None:
+            def done(result: object, node: Node = node, origin: MemoryOrigin = origin) -> None:
                 self.referee.note(f"{destination}: {node.name} switches: {result}")
                 if isinstance(result, str):
-                    self.referee.switched(destination, node)
+                    self.referee.switched(destination, origin.server)
 
-            Deferred.fromCoroutine(work).addBoth(done)
+            Deferred.fromCoroutine(node.embedded.switch_source(destination, "other")).addBoth(done)
 
     def lose_server(self, destination: str) -> None:
         """Let the server that is read die, and the operator switch to the other one, until both are up again."""

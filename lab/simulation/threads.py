@@ -1,17 +1,49 @@
-"""Rings whose source does not block a thread: a put without room raises Blocked, and the feed tries again later."""
+"""Threads that do not block: what would wait raises instead, and its caller tries again when the wait is over.
+
+A put into a full ring raises Blocked, and the feed tries again later. A question that a thread of the pool asks the
+reactor raises Asked; when the answer is there, the whole call is made again, and gets it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Literal
 
+from canal_ha.instance import instance
 from canal_ha.store import ring
 
 
 class Blocked(Exception):
     """The thread of a real feed would wait for room in the ring now. Nothing is stored."""
+
+
+class Asked(Exception):
+    """The thread would wait for the reactor now. request: what it asks."""
+
+    def __init__(self, request: Callable[[], Awaitable[Any]]) -> None:
+        super().__init__("asked")
+        self.request = request
+
+
+class Answers:
+    """The answer that the call under way was waiting for, if it is made again."""
+
+    def __init__(self) -> None:
+        self.given: list[object] = []
+
+    def answer_of(self, reactor: object, request: Callable[[], Awaitable[Any]], within_s: float) -> object:
+        """See instance.from_thread. Raises Asked the first time, and returns or raises the answer after that."""
+        if not self.given:
+            raise Asked(request)
+        answer = self.given.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+ANSWERS = Answers()
 
 
 class _Lock:
@@ -42,11 +74,14 @@ class _Condition:
 
 @contextmanager
 def cooperative() -> Iterator[None]:
-    """Make the rings that are opened meanwhile cooperative."""
-    threads: Any = ring
-    before = threads.threading
-    threads.threading = SimpleNamespace(Lock=_Lock, Condition=_Condition)
+    """Make the rings that are opened meanwhile, and the questions to the reactor, cooperative."""
+    rings: Any = ring
+    instances: Any = instance
+    threading, answer_of = rings.threading, instances.answer_of
+    rings.threading = SimpleNamespace(Lock=_Lock, Condition=_Condition)
+    instances.answer_of = ANSWERS.answer_of
     try:
         yield
     finally:
-        threads.threading = before
+        rings.threading = threading
+        instances.answer_of = answer_of

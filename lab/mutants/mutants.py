@@ -1,0 +1,257 @@
+"""The mutants: a name, the module, the text, and what replaces it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+class NotApplicable(Exception):
+    """The text of a mutant is not in its module exactly as often as it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One seeded fault.
+
+    name: what is wrong.
+    module: path of the module, from the repository's root.
+    old: the text that is replaced.
+    new: what it becomes.
+    times: how often the module has the text.
+    """
+
+    name: str
+    module: str
+    old: str
+    new: str
+    times: int = 1
+
+    def apply(self, source: str) -> str:
+        """Return the module's source with the fault. Raises NotApplicable."""
+        if source.count(self.old) != self.times:
+            found = source.count(self.old)
+            raise NotApplicable(f"mutant {self.name!r}: {found} times in {self.module}, not {self.times}: {self.old!r}")
+        return source.replace(self.old, self.new)
+
+    def check(self) -> None:
+        """Raise NotApplicable unless the mutant can be applied."""
+        compile(self.apply((ROOT / self.module).read_text()), self.module, "exec")
+
+
+ELECTION = "canal_ha/cluster/election.py"
+RUNNING = "canal_ha/cluster/running.py"
+OWNERSHIP = "canal_ha/cluster/ownership.py"
+LEASE = "canal_ha/zookeeper/lease.py"
+ZNODES = "canal_ha/meta/znodes.py"
+META = "canal_ha/meta/write_behind.py"
+BATCHES = "canal_ha/meta/batches.py"
+INSTANCE = "canal_ha/instance/instance.py"
+STREAM = "canal_ha/instance/stream.py"
+RING = "canal_ha/store/ring.py"
+TAKE = "canal_ha/store/take.py"
+
+MUTANTS = (
+    # who owns a destination
+    Mutant(
+        "claim not checked",
+        "canal_ha/node/claims.py",
+        "        if not self._ownership.lease_ok():\n            raise NotRunningHere(self._ownership.destination)",
+        "        pass",
+    ),
+    Mutant(
+        "epoch not checked",
+        ZNODES,
+        "Check(tree.destination(destination), epoch)",
+        "Check(tree.destination(destination), -1)",
+    ),
+    Mutant("lease too long", LEASE, "PART = 2 / 3", "PART = 4 / 3"),
+    Mutant("lease is the whole time-out", LEASE, "PART = 2 / 3", "PART = 1.0"),
+    Mutant("lease never ends", LEASE, "return over is not None and now < over", "return over is not None"),
+    Mutant(
+        "lease from the answer",
+        ELECTION,
+        "            self.lease.answered(sent_at)",
+        "            self.lease.answered(self._clock.seconds())",
+    ),
+    Mutant("lease on the wall clock", ELECTION, "self._clock.seconds()", "self._clock.wall_seconds()", times=9),
+    Mutant(
+        "GET answered without a second look at the claim",
+        INSTANCE,
+        "        self._check()  # the node may have lost the destination while the GET waited\n",
+        "",
+    ),
+    Mutant(
+        "a lost session does not stop the instance",
+        RUNNING,
+        "        return self._step_down(StopReason.SESSION_LOST)",
+        "        return []",
+    ),
+    Mutant(
+        "running not watched",
+        ELECTION,
+        'await self._session.get(tree.running(candidate.destination), self._watch(candidate, "running"))',
+        "await self._session.get(tree.running(candidate.destination))",
+    ),
+    Mutant(
+        "watches not set again after a reconnect",
+        OWNERSHIP,
+        "        for path in tuple(self._watched):\n            self._arm(path)",
+        "        return",
+    ),
+    Mutant(
+        "released before the flush",
+        ELECTION,
+        "        try:\n            await self._owner.stop(candidate.destination, reason)",
+        "        self._feed(candidate, i.InstanceStopped())\n"
+        "        try:\n            await self._owner.stop(candidate.destination, reason)",
+    ),
+    # cursors
+    Mutant("no flush at the stop", INSTANCE, "            await self._last_flush()", "            pass"),
+    Mutant(
+        "last flush tried once",
+        INSTANCE,
+        "while not await self.flush() and",
+        "while not await self.flush() and False and",
+    ),
+    Mutant(
+        "no flush in between",
+        INSTANCE,
+        "self._every(self._flush_period_s or WRITE_AGAIN_S, self.flush)",
+        "pass",
+    ),
+    Mutant(
+        "ACK done before it is durable",
+        INSTANCE,
+        "            written = await self.flush()",
+        "            written = True",
+    ),
+    Mutant(
+        "failed flush forgotten",
+        META,
+        "                self._due |= {client_id for client_id, due in cursors if self._cursors[client_id] is due}\n",
+        "",
+    ),
+    Mutant(
+        "SUBSCRIBE answered before the cursor is durable",
+        META,
+        "            if changes:\n                await self._backend.write(tuple(changes))\n            self._clients",
+        "            self._due.add(identity.client_id)\n            self._clients",
+    ),
+    Mutant(
+        "own late write taken for an edit",
+        ZNODES,
+        "        ours = node == known or node in self._unanswered.get(path, ())",
+        "        ours = node == known",
+    ),
+    Mutant("edit overwritten", ZNODES, "SetData(path, data, known.version)", "SetData(path, data, -1)"),
+    Mutant(
+        "cursor not watched",
+        OWNERSHIP,
+        "        self._watched[path] = (watch, changed)",
+        "        return",
+    ),
+    Mutant("kept start ignored", INSTANCE, "kept = None if self.meta.cursors() else self.meta.start", "kept = None"),
+    Mutant(
+        "cursors not loaded",
+        META,
+        "        self._cursors = {client: cursor for",
+        "        self._cursors = {} and {client: cursor for",
+    ),
+    Mutant(
+        "unanswered UNSUBSCRIBE forgotten",
+        META,
+        "                self.rewrite(client_id)  # the backend may yet remove the client, which still is subscribed\n",
+        "",
+    ),
+    Mutant(
+        "switch not durable",
+        META,
+        "                await self._backend.write((ServersChosen(addresses),))\n",
+        "",
+    ),
+    # batches and streams
+    Mutant(
+        "batch ids begin again",
+        "canal_ha/meta/batch_ids.py",
+        "return self._of_clients.setdefault((destination, client_id), Numbers())",
+        "return Numbers()",
+    ),
+    Mutant(
+        "any id closes the oldest batch",
+        BATCHES,
+        '        self._check("ack", batch_id)\n        return self._open.pop(batch_id)',
+        "        return self._open.pop(next(iter(self._open)))",
+    ),
+    Mutant(
+        "roll-back forgets batches and goes on",
+        STREAM,
+        "        self._delivered = self._acked\n        if self._ring is None:\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "another filter keeps the old batches",
+        STREAM,
+        "            self._void_through = max(self._batches.ids, default=self._void_through)\n",
+        "",
+    ),
+    Mutant(
+        "another filter keeps the old ring",
+        STREAM,
+        "            self._abandon_ring()\n            self._delivered = self._acked = None\n        self._open()",
+        "            return\n        self._open()",
+    ),
+    Mutant(
+        "a moved cursor skips what was delivered",
+        STREAM,
+        "        self._abandon_ring()\n        self._delivered = self._acked = None\n        if was_open:",
+        "        self._abandon_ring()\n        if was_open:",
+    ),
+    Mutant(
+        "streams outlive their instance",
+        INSTANCE,
+        "            stream.close(NotRunningHere(self.config.destination))\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "SUBSCRIBE opens a stream during the stop",
+        INSTANCE,
+        "        self._check()\n        known = next(",
+        "        known = next(",
+    ),
+    Mutant(
+        "ring frees one segment too many",
+        RING,
+        "through = bisect_right(self._firsts, end_seq + 1) - 1 if",
+        "through = bisect_right(self._firsts, end_seq + 1) if",
+    ),
+    Mutant(
+        "ring rolls back what it has dropped",
+        RING,
+        "            if self._dropped_seq > self.ack_seq:\n                return False\n",
+        "",
+    ),
+    Mutant(
+        "ring never lets a large transaction end",
+        RING,
+        "        return drained and self._whole_seq <= self.ack_seq and len(self._in_flight) < IN_FLIGHT_MOST",
+        "        return False",
+    ),
+    Mutant(
+        "acknowledged statements not marked as consumed",
+        TAKE,
+        "segment.position(done, consumed=segment.ends_event(done))",
+        "segment.position(done)",
+    ),
+)
+"""Every mutant."""
+
+IN_CI = (
+    "lease from the answer",
+    "own late write taken for an edit",
+    "roll-back forgets batches and goes on",
+    "released before the flush",
+)
+"""The mutants that CI catches on each push."""

@@ -1,0 +1,73 @@
+"""Whole clusters in virtual time keep every promise, whatever breaks; and the simulation notices seeded faults."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lab.mutants.mutants import IN_CI, MUTANTS, ROOT, NotApplicable
+from lab.simulation.referee import PROMISES
+from lab.simulation.seeds import run, run_all
+from lab.simulation.storm import act, prepare
+
+SEEDS = int(os.environ.get("CANAL_HA_SEEDS") or 2000)
+CHUNKS = 20
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_whatever_breaks_every_promise_is_kept(chunk: int) -> None:
+    """No seed breaks a promise of lab/simulation/referee.py, and the runs are not idle.
+
+    `python -m lab.simulation --seeds 1 --start SEED --trace` repeats a seed.
+    """
+    count = SEEDS // CHUNKS
+    outcomes = run_all(range(chunk * count, (chunk + 1) * count))
+    assert [(each.seed, each.what) for each in outcomes if each.promise] == []
+    assert sum(each.deliveries for each in outcomes) > 20 * count
+    assert sum(each.writes for each in outcomes) > 5 * count
+
+
+def test_a_seed_repeats_exactly() -> None:
+    """Two runs of a seed have the same events at the same times, so that a failure can be repeated."""
+    traces = []
+    for _ in range(2):
+        simulation = prepare(7)
+        act(simulation)
+        traces.append(simulation.referee.trace)
+    assert traces[0] == traces[1]
+    assert len(traces[0]) > 50
+
+
+def test_mutants_apply() -> None:
+    """The text of each mutant is in its module as often as the mutant says, and the result compiles."""
+    for mutant in MUTANTS:
+        mutant.check()
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+    assert set(IN_CI) <= {mutant.name for mutant in MUTANTS}
+
+
+def test_a_mutant_that_does_not_apply_is_an_error() -> None:
+    """A changed module must not turn a mutant into a proof of nothing."""
+    with pytest.raises(NotApplicable, match="lease"):
+        next(mutant for mutant in MUTANTS if mutant.module.endswith("lease.py")).apply("")
+
+
+def test_the_simulation_notices_seeded_faults() -> None:
+    """Each of a few mutants breaks a promise within 2,000 seeds; `python -m lab.mutants` runs all of them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lab.mutants", "--ci", "--workers", "1"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert all(any(promise in line for promise in PROMISES) for line in done.stdout.splitlines()[1:-1])
+
+
+def test_a_broken_run_names_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outcome has the seed, the promise and what happened before."""
+    monkeypatch.setattr("canal_ha.zookeeper.lease.Lease.holds", lambda lease, now: lease.over_at() is not None)
+    outcome = next(each for each in map(run, range(200)) if each.promise)
+    assert outcome.promise in PROMISES
+    assert outcome.promise in outcome.what
+    assert outcome.trace
