@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import spec_from_loader
@@ -46,8 +46,9 @@ def main() -> int:
     print(f"{'mutant':{width}}  {'seed':>6}  promise")
     missed = 0
     with ThreadPoolExecutor(chosen.workers) as pool:
-        results = pool.map(lambda mutant: _run_apart(mutant, chosen.seeds), mutants)
-        for mutant, result in zip(mutants, results, strict=True):
+        runs = {pool.submit(_run_apart, mutant, chosen.seeds): mutant for mutant in mutants}
+        for run in as_completed(runs):
+            mutant, result = runs[run], run.result()
             missed += result is None
             seed, promise = ("-", "NOT CAUGHT") if result is None else (str(result[0]), result[1])
             print(f"{mutant.name:{width}}  {seed:>6}  {promise}", flush=True)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
-from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
-from zope.interface import implementer
+from twisted.logger import LogEvent, globalLogPublisher
 
 from lab.simulation.referee import Broken
 from lab.simulation.storm import act, prepare
@@ -43,12 +43,12 @@ def run(seed: int) -> Outcome:
     simulation = prepare(seed)
     referee = simulation.referee
 
-    @implementer(ILogObserver)
     def unhandled(event: LogEvent) -> None:
         if "log_failure" in event:
             referee.broke("no-surprise", str(event["log_failure"]))
 
-    globalLogPublisher.addObserver(unhandled)
+    observer: Any = unhandled  # zope.interface has no types
+    globalLogPublisher.addObserver(observer)
     try:
         act(simulation)
         promise, what = "", ""
@@ -57,7 +57,7 @@ def run(seed: int) -> Outcome:
     except Exception as error:
         promise, what = "no-surprise", repr(error)
     finally:
-        globalLogPublisher.removeObserver(unhandled)
+        globalLogPublisher.removeObserver(observer)
     trace = tuple(referee.trace[-TRACE_LINES:]) if promise else ()
     return Outcome(seed, promise, what, trace, referee.deliveries, referee.rows, referee.writes)
 
