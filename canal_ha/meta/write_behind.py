@@ -59,6 +59,7 @@ class Meta:
         self._cursors: dict[int, LogPosition] = {}
         self._due_clients: set[int] = set()  # clients whose identity the next flush writes again
         self._due: set[int] = set()  # clients whose cursor the next flush writes
+        self._servers_due = False  # the next flush writes the chosen servers again
         self._start_due = False  # the next flush writes the start again, or voids it
 
     async def load(self) -> None:
@@ -140,11 +141,19 @@ class Meta:
                 self.start = position
 
     async def choose_servers(self, addresses: tuple[str, ...]) -> None:
-        """Make durable from which servers the destination reads. See ServersChosen."""
+        """Make durable from which servers the destination reads. See ServersChosen.
+
+        After a write without an answer the next flush writes the old choice again, because the new one may yet land.
+        """
         async with self._my_turn():
             if addresses != self.servers:
-                await self._backend.write((ServersChosen(addresses),))
+                try:
+                    await self._backend.write((ServersChosen(addresses),))
+                except MetaWriteFailed:
+                    self._servers_due = True
+                    raise
                 self.servers = addresses
+                self._servers_due = False
 
     # ---- cursors
 
@@ -203,16 +212,20 @@ class Meta:
                 changes.append(StartForgotten())
             elif self.start is not None and start_due:
                 changes.append(StartKept(self.start))
+            servers_due = self._servers_due
+            if servers_due:
+                changes.append(ServersChosen(self.servers))
             if not changes:
                 return ()
             # A change during the write must become due again, so clear the sets before it and restore them if it fails.
-            self._due_clients, self._due, self._start_due = set(), set(), False
+            self._due_clients, self._due, self._start_due, self._servers_due = set(), set(), False, False
             try:
                 await self._backend.write(tuple(changes))
             except BaseException:
                 self._due_clients |= {identity.client_id for identity in clients}
                 self._due |= {client_id for client_id, due in cursors if self._cursors[client_id] is due}
                 self._start_due |= start_due
+                self._servers_due |= servers_due
                 raise
             if void:
                 self.start = None

@@ -19,6 +19,7 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import (
     Change,
     CursorMoved,
+    ServersChosen,
     Snapshot,
     StartForgotten,
     StartKept,
@@ -166,6 +167,20 @@ def test_failed_subscribe_changes_nothing() -> None:
     disk.refuse = None
     do(clients.subscribe(A, at(5)))
     assert meta(disk).cursor(1) == at(5)
+
+
+def test_a_switch_whose_write_lands_late_is_taken_back() -> None:
+    """The switch was refused because nothing answered, so the destination goes on with its old server."""
+    disk = Disk()
+    clients = meta(disk)
+    do(clients.choose_servers(("one:3306",)))
+    disk.refuse = MetaWriteFailed("no answer")
+    with pytest.raises(MetaWriteFailed):
+        do(clients.choose_servers(("two:3306",)))
+    disk.refuse = None
+    do(disk.write((ServersChosen(("two:3306",)),)))  # it lands late
+    do(clients.flush())
+    assert disk.snapshot.servers == clients.servers == ("one:3306",)
 
 
 def test_a_client_whose_unsubscribe_was_not_answered_is_durable_again_when_it_subscribes() -> None:
