@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant("lease too long", LEASE, "PART = 2 / 3", "PART = 4 / 3"),
     Mutant("lease is the whole time-out", LEASE, "PART = 2 / 3", "PART = 1.0"),
-    Mutant("lease never ends", LEASE, "return over is not None and now < over", "return over is not None"),
+    Mutant("lease never ends", LEASE, "PART = 2 / 3", "PART = 1000.0"),
     Mutant(
         "lease from the answer",
         ELECTION,

@@ -108,7 +108,7 @@ class Referee:
         self._acked: dict[tuple[str, int], tuple[Instance, int]] = {}  # what the running instance let it acknowledge
         self._stopping: dict[str, tuple[Node, Instance, float]] = {}
         self._kept_start: dict[str, tuple[int, float]] = {}  # with the time when it became durable
-        self._chosen: dict[str, Server] = {}  # by an operator's switch
+        self._chosen: dict[str, Server | None] = {}  # by an operator's switch
         self._had_client: set[str] = set()
         self._meddled: dict[str, float] = {}
         self._world = world
@@ -435,14 +435,14 @@ class Referee:
         if not isinstance(error, CanalError) or isinstance(error, AckUnmatched):
             self.broke("no-surprise", repr(error))
 
-    def switched(self, destination: str, server: Server) -> None:
-        """An operator's switch has succeeded."""
+    def switched(self, destination: str, server: Server | None) -> None:
+        """An operator's switch has succeeded; None: nobody knows whether it did."""
         self._chosen[destination] = server
 
     def began(self, destination: str, server: Server) -> None:
         """A new owner begins with this server."""
-        chosen = self._chosen.get(destination, server)
-        if server is not chosen:
+        chosen = self._chosen.get(destination)
+        if chosen is not None and server is not chosen:
             self.broke("switch-is-durable", f"{destination}: begins with {server.name} after a switch to {chosen.name}")
 
     # ---- what programs do

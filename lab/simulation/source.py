@@ -344,6 +344,7 @@ class MemoryOrigin:
         self.closed = False
         self.opened: list[MemoryFeed] = []
         self._switches = 0
+        self.switching = False  # one switch at a time
         self._keep: KeepServers | None = None  # None before `begin`
 
     @property
@@ -416,7 +417,7 @@ class MemoryOrigin:
         if other.down:
             raise SourceUnavailable(f"{other.name} does not answer")
         if self._keep:
-            self._keep((f"{other.name}:3306",))
+            self._keep((f"{other.name}:3306",))  # the whole call is made again when the answer is there
         self.server = other
         self._switches += 1
         for feed in self.opened:

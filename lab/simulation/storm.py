@@ -7,7 +7,9 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
+from canal_ha.errors import MetaWriteFailed
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Delete, SetData, Znode
@@ -198,11 +200,17 @@ class Simulation:
         """Switch to the other server, as an operator does on the node that runs the destination."""
         for node in self.runners(destination):
             origin = node.origins[destination]
+            if origin.switching:
+                continue
+            origin.switching = True
 
             def done(result: object, node: Node = node, origin: MemoryOrigin = origin) -> None:
-                self.referee.note(f"{destination}: {node.name} switches: {result}")
-                if isinstance(result, str):
-                    self.referee.switched(destination, origin.server)
+                origin.switching = False
+                answer = result.value if isinstance(result, Failure) else result
+                self.referee.note(f"{destination}: {node.name} switches: {answer!r}")
+                # after a write without an answer nobody knows whether the switch is durable
+                if isinstance(answer, str | MetaWriteFailed):
+                    self.referee.switched(destination, origin.server if isinstance(answer, str) else None)
 
             Deferred.fromCoroutine(node.embedded.switch_source(destination, "other")).addBoth(done)
 
@@ -255,6 +263,11 @@ class Simulation:
             case "pause":
                 node.process.pause()
                 self.trouble(node, while_s, node.process.resume)
+            case "pause during a write":
+                self.slow_leader(0.8, random.uniform(0.3, 0.8))
+                freeze_s = random.uniform(1.0, 1.3) * self.timeout_s
+                self.world.callLater(random.uniform(0.2, 0.7), node.process.pause)
+                self.trouble(node, 0.7 + freeze_s, node.process.resume)
             case "cut off":
                 node.session.cut(Link.DOWN, random.uniform(0.0, self.timeout_s * 2 / 3))
                 self.trouble(node, while_s, node.session.heal)
@@ -391,6 +404,7 @@ FAULTS = {
     "restart": 1,
     "stop in order": 3,
     "pause": 2,
+    "pause during a write": 2,
     "cut off": 3,
     "stale follower": 1,
     "blip": 1,

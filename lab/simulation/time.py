@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 RESUME_S = 0.050  # a resumed process runs all due calls within this time, in any order: its threads race
+CALLS_OF_A_MOMENT = 20_000  # more of them never end
 
 
 class Timer:
@@ -59,8 +60,13 @@ class World:
     def run(self, until: float) -> None:
         """Let time pass up to `until`."""
         queue = self._queue
+        moment, calls = -1.0, 0
         while queue and queue[0][0] <= until:
             self._now, _, timer = heappop(queue)
+            calls = calls + 1 if self._now == moment else 0
+            moment = self._now
+            if calls > CALLS_OF_A_MOMENT:
+                raise AssertionError(f"time does not pass: {timer.call} is called again and again")
             call = timer.call
             if call is None:
                 continue
