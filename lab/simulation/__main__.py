@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 
-from lab.simulation.seeds import outcomes, same_hashes
+from lab.simulation.seeds import outcomes
 
 SHOWN = 5  # violations that are printed with their trace
 
@@ -20,7 +20,6 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (one for each processor)")
     parser.add_argument("--trace", action="store_true", help="print the whole trace of a violation")
     chosen = parser.parse_args()
-    same_hashes()
     began, cpu = time.monotonic(), _cpu_s()
     broken: Counter[str] = Counter()
     deliveries = rows = writes = 0

@@ -374,11 +374,10 @@ class Referee:
             row, node, at = consumer.promised
             if first <= row and node.fine_since <= at:
                 self.broke("acked-not-again-after-orderly-stop", f"{where}: row {first}, {row} was acknowledged")
-        if consumer.durable is None or not consumer.noticed:
+        if consumer.durable is None or not consumer.noticed or serving is not connection.node:
             return
         start, tables = consumer.spans[-1]
-        first_of_owner = consumer.fresh and serving is connection.node
-        if first_of_owner and source.log.missing(source.log.begin_of(first), first - 1, tables, ()) is not None:
+        if consumer.fresh and source.log.missing(source.log.begin_of(first), first - 1, tables, ()) is not None:
             self.broke("redelivery-at-boundary", f"{where}: begins at row {first}")
         known = consumer.processed | connection.in_flight
         missing = source.log.missing(start + 1, first - 1, tables, known)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -90,10 +88,3 @@ def outcomes(start: int, count: int, workers: int) -> Iterator[Outcome]:
     with ProcessPoolExecutor(workers) as pool:
         for chunk_outcomes in pool.map(run_all, chunks):
             yield from chunk_outcomes
-
-
-def same_hashes() -> None:
-    """Start this program again with Python's hashes fixed, so that sets of names have one order in every process."""
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [*sys.orig_argv[:1], *sys.orig_argv[1:]])

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 RESUME_S = 0.050  # a resumed process runs all due calls within this time, in any order: its threads race
+TICK_S = 1e-9  # timers are late by so much, because rounding must not make them early
 CALLS_OF_A_MOMENT = 20_000  # more of them never end
 
 
@@ -106,7 +107,7 @@ class Process:
     def callLater(self, delay_s: float, call: Callable[..., object], *args: Any) -> Timer:
         """See IReactorTime.callLater, which prescribes the name."""
         timer = Timer(call, args, self)
-        self.world.schedule(delay_s / self.rate, timer)
+        self.world.schedule(delay_s / self.rate + TICK_S if delay_s > 0 else 0.0, timer)
         return timer
 
     def callFromThread(self, call: Callable[..., object], *args: Any) -> None:
