@@ -96,12 +96,6 @@ MUTANTS = (
         "await self._session.get(tree.running(candidate.destination))",
     ),
     Mutant(
-        "watches not set again after a reconnect",
-        OWNERSHIP,
-        "        for path in tuple(self._watched):\n            self._arm(path)",
-        "        return",
-    ),
-    Mutant(
         "released before the flush",
         ELECTION,
         "        try:\n            await self._owner.stop(candidate.destination, reason)",
@@ -159,12 +153,6 @@ MUTANTS = (
         META,
         "        self._cursors = {client: cursor for",
         "        self._cursors = {} and {client: cursor for",
-    ),
-    Mutant(
-        "unanswered UNSUBSCRIBE forgotten",
-        META,
-        "                self.rewrite(client_id)  # the backend may yet remove the client, which still is subscribed\n",
-        "",
     ),
     Mutant(
         "switch not durable",
@@ -232,12 +220,6 @@ MUTANTS = (
         RING,
         "            if self._dropped_seq > self.ack_seq:\n                return False\n",
         "",
-    ),
-    Mutant(
-        "ring never lets a large transaction end",
-        RING,
-        "        return drained and self._whole_seq <= self.ack_seq and len(self._in_flight) < IN_FLIGHT_MOST",
-        "        return False",
     ),
     Mutant(
         "acknowledged statements not marked as consumed",
