@@ -354,6 +354,7 @@ def deliver_large() -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 
 
+@pytest.mark.nightly("test_payload.py: a payload above 1 GiB; the tests above: compressed parts")
 def test_a_compressed_part_above_one_gibibyte_is_delivered_in_bounded_memory() -> None:
     """It is kept compressed and read in pieces."""
     code = "from tests.decode.test_prepared import deliver_large; deliver_large()"

@@ -34,6 +34,7 @@ def row_count(entry: Entry) -> int:
     return next((int(pair.value) for pair in entry.header.props if pair.key == "rowsCount"), 0)
 
 
+@pytest.mark.nightly("tests/decode/test_plan_cache.py: plans; tests/server/test_hostile_peers.py: addresses and names")
 def test_memory_stays_flat(mysql: MySQL, database: str) -> None:
     """160 MB (640 MB in long runs) pass through a ring of 16 MiB, and the node's memory hardly grows.
 

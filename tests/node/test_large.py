@@ -67,6 +67,7 @@ def test_a_value_of_64_mib(mysql: MySQL, node: Node, database: str) -> None:
     print(f"64 MiB in {time.monotonic() - began:.1f} s, node's peak {peak_mib(node):.0f} MiB")
 
 
+@pytest.mark.nightly("tests/store/test_ring.py: segments larger than the ring; the test above: memory")
 def test_one_transaction_of_200_000_rows(mysql: MySQL, database: str) -> None:
     """The node reads the transaction in pieces, so a slow client delays the source and does not fill the memory."""
     mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(60))")

@@ -88,6 +88,7 @@ def test_check_names_each_part_that_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly("tests/docs: test_lake_table runs the command; the tests below: status")
 def test_run_then_status_then_spark_submit(mariadb: MariaDB, database: str, tmp_path: Path) -> None:
     """`run --once` ends by itself and prints one line for each batch; status shows the same without Spark.
 
