@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,9 +18,10 @@ from canal_ha.decode.history.ranges import Range, edge
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable, ZooKeeperUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.history import znode_store
+from canal_ha.source.history import parts, znode_store
+from canal_ha.source.history.parts import PIECE_BYTES
 from canal_ha.source.history.sql_store import in_file
-from canal_ha.source.history.znode_store import PART_BYTES, ZnodeStore
+from canal_ha.source.history.znode_store import ZnodeStore
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Delete, Operation, SetData, Znode
 from canal_ha.zookeeper.reading import BlockingZnodes
@@ -278,7 +281,9 @@ def test_a_write_that_breaks_off_leaves_the_history_before_it(owners: Owners) ->
         index = owners.znodes.get(owners.path)
         assert index is not None
         (source,) = json.loads(index.data)["sources"].values()
-        named = [*source["statements"], *(name for taken in source["snapshots"] for name in taken["parts"])]
+        named = itertools.chain(
+            *source["statements"], *(names for taken in source["snapshots"] for names in taken["parts"])
+        )
         assert sorted(owners.znodes.children(owners.path)) == sorted(named)
 
 
@@ -300,20 +305,6 @@ def test_an_expiry_that_breaks_off_takes_no_statement_from_a_covered_range(owner
         expected = range(100 * -(-covered.start.offset // 100), 900, 100)
         assert sorted(record.at.offset for record in kept.records) == list(expected)
         assert min(taken.at.offset for taken in kept.snapshots) == covered.start.offset
-
-
-def test_a_statement_above_the_limit_is_not_sent(owners: Owners) -> None:
-    """ZooKeeper would end the session of the whole node. Other statements around it are stored in bounded parts."""
-    chance = random.Random(5)
-    texts = [f"ALTER TABLE t ADD a int /* {chance.randbytes(20_000).hex()} */" for _ in range(60)]
-    store = owners.next()
-    store.add("u", [Record(at(100 + number), "s", text) for number, text in enumerate(texts)])
-    assert max(len(data) for data in owners.parts()) <= PART_BYTES
-    huge = Record(at(500), "s", f"ALTER TABLE t ADD a int /* {chance.randbytes(PART_BYTES).hex()} */")
-    with pytest.raises(HistoryUnavailable, match=r"bin\.000001:500 is larger than a znode"):
-        store.add("u", [huge])
-    store.cover("u", [], {})
-    assert [record.sql for record in owners.next().load("u").records] == texts
 
 
 def test_an_answer_that_is_lost_makes_nothing_else_be_written_again(owners: Owners) -> None:
@@ -341,7 +332,7 @@ def test_ten_thousand_tables_and_fifteen_snapshots_stay_small(owners: Owners) ->
         tables[("shop", f"t{number}")] = TABLE
         store.add_snapshot("u", TableSnapshot(at(50 + number), dict(tables), frozenset()))
     sizes = [len(data) for data in owners.parts()]
-    assert max(sizes) <= PART_BYTES
+    assert max(sizes) <= PIECE_BYTES
     assert sum(sizes) < 2 << 20
     kept = owners.next().load("u").snapshots
     assert [taken.tables[("shop", "t14")] == TABLE for taken in kept] == [False] * 14 + [True]
@@ -351,20 +342,47 @@ def test_ten_thousand_tables_and_fifteen_snapshots_stay_small(owners: Owners) ->
     assert [taken.tables == tables for taken in owners.next().load("u").snapshots] == [True]
 
 
-def test_incompressible_definitions_are_split(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts stay below the limit whatever the definitions hold. One definition above the limit is refused by name."""
-    monkeypatch.setattr(znode_store, "PART_BYTES", 1 << 14)
+def test_what_does_not_compress_is_cut(owners: Owners) -> None:
+    """No znode is above the limit, whatever the length of a definition or a statement."""
     chance = random.Random(3)
-    tables = {
-        ("s", f"t{table}"): f"CREATE TABLE t (a int) COMMENT '{chance.randbytes(2000).hex()}'" for table in range(99)
-    }
+    long = chance.randbytes(2 * PIECE_BYTES).hex()
+    tables = {("s", "wide"): f"CREATE TABLE t (a int) COMMENT '{long}'", ("s", "t"): TABLE}
+    alter = Record(at(500), "s", f"ALTER TABLE t ADD a int /* {long} */")
     store = owners.next()
     store.add_snapshot("u", TableSnapshot(at(50), tables, frozenset()))
-    assert max(len(data) for data in owners.parts()) <= 1 << 14
-    assert owners.next().load("u").snapshots[0].tables == tables
-    huge = {("s", "wide"): f"CREATE TABLE t (a int) COMMENT '{chance.randbytes(20_000).hex()}'"}
-    with pytest.raises(HistoryUnavailable, match=r"s\.wide"):
-        owners.next().add_snapshot("u", TableSnapshot(at(60), huge, frozenset()))
+    store.add("u", [statement(100), alter, statement(600)])
+    sizes = [len(data) for data in owners.parts()]
+    assert max(sizes) <= PIECE_BYTES
+    assert sum(sizes) > 4 * PIECE_BYTES
+    kept = owners.next().load("u")
+    assert kept.snapshots[0].tables == tables
+    assert sorted(kept.records, key=lambda record: record.at.offset) == [statement(100), alter, statement(600)]
+    store = owners.next()
+    store.expire("u", at(600), 0)
+    assert sum(len(data) for data in owners.parts()) < 1000
+
+
+def test_statements_behind_long_ones_stay_cheap(owners: Owners) -> None:
+    """Long statements that compress well are not compressed again for each statement behind them."""
+    store = owners.next()
+    for number in range(4):
+        store.add("u", [Record(at(100 + number), "s", f"ALTER TABLE t ADD a int /* {'x' * 15_000_000} */")])
+    began = time.process_time()
+    for number in range(50):
+        store.add("u", [statement(200 + number)])
+    assert time.process_time() - began < 1.0  # 35 s before
+    assert len(owners.next().load("u").records) == 54
+
+
+def test_a_part_that_inflates_without_end_is_refused(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who may write znodes cannot fill a node's memory."""
+    monkeypatch.setattr(parts, "_INFLATED_BYTES", 1 << 20)
+    store = owners.next()
+    store.add("u", [statement(100)])
+    (name,) = owners.znodes.children(owners.path)
+    owners.znodes.transaction([SetData(f"{owners.path}/{name}", zlib.compress(b"[" * (1 << 24)))])
+    with pytest.raises(HistoryUnavailable, match="larger than"):
+        owners.next().load("u")
 
 
 def test_a_history_above_the_limit_is_refused(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,9 @@
 """Table histories in ZooKeeper, beside the cursors: the next owner of a destination finds what the last one knew.
 
-`{d}/history` is an index: what is covered of each source, and the names of the parts. Its children are the parts:
-zlib-compressed JSON of at most half a megabyte, with the tables of a snapshot or with statements. Only the owner
-writes. Every write is a transaction that checks `{d}` at the owner's epoch, so ZooKeeper refuses the writes of an
-earlier owner. The index is written after the parts that it names and before unused parts are deleted, so it is complete
-at any time. Therefore a part may grow in place, but what shrinks gets a new name. Any thread; a lock; blocks on
-ZooKeeper.
+`{d}/history` is an index: what is covered of each source, and the names of the parts' pieces, which are its children
+and hold at most half a megabyte each. Only the owner writes. Every write is a transaction that checks `{d}` at the
+owner's epoch, so ZooKeeper refuses the writes of an earlier owner. The index is written after the pieces that it names
+and before unused pieces are deleted, so it is complete at any time. Any thread; a lock; blocks on ZooKeeper.
 """
 
 from __future__ import annotations
@@ -13,32 +11,22 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol
-from uuid import uuid4
+from typing import Protocol
 
 from canal_ha import logs
-from canal_ha.decode.history.ranges import Range, edge
+from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import Fenced, HistoryFenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.history.coverage import Coverage, from_place, place_of
+from canal_ha.source.history.parts import NAME_LENGTH, PIECE_BYTES, Part, Piece, SourceHistory
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 
 LOG = logs.get(__name__)
-PART_BYTES = 1 << 19  # half of ZooKeeper's default jute.maxbuffer, which limits a request and an answer
 MOST_BYTES = 64 << 20  # of one destination: ZooKeeper keeps all znodes in memory
 _ATTEMPTS = 8  # each new attempt means that somebody else wrote, or that an unanswered write succeeded
-_STATEMENTS = 256  # in one part, which is written again for each statement
-_TABLES = 2048  # in one part of a snapshot, if they fit
 _DELETES = 64  # in one transaction
-_NAME_LENGTH = 32  # of a part: a group's members stand beside the parts
-_GONE, _LEFT_OUT = -1, -2  # in place of a definition's number
-
-Name = tuple[str, str]
 
 
 class WaitingZnodes(Protocol):
@@ -72,8 +60,8 @@ class ZnodeStore:
         self._lock = threading.Lock()
         self._closed = False
         self._read = False
-        self._index = _StoredPart("", b"")
-        self._sources: dict[str, _Source] = {}
+        self._index = Piece("", b"")
+        self._sources: dict[str, SourceHistory] = {}
         self._unused: list[str] = []
 
     # ---- HistoryStore
@@ -147,13 +135,13 @@ class ZnodeStore:
 
     # ---- holding the lock: what is stored
 
-    def _of(self, source: str) -> _Source:
+    def _of(self, source: str) -> SourceHistory:
         self._fill()
-        return self._sources.setdefault(source, _Source())
+        return self._sources.setdefault(source, SourceHistory())
 
     def _forget(self, source: str) -> None:
         if known := self._sources.pop(source, None):
-            self._unused += [part.name for part in known.parts()]
+            self._unused += [piece.name for piece in known.pieces()]
 
     def _move_in(self, source: str, before: HistoryStore) -> None:
         """Take over what this node kept by itself before. If that is unreadable, the history begins here."""
@@ -162,7 +150,7 @@ class ZnodeStore:
         except HistoryUnavailable as error:
             LOG.warning("history.not_moved", error=str(error), to=self._path)
             return
-        known = self._sources[source] = _Source()
+        known = self._sources[source] = SourceHistory()
         for snapshot in sorted(kept.snapshots, key=lambda taken: taken.at.order):
             known.add_snapshot(snapshot)
         known.add(kept.records)
@@ -183,29 +171,26 @@ class ZnodeStore:
             # a transaction that only checks the epoch: from now on no earlier owner writes
             self._znodes.transaction([self._fence])
             index = self._znodes.get(self._path)
-            self._index = _StoredPart("", index.data, index.version, stored=True) if index else _StoredPart("", b"")
+            self._index = Piece("", index.data, index.version, stored=True) if index else Piece("", b"")
             body = json.loads(self._index.data or b"{}")
-            self._sources = {name: self._source_of(stored) for name, stored in body.get("sources", {}).items()}
-            named = {part.name for part in self._parts()}
+            self._sources = {}
+            for name, stored in body.get("sources", {}).items():
+                self._sources[name] = SourceHistory.read(stored, self._part)
+            named = {piece.name for piece in self._pieces()}
             self._unused = [
-                name for name in self._znodes.children(self._path) if len(name) == _NAME_LENGTH and name not in named
+                name for name in self._znodes.children(self._path) if len(name) == NAME_LENGTH and name not in named
             ]
         self._read = True
 
-    def _source_of(self, body: Mapping[str, Any]) -> _Source:
-        snapshots = [
-            _Taken(_at(stored["at"]), stored["complete"], [self._part(name) for name in stored["parts"]])
-            for stored in body["snapshots"]
-        ]
-        statements = [self._part(name) for name in body["statements"]]
-        records = {_key(record): record for part in statements for record in map(_record, part.content())}
-        return _Source(Coverage.read(body), snapshots, statements, records)
-
-    def _part(self, name: str) -> _StoredPart:
-        node = self._znodes.get(f"{self._path}/{name}")
-        if node is None:
-            raise ValueError(f"the part {name} is missing")
-        return _StoredPart(name, node.data, node.version, stored=True)
+    def _part(self, names: Sequence[str]) -> Part:
+        """Return a stored part. Raises ValueError if it is damaged, or if there is too much."""
+        pieces = []
+        for name in names:
+            node = self._znodes.get(f"{self._path}/{name}")
+            if node is None:
+                raise ValueError(f"the part {name} is missing")
+            pieces.append(Piece(name, node.data, node.version, stored=True))
+        return Part.read(pieces)
 
     # ---- holding the lock: writing
 
@@ -217,8 +202,8 @@ class ZnodeStore:
                     break
                 # an operator deleted nodes, or ZooKeeper came back empty or from a backup: nothing there is certain
                 self._index.doubt()
-                for part in self._parts():
-                    part.doubt()
+                for piece in self._pieces():
+                    piece.doubt()
             else:
                 raise HistoryUnavailable(f"{self._path} changed in all {_ATTEMPTS} attempts to write it")
             self._delete_unused()
@@ -227,16 +212,16 @@ class ZnodeStore:
         """Write what is not stored. Return False if a node is not as this store left it."""
         if self._index.version is None and not self._open_index():
             return False
-        if sum(len(part.data) for part in self._parts()) > MOST_BYTES:
+        pieces = self._pieces()
+        index = json.dumps({"sources": {name: known.body() for name, known in self._sources.items()}}).encode()
+        if sum(len(piece.data) for piece in pieces) > MOST_BYTES or len(index) > PIECE_BYTES:
             raise HistoryUnavailable(
                 f"{self._path}: the table history is larger than {MOST_BYTES >> 20} MB: keep it in MySQL"
                 " (canal.instance.tsdb.url)"
             )
-        if not all(self._put(part) for part in self._parts() if not part.stored):
+        if not all(self._put(piece) for piece in pieces if not piece.stored):
             return False
-        self._index.replace(
-            json.dumps({"sources": {name: known.body() for name, known in self._sources.items()}}).encode()
-        )
+        self._index.replace(index)
         return self._index.stored or self._put(self._index)
 
     def _open_index(self) -> bool:
@@ -257,26 +242,26 @@ class ZnodeStore:
         self._index.version = node.version if node else 0
         return True
 
-    def _put(self, part: _StoredPart) -> bool:
-        """Write a part or the index. Return False if the node is not as this store left it."""
-        path = f"{self._path}/{part.name}" if part.name else self._path
+    def _put(self, piece: Piece) -> bool:
+        """Write a piece or the index. Return False if the node is not as this store left it."""
+        path = f"{self._path}/{piece.name}" if piece.name else self._path
         while True:
-            write = Create(path, part.data) if part.version is None else SetData(path, part.data, part.version)
+            write = Create(path, piece.data) if piece.version is None else SetData(path, piece.data, piece.version)
             try:
-                part.version = self._znodes.transaction([self._fence, write])[1]
+                piece.version = self._znodes.transaction([self._fence, write])[1]
             except ZooKeeperUnavailable:
-                part.unsure = part.data
+                piece.unsure = piece.data
                 raise
             except TransactionRefused as refused:
                 if refused.index == 0:
                     raise
                 node = self._znodes.get(path)
-                if node is None or (part.version is not None and node.data not in (part.data, part.unsure)):
+                if node is None or (piece.version is not None and node.data not in (piece.data, piece.unsure)):
                     return False
-                part.version = node.version  # an earlier write of ours succeeded without an answer
-                if node.data != part.data:
+                piece.version = node.version  # an earlier write of ours succeeded without an answer
+                if node.data != piece.data:
                     continue
-            part.stored = True
+            piece.stored = True
             return True
 
     def _delete_unused(self) -> None:
@@ -291,8 +276,8 @@ class ZnodeStore:
             else:
                 del self._unused[: len(names)]
 
-    def _parts(self) -> list[_StoredPart]:
-        return [part for known in self._sources.values() for part in known.parts()]
+    def _pieces(self) -> list[Piece]:
+        return [piece for known in self._sources.values() for piece in known.pieces()]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -311,240 +296,3 @@ class ZnodeStore:
             raise HistoryUnavailable(
                 f"{self._path} is unreadable: {error!r}; delete the node with zkCli (deleteall) to begin a new history"
             ) from error
-
-
-@dataclass(slots=True)
-class _StoredPart:
-    """One znode.
-
-    name: below the index; "" for the index itself.
-    data: what it has to hold.
-    version: as last known; None if the node does not exist or is in doubt.
-    stored: ZooKeeper holds `data`.
-    unsure: the data of a write without an answer.
-    """
-
-    name: str
-    data: bytes
-    version: int | None = None
-    stored: bool = False
-    unsure: bytes | None = None
-
-    @classmethod
-    def of(cls, content: object) -> _StoredPart:
-        """Make a new part. Its name repeats no other one, also not one that a crashed owner left behind."""
-        return cls(uuid4().hex, _packed(content))
-
-    def content(self) -> Any:
-        return json.loads(zlib.decompress(self.data))
-
-    def replace(self, data: bytes) -> None:
-        if data != self.data:
-            self.data, self.stored = data, False
-
-    def doubt(self) -> None:
-        self.version, self.stored = None, False
-
-
-@dataclass(slots=True)
-class _Taken:
-    """A stored snapshot. Its parts hold only the difference to the snapshot before it in the list.
-
-    complete: see TableSnapshot.left_out.
-    """
-
-    at: LogPosition
-    complete: bool
-    parts: list[_StoredPart]
-
-
-@dataclass(slots=True)
-class _Source:
-    """The history of one source.
-
-    snapshots: in the order in which they were taken.
-    statements: parts with records; records are added to the last one.
-    records: by position and table.
-    tables: those of the last snapshot; None until they are needed.
-    """
-
-    covered: Coverage = field(default_factory=Coverage)
-    snapshots: list[_Taken] = field(default_factory=list)
-    statements: list[_StoredPart] = field(default_factory=list)
-    records: dict[tuple[object, ...], Record] = field(default_factory=dict)
-    tables: dict[Name, str] | None = None
-
-    def parts(self) -> Iterator[_StoredPart]:
-        """Yield every part."""
-        for taken in self.snapshots:
-            yield from taken.parts
-        yield from self.statements
-
-    def body(self) -> dict[str, Any]:
-        """Return what the index says of this source."""
-        return {
-            **self.covered.body(),
-            "snapshots": [
-                {
-                    "at": _at_row(taken.at),
-                    "complete": taken.complete,
-                    "parts": [part.name for part in taken.parts],
-                }
-                for taken in self.snapshots
-            ],
-            "statements": [part.name for part in self.statements],
-        }
-
-    def kept(self) -> Kept:
-        """Return it as HistoryStore.load does."""
-        return Kept(
-            tuple(self.covered.ranges), tuple(self.records.values()), tuple(self._each_snapshot()), self.covered.times
-        )
-
-    def add(self, records: Iterable[Record]) -> None:
-        """Add the records that are new. Raises HistoryUnavailable, and adds none, if one is larger than a part."""
-        new: dict[tuple[object, ...], Record] = {}
-        for record in records:
-            if _key(record) not in self.records:
-                new.setdefault(_key(record), record)
-        rows = [_row(record) for record in new.values()]
-        last = self.statements[-1] if self.statements else None
-        held = last.content() if last and len(last.data) < PART_BYTES // 8 else []
-        if last is not None and 0 < len(held) < _STATEMENTS:
-            (data, *others) = _statement_parts([*held, *rows])
-            parts = [_StoredPart(uuid4().hex, other) for other in others]
-            last.replace(data)
-        else:
-            parts = [_StoredPart(uuid4().hex, data) for data in _statement_parts(rows)]
-        self.statements += parts
-        self.records |= new
-
-    def add_snapshot(self, snapshot: TableSnapshot) -> None:
-        """Add a snapshot, unless it is there."""
-        if any(taken.at == snapshot.at for taken in self.snapshots):
-            return
-        if self.tables is None:
-            self.tables = deque(({}, *(held.tables for held in self._each_snapshot())), maxlen=1)[0]
-        parts = list(_difference(self.tables, snapshot))
-        self.snapshots.append(_Taken(snapshot.at, snapshot.left_out is not None, parts))
-        self.tables = snapshot.tables
-
-    def expire(self, before: LogPosition) -> list[str]:
-        """Drop what lies before a position; return the names of the parts that are not needed any more."""
-        limit = edge(before).order
-        names = {part.name for part in self.parts()}
-        self.covered.expired = before
-        previous: dict[Name, str] = {}
-        kept: list[_Taken] = []
-        apart = False  # the snapshot before this one is dropped
-        for taken, snapshot in zip(self.snapshots, self._each_snapshot(), strict=True):
-            if taken.at.order < limit:
-                apart = True
-                continue
-            if apart:
-                taken.parts = list(_difference(previous, snapshot))
-            kept.append(taken)
-            previous, apart = snapshot.tables, False
-        self.snapshots = kept
-        self.records = {key: record for key, record in self.records.items() if record.at.order >= limit}
-        statements = []
-        for part in self.statements:
-            content = part.content()
-            rows = [row for row in content if _key(_record(row)) in self.records]
-            if rows:
-                statements.append(part if len(rows) == len(content) else _StoredPart.of(rows))
-        self.statements = statements
-        return sorted(names - {part.name for part in self.parts()})
-
-    def _each_snapshot(self) -> Iterator[TableSnapshot]:
-        tables: dict[Name, str] = {}
-        same: dict[str, str] = {}  # one string for equal definitions
-        for taken in self.snapshots:
-            left_out = set()
-            for part in taken.parts:
-                content = part.content()
-                texts = [same.setdefault(text, text) for text in content["definitions"]]
-                for schema, table, number in content["tables"]:
-                    if number >= 0:
-                        tables[schema, table] = texts[number]
-                    elif number == _GONE:
-                        tables.pop((schema, table), None)
-                    else:
-                        left_out.add((schema, table))
-            yield TableSnapshot(taken.at, dict(tables), frozenset(left_out) if taken.complete else None)
-
-
-def _difference(previous: Mapping[Name, str], snapshot: TableSnapshot) -> Iterator[_StoredPart]:
-    """Yield the parts that turn the tables before into those of a snapshot."""
-    changed = [(*name, sql) for name, sql in snapshot.tables.items() if previous.get(name) != sql]
-    gone = [(*name, _GONE) for name in previous if name not in snapshot.tables]
-    left_out = [(*name, _LEFT_OUT) for name in sorted(snapshot.left_out or ())]
-    rows: list[tuple[str, str, str | int]] = [*changed, *gone, *left_out]
-    for first in range(0, len(rows), _TABLES):
-        yield from _bounded(rows[first : first + _TABLES])
-
-
-def _bounded(rows: Sequence[tuple[str, str, str | int]]) -> Iterator[_StoredPart]:
-    """Yield these rows in parts of bounded size. Raises HistoryUnavailable if one row alone is larger."""
-    numbers: dict[str, int] = {}
-    tables = [
-        (schema, table, numbers.setdefault(what, len(numbers)) if isinstance(what, str) else what)
-        for schema, table, what in rows
-    ]
-    part = _StoredPart.of({"tables": tables, "definitions": list(numbers)})
-    if len(part.data) <= PART_BYTES:
-        yield part
-    elif len(rows) > 1:
-        yield from _bounded(rows[: len(rows) // 2])
-        yield from _bounded(rows[len(rows) // 2 :])
-    else:
-        schema, table, _ = rows[0]
-        raise HistoryUnavailable(
-            f"the definition of {schema}.{table} is larger than a znode ({PART_BYTES >> 10} KB compressed): keep the"
-            " table history in MySQL (canal.instance.tsdb.url)"
-        )
-
-
-def _statement_parts(rows: Sequence[Sequence[object]]) -> Iterator[bytes]:
-    """Yield these statements, packed in parts of bounded size. Raises HistoryUnavailable if one alone is larger."""
-    for first in range(0, len(rows), _STATEMENTS):
-        some = rows[first : first + _STATEMENTS]
-        data = _packed(some)
-        if len(data) <= PART_BYTES:
-            yield data
-        elif len(some) > 1:
-            yield from _statement_parts(some[: len(some) // 2])
-            yield from _statement_parts(some[len(some) // 2 :])
-        else:
-            journal, offset = some[0][:2]
-            raise HistoryUnavailable(
-                f"the statement at {journal}:{offset} is larger than a znode ({PART_BYTES >> 10} KB compressed): what"
-                " follows it is not stored; keep the table history in MySQL (canal.instance.tsdb.url)"
-            )
-
-
-def _packed(content: object) -> bytes:
-    return zlib.compress(
-        json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    )
-
-
-def _key(record: Record) -> tuple[object, ...]:
-    return (record.at.journal, record.at.offset, record.at.sub_index, record.table)
-
-
-def _row(record: Record) -> list[object]:
-    at, since = record.at, record.since
-    return [*_at_row(at), record.schema, record.sql, record.table, place_of(since) if since else None]
-
-
-def _record(row: Sequence[Any]) -> Record:
-    return Record(_at(row), row[4], row[5], row[6], from_place(row[7]) if row[7] else None)
-
-
-def _at_row(at: LogPosition) -> list[object]:
-    return [at.journal, at.offset, at.timestamp_ms, at.sub_index]
-
-
-def _at(row: Sequence[Any]) -> LogPosition:
-    return LogPosition(row[0], row[1], row[2], sub_index=row[3])
