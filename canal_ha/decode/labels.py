@@ -7,22 +7,29 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 _LABEL = re.compile(r"'((?:[^']|'')*)'|(?:0x|x')([0-9a-f]+)'?|(?:0b|b')([01]+)'?", re.IGNORECASE)
+_KEPT_CHARACTERS = 1 << 14  # of a text whose labels are kept: a server takes 65,535 labels
 _TYPE = re.compile(r"\s*(enum|set)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
-@lru_cache(maxsize=1024)
 def labels_of(mysql_type: str) -> tuple[str, ...]:
     """Return the labels as the server has them; () if the text is not of an ENUM or SET.
 
     The text may be a statement's own. A label can be a hexadecimal or binary literal there: the bytes of a UTF-8 text,
     else it is left as written, because the charset is unknown. The server cuts trailing blanks off.
     """
+    return _kept(mysql_type) if len(mysql_type) <= _KEPT_CHARACTERS else _labels_of(mysql_type)
+
+
+def _labels_of(mysql_type: str) -> tuple[str, ...]:
     found = _TYPE.fullmatch(mysql_type)
     if found is None:
         return ()
     labels = tuple(map(_label, _LABEL.finditer(found[2])))
     cut = tuple(label.rstrip(" ") for label in labels)
     return cut if len(set(cut)) == len(set(labels)) else labels  # in charset binary, blanks tell labels apart
+
+
+_kept = lru_cache(1024)(_labels_of)
 
 
 def with_labels(mysql_type: str, labels: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from canal_ha.model.table import Column, TableSchema
 PLANS_BYTES = 40 << 20  # of one stream: some 1,000 tables of 20 different columns each
 _PLAN_BYTES = 1000  # of a plan without its columns and its event
 _COLUMN_BYTES = 1900  # of the two cells of a column, and their texts
+_TEXT_COPIES = 6  # of a mysqlType text, in the table's definition and in the cells; it can list 65,535 labels
 _POINTERS_BYTES = 32  # of a plan, to the two cells of a column
 
 _Key = tuple[bytes, tuple[Column, ...], tuple[str, str, int]]
@@ -95,5 +96,6 @@ class PlanCache:
                 exact = self._charset_of is not None
                 columns = Columns(table_map, schema, self._fields, self._charset, exact=exact)
             self._younger[key] = columns
-            self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before)
+            texts = sum(len(column.mysql_type) for column in schema.columns)
+            self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before) + _TEXT_COPIES * texts
         return columns

@@ -11,6 +11,9 @@ from canal_ha.decode.ddl.create_table import create_table
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import AlterTable, CreateTable, Name
 from canal_ha.decode.ddl.tokens import Unreadable
+from canal_ha.decode.history.definitions import columns_of
+from canal_ha.decode.labels import labels_of, with_labels
+from canal_ha.model.table import Column
 
 
 def after(columns: str, items: str) -> str:
@@ -165,3 +168,11 @@ def test_hidden_version_columns_stay_last() -> None:
     columns = alter(created.columns, added.changes)
     assert [column.name for column in columns] == ["a", "b", "row_start", "row_end"]
     assert [column.name for column in alter(columns, dropped.changes)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("label", ["\\", "a\\", "\\'", "'), x int) --", "\\'), x int) --", "\n", "%s", ""])
+def test_a_stored_definition_keeps_every_label(label: str) -> None:
+    """A backslash or quote in a label of ENUM made the stored table unreadable, or gave it another column."""
+    column = Column("a", with_labels("enum", [label, "b"]))
+    (read,) = columns_of(create_table("t", [column]))
+    assert (read.name, labels_of(read.mysql_type)) == ("a", (label, "b"))

@@ -54,7 +54,7 @@ def test_the_table_that_a_statement_creates(sql: str, table: str | None) -> None
 
 def test_a_snapshot_is_parsed_table_by_table_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node takes over with ten thousand tables in fifteen snapshots: it serves before it has parsed them."""
-    definitions.parsed.cache_clear()
+    definitions.kept.cache_clear()
     parsed: list[str] = []
 
     def counted(sql: str) -> Statement | None:

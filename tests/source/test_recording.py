@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canal_ha.decode.history.ranges import Range, edge
-from canal_ha.decode.history.store import HistoryStore, TableSnapshot
+from canal_ha.decode.history.store import HistoryStore, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.history.recording import Recording
@@ -66,3 +66,27 @@ def test_a_snapshot_that_expires_unstored_is_not_stored_any_more(
     recording.note((), {})
     recording.keep_snapshot(TableSnapshot(at(300), {}))
     assert [snapshot.at.offset for snapshot in store.load("u").snapshots] == [200, 300]
+
+
+def test_nothing_expires_in_a_store_that_lacks_the_snapshot_that_takes_over(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that takes no snapshot any more keeps the old one, and memory does not keep what lies before."""
+
+    def refused(*_: Any) -> None:
+        raise HistoryUnavailable("disk full")
+
+    recording = Recording(store, "u", lambda name, /, **facts: None, set())
+    recording.keep_snapshot(TableSnapshot(at(100), {}))
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "add_snapshot", refused)
+        failing.setattr(store, "add", refused)
+        recording.record(Record(at(150), "s", "DROP TABLE t"))
+        recording.keep_snapshot(TableSnapshot(at(200), {}))
+        recording.expire(at(200), 0)
+    assert [snapshot.at.offset for snapshot in store.load("u").snapshots] == [100]
+    recording.note((), {})
+    recording.expire(at(200), 0)
+    kept = store.load("u")
+    assert [snapshot.at.offset for snapshot in kept.snapshots] == [200]
+    assert kept.records == ()

@@ -33,6 +33,6 @@ def _definition(column: Column) -> str:
     charset = f" CHARACTER SET {column.charset}" if column.charset else ""
     counts = " AUTO_INCREMENT" if column.auto_increment else ""
     invisible = " /*!80023 INVISIBLE */" if column.invisible else ""
-    return (
-        f"{quoted(column.name)} {column.mysql_type}{charset}{'' if column.nullable else ' NOT NULL'}{counts}{invisible}"
-    )
+    declared = column.mysql_type.replace("\\", "\\\\")  # in labels; a statement's text escapes it
+    null = "" if column.nullable else " NOT NULL"
+    return f"{quoted(column.name)} {declared}{charset}{null}{counts}{invisible}"

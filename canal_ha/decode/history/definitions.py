@@ -15,6 +15,7 @@ from canal_ha.model.table import Column
 
 _HEAD = re.compile(r"CREATE TABLE `((?:[^`]|``)+)` (?=\()")  # as SHOW CREATE TABLE prints it
 _NEXT_NUMBER = re.compile(r" AUTO_INCREMENT=\d+\b")
+_KEPT_CHARACTERS = 1 << 16  # of a definition whose columns are kept
 _MOST_PARSED = 4096  # definitions whose columns are kept: some 6 KB each with 20 columns
 
 
@@ -52,11 +53,17 @@ def charset_of(definition: str) -> str:
     return parsed(definition)[1]
 
 
-@lru_cache(_MOST_PARSED)
 def parsed(definition: str) -> tuple[tuple[Column, ...], str]:
     """Return columns and charset of a definition."""
+    return kept(definition) if len(definition) <= _KEPT_CHARACTERS else _parse(definition)
+
+
+def _parse(definition: str) -> tuple[tuple[Column, ...], str]:
     try:
         statement = read(definition)
     except Unreadable:
         return (), ""
     return (statement.columns, statement.charset) if isinstance(statement, CreateTable) else ((), "")
+
+
+kept = lru_cache(_MOST_PARSED)(_parse)

@@ -98,10 +98,16 @@ class Recording:
                 self._written()
 
     def expire(self, before: LogPosition, stale_ms: int) -> None:
-        """Drop what lies before a position. If the store fails, what it holds expires with a later call."""
+        """Drop what lies before a position.
+
+        The store keeps it while it fails, or while it does not have the snapshot that stands there: a later call drops
+        it.
+        """
         with self._expiring:
             store = self._store
-            if store:
+            with self._lock:
+                lacks = any(kept.at.order <= before.order for kept in self._pending_snapshots)
+            if store and not lacks:
                 try:
                     with self._lock:
                         self._clear(store)
@@ -111,6 +117,7 @@ class Recording:
         with self._lock:
             self._seen = {seen for seen in self._seen if LogPosition(seen[0], seen[1]).order >= before.order}
             self._pending_snapshots = [kept for kept in self._pending_snapshots if kept.at.order >= before.order]
+            self._pending = [record for record in self._pending if record.at.order >= before.order]
 
     def end(self) -> HistoryStore | None:
         """Store nothing from now on, even if a stream still decodes received bytes; return the store."""
