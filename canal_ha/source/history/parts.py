@@ -31,7 +31,7 @@ Name = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Piece:
+class StoredPiece:
     """One znode.
 
     name: repeats no other one, also not one that a crashed owner left behind; "" for the index.
@@ -58,22 +58,22 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Part:
+class StoredPart:
     """Some JSON in pieces. size: of its text, bytes."""
 
-    pieces: list[Piece]
+    pieces: list[StoredPiece]
     size: int
 
     @classmethod
-    def of(cls, content: object) -> Part:
+    def of(cls, content: object) -> StoredPart:
         """Make a new part."""
         text = _text(content)
         data = zlib.compress(text)
         cuts = range(0, len(data), PIECE_BYTES)
-        return cls([Piece(uuid4().hex, data[cut : cut + PIECE_BYTES]) for cut in cuts], len(text))
+        return cls([StoredPiece(uuid4().hex, data[cut : cut + PIECE_BYTES]) for cut in cuts], len(text))
 
     @classmethod
-    def read(cls, pieces: list[Piece]) -> Part:
+    def read(cls, pieces: list[StoredPiece]) -> StoredPart:
         """Return a stored part. Raises ValueError, zlib.error if it is damaged."""
         part = cls(pieces, 0)
         part.size = len(part._inflated())
@@ -106,7 +106,7 @@ class _Taken:
 
     at: LogPosition
     complete: bool
-    parts: list[Part]
+    parts: list[StoredPart]
 
 
 @dataclass(slots=True)
@@ -121,12 +121,12 @@ class SourceHistory:
 
     covered: Coverage = field(default_factory=Coverage)
     snapshots: list[_Taken] = field(default_factory=list)
-    statements: list[Part] = field(default_factory=list)
+    statements: list[StoredPart] = field(default_factory=list)
     records: dict[tuple[object, ...], Record] = field(default_factory=dict)
     tables: dict[Name, str] | None = None
 
     @classmethod
-    def read(cls, body: Mapping[str, Any], part: Callable[[Sequence[str]], Part]) -> SourceHistory:
+    def read(cls, body: Mapping[str, Any], part: Callable[[Sequence[str]], StoredPart]) -> SourceHistory:
         """Read what an index says of a source.
 
         body: as from `body`.
@@ -156,13 +156,13 @@ class SourceHistory:
             "statements": [_names(part) for part in self.statements],
         }
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[StoredPart]:
         """Yield every part."""
         for taken in self.snapshots:
             yield from taken.parts
         yield from self.statements
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[StoredPiece]:
         """Yield every piece."""
         for part in self.parts():
             yield from part.pieces
@@ -192,11 +192,11 @@ class SourceHistory:
             size += length
         self._close_part(last, rows)
 
-    def _close_part(self, growing: Part | None, rows: Sequence[object]) -> None:
+    def _close_part(self, growing: StoredPart | None, rows: Sequence[object]) -> None:
         if growing is not None:
             growing.grow(rows)
         elif rows:
-            self.statements.append(Part.of(rows))
+            self.statements.append(StoredPart.of(rows))
 
     def add_snapshot(self, snapshot: TableSnapshot) -> None:
         """Add a snapshot, unless it is there."""
@@ -234,7 +234,7 @@ class SourceHistory:
             content = part.content()
             rows = [row for row in content if _key(_record(row)) in self.records]
             if rows:
-                statements.append(part if len(rows) == len(content) else Part.of(rows))
+                statements.append(part if len(rows) == len(content) else StoredPart.of(rows))
         self.statements = statements
         return sorted(names - {piece.name for piece in self.pieces()})
 
@@ -256,7 +256,7 @@ class SourceHistory:
             yield TableSnapshot(taken.at, dict(tables), frozenset(left_out) if taken.complete else None)
 
 
-def _difference(previous: Mapping[Name, str], snapshot: TableSnapshot) -> Iterator[Part]:
+def _difference(previous: Mapping[Name, str], snapshot: TableSnapshot) -> Iterator[StoredPart]:
     """Yield the parts that turn the tables before into those of a snapshot."""
     changed = [(*name, sql) for name, sql in snapshot.tables.items() if previous.get(name) != sql]
     gone = [(*name, _GONE) for name in previous if name not in snapshot.tables]
@@ -268,10 +268,10 @@ def _difference(previous: Mapping[Name, str], snapshot: TableSnapshot) -> Iterat
             (schema, table, numbers.setdefault(what, len(numbers)) if isinstance(what, str) else what)
             for schema, table, what in rows[first : first + _TABLES]
         ]
-        yield Part.of({"tables": tables, "definitions": list(numbers)})
+        yield StoredPart.of({"tables": tables, "definitions": list(numbers)})
 
 
-def _names(part: Part) -> list[str]:
+def _names(part: StoredPart) -> list[str]:
     return [piece.name for piece in part.pieces]
 
 

@@ -20,7 +20,7 @@ from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import Fenced, HistoryFenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.history.parts import NAME_LENGTH, PIECE_BYTES, Part, Piece, SourceHistory
+from canal_ha.source.history.parts import NAME_LENGTH, PIECE_BYTES, SourceHistory, StoredPart, StoredPiece
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 
 LOG = logs.get(__name__)
@@ -60,7 +60,7 @@ class ZnodeStore:
         self._lock = threading.Lock()
         self._closed = False
         self._read = False
-        self._index = Piece("", b"")
+        self._index = StoredPiece("", b"")
         self._sources: dict[str, SourceHistory] = {}
         self._unused: list[str] = []
 
@@ -171,7 +171,7 @@ class ZnodeStore:
             # a transaction that only checks the epoch: from now on no earlier owner writes
             self._znodes.transaction([self._fence])
             index = self._znodes.get(self._path)
-            self._index = Piece("", index.data, index.version, stored=True) if index else Piece("", b"")
+            self._index = StoredPiece("", index.data, index.version, stored=True) if index else StoredPiece("", b"")
             body = json.loads(self._index.data or b"{}")
             self._sources = {}
             for name, stored in body.get("sources", {}).items():
@@ -182,15 +182,15 @@ class ZnodeStore:
             ]
         self._read = True
 
-    def _part(self, names: Sequence[str]) -> Part:
+    def _part(self, names: Sequence[str]) -> StoredPart:
         """Return a stored part. Raises ValueError if it is damaged, or if there is too much."""
         pieces = []
         for name in names:
             node = self._znodes.get(f"{self._path}/{name}")
             if node is None:
                 raise ValueError(f"the part {name} is missing")
-            pieces.append(Piece(name, node.data, node.version, stored=True))
-        return Part.read(pieces)
+            pieces.append(StoredPiece(name, node.data, node.version, stored=True))
+        return StoredPart.read(pieces)
 
     # ---- holding the lock: writing
 
@@ -242,7 +242,7 @@ class ZnodeStore:
         self._index.version = node.version if node else 0
         return True
 
-    def _put(self, piece: Piece) -> bool:
+    def _put(self, piece: StoredPiece) -> bool:
         """Write a piece or the index. Return False if the node is not as this store left it."""
         path = f"{self._path}/{piece.name}" if piece.name else self._path
         while True:
@@ -276,7 +276,7 @@ class ZnodeStore:
             else:
                 del self._unused[: len(names)]
 
-    def _pieces(self) -> list[Piece]:
+    def _pieces(self) -> list[StoredPiece]:
         return [piece for known in self._sources.values() for piece in known.pieces()]
 
     @contextmanager
