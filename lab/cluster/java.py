@@ -43,7 +43,7 @@ class JavaClient:
             self.process: subprocess.Popen[str] = spawn(
                 [
                     *("java", "-Xmx256m", f"-Dlogback.configurationFile={PROGRAM.with_name('logback.xml')}"),
-                    *("-cp", f"{libraries}/*", str(PROGRAM), zk_servers, destination),
+                    *("-cp", f"{libraries}/*", str(PROGRAM), zk_servers, destination, str(int(work_s * 1000))),
                 ],
                 stdout=subprocess.PIPE,
                 stderr=log,
