@@ -50,6 +50,23 @@ class WaitedTooLong(CanalError):
     retryable = True
 
 
+class LoginRefused(CanalError):
+    """A name, a password or a certificate is not that of an account."""
+
+
+class NotAllowed(CanalError):
+    """The account has no right to this request. The text names the right."""
+
+    code = 403
+
+
+class Busy(CanalError):
+    """The node has reached one of its limits for connections, logins or bytes; try again later."""
+
+    retryable = True
+    code = 429
+
+
 # ---- what a client asked of a destination
 
 
@@ -117,6 +134,12 @@ class TooManyStreams(CanalError):
     """This destination already has canal.instance.stream.max open streams."""
 
     retryable = True
+
+    def __init__(self, destination: str, most: int) -> None:
+        super().__init__(
+            f"destination:{destination} has {most} open streams already (canal.instance.stream.max);"
+            " unsubscribe a client id or raise the limit"
+        )
 
 
 class EndOfRange(CanalError):

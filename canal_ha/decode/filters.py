@@ -51,29 +51,34 @@ class TableFilter:
 
 
 class _Both(TableFilter):
-    """A client's list that narrows the server's."""
+    """A list that narrows another filter."""
 
-    def __init__(self, server: TableFilter, client: str) -> None:
-        super().__init__(client, server.exclude, of_client=True)
-        self._server = server
+    def __init__(self, wide: TableFilter, include: str, *, of_client: bool = False) -> None:
+        super().__init__(include, wide.exclude, of_client=of_client)
+        self._wide = wide
 
     def _decide(self, target: str) -> bool:
-        return self._server._decide(target) and super()._decide(target)
+        return self._wide._decide(target) and super()._decide(target)
 
 
-def effective(server_include: str, server_exclude: str, client_filter: str, mode: FilterMode) -> TableFilter:
+def effective(
+    server_include: str, server_exclude: str, client_filter: str, mode: FilterMode, within: str = ""
+) -> TableFilter:
     """Return the filter of one stream.
 
     server_include, server_exclude: the server's lists; the exclude list always applies, as in canal.
     client_filter: replaces the server's include list or narrows it (AND), unless it is "".
     mode: replace or AND.
+    within: the widest filter of the client's account, which narrows all of that; "": any.
     Raises FilterInvalid.
     """
     if not client_filter:
-        return TableFilter(server_include, server_exclude)
-    if mode is FilterMode.AND:
-        return _Both(TableFilter(server_include, server_exclude), client_filter)
-    return TableFilter(client_filter, server_exclude, of_client=True)
+        made = TableFilter(server_include, server_exclude)
+    elif mode is FilterMode.AND:
+        made = _Both(TableFilter(server_include, server_exclude), client_filter, of_client=True)
+    else:
+        made = TableFilter(client_filter, server_exclude, of_client=True)
+    return _Both(made, within) if within else made
 
 
 class FieldFilter:

@@ -72,6 +72,7 @@ class FeedRequest:
     behind: an earlier feed of the stream has passed on everything up to here; the ring leaves it out.
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
     exact: whether values are in the exact form (docs/protocol.md#exact).
+    within: the widest table filter of the client's account; "": any.
     """
 
     client_id: int
@@ -85,6 +86,7 @@ class FeedRequest:
     behind: LogPosition | None = None
     busy: Callable[[bool], None] = lambda busy: None
     exact: bool = False
+    within: str = ""
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

@@ -5,8 +5,9 @@ Everything here runs on the reactor thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutine
@@ -28,6 +29,7 @@ from canal_ha.errors import (
     NotRunningHere,
     NotSubscribed,
     PositionLost,
+    TooManyStreams,
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
@@ -108,6 +110,7 @@ class Instance:
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
         self._reads: set[BinlogRead] = set()
+        self._slots: Counter[object] = Counter()  # of streams whose requests are under way: client id, or a read
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
@@ -198,21 +201,25 @@ class Instance:
         because only the source can tell the first one.
         """
         self._check()
-        await self._check_filter(identity.filter)
-        start = None
-        if self.meta.cursor(identity.client_id) is None:
-            # The table history must begin before the start. If the source does not answer, the next call reports it.
-            with suppress(CanalError):
-                await self._run_blocking(lambda: self._origin.keep_house(None))
-            start = await self._start_position()
-        await self.meta.subscribe(identity, start)
+        opened = self._streams.get(identity.client_id)
+        known_to_meta = self.meta.cursor(identity.client_id) is not None
+        has_slot = (opened is not None and opened.state is StreamState.OPEN) or (known_to_meta and not opens)
+        with nullcontext() if has_slot else self._slot(identity.client_id):
+            await self._check_filter(identity.filter)
+            start = None
+            if self.meta.cursor(identity.client_id) is None:
+                # The table history must begin before the start. If the source does not answer, the next call reports it
+                with suppress(CanalError):
+                    await self._run_blocking(lambda: self._origin.keep_house(None))
+                start = await self._start_position()
+            await self.meta.subscribe(replace(identity, within=""), start)
         # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
         # opens after the stop.
         self._check()
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
         stream = self._stream(known)
-        if opens:
-            stream.subscribed(known.filter, exact=exact)
+        if opens or stream.within != identity.within:
+            stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         return self.meta.cursor(identity.client_id)
 
     def era(self, identity: ClientIdentity) -> object | None:
@@ -233,8 +240,11 @@ class Instance:
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""
-        message = await self._subscribed(identity).get(request)
+        stream = self._subscribed(identity)
+        self._check_within(stream, identity)
+        message = await stream.get(request)
         self._check()  # the node may have lost the destination while the GET waited
+        self._check_within(stream, identity)
         return message
 
     async def ack(self, identity: ClientIdentity, batch_id: int, mark: str = "") -> None:
@@ -276,13 +286,14 @@ class Instance:
             raise LocalProtocolError(
                 f"{self.config.destination} has several sources: one position cannot be the end of a read"
             )
-        await self._check_filter(identity.filter)
-        start = await self._run_blocking(lambda: self._origin.view.find(place))
-        end = None
-        if until is not None and until.journal:
-            end = LogPosition(until.journal, until.offset)
-        elif until is not None:
-            end = await self._run_blocking(lambda: self._origin.view.find(until))
+        with self._slot(object()):
+            await self._check_filter(identity.filter)
+            start = await self._run_blocking(lambda: self._origin.view.find(place))
+            end = None
+            if until is not None and until.journal:
+                end = LogPosition(until.journal, until.offset)
+            elif until is not None:
+                end = await self._run_blocking(lambda: self._origin.view.find(until))
         self._check()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)
@@ -300,7 +311,7 @@ class Instance:
             read=uuid4().hex,
             cut=read.cut,
         )
-        read.begin(stream, identity.filter, exact=exact)
+        read.begin(stream, identity.filter, exact=exact, within=identity.within)
         self._reads.add(read)
         return read
 
@@ -381,6 +392,11 @@ class Instance:
             raise NotSubscribed(self.config.destination, identity.client_id)
         return stream
 
+    def _check_within(self, stream: Stream, identity: ClientIdentity) -> None:
+        """Raise NotSubscribed if the last SUBSCRIBE on this node came from an account with another widest filter."""
+        if stream.within != identity.within:
+            raise NotSubscribed(self.config.destination, identity.client_id)
+
     def _stream(self, identity: ClientIdentity) -> Stream:
         client_id = identity.client_id
         if client_id not in self._streams:
@@ -456,7 +472,20 @@ class Instance:
 
     def _has_room(self) -> bool:
         streams = sum(stream.state is StreamState.OPEN for stream in self._streams.values())
-        return streams + len(self._reads) < self.config.stream_max
+        return streams + len(self._reads) + len(self._slots) < self.config.stream_max
+
+    @contextmanager
+    def _slot(self, key: object) -> Iterator[None]:
+        """Keep room for one open stream during the block. Raises TooManyStreams before anything becomes durable."""
+        if key not in self._slots and not self._has_room():
+            raise TooManyStreams(self.config.destination, self.config.stream_max)
+        self._slots[key] += 1
+        try:
+            yield
+        finally:
+            self._slots[key] -= 1
+            if not self._slots[key]:
+                del self._slots[key]
 
     async def _start_position(self) -> LogPosition:
         """Return where a new client begins.

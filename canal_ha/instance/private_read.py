@@ -35,9 +35,9 @@ class BinlogRead:
         self._stream: Stream | None = None
         self._closed = False
 
-    def begin(self, stream: Stream, filter_text: str, *, exact: bool) -> None:
-        """Open the stream. exact: see Stream.subscribed. Raises TooManyStreams."""
-        stream.subscribed(filter_text, exact=exact)
+    def begin(self, stream: Stream, filter_text: str, *, exact: bool, within: str = "") -> None:
+        """Open the stream. exact, within: see Stream.subscribed. Raises TooManyStreams."""
+        stream.subscribed(filter_text, exact=exact, within=within)
         self._stream = stream
 
     async def get(self, request: GetRequest) -> GetAnswer:

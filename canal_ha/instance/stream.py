@@ -138,6 +138,7 @@ class Stream:
         self._asked_at = reactor.seconds()
         self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
+        self.within = ""  # the widest filter of the account that subscribed last
         self._exact = False  # the form of values that the client asked for last
         self._position_lost = position_lost
         self._read = read
@@ -152,14 +153,16 @@ class Stream:
 
     # ---- requests of the client
 
-    def subscribed(self, filter_text: str, *, exact: bool = False) -> None:
-        """The client has subscribed: open. Begin again at the cursor if the filter is new or the feed had ended.
+    def subscribed(self, filter_text: str, *, exact: bool = False, within: str = "", opens: bool = True) -> None:
+        """The client has subscribed: open. Begin again at the cursor if a filter is new or the feed had ended.
 
         filter_text: the filter of the subscription.
         exact: the form of values that its GETs will ask for.
+        within: the widest filter of its account.
+        opens: whether to open now; the next GET opens it otherwise.
         """
-        changed = filter_text != self._filter
-        self._filter = filter_text
+        changed = (filter_text, within) != (self._filter, self.within)
+        self._filter, self.within = filter_text, within
         self._take_form(exact)
         self._asked_at = self._reactor.seconds()
         if self.state is StreamState.OPEN and not changed:
@@ -168,7 +171,8 @@ class Stream:
             self._void_through = max(self._batches.ids, default=self._void_through)
             self._abandon_ring()
             self._delivered = self._acked = None
-        self._open()
+        if opens:
+            self._open()
 
     async def get(self, request: GetRequest) -> GetAnswer:
         """Return the next batch. Raises TooManyStreams, or the error that ended the feed for good."""
@@ -308,10 +312,7 @@ class Stream:
         if cursor is None:
             raise NotSubscribed(self._config.destination, self.client_id)
         if not self._may_open():
-            raise TooManyStreams(
-                f"destination:{self._config.destination} has {self._config.stream_max} open streams already"
-                " (canal.instance.stream.max); unsubscribe a client id or raise the limit"
-            )
+            raise TooManyStreams(self._config.destination, self._config.stream_max)
         self._abandon_ring()
         if self._remember and self._recent is None:
             self._recent = self._remember(cursor.trail)
@@ -337,6 +338,7 @@ class Stream:
                 behind=self._delivered,
                 busy=wakeup.busy,
                 exact=self._exact,
+                within=self.within,
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed

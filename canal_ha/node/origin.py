@@ -90,7 +90,13 @@ def decoding(
     @cache
     def tables() -> TableFilter:
         try:
-            return effective(config.filter_regex, config.filter_black_regex, request.filter, config.filter_client_mode)
+            return effective(
+                config.filter_regex,
+                config.filter_black_regex,
+                request.filter,
+                config.filter_client_mode,
+                request.within,
+            )
         except FilterInvalid as error:
             raise FilterInvalid(f"{config.destination}, client {request.client_id}: {error}") from error
 
