@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import unquote
 
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
@@ -14,24 +18,47 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from canal_ha import logs
-from canal_ha.admin.control import PREFIX, Control, Switch
+from canal_ha.accounts import gate
+from canal_ha.accounts.account import Account
+from canal_ha.admin.control import Control, Switch
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.config.alarms import ConfigAlarm
+from canal_ha.config.listeners import is_loopback
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.server.entrance import Entrance
+from canal_ha.server.http_login import HttpRefusal, check_right, login_of
 from canal_ha.server.site import Listener, QuietSite
 
-STATUS_PATH = b"/api/v1/status"
-
-
 log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A request that the endpoint answers.
+
+    kind: of request, for the gate.
+    path: pattern of the path; its group is the destination.
+    methods: of HTTP.
+    """
+
+    kind: str
+    path: str
+    methods: tuple[bytes, ...]
+
+
+ROUTES = (
+    Route(gate.STATUS, "/api/v1/status", (b"GET", b"HEAD")),
+    Route(gate.SWITCH, "/api/v1/destinations/(.+)/source", (b"POST",)),
+)
 
 
 class StatusApi(Resource):
     """Serves GET /api/v1/status and the actions of `Control`; errors are JSON too.
 
     facts, status, alarms: the content of the document.
-    local: refuse requests whose Host header names another machine. A web page can make a local browser send requests
-        here under the page's own host name (DNS rebinding); only the Host header shows that.
+    entrance: knows the accounts.
+    answers: whether a request's Host header names this machine. A web page can make a browser send requests here under
+        the page's own host name (DNS rebinding); only the Host header shows that.
     switch: see Control; None if sources cannot be switched.
     """
 
@@ -42,29 +69,63 @@ class StatusApi(Resource):
         facts: NodeFacts,
         status: Callable[[], Sequence[InstanceStatus]],
         *,
-        local: bool,
+        entrance: Entrance,
+        answers: Callable[[str], bool],
         switch: Switch | None = None,
         alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
         self._facts = facts
         self._status = status
-        self._local = local
+        self._entrance = entrance
+        self._answers = answers
         self._alarms = alarms
         self._control = Control(switch, _answer) if switch else None
 
     def render(self, request: Request) -> bytes | int:
         """Answer one request; return the body, or NOT_DONE_YET."""
-        if self._local and not _is_local_name(request.getRequestHostname()):
-            return _answer(request, 403, {"error": "this endpoint answers requests for localhost only"})
-        if self._control and request.path.startswith(PREFIX):
-            return self._control.render(request)
-        if request.path != STATUS_PATH:
-            return _answer(request, 404, {"error": "not found; there is " + STATUS_PATH.decode()})
-        if request.method not in (b"GET", b"HEAD"):
-            request.setHeader(b"allow", b"GET, HEAD")
-            return _answer(request, 405, {"error": "only GET"})
-        return _answer(request, 200, status_document(self._facts, self._status(), time.time(), self._alarms()))
+        try:
+            return self._render(request)
+        except HttpRefusal as refusal:
+            return _answer(request, refusal.code, {"error": str(refusal)})
+
+    def _render(self, request: Request) -> bytes | int:
+        if not self._answers(request.getRequestHostname().decode("latin-1").strip("[]").lower()):
+            raise HttpRefusal(
+                403, "the Host header names another machine: use an address of this node, or canal.register.ip"
+            )
+        account = login_of(self._entrance, request)
+        route, destination = _route(request)
+        if request.method not in route.methods:
+            request.setHeader(b"allow", b", ".join(route.methods))
+            raise HttpRefusal(405, f"only {route.methods[0].decode()}")
+        check_right(self._entrance, account, route.kind, destination)
+        if route.kind == gate.SWITCH and self._control:
+            return self._control.render(request, destination)
+        return _answer(request, 200, self._document(account))
+
+    def _document(self, account: Account) -> dict[str, Any]:
+        """Return the status of the destinations on which the account has a right."""
+
+        def shown(destination: str) -> bool:
+            return not gate.refusal(account, gate.DESTINATION_STATUS if destination else gate.METRICS, destination)
+
+        return status_document(
+            self._facts,
+            [each for each in self._status() if shown(each.destination)],
+            time.time(),
+            [each for each in self._alarms() if shown(each.destination)],
+        )
+
+
+def _route(request: Request) -> tuple[Route, str]:
+    """Return the route of a request and its destination. Raises HttpRefusal."""
+    path = request.path.decode("latin-1")
+    for route in ROUTES:
+        match = re.fullmatch(route.path, path)
+        if match:
+            return route, unquote(match[1]) if match.re.groups else ""
+    raise HttpRefusal(404, f"not found; there is {ROUTES[0].path}")
 
 
 def listen(
@@ -73,8 +134,10 @@ def listen(
     port: int,
     facts: NodeFacts,
     status: Callable[[], Sequence[InstanceStatus]],
+    entrance: Entrance,
     switch: Switch | None = None,
     alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
+    names: Collection[str] = (),
 ) -> IListeningPort | None:
     """Serve the status on bind:port, or on a free port if that one is in use.
 
@@ -82,13 +145,16 @@ def listen(
     bind: address to listen on.
     port: TCP port; if negative, do not listen and return None.
     facts, status, alarms: the content of the document.
+    entrance: knows the accounts.
     switch: see Control; None if sources cannot be switched.
+    names: further names of this machine.
     Raises CannotListenError if `bind` is not an address of this machine.
     """
     if port < 0:
         return None
     interface = "127.0.0.1" if bind == "localhost" else bind
-    page = StatusApi(facts, status, local=_is_loopback(interface), switch=switch, alarms=alarms)
+    answers = is_loopback if is_loopback(interface) else own_names(bind, *names)
+    page = StatusApi(facts, status, entrance=entrance, answers=answers, switch=switch, alarms=alarms)
     site = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
@@ -99,22 +165,24 @@ def listen(
     return listening
 
 
+def own_names(*names: str) -> Callable[[str], bool]:
+    """Return whether a host is an address, which no page can rebind, or one of this machine's names."""
+    own = {"localhost", socket.gethostname().lower(), *(name.lower() for name in names)}
+
+    def answers(host: str) -> bool:
+        try:
+            ip_address(host)
+        except ValueError:
+            return host in own
+        return True
+
+    return answers
+
+
 def port_of(listening: IListeningPort) -> int:
     """Return the bound TCP port."""
     host: Any = listening.getHost()  # type: ignore[misc] # zope interface: methods without self
     return int(host.port)
-
-
-def _is_loopback(interface: str) -> bool:
-    try:
-        return ip_address(interface).is_loopback
-    except ValueError:  # "" and names: reachable from elsewhere
-        return False
-
-
-def _is_local_name(host: bytes) -> bool:
-    name = host.decode("latin-1").strip("[]").lower()
-    return name == "localhost" or _is_loopback(name)
 
 
 def _answer(request: Request, code: int, body: dict[str, Any]) -> bytes:

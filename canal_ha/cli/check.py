@@ -12,8 +12,9 @@ import click
 
 from canal_ha.cli.server import load_checked
 from canal_ha.cluster.cursors import CursorNodes
+from canal_ha.config.listeners import check_listeners
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
-from canal_ha.errors import CanalError
+from canal_ha.errors import CanalError, ConfigError
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.position import LogPosition
 from canal_ha.source import checkup
@@ -42,6 +43,10 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     """Yield the findings in the order of the checks, each with its destination or `node`."""
     for warning in config.warnings:
         yield "node", Finding(Verdict.WARNING, "configuration", warning)
+    try:
+        check_listeners(config)
+    except ConfigError as error:
+        yield "node", Finding(Verdict.FAILED, "configuration", str(error))
     for refused in config.refused:
         yield refused.destination, Finding(Verdict.FAILED, "configuration", str(refused.error))
     if not config.destinations and not config.refused:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from canal_ha import logs
+from canal_ha.config.listeners import check_listeners
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig
 from canal_ha.decode import kernel
@@ -37,6 +38,7 @@ log = logs.get(__name__)
 def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     """Run a node: follow MySQL and serve canal's protocol, until SIGTERM."""
     config = load_checked(conf_dir, sets)
+    check_listeners(config)
     if config.refused and not config.destinations and not config.auto_scan:
         raise config.refused[0].error  # nothing can run, and no scan would read the files again
     try:

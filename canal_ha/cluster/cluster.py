@@ -16,6 +16,8 @@ from canal_ha.cluster.session import ClusterSession
 from canal_ha.config.model import CanalConfig
 from canal_ha.zookeeper.race_events import SessionEvent, SessionUp
 
+EVERY_ADDRESS = ("", "0.0.0.0", "::")
+
 
 class Cluster:
     """This node's part in the cluster.
@@ -105,7 +107,8 @@ class Cluster:
 
 def node_address(config: CanalConfig) -> str:
     """Return registerIp:port: canal.register.ip, else canal.ip, else the machine's address for outgoing traffic."""
-    return f"{config.register_ip or config.ip or local_address()}:{config.port}"
+    bound = "" if config.ip in EVERY_ADDRESS else config.ip
+    return f"{config.register_ip or bound or local_address()}:{config.port}"
 
 
 def local_address() -> str:

@@ -96,6 +96,35 @@ PASSWD = _node(
     "40 hex digits",
     secret=True,
 )
+ACCOUNTS_FILE = _node(
+    "canal.accounts.file", kinds.text(), "", "TOML file of accounts; read again when it changes", "file"
+)
+INSECURE = _node(
+    "canal.insecure",
+    kinds.switch(),
+    "false",
+    "without accounts, listen beyond this machine all the same; everybody there can read every row",
+)
+LOGIN_TIMEOUT = _node(
+    "canal.client.login.timeout", kinds.whole(1, 3600), "10", "a connection without a login is closed after it", "s"
+)
+CONNECTIONS = _node(
+    "canal.client.connections.max", kinds.whole(1, INT32), "2000", "open connections of clients", "connections"
+)
+ADDRESS_CONNECTIONS = _node(
+    "canal.client.connections.address.max",
+    kinds.whole(1, INT32),
+    "1000",
+    "open connections of clients from one address; in IPv6 from one /64 network",
+    "connections",
+)
+AHEAD_BYTES = _node(
+    "canal.client.ahead.bytes",
+    kinds.whole(65536, INT64),
+    str(256 * 1024 * 1024),
+    "memory for requests that all clients together have sent ahead; a connection that goes beyond is closed",
+    "bytes",
+)
 MAX_FRAME = _node(
     "canal.max.frame.bytes",
     kinds.whole(4096, INT32),
@@ -114,6 +143,7 @@ METRICS_PORT = _node(
     "port of the Prometheus metrics; 0 or less: no metrics",
     "TCP port",
 )
+METRICS_BIND = _node("canal.metrics.pull.bind", kinds.text(), "", "address that the metrics listen on; blank: canal.ip")
 ADMIN_PORT = _node(
     "canal.admin.http.port",
     kinds.whole(-1, PORT_MAX),

@@ -230,7 +230,14 @@ class CanalConfig:
     port: int = 11111
     user: str = ""
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(plain))), "": any password is accepted
+    accounts_file: Path | None = None
+    insecure: bool = False
+    login_timeout_s: int = 10
+    connections_max: int = 2000
+    address_connections_max: int = 1000
+    ahead_bytes: int = 256 * 1024 * 1024
     metrics_port: int = 11112  # <= 0: off
+    metrics_bind: str = ""  # "" listens on every address
     admin_http_port: int = 8089  # < 0: off; 0: any free port
     admin_http_bind: str = "127.0.0.1"
     zk_servers: str = ""

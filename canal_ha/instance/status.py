@@ -109,6 +109,22 @@ class StreamStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """One connection that reads a destination.
+
+    client_id: the client's.
+    account: name of the account that logged in; "" on a node without accounts.
+    address: IP address of the client.
+    private: whether it reads from a position, without a cursor.
+    """
+
+    client_id: int
+    account: str
+    address: str
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFacts:
     """Which server is read.
 
@@ -143,6 +159,7 @@ class InstanceStatus:
     source_server: the server's server_uuid, or on MariaDB its server id; "" while unknown.
     source_switches: changes of the server since this node runs the destination.
     detecting_failures: detecting statements in a row that the server has not answered.
+    readers: the connections that read it; see ReaderStatus.
     """
 
     destination: str
@@ -158,3 +175,4 @@ class InstanceStatus:
     source_server: str = ""
     source_switches: int = 0
     detecting_failures: int = 0
+    readers: tuple[ReaderStatus, ...] = ()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import maybeDeferred
@@ -10,17 +12,20 @@ from twisted.internet.defer import maybeDeferred
 from canal_ha import logs
 from canal_ha.admin import api
 from canal_ha.admin.document import NodeFacts
-from canal_ha.cluster.cluster import Cluster, local_address, node_address
+from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, local_address, node_address
 from canal_ha.cluster.session import ZooKeeperSession
+from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
 from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.status import InstanceStatus
+from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
+from canal_ha.server.entrance import Entrance
+from canal_ha.server.limits import PortLimits
 from canal_ha.server.service import CanalService
-
-EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 class Node:
@@ -29,6 +34,8 @@ class Node:
     def __init__(self, config: CanalConfig, reactor: Any) -> None:
         self._config = config
         self._reactor = reactor
+        self._accounts = AccountsFile(config, reactor)
+        self._entrance = Entrance(lambda: self._accounts.accounts, reactor)
         self._embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured)
         self._hosting = Hosting(config, reactor, self._embedded)
         self._service = CanalService(
@@ -36,8 +43,13 @@ class Node:
             reactor,
             host=config.ip,
             port=config.port,
-            user=config.user,
-            passwd=config.passwd,
+            entrance=self._entrance,
+            limits=PortLimits(
+                config.login_timeout_s,
+                config.connections_max,
+                config.address_connections_max,
+                config.ahead_bytes,
+            ),
             max_frame_bytes=config.max_frame_bytes,
         )
         self._ports: list[Any] = []  # IListeningPort
@@ -69,10 +81,12 @@ class Node:
         for instance in self._config.destinations:
             await self._begin(instance)
         self._scan.start(self._config.refused)
+        self._accounts.start()
 
     async def stop(self) -> None:
         """Stop accepting, flush cursors, let go of what runs here, close the ports."""
         self._scan.stop()
+        self._accounts.stop()
         await self._service.stop()
         if self._cluster:
             await self._cluster.stop()
@@ -81,7 +95,7 @@ class Node:
             await maybeDeferred(port.stopListening)
 
     def _open_side_ports(self) -> None:
-        config, status = self._config, self._embedded.status
+        config, status = self._config, self._status
         facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
         api_port = api.listen(
             self._reactor,
@@ -89,18 +103,27 @@ class Node:
             config.admin_http_port,
             facts,
             status,
+            self._entrance,
             self._embedded.switch_source,
-            lambda: self._scan.alarms,
+            self._alarms,
+            (config.register_ip, config.ip),
         )
         if api_port:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)
-        collector = metrics.CanalCollector(
-            status, self._service.counters, kernel.BUILD, alarms=lambda: self._scan.alarms
+        collector = metrics.CanalCollector(status, self._service.counters, kernel.BUILD, alarms=self._alarms)
+        metrics_port = metrics.listen(
+            self._reactor, config.metrics_port, collector, self._entrance, config.metrics_bind
         )
-        metrics_port = metrics.listen(self._reactor, config.metrics_port, collector)
         if metrics_port:
             self._ports.append(metrics_port)
+
+    def _status(self) -> Sequence[InstanceStatus]:
+        """Return the figures of every instance here, with the connections that read it."""
+        return [replace(each, readers=self._service.readers(each.destination)) for each in self._embedded.status()]
+
+    def _alarms(self) -> tuple[ConfigAlarm, ...]:
+        return (*self._accounts.alarms, *self._scan.alarms)
 
     # ---- destinations come and go
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import chain
 
 from canal_ha import logs
+from canal_ha.accounts.origin import origin_of
 from canal_ha.model.clock import Clock, Timer
 
 LINES_AT_ONCE = 10  # of one address; a second later it may have one more
@@ -16,7 +16,6 @@ ALL_LINES_PER_S = 50
 PEERS = 256  # addresses told apart; newcomers share one allowance until one of these has all its lines again
 NAMED = 10  # addresses that one report names; it counts the others together
 
-_NETWORK_BITS = 64  # of IPv6: whoever has one address has all of such a network
 _OTHERS = "others"
 
 LOG = logs.get(__name__)
@@ -51,7 +50,7 @@ class Complaints:
     def may(self, peer: str) -> bool:
         """Whether a line about this address may be written now; a line that may not is counted. peer: `/ip`."""
         now = self._clock.seconds()
-        allowance = self._of(_origin(peer), now)
+        allowance = self._of(origin_of(peer), now)
         for each in (allowance, self._all):
             each.refill(now)
         if allowance.left >= 1 and self._all.left >= 1:
@@ -98,16 +97,3 @@ class Complaints:
 def _tell(peer: str, count: int) -> None:
     if count:
         LOG.warning("peer.lines_left_out", peer=peer, count=count)
-
-
-def _origin(peer: str) -> str:
-    """Whose allowance an address uses: its own; in IPv6 that of its network."""
-    try:
-        address = ip_address(peer.removeprefix("/"))
-    except ValueError:
-        return peer
-    if not isinstance(address, IPv6Address):
-        return peer
-    if address.ipv4_mapped:
-        return f"/{address.ipv4_mapped}"
-    return f"/{ip_network((int(address), _NETWORK_BITS), strict=False)}"

@@ -19,20 +19,24 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from canal_ha import logs
-from canal_ha.errors import CanalError, CursorReplaced, LocalProtocolError, RemoteProtocolError
-from canal_ha.model.clock import Clock
+from canal_ha.errors import Busy, CanalError, CursorReplaced, LocalProtocolError, RemoteProtocolError
+from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
+from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
+from canal_ha.server.limits import PortLoad
 from canal_ha.server.outbox import Outbox
+from canal_ha.wire import packets
 from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
-from canal_ha.wire.server_session import Reply, ServerSession
+from canal_ha.wire.server_session import ConversationState, Reply, ServerSession
 
 LOG = logs.get(__name__)
 LAST_WORDS_S = 0.5  # how long the last acknowledgements may take when the node closes a connection
+LATE_S = 1.0  # how long a client may take to read why its connection ends
 IN_A_ROW = 100  # requests without a reply that are carried out before other connections get their turn
 
 
@@ -54,24 +58,47 @@ class Shared:
     counters: RequestCounters
     clock: Clock
     complaints: Complaints
+    load: PortLoad
+
+
+@dataclass(frozen=True, slots=True)
+class LastRead:
+    """What a connection read last.
+
+    identity: destination and client id.
+    private: whether from a position, without a cursor.
+    """
+
+    identity: ClientIdentity
+    private: bool
 
 
 class Conversation:
     """See the module."""
 
     def __init__(
-        self, session: ServerSession, shared: Shared, peer: str, transport: Closing, outbox: Outbox, idle: IdleLimits
+        self,
+        session: ServerSession,
+        visitor: Visitor,
+        shared: Shared,
+        peer: str,
+        transport: Closing,
+        outbox: Outbox,
+        idle: IdleLimits,
     ) -> None:
         """Make a conversation that waits for `begin`.
 
         session: the wire protocol's half of it.
+        visitor: who the client is, and its rights.
         shared: what it has in common with others.
         peer: `/ip` of the client, for the counters.
         transport: ends the connection.
         outbox: takes replies.
         idle: the limits of the connection, which the client can set.
         """
+        self.reading: LastRead | None = None
         self._session = session
+        self._visitor = visitor
         self._shared = shared
         self._peer = peer
         self._transport = transport
@@ -85,16 +112,25 @@ class Conversation:
         self._awaited: Deferred[Any] | None = None  # or for this,
         self._fetching = False  # which is what a GET waits for
         self._told_cursor: tuple[ClientIdentity, object] | None = None  # the client that knows its cursor, and its era
+        self._login: Timer | None = None  # until the client has logged in
+        self._ahead_bytes = 0  # that this connection adds to the load
         self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
 
     def begin(self) -> None:
         """Greet the client and carry out what it asks."""
+        self._login = self._shared.clock.callLater(self._shared.load.limits.login_s, self._late)
         self._go_on()
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the client. A client that breaks the protocol loses its connection."""
+        load = self._shared.load
         try:
             self._session.receive(data)
+            self._weigh()
+            if load.ahead_bytes > load.limits.ahead_bytes:
+                self._refused("ahead_bytes")
+                most = load.limits.ahead_bytes
+                self.drop(f"clients have sent {most} bytes of requests ahead (canal.client.ahead.bytes)")
         except RemoteProtocolError as error:
             self.drop(str(error))
         self._awaken()
@@ -107,6 +143,8 @@ class Conversation:
     def client_gone(self) -> None:
         """The connection is lost: cancel a waiting GET, and finish what the client sent before."""
         self._lost = True
+        self.reading = None
+        self._logged_in()
         self._end_read()
         self._let_go()
 
@@ -115,6 +153,31 @@ class Conversation:
         if self._may_log():
             LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
         self._transport.abortConnection()
+
+    def _late(self) -> None:
+        """The client has not logged in in time: say so and close the connection."""
+        self._refused("login_late")
+        error = Busy(f"no login within {self._shared.load.limits.login_s:g} s (canal.client.login.timeout)")
+        if self._may_log():
+            LOG.info("connection.dropped", channel=self._session.channel, reason=str(error))
+        if self._listening:  # else the client does not even read the handshake
+            self._outbox.send((packets.refused(error.code, str(error)),))
+        self._transport.loseConnection()
+        self._login = self._shared.clock.callLater(LATE_S, self._transport.abortConnection)
+
+    def _logged_in(self) -> None:
+        if self._login and self._login.active():
+            self._login.cancel()
+        self._login = None
+
+    def _weigh(self) -> None:
+        """Tell the load how much of what the client has sent is not read yet."""
+        waiting = 0 if self._lost else self._session.waiting_bytes
+        self._shared.load.ahead_bytes += waiting - self._ahead_bytes
+        self._ahead_bytes = waiting
+
+    def _refused(self, reason: str) -> None:
+        self._shared.counters.refusals[reason] += 1
 
     @property
     def _gone(self) -> bool:
@@ -131,11 +194,14 @@ class Conversation:
         while not self._ending:
             try:
                 step = self._session.next()
+                self._weigh()
                 if step is None:
                     if self._gone:
                         return
                     await _more()
                     continue
+                if self._login and self._session.state is not ConversationState.AUTHENTICATION:
+                    self._logged_in()
                 began = self._shared.clock.seconds()
                 reply = step if isinstance(step, Reply) else await self._carry_out(step)
             except RemoteProtocolError as error:
@@ -150,6 +216,8 @@ class Conversation:
             if sent:
                 await sent
             self._shared.counters.note(reply, self._peer, (self._shared.clock.seconds() - began) * 1000)
+            if reply.last:
+                break
             if not reply.packet_type and not self._gone:
                 self._idle.limit(self._session.idle_ms)
             silent = 0 if reply.pieces else silent + 1
@@ -193,16 +261,18 @@ class Conversation:
         if self._gone and not isinstance(request, Acknowledge | Rollback):
             self._session.done()
             return None
-        destinations, identity = self._shared.destinations, request.identity
+        destinations = self._shared.destinations
         try:
+            identity = self._visitor.admitted(request.packet_type, request.identity)
             match request:
                 case Get():
-                    return await self._fetch(request)
+                    return await self._fetch(request, identity)
                 case ReadFrom():
                     self._end_read()
                     self._read = await destinations.read_from(
                         identity, request.place, request.until, exact=request.exact
                     )
+                    self.reading = LastRead(identity, private=True)
                     if self._lost:
                         self._end_read()
                 case Acknowledge() if self._read:
@@ -240,15 +310,18 @@ class Conversation:
             return self._session.failed(error)
         return self._session.done()
 
-    async def _fetch(self, request: Get) -> Reply | None:
+    async def _fetch(self, request: Get, identity: ClientIdentity) -> Reply | None:
         self._fetching = True
         try:
             if self._read:
                 message = await self._read.get(request.wanted)
             else:
-                self._check_era(request.identity)
-                message = await self._shared.destinations.get(request.identity, request.wanted)
-                self._check_era(request.identity)
+                self._check_era(identity)
+                if self.reading is None or self.reading.identity is not identity:
+                    self.reading = LastRead(identity, private=False)
+                message = await self._shared.destinations.get(identity, request.wanted)
+                self._check_era(identity)
+            self._visitor.admitted(request.packet_type, request.identity)  # the accounts may have changed meanwhile
         except CancelledError:
             self._session.done()
             return None

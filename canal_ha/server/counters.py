@@ -47,6 +47,7 @@ class RequestCounters:
     errors: Counter[tuple[str, int]] = field(default_factory=Counter)  # (destination, error code)
     latency: dict[str, Latency] = field(default_factory=dict)
     connections: int = 0  # open now
+    refusals: Counter[str] = field(default_factory=Counter)  # by reason: what is refused before it is a request
     _peers: set[str] = field(default_factory=set)
 
     def note(self, reply: Reply, peer: str, latency_ms: float) -> None:

@@ -20,10 +20,13 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from canal_ha import logs
+from canal_ha.accounts import gate
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
+from canal_ha.server.entrance import Entrance
+from canal_ha.server.http_login import HttpRefusal, check_right, login_of
 from canal_ha.server.site import Listener, QuietSite
 from canal_ha.version import VERSION
 
@@ -247,6 +250,9 @@ def _port(counters: RequestCounters) -> Iterator[Metric]:
     errors = Family("canal_instance_client_request_error", "counter", "Error answers.", "destination", "errorCode")
     for (destination, code), count in counters.errors.items():
         errors.add(count, destination, code)
+    refusals = Family("canal_port_refusals", "counter", "Logins, connections and requests refused.", "reason")
+    for reason, count in counters.refusals.items():
+        refusals.add(count, reason)
     latency = Family("canal_instance_client_request_latency", "histogram", "Request times, ms.", "destination")
     for destination, times in counters.latency.items():
         for limit, total in zip((*LATENCY_BUCKETS_MS, float("inf")), accumulate(times.buckets), strict=True):
@@ -255,7 +261,7 @@ def _port(counters: RequestCounters) -> Iterator[Metric]:
         latency.add_sample(latency.name + "_sum", {"destination": destination}, times.sum_ms)
     connections = Family("canal_client_connections", "gauge", "Connections open on the data port.")
     connections.add(counters.connections)
-    yield from (packets, sent, empty, errors, latency, connections)
+    yield from (packets, sent, empty, errors, refusals, latency, connections)
 
 
 # ---- text and HTTP
@@ -302,28 +308,45 @@ class MetricsPage(Resource):
 
     isLeaf = True
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, entrance: Entrance) -> None:
+        """collector: of the node's figures. entrance: knows the accounts."""
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
+        self._entrance = entrance
         self._collectors = (collector, PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR)
 
     def render_GET(self, request: Request) -> bytes:
         """Write everything."""
+        try:
+            check_right(self._entrance, login_of(self._entrance, request), gate.METRICS)
+        except HttpRefusal as refusal:
+            request.setResponseCode(refusal.code)
+            request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+            return f"{refusal}\n".encode()
         request.setHeader(b"content-type", CONTENT_TYPE)
         return exposition(family for collector in self._collectors for family in collector.collect())
 
 
-def listen(reactor: Listener, port: int, collector: Collector) -> IListeningPort | None:
-    """Serve the metrics on every address; None when port is 0 or less, or taken: that is logged and stops nobody.
+def listen(
+    reactor: Listener, port: int, collector: Collector, entrance: Entrance, bind: str = ""
+) -> IListeningPort | None:
+    """Serve the metrics; None when port is 0 or less, or taken: that is logged and stops nobody.
 
     Two nodes on one host usually share the default port (docs/protocol.md#metrics).
+
+    reactor: Twisted's.
+    port: TCP port.
+    collector: of the node's figures.
+    entrance: knows the accounts.
+    bind: address to listen on; "" is every address.
     """
     if port <= 0:
         return None
-    site = QuietSite(MetricsPage(collector))  # type: ignore[no-untyped-call] # Twisted's
+    site = QuietSite(MetricsPage(collector, entrance))  # type: ignore[no-untyped-call] # Twisted's
+    interface = "127.0.0.1" if bind == "localhost" else bind
     try:
-        listening = reactor.listenTCP(port, site)
+        listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:
         log.warning("metrics.port_taken", port=port, error=str(error.socketError))
         return None
-    log.info("metrics.listening", port=port)
+    log.info("metrics.listening", bind=bind or "*", port=port)
     return listening

@@ -8,7 +8,9 @@ import typing
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from canal_ha.server.conversation import Closing, Conversation, Shared
+from canal_ha.model.clock import Clock
+from canal_ha.server.conversation import LATE_S, Closing, Conversation, LastRead, Shared
+from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.outbox import Consumer, Outbox
 from canal_ha.wire.server_session import ServerSession
@@ -29,15 +31,19 @@ class Transport(Consumer, Closing, typing.Protocol):
 class CanalConnection(Protocol):
     """See the module."""
 
-    def __init__(self, session: ServerSession, shared: Shared, peer: str, connections: set[CanalConnection]) -> None:
+    def __init__(
+        self, session: ServerSession, visitor: Visitor, shared: Shared, peer: str, connections: set[CanalConnection]
+    ) -> None:
         """Make a connection that Twisted will open.
 
         session: the wire protocol's half of the conversation.
+        visitor: who the client is.
         shared: what all connections of the service have in common.
         peer: `/ip` of the client, for the counters.
         connections: the open connections of the service; this one is among them while it is open.
         """
         self._session = session
+        self._visitor = visitor
         self._shared = shared
         self._peer = peer
         self._connections = connections
@@ -51,8 +57,11 @@ class CanalConnection(Protocol):
             self._shared.clock, lambda reason: self._conversation.drop(reason), self._session.idle_ms
         )
         outbox = Outbox(self._transport, self._idle.wrote)
-        self._conversation = Conversation(self._session, self._shared, self._peer, self._transport, outbox, self._idle)
+        self._conversation = Conversation(
+            self._session, self._visitor, self._shared, self._peer, self._transport, outbox, self._idle
+        )
         self._connections.add(self)
+        self._shared.load.opened(self._peer)
         self._shared.counters.connections += 1
         self._conversation.begin()
 
@@ -71,8 +80,19 @@ class CanalConnection(Protocol):
         """The conversation finishes what the client sent before."""
         self._idle.stop()
         self._connections.discard(self)
+        self._shared.load.closed(self._peer)
         self._shared.counters.connections -= 1
         self._conversation.client_gone()
+
+    @property
+    def reading(self) -> LastRead | None:
+        """What the client read last; None before its first GET."""
+        return self._conversation.reading
+
+    @property
+    def who(self) -> tuple[str, str]:
+        """The account's name, "" without one, and the client's address."""
+        return self._visitor.account, self._peer.removeprefix("/")
 
     def end(self) -> None:
         """Close the connection once the current reply is written and batches on their way are acknowledged."""
@@ -81,3 +101,34 @@ class CanalConnection(Protocol):
     def abort(self) -> None:
         """Close the connection at once."""
         self._transport.abortConnection()
+
+
+class RefusedConnection(Protocol):
+    """A connection beyond a limit: it gets the handshake and the error that canal's clients show, and ends."""
+
+    def __init__(self, frames: tuple[bytes, ...], clock: Clock, refused: set[RefusedConnection]) -> None:
+        """Make a connection that Twisted will open.
+
+        frames: to write.
+        clock: bounds the time for reading them.
+        refused: the open ones; this one is among them while it is open.
+        """
+        self._frames = frames
+        self._clock = clock
+        self._refused = refused
+
+    def connectionMade(self) -> None:
+        """Write everything."""
+        self._refused.add(self)
+        transport = typing.cast(Transport, self.transport)
+        for frame in self._frames:
+            transport.write(frame)
+        # Half closed: a reset because of unread bytes of the client could overtake the error.
+        transport.loseWriteConnection()
+        self._timer = self._clock.callLater(LATE_S, transport.abortConnection)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The client has gone."""
+        self._refused.discard(self)
+        if self._timer.active():
+            self._timer.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import Protocol
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -13,19 +14,25 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import ServerFactory
 
 from canal_ha import logs
-from canal_ha.errors import ConfigError
+from canal_ha.accounts.account import Accounts
+from canal_ha.errors import Busy, ConfigError
+from canal_ha.instance.status import ReaderStatus
 from canal_ha.model.clock import Clock
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.conversation import Shared
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations
-from canal_ha.server.protocol import CanalConnection
-from canal_ha.wire.scramble import SEED_BYTES, Credentials
+from canal_ha.server.entrance import Entrance, Visitor
+from canal_ha.server.limits import PortLimits, PortLoad
+from canal_ha.server.protocol import CanalConnection, RefusedConnection
+from canal_ha.wire import packets
+from canal_ha.wire.scramble import SEED_BYTES
 from canal_ha.wire.server_session import ServerSession
 
 LOG = logs.get(__name__)
 BACKLOG = 128
 POLL_S = 0.02
+REFUSED_MOST = 100  # connections that are told at a time why they end
 
 
 class Listening(Protocol):
@@ -54,30 +61,31 @@ class CanalService(ServerFactory):
         *,
         host: str = "",
         port: int = 11111,
-        user: str = "",
-        passwd: str = "",
+        entrance: Entrance | None = None,
+        limits: PortLimits | None = None,
         max_frame_bytes: int = 16 * 1024 * 1024,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Make a service that waits for `start`. Raises ConfigError for a user without a password.
+        """Make a service that waits for `start`.
 
         destinations: carries out the requests.
         reactor: Twisted's.
         host: the address to listen on; "" is every address.
         port: the port to listen on; 0 takes a free one.
-        user: canal.user; "" accepts every client.
-        passwd: canal.passwd, hex of SHA1(SHA1).
+        entrance: knows the accounts; None: there are none.
+        limits: of connections and logins; None: the defaults.
         max_frame_bytes: of a request.
         random: makes this many unpredictable bytes.
         """
-        self.counters = RequestCounters(destinations.knows)
+        self._entrance = entrance or Entrance(Accounts, reactor)
+        self.counters = RequestCounters(destinations.knows, refusals=self._entrance.refusals)
         self._open: set[CanalConnection] = set()
         self._complaints = Complaints(reactor)
-        self._shared = Shared(destinations, self.counters, reactor, self._complaints)
+        self._shared = Shared(destinations, self.counters, reactor, self._complaints, PortLoad(limits or PortLimits()))
+        self._refused: set[RefusedConnection] = set()
         self._reactor = reactor
         self._host = host
         self._port = port
-        self._credentials = credentials(user, passwd)
         self._max_frame_bytes = max_frame_bytes
         self._random = random
         self._listening: Listening | None = None
@@ -122,28 +130,41 @@ class CanalService(ServerFactory):
         self._reactor.callLater(POLL_S, lambda: pause.callback(None))
         await pause
 
-    def buildProtocol(self, addr: IAddress | None) -> CanalConnection:
-        """Return a connection for a new client."""
+    def readers(self, destination: str) -> tuple[ReaderStatus, ...]:
+        """Return who reads a destination over which connection."""
+        found = []
+        for connection in self._open:
+            reading, (account, address) = connection.reading, connection.who
+            if reading and reading.identity.destination == destination:
+                found.append(ReaderStatus(reading.identity.client_id, account, address, reading.private))
+        return tuple(sorted(found, key=astuple))
+
+    def buildProtocol(self, addr: IAddress | None) -> CanalConnection | RefusedConnection | None:
+        """Return a connection for a new client; None closes it at once."""
         here = self._listening.getHost() if self._listening else None
         peer = _slash(addr)
+        address = peer.rpartition(":")[0]
+        reason, text = self._shared.load.refusal(address)
+        if reason:
+            return self._refuse(address, reason, text)
+        visitor = Visitor(self._entrance, address)
         session = ServerSession(
             seed=self._random(SEED_BYTES),
-            credentials=self._credentials,
+            guard=visitor,
             channel=f"[id: 0x{self._random(4).hex()}, {peer} => {_slash(here)}]",
             max_frame_bytes=self._max_frame_bytes,
         )
-        return CanalConnection(session, self._shared, peer.rpartition(":")[0], self._open)
+        return CanalConnection(session, visitor, self._shared, address, self._open)
 
-
-def credentials(user: str, passwd: str) -> Credentials:
-    """Return what clients must know according to canal.user and canal.passwd. Raises ConfigError."""
-    if user and not passwd:
-        raise ConfigError("canal.properties", "canal.passwd", passwd, f"a password for canal.user = {user}")
-    try:
-        return Credentials(user, bytes.fromhex(passwd))
-    except ValueError:
-        pass
-    raise ConfigError("canal.properties", "canal.passwd", passwd, "40 hex digits: SHA1 of SHA1 of the password")
+    def _refuse(self, peer: str, reason: str, text: str) -> RefusedConnection | None:
+        """Return a connection that says why it ends; None if too many are doing so."""
+        self.counters.refusals[reason] += 1
+        if self._complaints.may(peer):
+            LOG.warning("connection.refused", peer=peer, reason=text)
+        if len(self._refused) >= REFUSED_MOST:
+            return None
+        frames = packets.handshake(self._random(SEED_BYTES)), packets.refused(Busy.code, text)
+        return RefusedConnection(frames, self._reactor, self._refused)
 
 
 def _slash(address: object) -> str:

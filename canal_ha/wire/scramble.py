@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from binascii import Error, unhexlify
-from dataclasses import dataclass, field
 
 from canal_ha.errors import RemoteProtocolError
 
@@ -25,30 +24,16 @@ def secret_of(password: str) -> bytes:
     return _sha1(_sha1(password.encode()))
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Who may connect. user: "" accepts any name; secret: 20 bytes, b"" accepts any password."""
+def proves(secret: bytes, password: bytes, seed: bytes) -> bool:
+    """Return whether a token was made from the password of a secret.
 
-    user: str = ""
-    secret: bytes = field(default=b"", repr=False)
-
-    def accept(self, username: str, password: bytes, seed: bytes) -> bool:
-        """Return whether this peer may connect.
-
-        username: as received.
-        password: the hex text as received.
-        seed: the seed of the handshake.
-        Raises RemoteProtocolError for a text that is not hex or is too short; canal closes the connection then.
-        """
-        if self.user and self.user != username:
-            return False
-        if not self.secret:
-            return True
-        if not password:
-            return False
-        sent = _from_hex(password)
-        once = _xor(_sha1(seed + self.secret), sent)
-        return hmac.compare_digest(_sha1(once), self.secret)
+    secret: what the server stores.
+    password: the token, as hex text of either case.
+    seed: the seed of the handshake.
+    Raises RemoteProtocolError for a text that is not hex or is too short; canal closes the connection then.
+    """
+    once = _xor(_sha1(seed + secret), _from_hex(password))
+    return hmac.compare_digest(_sha1(once), secret)
 
 
 def _from_hex(text: bytes) -> bytes:

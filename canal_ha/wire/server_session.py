@@ -2,6 +2,7 @@
 
     AUTHENTICATION --any frame, accepted--> SESSION
     AUTHENTICATION --any frame, refused--> AUTHENTICATION      (error packet; the seed stays)
+    AUTHENTICATION --the third refusal--> the connection is closed behind its error packet
     AUTHENTICATION --accepted, names a destination and a client--> SUBSCRIBING --done--> SESSION
     SESSION --any request--> SESSION
     any state --a frame that is not a packet, or an invalid length--> the connection is closed
@@ -15,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
-from canal_ha.errors import CanalError, LocalProtocolError, RemoteProtocolError
+from canal_ha.errors import Busy, CanalError, LocalProtocolError, LoginRefused, RemoteProtocolError
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
@@ -24,11 +26,11 @@ from canal_ha.model.position import LogPosition
 from canal_ha.wire import messages, packets
 from canal_ha.wire.framing import HEADER_BYTES, FrameReader
 from canal_ha.wire.packets import Acknowledge, Get, JavaError, Refusal, Request, Rollback, Subscribe
-from canal_ha.wire.scramble import Credentials
 
 UNAUTHENTICATED_FRAME_BYTES = 64 * 1024
 DEFAULT_IDLE_MS = 3_600_000
 KEPT_GET_BYTES = 1024
+GUESSES = 3  # of a password, on one connection
 
 
 class ConversationState(Enum):
@@ -37,6 +39,19 @@ class ConversationState(Enum):
     AUTHENTICATION = 0
     SUBSCRIBING = 1
     SESSION = 2
+
+
+class Guard(Protocol):
+    """Decides who may connect."""
+
+    def log_in(self, username: str, password: bytes, seed: bytes) -> None:
+        """Return if this peer may connect.
+
+        username: as received.
+        password: the hex text as received.
+        seed: the seed of the handshake.
+        Raises LoginRefused or Busy, which are answered; RemoteProtocolError for a malformed text.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,7 @@ class Reply:
     error_code: 0 for success.
     error: the error's text; "" for success.
     empty: a GET returned no batch.
+    last: the connection ends behind it.
     """
 
     pieces: tuple[bytes | memoryview, ...]
@@ -57,6 +73,7 @@ class Reply:
     error_code: int = 0
     error: str = ""
     empty: bool = False
+    last: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -68,21 +85,27 @@ class ServerSession:
     """The server side of a connection. idle_ms: its read and write limits, set by authentication.
 
     seed: of the handshake.
-    credentials: who may connect.
+    guard: decides who may connect.
     channel: name of the connection in error texts.
     max_frame_bytes: largest frame accepted after authentication.
     """
 
-    def __init__(self, *, seed: bytes, credentials: Credentials, channel: str, max_frame_bytes: int) -> None:
+    def __init__(self, *, seed: bytes, guard: Guard, channel: str, max_frame_bytes: int) -> None:
         self.state = ConversationState.AUTHENTICATION
         self.idle_ms = (DEFAULT_IDLE_MS, DEFAULT_IDLE_MS)
         self.channel = channel
         self._seed = seed
-        self._credentials = credentials
+        self._guard = guard
+        self._refused = 0  # logins
         self._max_frame_bytes = max_frame_bytes
         self._reader = FrameReader(min(UNAUTHENTICATED_FRAME_BYTES, max_frame_bytes))
         self._current: Request | None = None
         self._last_get: tuple[bytes, Get] | None = None  # with its packet; a client repeats the same GET
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of requests that the peer has sent and that are not read yet."""
+        return len(self._reader)
 
     def handshake(self) -> Reply:
         """Build the first frame to write."""
@@ -147,9 +170,12 @@ class ServerSession:
 
     def _authenticate(self, data: bytes) -> Request | Reply:
         sent = packets.read_authentication(data)
-        if not self._credentials.accept(sent.username, sent.password, self._seed):
-            text = f"auth failed for user:{excerpt(sent.username)}"
-            return Reply((packets.refused(packets.GENERIC, text),), error=text)
+        try:
+            self._guard.log_in(sent.username, sent.password, self._seed)
+        except (LoginRefused, Busy) as error:
+            self._refused += 1
+            frame = packets.refused(error.code, str(error))
+            return Reply((frame,), error=str(error), last=self._refused == GUESSES)
         self.idle_ms = (
             sent.net_read_timeout if sent.net_read_timeout > 0 else DEFAULT_IDLE_MS,
             sent.net_write_timeout if sent.net_write_timeout > 0 else DEFAULT_IDLE_MS,

@@ -37,6 +37,7 @@ def families() -> Sequence[Metric]:
         empty_batches=Counter({"example": 1}),
         errors=Counter({("example", 400): 1}),
         latency={"example": Latency()},
+        refusals=Counter({"login_failed": 1}),
     )
     collector = CanalCollector(
         lambda: [InstanceStatus("example", "db:3306", streams=(stream,))],

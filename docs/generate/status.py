@@ -12,7 +12,7 @@ from dataclasses import fields
 
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.config.alarms import ConfigAlarm
-from canal_ha.instance.status import InstanceStatus, PartStatus, StreamStatus
+from canal_ha.instance.status import InstanceStatus, PartStatus, ReaderStatus, StreamStatus
 from canal_ha.model.position import LogPosition
 from docs.generate.markdown import code, prose, table
 
@@ -21,6 +21,7 @@ OBJECTS: tuple[tuple[str, str, type], ...] = (
     ("destinations[]", "The destinations that run on this node.", InstanceStatus),
     ("destinations[].streams[]", "The streams of a destination, one for each client id.", StreamStatus),
     ("destinations[].streams[].parts[]", "The sources of a stream that merges several.", PartStatus),
+    ("destinations[].readers[]", "The connections that read a destination.", ReaderStatus),
     ("Positions", "Wherever a field is a position, it is null or this object.", LogPosition),
 )
 """(where in the document, what it is, class)."""
@@ -68,7 +69,7 @@ def row(name: str, kind: object, meaning: str) -> tuple[str, ...]:
         (r"tuple\[(\w+), \.\.\.\]", r"list of \1"),
         (r"(\w+) \| None", r"\1 or null"),
         (r"\bLogPosition\b", "position"),
-        (r"\b(Stream|Part)Status\b", r"\1"),
+        (r"\b(Stream|Part|Reader)Status\b", r"\1"),
         (r"\bbool\b", "true or false"),
         (r"\bstr\b", "text"),
         (r"\bint\b", "whole number"),

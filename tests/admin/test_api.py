@@ -11,15 +11,21 @@ import pytest
 from twisted.internet import reactor
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import CannotListenError
+from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from canal_ha.admin.api import StatusApi, listen, port_of
+from canal_ha.accounts.account import Accounts
+from canal_ha.admin.api import StatusApi, listen, own_names, port_of
 from canal_ha.admin.document import NodeFacts
+from canal_ha.config.listeners import is_loopback
 from canal_ha.errors import LocalProtocolError, NotRunningHere
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
+from canal_ha.server.entrance import Entrance
 from canal_ha.server.site import QuietSite
 
+OPEN = Accounts()
+OPENED = Entrance(Accounts, Clock())
 FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=1_500_000_000.0)
 INSTANCE = InstanceStatus(
     destination="example",
@@ -33,9 +39,13 @@ def instances() -> Sequence[InstanceStatus]:
     return [INSTANCE]
 
 
-def ask(request: str, *, local: bool = True, peer: str = "127.0.0.1") -> tuple[int, dict[str, str], bytes]:
+def ask(
+    request: str, *, bind: str = "127.0.0.1", peer: str = "127.0.0.1", accounts: Accounts = OPEN
+) -> tuple[int, dict[str, str], bytes]:
     """Send an HTTP request through Twisted's own parser, and return (code, headers, body)."""
-    api = StatusApi(FACTS, instances, local=local, switch=switched)
+    entrance = Entrance(lambda: accounts, Clock())
+    answers = is_loopback if is_loopback(bind) else own_names(bind, "canal.example")
+    api = StatusApi(FACTS, instances, entrance=entrance, answers=answers, switch=switched)
     site: Any = QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
@@ -118,11 +128,19 @@ def test_local_names_are_answered(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8089", "localhost.evil:8089"])
 def test_other_names_are_refused_on_loopback(host: str) -> None:
-    """On loopback, the name of a page that re-bound it to 127.0.0.1 is refused. Bound openly, any name is answered."""
+    """On loopback, the name of a page that re-bound it to 127.0.0.1 is refused."""
     code, _, body = ask(get(host=host))
     assert code == 403
     assert b"destinations" not in body
-    assert ask(get(host=host), local=False)[0] == 200
+
+
+@pytest.mark.parametrize(("host", "code"), [
+    ("10.0.0.1:8089", 200), ("[2001:db8::1]:8089", 200), ("localhost", 200), ("canal.example:8089", 200),
+    ("CANAL.example", 200), ("evil.example", 403), ("10.0.0.1.evil.example", 403), ("", 403),
+])  # fmt: skip
+def test_an_open_endpoint_answers_to_its_own_names(host: str, code: int) -> None:
+    """Beyond loopback, addresses and the machine's names are answered; the name of a rebinding page is refused."""
+    assert ask(get(host=host), bind="0.0.0.0")[0] == code
 
 
 def test_a_taken_port_is_replaced() -> None:
@@ -131,7 +149,7 @@ def test_a_taken_port_is_replaced() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         wanted = taken.getsockname()[1]
-        listening = listen(reactor, "localhost", wanted, FACTS, instances)
+        listening = listen(reactor, "localhost", wanted, FACTS, instances, OPENED)
         assert listening is not None
         assert port_of(listening) != wanted
         listening.stopListening()  # type: ignore[misc] # zope interface
@@ -139,9 +157,9 @@ def test_a_taken_port_is_replaced() -> None:
 
 def test_the_port_can_be_off_and_the_address_must_exist() -> None:
     """A negative port serves nothing; an address of another machine is an error."""
-    assert listen(reactor, "127.0.0.1", -1, FACTS, instances) is None
+    assert listen(reactor, "127.0.0.1", -1, FACTS, instances, OPENED) is None
     with pytest.raises(CannotListenError):
-        listen(reactor, "192.0.2.1", 0, FACTS, instances)
+        listen(reactor, "192.0.2.1", 0, FACTS, instances, OPENED)
 
 
 def test_a_switch_is_asked_for_from_here_alone() -> None:
@@ -158,7 +176,7 @@ def test_a_switch_is_asked_for_from_here_alone() -> None:
         answer = ask(request)
         assert answer[0] == code
         assert reason in answer[2]
-    assert ask(post("other"), local=False, peer="10.0.0.9")[0] == 403
+    assert ask(post("other"), bind="0.0.0.0", peer="10.0.0.9")[0] == 403
 
 
 @pytest.mark.parametrize("body", ["Content-Length: 999999999\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1388\r\n"])

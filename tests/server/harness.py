@@ -17,6 +17,8 @@ from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import blockingCallFromThread
 
+from canal_ha.accounts.account import Accounts
+from canal_ha.accounts.parse import of_properties
 from canal_ha.config.model import InstanceConfig, SourceConfig, WhenLost
 from canal_ha.errors import RingClosed
 from canal_ha.instance.embedded import Embedded
@@ -33,6 +35,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.node.claims import UndisputedClaim
 from canal_ha.server.destinations import Destinations
+from canal_ha.server.entrance import Entrance
 from canal_ha.server.service import CanalService
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from tests.instance.origin import PlainOrigin
@@ -128,6 +131,8 @@ class Served:
         destination: str = "example",
         hurried: bool = False,
         config: dict[str, Any] | None = None,
+        user: str = "",
+        passwd: str = "",
         **service: Any,
     ) -> None:
         self.destination = destination
@@ -136,6 +141,9 @@ class Served:
         self._backend = MemoryBackend()
         self._config = InstanceConfig(destination, SourceConfig(LOOPBACK), **(config or {}))
         served: Destinations = Hurried(self.embedded) if hurried else self.embedded
+        self.accounts = Accounts(of_properties(user, passwd))
+        self.entrance = Entrance(lambda: self.accounts, reactor)
+        service = {"entrance": self.entrance, **service}
         self.service = CanalService(served, reactor, **{"host": LOOPBACK, "port": 0, **service})
 
     def __enter__(self) -> Served:

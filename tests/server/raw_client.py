@@ -21,7 +21,9 @@ class RawClient:
     def __init__(self, served: Served, *, client_id: int = 1001, authenticate: bool = True, idle_ms: int = 0) -> None:
         self.sock: socket.socket = served.connect()
         self.names: dict[str, Any] = {"destination": "example", "client_id": str(client_id)}
-        assert self.packet().type == pb.HANDSHAKE
+        handshake = self.packet()
+        assert handshake.type == pb.HANDSHAKE
+        self.seed = pb.Handshake.FromString(handshake.body).seeds
         if authenticate:
             self.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(net_read_timeout=idle_ms, net_write_timeout=idle_ms))
             assert self.refusal() == (0, "")

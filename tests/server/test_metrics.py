@@ -10,15 +10,20 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet import reactor
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
+from canal_ha.accounts.account import Accounts
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import Latency, RequestCounters
+from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, MetricsPage, exposition, listen
 from canal_ha.server.site import QuietSite
 
 NOW_S = 2_000.0
+OPEN = Entrance(Accounts, Clock())
 FULL = StreamStatus(
     1001,
     "",
@@ -188,10 +193,10 @@ def test_label_values_are_escaped() -> None:
 
 def test_the_page_holds_the_process_too() -> None:
     """The page has the metrics of destinations and process, in Prometheus' content type."""
-    site: Any = QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1"))))  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(MetricsPage(collector(InstanceStatus("example", "db:1")), OPEN))  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
-    transport = StringTransport()
+    transport = StringTransport(peerAddress=IPv4Address("TCP", "127.0.0.1", 54321))
     protocol.makeConnection(transport)
     protocol.dataReceived(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     head, _, body = transport.value().partition(b"\r\n\r\n")
@@ -208,9 +213,9 @@ def test_a_taken_port_stops_nobody() -> None:
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
-        assert listen(reactor, taken.getsockname()[1], collector()) is None
-    assert listen(reactor, 0, collector()) is None
-    assert listen(reactor, -1, collector()) is None
+        assert listen(reactor, taken.getsockname()[1], collector(), OPEN) is None
+    assert listen(reactor, 0, collector(), OPEN) is None
+    assert listen(reactor, -1, collector(), OPEN) is None
 
 
 def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canal_ha.errors import BatchNotFirst, LocalProtocolError, NotRunningHere, RemoteProtocolError
+from canal_ha.errors import BatchNotFirst, LocalProtocolError, LoginRefused, NotRunningHere, RemoteProtocolError
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
@@ -16,18 +16,30 @@ from canal_ha.model.position import LogPosition
 from canal_ha.wire import packets
 from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe, client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
-from canal_ha.wire.scramble import Credentials
 from canal_ha.wire.server_session import Reply, ServerSession
 
 ME: dict[str, Any] = {"destination": "example", "client_id": "1001"}
 EXAMPLE = ClientIdentity("example", 1001)
-ANYONE = Credentials()
+
+
+class Door:
+    """Lets everybody in, or nobody."""
+
+    def __init__(self, *, opened: bool) -> None:
+        self._opened = opened
+
+    def log_in(self, username: str, password: bytes, seed: bytes) -> None:
+        if not self._opened:
+            raise LoginRefused(f"auth failed for user:{username}")
+
+
+ANYONE = Door(opened=True)
 SERVER_EXCEPTION = "com.alibaba.otter.canal.server.exception.CanalServerException"
 AUTHENTICATION = client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth())
 
 
-def session(credentials: Credentials = ANYONE, max_frame_bytes: int = 1 << 20) -> ServerSession:
-    return ServerSession(seed=b"12345678", credentials=credentials, channel="[here]", max_frame_bytes=max_frame_bytes)
+def session(guard: Door = ANYONE, max_frame_bytes: int = 1 << 20) -> ServerSession:
+    return ServerSession(seed=b"12345678", guard=guard, channel="[here]", max_frame_bytes=max_frame_bytes)
 
 
 def ack_of(reply: object) -> tuple[int, str]:
@@ -100,7 +112,7 @@ def test_any_chunking_gives_the_same_conversation(sent: list[tuple[int, object]]
 def test_garbage_ends_in_an_error_or_a_reply(chunks: list[bytes], known: bool) -> None:
     """Garbage, framed or not, gives replies or raises RemoteProtocolError."""
     for frame in (lambda data: data, lambda data: len(data).to_bytes(4, "big") + data):
-        made = authenticated() if known else session(Credentials("u", bytes(20)))
+        made = authenticated() if known else session(Door(opened=False))
         try:
             converse(made, map(frame, chunks))
         except RemoteProtocolError:
@@ -172,11 +184,24 @@ def test_only_what_succeeds_is_silent() -> None:
 
 def test_a_refused_peer_may_try_again() -> None:
     """After a refusal the session reads the next frame as an authentication again, whatever its type."""
-    made = session(Credentials("canal", bytes(20)))
+    made = session(Door(opened=False))
     made.receive(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x")))
     assert ack_of(made.next()) == (400, "auth failed for user:x")
     made.receive(client_frame(pb.GET, pb.Get(**ME)))
-    assert ack_of(made.next()) == (400, "auth failed for user:example")
+    second = made.next()
+    assert ack_of(second) == (400, "auth failed for user:example")
+    assert isinstance(second, Reply)
+    assert not second.last
+
+
+def test_the_third_guess_is_the_last_one() -> None:
+    """The third refusal is answered, and the connection ends behind it."""
+    made = session(Door(opened=False))
+    for last in (False, False, True):
+        made.receive(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x")))
+        refused = made.next()
+        assert isinstance(refused, Reply)
+        assert refused.last is last
 
 
 def test_idle_limits_come_from_authentication() -> None:

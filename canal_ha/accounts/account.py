@@ -1,0 +1,69 @@
+"""Account: a name, its passwords and its rights; Accounts: all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+
+
+class AccountRole(Enum):
+    """What an account is for."""
+
+    READ = "read"  # the rows of its destinations and client ids, and the figures of its destinations
+    ADMIN = "admin"  # the actions on its destinations, and their figures
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account.
+
+    name: what a client sends, or its certificate names; "" for nobody in particular.
+    secrets: SHA1(SHA1(password)) of each valid password, 20 bytes; none: only a certificate logs in.
+    roles: what it may do.
+    destinations: globs of destination names.
+    client_ids: ranges, ends included; None: every client id.
+    filter: the widest table filter of its reads; "": any. A client's own filter only narrows it.
+    """
+
+    name: str
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    roles: frozenset[AccountRole] = frozenset()
+    destinations: tuple[str, ...] = ()
+    client_ids: tuple[tuple[int, int], ...] | None = None
+    filter: str = ""
+
+    def reaches(self, destination: str) -> bool:
+        """Return whether one of its globs matches the destination."""
+        return any(fnmatchcase(destination, glob) for glob in self.destinations)
+
+    def has_client(self, client_id: int) -> bool:
+        """Return whether it may use the client id."""
+        return self.client_ids is None or any(low <= client_id <= high for low, high in self.client_ids)
+
+
+ANYBODY = Account("", roles=frozenset({AccountRole.READ}), destinations=("*",))
+"""A peer of a node without accounts, from another machine."""
+OPERATOR = Account("", roles=frozenset(AccountRole), destinations=("*",))
+"""A peer of a node without accounts, from the node's own machine."""
+
+
+class Accounts:
+    """The accounts of a node at one moment. Without any the node is open."""
+
+    def __init__(self, accounts: Iterable[Account] = ()) -> None:
+        """accounts: with different names; one with the name "" serves every name that no other has."""
+        self._accounts = {account.name: account for account in accounts}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the node has no accounts, so that everybody may read."""
+        return not self._accounts
+
+    def named(self, name: str) -> Account | None:
+        """Return the account of a name; None if there is none."""
+        return self._accounts.get(name) or self._accounts.get("")
+
+    def __len__(self) -> int:
+        return len(self._accounts)

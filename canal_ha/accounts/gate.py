@@ -1,0 +1,90 @@
+"""The gate: every request of every port, and who may make it. What the table does not name is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from canal_ha.accounts.account import Account, AccountRole
+
+STATUS = "status"
+DESTINATION_STATUS = "status of a destination"
+METRICS = "metrics"
+SWITCH = "switch of the source"
+
+
+class Need(Enum):
+    """What a request needs."""
+
+    NOTHING = "nothing"
+    ROWS = "the role read, the destination and the client id"
+    ACCOUNT = "any account"
+    DESTINATION = "an account with the destination"
+    EVERY_DESTINATION = "an account with the destination *"
+    ACTION = "the role admin and the destination"
+    NEVER = "a server sends it, or nobody does"
+
+
+NEEDS: Mapping[str, Need] = {
+    # packets of canal's protocol, by PacketType
+    "CLIENTAUTHENTICATION": Need.NOTHING,
+    "SUBSCRIPTION": Need.ROWS,
+    "UNSUBSCRIPTION": Need.ROWS,
+    "GET": Need.ROWS,
+    "DUMP": Need.ROWS,
+    "CLIENTACK": Need.ROWS,
+    "CLIENTROLLBACK": Need.ROWS,
+    "PACKAGETYPECOMPATIBLEPROTO2": Need.NEVER,
+    "HANDSHAKE": Need.NEVER,
+    "ACK": Need.NEVER,
+    "MESSAGES": Need.NEVER,
+    "SHUTDOWN": Need.NEVER,
+    "HEARTBEAT": Need.NEVER,
+    # requests over HTTP
+    STATUS: Need.ACCOUNT,
+    DESTINATION_STATUS: Need.DESTINATION,
+    METRICS: Need.EVERY_DESTINATION,
+    SWITCH: Need.ACTION,
+}
+
+
+def refusal(who: Account | None, kind: str, destination: str = "", client_id: int | None = None) -> str:
+    """Return why a request is refused; "" if it is allowed.
+
+    who: the account that logged in; None before a login.
+    kind: a key of NEEDS; any other is refused.
+    destination: the one that the request names; "" if none.
+    client_id: the one that the request names; None if none.
+    """
+    need = NEEDS.get(kind, Need.NEVER)
+    if need is Need.NOTHING:
+        return ""
+    if need is Need.NEVER:
+        return f"nobody may send {kind}"
+    if who is None:
+        return f"{kind} needs a login"
+    return _lacking(who, need, destination, client_id)
+
+
+def _lacking(who: Account, need: Need, destination: str, client_id: int | None) -> str:
+    if need is Need.ACCOUNT:
+        return ""
+    if need is Need.EVERY_DESTINATION:
+        return "" if "*" in who.destinations else f"{_named(who)} needs destinations = ['*'] for this"
+    if not destination or not who.reaches(destination):
+        return f"{_named(who)} has no right on destination:{destination}"
+    if need is Need.DESTINATION:
+        return ""
+    if need is Need.ACTION:
+        if not who.name and AccountRole.ADMIN not in who.roles:
+            return "only from the node's own machine, or with an account of the role admin"
+        return "" if AccountRole.ADMIN in who.roles else f"{_named(who)} has no role admin"
+    if AccountRole.READ not in who.roles:
+        return f"{_named(who)} has no role read"
+    if client_id is None or not who.has_client(client_id):
+        return f"{_named(who)} has no right on client id {client_id} of destination:{destination}"
+    return ""
+
+
+def _named(who: Account) -> str:
+    return f"account {who.name}" if who.name else "this peer"

@@ -1,0 +1,168 @@
+"""Reads the text of an accounts file (TOML): docs/how-to/accounts-and-tls.md has an example."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any
+
+from canal_ha.accounts.account import Account, AccountRole
+from canal_ha.decode.name_lists import match_of_server
+from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
+from canal_ha.model.excerpt import excerpt
+
+PASSWORDS_MOST = 2
+_HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
+_RANGE = re.compile(r"(-?[0-9]{1,5})(?:-(-?[0-9]{1,5}))?")
+_CLIENT_IDS = range(-(2**15), 2**15)
+_TOML_LINE = re.compile(r"at line (\d+)")
+
+
+def parse(text: str, file: str, taken: str = "") -> tuple[Account, ...]:
+    """Return the accounts of a file.
+
+    text: the file's content.
+    file: its path, for errors.
+    taken: canal.user; no account of the file may have this name.
+    Raises FileUnusable with file, line and reason.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _TOML_LINE.search(str(error))
+        line = int(found[1]) if found else text.rstrip().count("\n") + 1
+        raise FileUnusable(file, f"is not TOML: {error}", line) from error
+    for key in document.keys() - {"accounts"}:
+        raise FileUnusable(file, f"unknown key {excerpt(key)}; accounts are [accounts.NAME]", _line_of(text, key))
+    tables = document.get("accounts")
+    if not isinstance(tables, dict) or not tables:
+        raise FileUnusable(file, "has no account; write a table [accounts.NAME]")
+    accounts = []
+    for name, table in tables.items():
+        try:
+            if not isinstance(table, dict):
+                raise _Wrong("", f"write a table [accounts.{name}]")
+            if name == taken or not name:
+                raise _Wrong("", "canal.user has this name already" if name else "an account needs a name")
+            accounts.append(_account(name, table))
+        except _Wrong as wrong:
+            where = f"account {excerpt(name)}: {wrong.key}: " if wrong.key else f"account {excerpt(name)}: "
+            raise FileUnusable(file, where + str(wrong), _line_of(text, wrong.key, name)) from wrong
+    return tuple(accounts)
+
+
+def of_properties(user: str, passwd: str) -> tuple[Account, ...]:
+    """Return the account of canal.user and canal.passwd, with all rights; none if both are "". Raises ConfigError.
+
+    user: its name; "" accepts every name.
+    passwd: hex of SHA1(SHA1(password)).
+    """
+    if user and not passwd:
+        raise ConfigError("canal.properties", "canal.passwd", passwd, f"a password for canal.user = {user}")
+    if not passwd:
+        return ()
+    if not _HASH.fullmatch(passwd):
+        raise ConfigError("canal.properties", "canal.passwd", "***", "40 hex digits: SHA1 of SHA1 of the password")
+    return (Account(user, (bytes.fromhex(passwd),), frozenset(AccountRole), ("*",)),)
+
+
+class _Wrong(Exception):
+    """A value of an account cannot be used. key: of the account; "" for the account itself."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
+def _account(name: str, table: Mapping[str, Any]) -> Account:
+    for key in table.keys() - _KEYS.keys():
+        near = get_close_matches(key, _KEYS, n=1)
+        raise _Wrong(key, "unknown key" + (f", did you mean {near[0]}?" if near else f"; known: {', '.join(_KEYS)}"))
+    for key in ("roles", "destinations"):
+        if key not in table:
+            raise _Wrong("", f"{key} is missing")
+    values = {}
+    for key, value in table.items():
+        field, read = _KEYS[key]
+        values[field] = read(key, value)
+    return Account(name, **values)
+
+
+def _texts(key: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        raise _Wrong(key, 'expected a list of texts, as ["a", "b"]')
+    return tuple(value)
+
+
+def _passwords(key: str, value: object) -> tuple[bytes, ...]:
+    hashes = [_HASH.fullmatch(text) for text in _texts(key, value)]
+    if not all(hashes) or len(hashes) > PASSWORDS_MOST:
+        raise _Wrong(key, f"expected at most {PASSWORDS_MOST} times 40 hexadecimal digits, SHA1(SHA1(password))")
+    return tuple(bytes.fromhex(match[1]) for match in hashes if match)
+
+
+def _roles(key: str, value: object) -> frozenset[AccountRole]:
+    words = _texts(key, value)
+    if not words or not {*words} <= {role.value for role in AccountRole}:
+        raise _Wrong(key, f"expected a list of {' and '.join(role.value for role in AccountRole)}")
+    return frozenset(map(AccountRole, words))
+
+
+def _client_ids(key: str, value: object) -> tuple[tuple[int, int], ...]:
+    expected = (
+        f'expected a list of client ids and ranges from {_CLIENT_IDS[0]} to {_CLIENT_IDS[-1]}, as [1001, "2000-2999"]'
+    )
+    if not isinstance(value, list):
+        raise _Wrong(key, expected)
+    ranges = []
+    for item in value:
+        match = _RANGE.fullmatch(str(item)) if isinstance(item, str | int) and not isinstance(item, bool) else None
+        if match is None:
+            raise _Wrong(key, expected)
+        low, high = int(match[1]), int(match[2] or match[1])
+        if low not in _CLIENT_IDS or high not in _CLIENT_IDS or low > high:
+            raise _Wrong(key, expected)
+        ranges.append((low, high))
+    return tuple(ranges)
+
+
+def _filter(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise _Wrong(key, r"expected a text, as 'shop\..*'")
+    try:
+        match_of_server(value)
+    except FilterInvalid as error:
+        raise _Wrong(key, str(error)) from error
+    return value
+
+
+_KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
+    "passwords": ("secrets", _passwords),
+    "roles": ("roles", _roles),
+    "destinations": ("destinations", _texts),
+    "client_ids": ("client_ids", _client_ids),
+    "filter": ("filter", _filter),
+}
+
+
+def _line_of(text: str, key: str, account: str | None = None) -> int:
+    """Return the number of the line that defines a key, or else of the account's table; 0 if neither is found."""
+    inside, of_table = account is None, 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("["):
+            inside = account is not None and _heads(line, account)
+            of_table = number if inside else of_table
+        elif inside and key and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", line):
+            return number
+    return of_table
+
+
+def _heads(line: str, account: str) -> bool:
+    """Return whether a line is the head of the account's table."""
+    with suppress(tomllib.TOMLDecodeError):
+        tables = tomllib.loads(line).get("accounts")
+        return isinstance(tables, dict) and account in tables
+    return False

@@ -1,0 +1,40 @@
+"""Which ports other machines reach, and the rule that such a node needs accounts."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from canal_ha.config import keys
+from canal_ha.config.model import CanalConfig
+from canal_ha.errors import FileUnusable
+
+
+def is_loopback(bind: str) -> bool:
+    """Return whether a port that listens on this address is for its own machine only. bind: "" is every address."""
+    if bind.lower() == "localhost":
+        return True
+    try:
+        return ip_address(bind).is_loopback
+    except ValueError:  # "" and names
+        return False
+
+
+def check_listeners(config: CanalConfig) -> None:
+    """Raise FileUnusable, with the line to add, if a port without accounts is open to other machines."""
+    if config.insecure or config.accounts_file or config.passwd:
+        return
+    binds = (
+        (keys.IP.name, config.ip, not config.without_netty),
+        (keys.METRICS_BIND.name, config.metrics_bind, config.metrics_port > 0),
+        (keys.ADMIN_BIND.name, config.admin_http_bind, config.admin_http_port >= 0),
+    )
+    for key, bind, listens in binds:
+        if listens and not is_loopback(bind):
+            raise FileUnusable(
+                str(config.main_file),
+                f"opens a port to other machines without accounts ({key} = {bind or 'every address'}): everybody there"
+                " could read every row and delete every cursor. To go on like that, add this line:"
+                " canal.insecure = true. To close it, set canal.accounts.file, or canal.user and canal.passwd;"
+                " or listen on this machine only: canal.ip = 127.0.0.1",
+                key=key,
+            )

@@ -1,0 +1,159 @@
+"""Entrance: who a peer is, on every port of the node, and whether it may do what it asks. Reactor thread."""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64decode
+from binascii import Error
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from ipaddress import ip_address
+
+from canal_ha.accounts import gate
+from canal_ha.accounts.account import ANYBODY, OPERATOR, Account, Accounts
+from canal_ha.accounts.lockout import Lockout
+from canal_ha.accounts.origin import origin_of
+from canal_ha.errors import Busy, LoginRefused, NotAllowed
+from canal_ha.model.clock import Clock
+from canal_ha.model.excerpt import excerpt
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.wire import scramble
+
+Proof = Callable[[bytes], bool]
+"""Tells whether the peer knows the password of this secret."""
+
+
+class Entrance:
+    """What all ports of a node have in common.
+
+    accounts: returns those of this moment.
+    clock: for the waits after failed logins.
+    refusals: counts refused logins, connections and requests by reason, for the metrics.
+    """
+
+    def __init__(self, accounts: Callable[[], Accounts], clock: Clock) -> None:
+        self.accounts = accounts
+        self.refusals: Counter[str] = Counter()
+        self._clock = clock
+        self._lockout = Lockout()
+
+    def admit(self, name: str, peer: str, proof: Proof | None, certified: Collection[str] = ()) -> Account:
+        """Return the account of a login. Raises LoginRefused, Busy.
+
+        name: the user name; "" takes the first account that the certificate names.
+        peer: the address, as `/ip`.
+        proof: of the password; None if the peer sent none.
+        certified: names in the peer's verified certificate.
+        """
+        accounts = self.accounts()
+        if accounts.is_open:
+            return OPERATOR if is_local(peer) else ANYBODY
+        for each in certified:
+            account = accounts.named(each)
+            if account is not None and account.name == each and name in ("", each):
+                return account
+        account = accounts.named(name)
+        key, origin, now = account.name if account else "", origin_of(peer), self._clock.seconds()
+        wait_s = self._lockout.wait_s(key, origin, now)
+        if wait_s:
+            self.refusals["locked_out"] += 1
+            raise Busy(f"too many failed logins of user:{excerpt(name)} from this address: try again in {wait_s:.0f} s")
+        if account is not None and proof is not None and any(map(proof, account.secrets)):
+            self._lockout.succeeded(key, origin)
+            return account
+        self._lockout.failed(key, origin, now)
+        self.refusals["login_failed"] += 1
+        raise LoginRefused(f"auth failed for user:{excerpt(name)}")
+
+    def check(self, who: Account | None, kind: str, destination: str = "", client_id: int | None = None) -> None:
+        """Raise NotAllowed if the gate refuses the request; see gate.refusal."""
+        refusal = gate.refusal(who, kind, destination, client_id)
+        if refusal:
+            self.refusals["not_allowed"] += 1
+            raise NotAllowed(refusal)
+
+    def over_http(self, authorization: str | None, peer: str, certified: Collection[str] = ()) -> Account | None:
+        """Return the account of an HTTP request; None without a login, where one is needed.
+
+        authorization: the header.
+        peer, certified: see admit.
+        Raises LoginRefused, Busy.
+        """
+        if authorization is None and not certified and not self.accounts().is_open:
+            return None
+        name, password = _basic(authorization or "")
+        secret = scramble.secret_of(password)
+        return self.admit(name, peer, lambda known: hmac.compare_digest(known, secret), certified)
+
+
+class Visitor:
+    """One connection of canal's protocol: its login, and the rights of its requests."""
+
+    def __init__(self, entrance: Entrance, peer: str, certified: Callable[[], Collection[str]] = tuple) -> None:
+        """peer, certified: see Entrance.admit; the certificate is known only when the first packet arrives."""
+        self._entrance = entrance
+        self._peer = peer
+        self._certified = certified
+        self._account: Account | None = None
+        self._name = ""
+        self._accounts: Accounts | None = None  # those that `_account` is one of
+        self._allowed: set[tuple[str, str, int]] = set()  # what the gate has let pass since
+
+    @property
+    def account(self) -> str:
+        """The name of the account that logged in; "" without one."""
+        return self._account.name if self._account else ""
+
+    def log_in(self, username: str, password: bytes, seed: bytes) -> None:
+        """See wire.server_session.Guard."""
+        proof = (lambda secret: scramble.proves(secret, password, seed)) if password else None
+        self._account = self._entrance.admit(username, self._peer, proof, self._certified())
+        self._name = self._account.name or username
+        self._accounts = self._entrance.accounts()
+        self._allowed.clear()
+
+    def admitted(self, kind: str, identity: ClientIdentity) -> ClientIdentity:
+        """Return the identity with the widest filter of the account. Raises NotAllowed.
+
+        kind: the packet's type.
+        identity: what the request names.
+        """
+        accounts = self._entrance.accounts()
+        if accounts is not self._accounts:  # the file was read again
+            self._accounts = accounts
+            self._allowed.clear()
+            if not accounts.is_open and self._account is not None:
+                self._account = accounts.named(self._name)
+        key = (kind, identity.destination, identity.client_id)
+        if key not in self._allowed:
+            self._entrance.check(self._account, *key)
+            if len(self._allowed) >= _KEPT:
+                self._allowed.clear()
+            self._allowed.add(key)
+        within = self._account.filter if self._account else ""
+        return replace(identity, within=within) if within else identity
+
+
+_KEPT = 64  # requests that a connection repeats
+
+
+def is_local(peer: str) -> bool:
+    """Return whether an address, as `/ip` or `ip`, is one of the machine itself."""
+    try:
+        address = ip_address(peer.removeprefix("/"))
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def _basic(authorization: str) -> tuple[str, str]:
+    """Return name and password of a header; two empty texts if it has none."""
+    scheme, _, text = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        name, _, password = b64decode(text, validate=True).decode().partition(":")
+    except (Error, ValueError):
+        return "", ""
+    return name, password

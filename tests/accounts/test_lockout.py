@@ -1,0 +1,34 @@
+"""Failed logins cost time, for their account and address alone, and bounded memory."""
+
+from __future__ import annotations
+
+from canal_ha.accounts.lockout import FORGOTTEN_AFTER_S, FREE_FAILURES, KEPT, LONGEST_WAIT_S, Lockout
+
+
+def test_the_wait_doubles_up_to_a_minute_and_ends_with_a_login() -> None:
+    """The first failures cost nothing, later ones twice as much each; others do not wait; a login forgets them."""
+    lockout, now, waits = Lockout(), 0.0, []
+    for _ in range(FREE_FAILURES + 10):
+        lockout.failed("canal", "/10.0.0.9", now)
+        waits.append(lockout.wait_s("canal", "/10.0.0.9", now))
+        now += waits[-1]
+        assert not lockout.wait_s("canal", "/10.0.0.9", now)
+    assert waits[: FREE_FAILURES + 3] == [0.0] * (FREE_FAILURES - 1) + [1.0, 2.0, 4.0, 8.0]
+    assert waits[-1] == LONGEST_WAIT_S
+    lockout.failed("canal", "/10.0.0.9", now)
+    assert not lockout.wait_s("canal", "/10.0.0.1", now)
+    assert not lockout.wait_s("other", "/10.0.0.9", now)
+    lockout.succeeded("canal", "/10.0.0.9")
+    assert not lockout.wait_s("canal", "/10.0.0.9", now)
+
+
+def test_failures_are_forgotten_and_bounded() -> None:
+    """Old failures do not count, and a crowd of addresses takes bounded memory."""
+    lockout = Lockout()
+    for _ in range(FREE_FAILURES):
+        lockout.failed("canal", "/10.0.0.9", 0.0)
+    lockout.failed("canal", "/10.0.0.9", FORGOTTEN_AFTER_S + 1)
+    assert not lockout.wait_s("canal", "/10.0.0.9", FORGOTTEN_AFTER_S + 1)
+    for number in range(2 * KEPT):
+        lockout.failed("canal", f"/{number}", 0.0)
+    assert len(lockout) == KEPT

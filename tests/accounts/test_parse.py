@@ -1,0 +1,81 @@
+"""The accounts file: what it says, and which line is at fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from canal_ha.accounts.account import Account, AccountRole
+from canal_ha.accounts.parse import of_properties, parse
+from canal_ha.errors import FileUnusable
+
+HASH = "E3619321C1A937C46A0D8BD1DAC39F93B27D4458"
+SECRET = bytes.fromhex(HASH)
+
+GOOD = f"""
+[accounts.billing]
+passwords = ["{HASH}", "*{"0" * 40}"]
+roles = ["read"]
+destinations = ["shop", "orders-*"]
+client_ids = [1001, "2000-2999", "-5--3"]
+filter = 'shop\\.invoice.*'
+
+[accounts."Jane Doe"]
+roles = ["read", "admin"]
+destinations = ["*"]
+"""
+
+
+def test_accounts_are_read_as_they_are_meant() -> None:
+    """Every key is read; what is left out means every client id, every table, and no password."""
+    billing, jane = parse(GOOD, "accounts.toml")
+    assert billing == Account(
+        "billing",
+        (SECRET, bytes(20)),
+        frozenset({AccountRole.READ}),
+        ("shop", "orders-*"),
+        ((1001, 1001), (2000, 2999), (-5, -3)),
+        r"shop\.invoice.*",
+    )
+    assert jane == Account("Jane Doe", (), frozenset(AccountRole), ("*",))
+    assert billing.reaches("orders-7")
+    assert not billing.reaches("shop2")
+    assert billing.has_client(2500)
+    assert not billing.has_client(1002)
+    assert HASH.lower() not in repr(billing).lower()
+
+
+@pytest.mark.parametrize(("text", "line", "reason"), [
+    ("[accounts.a\n", 1, "is not TOML"),
+    ("", 0, "has no account"),
+    ("[accounts]\n", 0, "has no account"),
+    ("\nother = 1\n[accounts.a]\n", 2, "unknown key other"),
+    ("[accounts.a]\nroles = ['read']\n", 1, "account a: destinations is missing"),
+    ("[accounts.a]\ndestinations = ['*']\n", 1, "account a: roles is missing"),
+    ("[accounts.b]\nroles = ['read']\ndestinations = ['*']\n[accounts.a]\nroles = ['read']\ndestinations = ['*']\n"
+     "role = 1\n", 7, "account a: role: unknown key, did you mean roles?"),
+    ("[accounts.a]\ndestinations = ['*']\n\nroles = ['write']\n", 4, "roles: expected a list of read and admin"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = '*'\n", 3, "account a: destinations: expected a list"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\npasswords = ['geheim']\n", 4, "40 hexadecimal digits"),
+    (f"[accounts.a]\nroles = ['read']\ndestinations = ['*']\npasswords = {['0' * 40] * 3}\n", 4, "at most 2 times"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = ['9-1']\n", 4, "client_ids: expected"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [70000]\n", 4, "client_ids: expected"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [true]\n", 4, "client_ids: expected"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nfilter = 'shop('\n", 4, "filter: "),
+    ("[accounts.canal]\nroles = ['read']\ndestinations = ['*']\n", 1, "canal.user has this name already"),
+])  # fmt: skip
+def test_what_is_wrong_is_named_with_its_line(text: str, line: int, reason: str) -> None:
+    """The error has the file, the line and the reason, and no password hash."""
+    with pytest.raises(FileUnusable) as caught:
+        parse(text, "accounts.toml", taken="canal")
+    assert (caught.value.file, caught.value.line) == ("accounts.toml", line)
+    assert reason in str(caught.value)
+
+
+def test_canals_keys_are_one_account_with_all_rights() -> None:
+    """canal.user and canal.passwd make one account; without a user it has every name; without both there is none."""
+    (account,) = of_properties("canal", HASH)
+    assert (account.name, account.secrets, account.roles) == ("canal", (SECRET,), frozenset(AccountRole))
+    assert account.reaches("anything")
+    assert account.has_client(-1)
+    assert of_properties("", HASH)[0].name == ""
+    assert of_properties("", "") == ()

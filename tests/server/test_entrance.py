@@ -1,0 +1,132 @@
+"""Who a peer is, and how guessing ends."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+from twisted.internet.task import Clock
+
+from canal_ha.accounts.account import ANYBODY, OPERATOR, Account, AccountRole, Accounts
+from canal_ha.accounts.lockout import FREE_FAILURES
+from canal_ha.accounts.parse import of_properties
+from canal_ha.errors import Busy, LoginRefused, NotAllowed
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.entrance import Entrance, Visitor
+from canal_ha.wire import scramble
+
+SEED = bytes(range(8))
+FAR = "/10.0.0.9"
+
+
+def visitor(*accounts: Account, certified: tuple[str, ...] = ()) -> Visitor:
+    made = Accounts(accounts)
+    return Visitor(Entrance(lambda: made, Clock()), FAR, lambda: certified)
+
+
+def token(password: str) -> bytes:
+    return scramble.token(password, SEED)
+
+
+def reader(name: str, *passwords: str, filter: str = "", destinations: tuple[str, ...] = ("*",)) -> Account:
+    secrets = tuple(map(scramble.secret_of, passwords))
+    return Account(name, secrets, frozenset({AccountRole.READ}), destinations, filter=filter)
+
+
+def test_who_may_connect() -> None:
+    """Names and passwords are accepted as the table of docs/protocol.md#authentication says."""
+    secret = scramble.secret_of("canal").hex()
+    visitor().log_in("x", b"not hex", SEED)
+    any_name = visitor(*of_properties("", secret))
+    any_name.log_in("x", token("canal"), SEED)
+    one_name = visitor(*of_properties("canal", secret))
+    one_name.log_in("canal", token("canal"), SEED)
+    for guard, name, password in (
+        (any_name, "x", token("wrong")),
+        (any_name, "x", b""),
+        (one_name, "canal", token("wrong")),
+        (one_name, "nobody", b"not hex"),
+    ):
+        with pytest.raises(LoginRefused, match=f"auth failed for user:{name}"):
+            guard.log_in(name, password, SEED)
+
+
+def test_either_of_two_passwords_logs_in() -> None:
+    """While a password is changed, the old one and the new one are valid."""
+    both = visitor(reader("shop", "old", "new"))
+    for password in ("old", "new"):
+        both.log_in("shop", token(password), SEED)
+    with pytest.raises(LoginRefused):
+        both.log_in("shop", token("older"), SEED)
+
+
+def test_a_certificate_logs_in_to_the_account_that_it_names() -> None:
+    """Without a user name, or with the same one, no password is needed; another name needs its own password."""
+    made = visitor(reader("shop"), reader("other", "pw"), certified=("nobody", "shop"))
+    made.log_in("", b"", SEED)
+    assert made.account == "shop"
+    made.log_in("shop", b"", SEED)
+    with pytest.raises(LoginRefused):
+        made.log_in("other", b"", SEED)
+    made.log_in("other", token("pw"), SEED)
+    assert made.account == "other"
+
+
+def test_a_guesser_waits_and_the_owner_elsewhere_does_not() -> None:
+    """After some failures even the right password waits, at this address alone."""
+    accounts, clock = Accounts([reader("shop", "pw")]), Clock()
+    entrance = Entrance(lambda: accounts, clock)
+    guesser, owner = Visitor(entrance, FAR), Visitor(entrance, "/10.0.0.1")
+    for _ in range(FREE_FAILURES):
+        with pytest.raises(LoginRefused):
+            guesser.log_in("shop", token("wrong"), SEED)
+    with pytest.raises(Busy, match="try again in 1 s"):
+        guesser.log_in("shop", token("pw"), SEED)
+    owner.log_in("shop", token("pw"), SEED)
+    clock.advance(1.01)
+    guesser.log_in("shop", token("pw"), SEED)
+    assert entrance.refusals == {"login_failed": FREE_FAILURES, "locked_out": 1}
+
+
+def test_made_up_names_share_one_wait() -> None:
+    """A peer that changes the name with each guess waits as well."""
+    made = visitor(reader("shop", "pw"))
+    for number in range(FREE_FAILURES):
+        with pytest.raises(LoginRefused):
+            made.log_in(f"guess{number}", token("x"), SEED)
+    with pytest.raises(Busy):
+        made.log_in("another", token("x"), SEED)
+
+
+def test_rights_follow_the_accounts_of_the_moment() -> None:
+    """A connection that is open loses a right, and its account, with the next request after the file changes."""
+    held = [Accounts([reader("shop", "pw", filter=r"a\..*")])]
+    made = Visitor(Entrance(lambda: held[0], Clock()), FAR)
+    made.log_in("shop", token("pw"), SEED)
+    client = ClientIdentity("example", 1001)
+    assert made.admitted("GET", client) == ClientIdentity("example", 1001, within=r"a\..*")
+    held[0] = Accounts([reader("shop", "pw")])
+    assert made.admitted("GET", client) is client
+    held[0] = Accounts([reader("shop", "pw", destinations=("other",))])
+    with pytest.raises(NotAllowed, match="account shop has no right on destination:example"):
+        made.admitted("GET", client)
+    held[0] = Accounts([reader("new", "pw")])
+    with pytest.raises(NotAllowed, match="needs a login"):
+        made.admitted("GET", client)
+
+
+def test_http_logs_in_with_the_same_passwords() -> None:
+    """Basic authentication uses the same hashes. Without accounts, peers of this machine are its operators."""
+    made = Accounts([reader("shop", "p:w")])
+    entrance = Entrance(lambda: made, Clock())
+    found = entrance.over_http("Basic " + b64encode(b"shop:p:w").decode(), FAR)
+    assert found is not None
+    assert found.name == "shop"
+    assert entrance.over_http(None, "/127.0.0.1") is None
+    for wrong in ("Basic " + b64encode(b"shop:pw").decode(), "Basic =", "Bearer x"):
+        with pytest.raises((LoginRefused, Busy)):
+            entrance.over_http(wrong, FAR)
+    opened = Entrance(Accounts, Clock())
+    assert opened.over_http(None, "127.0.0.1") is OPERATOR
+    assert opened.over_http(None, "::ffff:127.0.0.1") is OPERATOR
+    assert opened.over_http(None, "10.0.0.9") is ANYBODY

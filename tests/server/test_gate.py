@@ -1,0 +1,190 @@
+"""Every request of every port, made by nobody, by a reader of another destination, by a reader and by an admin."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+
+from canal_ha.accounts import gate
+from canal_ha.accounts.account import Account, AccountRole, Accounts
+from canal_ha.admin.api import ROUTES, StatusApi
+from canal_ha.admin.document import NodeFacts
+from canal_ha.instance.status import InstanceStatus
+from canal_ha.server.counters import RequestCounters
+from canal_ha.server.entrance import Entrance
+from canal_ha.server.metrics import CanalCollector, MetricsPage
+from canal_ha.server.site import QuietSite
+from canal_ha.wire import scramble
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from tests.server.harness import Served
+from tests.server.raw_client import RawClient
+
+PASSWORD = "geheim"
+SECRETS = (scramble.secret_of(PASSWORD),)
+READ, ADMIN = frozenset({AccountRole.READ}), frozenset({AccountRole.ADMIN})
+ACCOUNTS = {
+    "elsewhere": Account("elsewhere", SECRETS, READ, ("other",)),
+    "reader": Account("reader", SECRETS, READ, ("example",), ((1001, 1001),)),
+    "admin": Account("admin", SECRETS, ADMIN, ("*",)),
+}
+WHO = ("nobody", *ACCOUNTS)
+NAMED: Mapping[str, Any] = {"destination": "example", "client_id": "1001"}
+
+# Whose packet is answered as canal answers it. Every other one is refused: by the login, the gate, or as no request.
+PACKETS: Mapping[str, tuple[str, ...]] = {
+    "CLIENTAUTHENTICATION": WHO[1:],
+    **dict.fromkeys(("SUBSCRIPTION", "UNSUBSCRIPTION", "GET", "DUMP", "CLIENTACK", "CLIENTROLLBACK"), ("reader",)),
+    **dict.fromkeys(("PACKAGETYPECOMPATIBLEPROTO2", "HANDSHAKE", "ACK", "MESSAGES", "SHUTDOWN", "HEARTBEAT"), ()),
+}
+# The HTTP status of each route, for nobody, elsewhere, reader and admin.
+HTTP: Mapping[str, tuple[int, ...]] = {
+    gate.STATUS: (401, 200, 200, 200),
+    gate.SWITCH: (401, 403, 403, 200),
+    gate.METRICS: (401, 403, 403, 200),
+}
+BODIES: Mapping[str, Any] = {
+    "SUBSCRIPTION": pb.Sub(**NAMED),
+    "UNSUBSCRIPTION": pb.Unsub(**NAMED),
+    "GET": pb.Get(fetch_size=1, timeout=-1, unit=2, **NAMED),
+    "DUMP": pb.Dump(**NAMED),
+    "CLIENTACK": pb.ClientAck(batch_id=4711, **NAMED),
+    "CLIENTROLLBACK": pb.ClientRollback(batch_id=4711, **NAMED),
+}
+
+
+def test_the_gate_names_every_packet_and_every_route() -> None:
+    """A packet type or a route that the gate or this walk does not name is a mistake."""
+    routes = {route.kind for route in ROUTES} | {gate.METRICS}
+    assert set(pb.PacketType.keys()) == set(PACKETS)
+    assert routes == set(HTTP)
+    assert set(gate.NEEDS) == set(PACKETS) | routes | {gate.DESTINATION_STATUS}
+
+
+@pytest.mark.parametrize("kind", [*gate.NEEDS, "an unknown request"])
+def test_nobody_may_do_anything_but_log_in(kind: str) -> None:
+    """Before a login everything but the login is refused, and what the table does not name is refused to everybody."""
+    assert bool(gate.refusal(None, kind, "example", 1001)) is (kind != "CLIENTAUTHENTICATION")
+    everything = Account("all", roles=frozenset(AccountRole), destinations=("*",))
+    never = gate.NEEDS.get(kind, gate.Need.NEVER) is gate.Need.NEVER
+    assert bool(gate.refusal(everything, kind, "example", 1001)) is never
+
+
+@pytest.fixture
+def served() -> Any:
+    with Served(user="x", passwd="0" * 40) as running:
+        running.accounts = Accounts(ACCOUNTS.values())
+        yield running
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("name", pb.PacketType.keys())
+def test_every_packet(served: Served, name: str, who: str) -> None:
+    """Only the reader's own packets reach the destination; every other one is an error that a client shows."""
+    with RawClient(served, authenticate=False) as client:
+        login = pb.ClientAuth(username=who, password=scramble.token(PASSWORD, client.seed))
+        if name == "CLIENTAUTHENTICATION":
+            client.write(pb.CLIENTAUTHENTICATION, login)
+            assert (client.refusal() == (0, "")) is (who in PACKETS[name])
+            return
+        if who != "nobody":
+            client.write(pb.CLIENTAUTHENTICATION, login)
+            assert client.refusal() == (0, "")
+            if who == "reader" and name in ("GET", "CLIENTACK", "CLIENTROLLBACK"):
+                client.subscribe()
+                assert client.refusal() == (0, "")
+        client.write(pb.PacketType.Value(name), BODIES.get(name, pb.HeartBeat()))
+        packet = client.packet()
+        text = "" if packet.type == pb.MESSAGES else pb.Ack.FromString(packet.body).error_message
+        refused_by = {
+            "nobody": "auth failed for user:",
+            "elsewhere": "account elsewhere has no right on destination:example",
+            "admin": "account admin has no role read",
+        }
+        if who in PACKETS[name]:
+            assert text == "" or "batchId:4711 is not exist" in text
+        elif who == "nobody" or PACKETS[name]:
+            assert refused_by[who] in text
+        else:
+            assert "is NOT supported!" in text
+
+
+def test_a_client_id_of_somebody_else_is_refused(served: Served) -> None:
+    """The reader has client id 1001 alone."""
+    with RawClient(served, client_id=1002, authenticate=False) as client:
+        client.write(
+            pb.CLIENTAUTHENTICATION,
+            pb.ClientAuth(username="reader", password=scramble.token(PASSWORD, client.seed)),
+        )
+        assert client.refusal() == (0, "")
+        client.subscribe()
+        code, text = client.refusal()
+        assert code == 403
+        assert "account reader has no right on client id 1002 of destination:example" in text
+    assert served.service.counters.refusals["not_allowed"]
+
+
+def test_a_subscription_inside_the_login_passes_the_gate(served: Served) -> None:
+    """canal subscribes with the login packet too; without the right the connection ends."""
+    with RawClient(served, authenticate=False) as client:
+        client.write(
+            pb.CLIENTAUTHENTICATION,
+            pb.ClientAuth(username="elsewhere", password=scramble.token(PASSWORD, client.seed), **NAMED),
+        )
+        assert client.closed()
+
+
+async def switched(destination: str, to: str) -> str:
+    return "db:3306"
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("kind", HTTP)
+@pytest.mark.parametrize("peer", ["127.0.0.1", "10.0.0.9"])
+def test_every_route(kind: str, who: str, peer: str) -> None:
+    """With accounts, a peer of this machine has no more rights than any other."""
+    entrance = Entrance(lambda: Accounts(ACCOUNTS.values()), Clock())
+    instances = [InstanceStatus("example", "db:1"), InstanceStatus("other", "db:2")]
+    page: Any = StatusApi(
+        NodeFacts("n:1", "compiled", 1.0),
+        lambda: instances,
+        entrance=entrance,
+        answers=lambda host: True,
+        switch=switched,
+    )
+    body, path, method = "", "/api/v1/status", "GET"
+    if kind == gate.SWITCH:
+        body, path, method = '{"to": "other"}', "/api/v1/destinations/example/source", "POST"
+    elif kind == gate.METRICS:
+        page = MetricsPage(CanalCollector(lambda: instances, RequestCounters(lambda name: True)), entrance)
+    login = "" if who == "nobody" else "Basic " + b64encode(f"{who}:{PASSWORD}".encode()).decode()
+    request = (
+        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        + (f"Authorization: {login}\r\n" if login else "")
+        + f"Content-Length: {len(body)}\r\n\r\n{body}"
+    )
+    answer = asked(page, request, peer)
+    assert int(answer.split()[1]) == HTTP[kind][WHO.index(who)]
+    if who == "nobody":
+        assert b"www-authenticate: basic" in answer.lower()
+    if kind == gate.STATUS and who != "nobody":
+        shown = {"elsewhere": (False, True), "reader": (True, False), "admin": (True, True)}[who]
+        assert tuple(f'"destination": "{name}"'.encode() in answer for name in ("example", "other")) == shown
+
+
+def asked(page: Any, request: str, peer: str) -> bytes:
+    """Send an HTTP request through Twisted's own parser, and return the answer."""
+    site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
+    site.startFactory()
+    protocol: Any = site.buildProtocol(None)
+    transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))
+    protocol.makeConnection(transport)
+    protocol.dataReceived(request.encode())
+    protocol.connectionLost(None)
+    site.stopFactory()
+    return bytes(transport.value())

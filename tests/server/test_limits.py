@@ -1,0 +1,104 @@
+"""Peers that open connections without end, do not log in, or send ahead. Each refusal is an error, a figure, a line."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.errors import ServerRefused
+from canal_ha.server.limits import PortLimits
+from canal_ha.wire.packets import client_frame
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from tests.server.harness import LOOPBACK, Served
+from tests.server.raw_client import RawClient
+from tests.waiting import until
+
+
+@pytest.mark.parametrize(("limits", "reason", "key"), [
+    (PortLimits(connections=3), "connections", "canal.client.connections.max"),
+    (PortLimits(connections_of_address=3), "connections_of_address", "canal.client.connections.address.max"),
+])  # fmt: skip
+def test_one_connection_too_many_is_told_so(
+    limits: PortLimits, reason: str, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client shows the limit's key. When a connection ends, the next one is accepted."""
+    with Served(limits=limits) as served:
+        held = [RawClient(served) for _ in range(3)]
+        for _ in range(20):
+            with pytest.raises(ServerRefused, match=key) as caught:
+                SimpleConnector(LOOPBACK, served.port, "example").connect()
+            assert caught.value.code == 429
+        held[0].sock.close()
+        until(lambda: served.service.counters.connections == 2, what="the end of a connection")
+        with SimpleConnector(LOOPBACK, served.port, "example") as client:
+            client.subscribe()
+        assert served.service.counters.refusals == {reason: 20}
+        for each in held:
+            each.sock.close()
+    assert len([record for record in caplog.records if "connection.refused" in str(record.msg)]) == 10
+
+
+def test_a_crowd_at_the_door_holds_no_connections() -> None:
+    """Refused connections end by themselves, and only some of them are told why."""
+    with Served(limits=PortLimits(connections=1)) as served, RawClient(served):
+        crowd = [served.connect() for _ in range(150)]
+        until(lambda: served.service.counters.refusals["connections"] == 150, what="150 refusals")
+        assert len(served.service._refused) <= 100
+        until(lambda: not served.service._refused, what="the end of the crowd")
+        for each in crowd:
+            each.close()
+
+
+def test_a_connection_without_a_login_ends() -> None:
+    """The time counts from the beginning: neither bytes nor a refused login prolongs it. A client that is in stays."""
+    with Served(user="canal", passwd="00" * 20, limits=PortLimits(login_s=0.5)) as served:
+        began = time.monotonic()
+        with RawClient(served, authenticate=False) as client:
+            client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x"))
+            assert "auth failed" in client.refusal()[1]
+            client.sock.sendall(b"\0")
+            code, text = client.refusal()
+            assert (code, "canal.client.login.timeout" in text) == (429, True)
+            assert client.closed()
+            assert 0.4 < time.monotonic() - began < 5
+        assert served.service.counters.refusals["login_late"] == 1
+    with Served(limits=PortLimits(login_s=0.5)) as served, RawClient(served) as client:
+        time.sleep(0.7)
+        client.subscribe()
+        assert client.refusal() == (0, "")
+
+
+def test_the_third_wrong_password_ends_the_connection() -> None:
+    """Each guess is answered; the fourth needs a new connection."""
+    with Served(user="canal", passwd="00" * 20) as served, RawClient(served, authenticate=False) as client:
+        for _ in range(4):
+            client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="x"))
+        assert [client.refusal()[0] for _ in range(3)] == [400] * 3
+        assert client.closed()
+        assert served.service.counters.refusals["login_failed"] == 3
+
+
+def test_requests_sent_ahead_are_bounded_for_all_clients_together() -> None:
+    """Each client keeps below its own limit. The one that fills the node's budget is cut off; the others go on."""
+    request = client_frame(pb.GET, pb.Get(destination="example", client_id="1001", fetch_size=1))
+    ahead = request * (100_000 // len(request))
+    with Served(limits=PortLimits(ahead_bytes=250_000)) as served:
+        clients = [RawClient(served) for _ in range(3)]
+        for each in clients:
+            each.subscribe()
+            assert each.refusal() == (0, "")
+        for each in clients[:2]:
+            each.sock.sendall(ahead)
+        until(lambda: served.service._shared.load.ahead_bytes > 190_000, what="the bytes of two clients")
+        clients[2].sock.sendall(ahead)
+        assert clients[2].closed()
+        assert served.service.counters.refusals["ahead_bytes"] == 1
+        until(lambda: served.service._shared.load.ahead_bytes < 220_000, what="the budget of the lost client")
+        with RawClient(served, client_id=7) as another:
+            another.subscribe()
+            assert another.refusal() == (0, "")
+        for each in clients:
+            each.sock.close()
+        until(lambda: served.service._shared.load.ahead_bytes == 0, what="an empty budget")
