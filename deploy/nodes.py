@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from canal_ha.cli.access import access_from_environment
 from canal_ha.cli.node_status import fetch
 from canal_ha.config.load import load
 from canal_ha.errors import NodeUnreachable
@@ -62,7 +63,7 @@ class LocalNode:
     def status(self) -> dict[str, Any] | None:
         """The node's status document; None while it does not answer."""
         try:
-            return fetch(self._status_url)
+            return fetch(self._status_url, access_from_environment())
         except NodeUnreachable:
             return None
 

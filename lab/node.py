@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from canal_ha.cli.access import HttpAccess
 from lab.mysql import CANAL, SqlServer
 from lab.ports import LOOPBACK, free_port, listens
 from lab.process import Process, StartFailed, spawn
@@ -39,6 +39,7 @@ class Node(Process):
 
     destinations: name -> instance.properties; see follow().
     properties: additional lines of canal.properties.
+    login: name and password for the status; None for a node without accounts.
     zk_servers: hosts of a ZooKeeper or Ensemble; makes the node a member of a cluster.
     """
 
@@ -51,11 +52,13 @@ class Node(Process):
         name: str = "node",
         environment: Mapping[str, str] | None = None,
         wait_for: Collection[str] | None = None,
+        login: tuple[str, str] | None = None,
     ) -> None:
         super().__init__(name, free_port())
         self.conf = self.directory / "conf"
         self.admin_port = free_port()
         self.metrics_port = free_port()
+        self._access = HttpAccess(*login) if login else HttpAccess()
         self._environment = dict(environment or {})
         self._wait_for = frozenset((() if zk_servers else destinations) if wait_for is None else wait_for)
         _write(
@@ -84,7 +87,8 @@ class Node(Process):
 
     def status(self) -> dict[str, Any]:
         """Return the status document. Raises OSError while the node does not answer."""
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.admin_port}/api/v1/status", timeout=10) as answer:
+        address = f"http://{LOOPBACK}:{self.admin_port}/api/v1/status"
+        with self._access.opener().open(address, timeout=10) as answer:
             status: dict[str, Any] = json.load(answer)
         return status
 

@@ -6,23 +6,30 @@ import json
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.request import ProxyHandler, build_opener
 
+from canal_ha.cli.access import HttpAccess
 from canal_ha.errors import NodeUnreachable
 
 TIMEOUT_S = 5.0
 DEFAULT_URL = "http://127.0.0.1:8089"
 
 
-def fetch(url: str) -> dict[str, Any]:
+NO_LOGIN = HttpAccess()
+
+
+def fetch(url: str, access: HttpAccess = NO_LOGIN) -> dict[str, Any]:
     """Fetch a node's status document. Raises NodeUnreachable with the next thing to check."""
-    opener = build_opener(ProxyHandler({}))  # a node on loopback is not behind the environment's proxy
+    opener = access.opener()
     url = url if "://" in url else f"http://{url}"
     address = url.rstrip("/") + "/api/v1/status"
     try:
         with opener.open(address, timeout=TIMEOUT_S) as answer:
             document = json.load(answer)
     except HTTPError as error:
+        if error.code == 401:
+            raise NodeUnreachable(
+                f"{address} asks for the login of an account: give --user and --password-file"
+            ) from error
         raise NodeUnreachable(f"{address} answered {error.code} {error.reason}: is this a canal-ha node?") from error
     except (URLError, OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error

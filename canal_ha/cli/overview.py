@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text  # cells are texts: rich reads brackets in a plain string as markup
 
+from canal_ha.cli.access import HttpAccess
 from canal_ha.cli.figures import duration, size
-from canal_ha.cli.node_status import fetch
+from canal_ha.cli.node_status import NO_LOGIN, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.errors import NodeUnreachable
 from canal_ha.instance.alarms import MEANINGS
@@ -21,17 +23,23 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 ASKED_AT_ONCE = 16
 
 
-def look(znodes: BlockingZnodes) -> Overview:
-    """Read the cluster's state from ZooKeeper and from every status endpoint. Raises ZooKeeperUnavailable."""
+def look(znodes: BlockingZnodes, access: HttpAccess = NO_LOGIN) -> Overview:
+    """Read the cluster's state from ZooKeeper and from every status endpoint. Raises ZooKeeperUnavailable.
+
+    znodes: a session.
+    access: the login at the nodes.
+    """
     seen = read_overview(znodes)
     asked = [node for node in seen.nodes if node.status_address]
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return seen.with_statuses(dict(zip([node.address for node in asked], pool.map(_ask, asked), strict=True)))
+        return seen.with_statuses(
+            dict(zip([node.address for node in asked], pool.map(partial(_ask, access), asked), strict=True))
+        )
 
 
-def _ask(node: NodeView) -> Mapping[str, Any] | str:
+def _ask(access: HttpAccess, node: NodeView) -> Mapping[str, Any] | str:
     try:
-        document = fetch(node.status_address)
+        document = fetch(node.status_address, access)
     except NodeUnreachable as error:
         return str(error)
     if document["node"]["address"] != node.address:  # the endpoint is on loopback, so this machine's own node answered

@@ -8,10 +8,11 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import Request
 
 import click
 
+from canal_ha.cli.access import HttpAccess, access_options, http_access
 from canal_ha.cli.node_status import DEFAULT_URL
 from canal_ha.config.load import load_usable
 from canal_ha.errors import NodeUnreachable, SwitchRefused
@@ -39,8 +40,18 @@ def command() -> None:
     metavar="DIR",
     help="Configuration directory, as in `canal-ha server`; excludes --url.",
 )
-def switch(destination: str, to: str, source: int | None, url: str | None, conf: Path | None) -> None:
-    """Read from the other server. Run this on the machine of the node that runs the destination.
+@access_options
+def switch(
+    destination: str,
+    to: str,
+    source: int | None,
+    url: str | None,
+    conf: Path | None,
+    user: str,
+    password_file: Path | None,
+    tls_ca: str,
+) -> None:
+    """Read from the other server. Ask the node that runs the destination, on its machine if it has no accounts.
 
     Clients notice nothing: reading continues after the last delivered transaction. If the other server cannot be read,
     nothing changes.
@@ -49,18 +60,17 @@ def switch(destination: str, to: str, source: int | None, url: str | None, conf:
         raise click.UsageError("--url and --conf exclude each other")
     if conf:
         url = f"http://127.0.0.1:{load_usable(conf, (), os.environ).admin_http_port}"
-    click.echo(
-        f"{destination}: reads from {_ask_node(url or DEFAULT_URL, destination, f'{source}/{to}' if source else to)}"
-    )
+    access = http_access(user, password_file, tls_ca)
+    address = _ask_node(url or DEFAULT_URL, destination, f"{source}/{to}" if source else to, access)
+    click.echo(f"{destination}: reads from {address}")
 
 
-def _ask_node(url: str, destination: str, to: str) -> str:
+def _ask_node(url: str, destination: str, to: str, access: HttpAccess) -> str:
     url = url if "://" in url else f"http://{url}"
     address = f"{url.rstrip('/')}/api/v1/destinations/{quote(destination, safe='')}/source"
     request = Request(address, json.dumps({"to": to}).encode(), {"content-type": "application/json"})
-    opener = build_opener(ProxyHandler({}))
     try:
-        with opener.open(request, timeout=TIMEOUT_S) as answer:
+        with access.opener().open(request, timeout=TIMEOUT_S) as answer:
             return str(json.load(answer)["source"])
     except HTTPError as error:
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from canal_ha.cli.access import HttpAccess, access_options, http_access
 from canal_ha.cli.figures import duration, size
 from canal_ha.cli.node_status import DEFAULT_URL, fetch
 from canal_ha.errors import CanalError
@@ -39,22 +40,34 @@ T = TypeVar("T")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one line per refresh.")
 @click.option("--watch", is_flag=True, help=f"Refresh every {WATCH_S:.0f} s until interrupted.")
-def command(url: str | None, zk: str | None, zk_auth_file: Path | None, as_json: bool, watch: bool) -> None:
+@access_options
+def command(
+    url: str | None,
+    zk: str | None,
+    zk_auth_file: Path | None,
+    as_json: bool,
+    watch: bool,
+    user: str,
+    password_file: Path | None,
+    tls_ca: str,
+) -> None:
     """Show destinations, their owners, their clients and their lag."""
     if url and zk:
         raise click.UsageError("--url and --zk exclude each other")
+    access = http_access(user, password_file, tls_ca)
     with suppress(KeyboardInterrupt):
         if zk:
-            show_cluster(zk, zk_auth_file, as_json=as_json, watch=watch)
+            show_cluster(zk, zk_auth_file, access, as_json=as_json, watch=watch)
         else:
-            repeat(lambda: fetch(url or DEFAULT_URL), show, as_json=as_json, watch=watch)
+            repeat(lambda: fetch(url or DEFAULT_URL, access), show, as_json=as_json, watch=watch)
 
 
-def show_cluster(zk: str, zk_auth_file: Path | None, *, as_json: bool, watch: bool) -> None:
+def show_cluster(zk: str, zk_auth_file: Path | None, access: HttpAccess, *, as_json: bool, watch: bool) -> None:
     """Show the cluster through one ZooKeeper session.
 
     zk: ZooKeeper servers, with an optional chroot.
     zk_auth_file: file with user:password; None if ZooKeeper needs none.
+    access: the login at the nodes.
     as_json: print JSON instead of tables.
     watch: refresh until interrupted.
     """
@@ -64,7 +77,7 @@ def show_cluster(zk: str, zk_auth_file: Path | None, *, as_json: bool, watch: bo
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # errors that matter are raised
     auth = zk_auth_file.read_text().partition("\n")[0].rstrip("\r") if zk_auth_file else ""
     with BlockingZnodes(zk, auth) as znodes:
-        seen = partial(overview.look, znodes)
+        seen = partial(overview.look, znodes, access)
         if as_json:
             repeat(lambda: overview.document_of(seen()), lambda document, console: None, as_json=True, watch=watch)
         else:
@@ -146,7 +159,16 @@ def show(document: dict[str, Any], console: Console) -> None:
                 if part["left_behind"]
             ]
     console.print(table)
+    for destination in document["destinations"]:
+        for reader in destination.get("readers", ()):
+            console.print(_reader(destination["destination"], reader), markup=False)
     _problems(problems, console)
+
+
+def _reader(destination: str, reader: dict[str, Any]) -> str:
+    account = f"account {reader['account']} at " if reader["account"] else ""
+    way = "from a position" if reader["private"] else f"client {reader['client_id']}"
+    return f"{destination}, {way}: read by {account}{reader['address']}"
 
 
 def _problems(problems: Sequence[str], console: Console) -> None:

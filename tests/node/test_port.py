@@ -25,7 +25,7 @@ USER, PASSWORD = "canal", "geheim"
 @pytest.fixture(scope="module")
 def node(mysql: MySQL) -> Iterator[Node]:
     properties = {"canal.user": USER, "canal.passwd": scramble.secret_of(PASSWORD).hex()}
-    with Node({"example": follow(mysql)}, properties=properties) as running:
+    with Node({"example": follow(mysql)}, properties=properties, login=(USER, PASSWORD)) as running:
         yield running
 
 

@@ -1,0 +1,76 @@
+"""The login of commands that ask a node's status endpoint over HTTP."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+USER, PASSWORD_FILE, TLS_CA = "CANAL_HA_USER", "CANAL_HA_PASSWORD_FILE", "CANAL_HA_TLS_CA"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """How to log in.
+
+    user: name of an account; "" sends no login.
+    password: of the account.
+    tls_ca: PEM file of the authorities that an https address is checked with; "": those of the system.
+    """
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tls_ca: str = ""
+
+    def opener(self) -> OpenerDirector:
+        """Return an opener that logs in, and asks no proxy: a node on loopback is not behind the environment's."""
+        made = build_opener(
+            ProxyHandler({}), HTTPSHandler(context=ssl.create_default_context(cafile=self.tls_ca or None))
+        )
+        if self.user:
+            login = b64encode(f"{self.user}:{self.password}".encode()).decode()
+            made.addheaders.append(("Authorization", f"Basic {login}"))
+        return made
+
+
+def access_options(command: Command) -> Command:
+    """Add --user, --password-file and --tls-ca to a command, which passes them to `http_access`."""
+    for option in (
+        click.option("--user", default="", envvar=USER, help=f"Account, if the nodes have accounts.  [env: {USER}]"),
+        click.option(
+            "--password-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            envvar=PASSWORD_FILE,
+            help=f"File with the account's password in its first line.  [env: {PASSWORD_FILE}]",
+        ),
+        click.option(
+            "--tls-ca",
+            default="",
+            envvar=TLS_CA,
+            metavar="FILE",
+            help=f"PEM file of the authorities for https addresses; the system's if omitted.  [env: {TLS_CA}]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def http_access(user: str, password_file: Path | None, tls_ca: str = "") -> HttpAccess:
+    """Return the access of the options. Raises OSError."""
+    password = password_file.read_text().partition("\n")[0].rstrip("\r") if password_file else ""
+    return HttpAccess(user, password, tls_ca)
+
+
+def access_from_environment() -> HttpAccess:
+    """Return the access that the environment variables name."""
+    file = os.environ.get(PASSWORD_FILE)
+    return http_access(os.environ.get(USER, ""), Path(file) if file else None, os.environ.get(TLS_CA, ""))
