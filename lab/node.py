@@ -40,6 +40,7 @@ class Node(Process):
     destinations: name -> instance.properties; see follow().
     properties: additional lines of canal.properties.
     login: name and password for the status; None for a node without accounts.
+    tls_ca: file of the authority of its certificate, if the status endpoint speaks TLS.
     zk_servers: hosts of a ZooKeeper or Ensemble; makes the node a member of a cluster.
     """
 
@@ -53,12 +54,13 @@ class Node(Process):
         environment: Mapping[str, str] | None = None,
         wait_for: Collection[str] | None = None,
         login: tuple[str, str] | None = None,
+        tls_ca: str = "",
     ) -> None:
         super().__init__(name, free_port())
         self.conf = self.directory / "conf"
         self.admin_port = free_port()
         self.metrics_port = free_port()
-        self._access = HttpAccess(*login) if login else HttpAccess()
+        self._access = HttpAccess(*(login or ("", "")), tls_ca=tls_ca)
         self._environment = dict(environment or {})
         self._wait_for = frozenset((() if zk_servers else destinations) if wait_for is None else wait_for)
         _write(
@@ -87,7 +89,8 @@ class Node(Process):
 
     def status(self) -> dict[str, Any]:
         """Return the status document. Raises OSError while the node does not answer."""
-        address = f"http://{LOOPBACK}:{self.admin_port}/api/v1/status"
+        scheme = "https" if self._access.tls_ca else "http"
+        address = f"{scheme}://{LOOPBACK}:{self.admin_port}/api/v1/status"
         with self._access.opener().open(address, timeout=10) as answer:
             status: dict[str, Any] = json.load(answer)
         return status

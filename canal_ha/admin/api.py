@@ -25,6 +25,7 @@ from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.listeners import is_loopback
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import HttpRefusal, check_right, login_of
 from canal_ha.server.site import Listener, QuietSite
@@ -138,6 +139,7 @@ def listen(
     switch: Switch | None = None,
     alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
     names: Collection[str] = (),
+    certificates: Certificates | None = None,
 ) -> IListeningPort | None:
     """Serve the status on bind:port, or on a free port if that one is in use.
 
@@ -148,6 +150,7 @@ def listen(
     entrance: knows the accounts.
     switch: see Control; None if sources cannot be switched.
     names: further names of this machine.
+    certificates: for TLS; None: plain HTTP.
     Raises CannotListenError if `bind` is not an address of this machine.
     """
     if port < 0:
@@ -155,7 +158,9 @@ def listen(
     interface = "127.0.0.1" if bind == "localhost" else bind
     answers = is_loopback if is_loopback(interface) else own_names(bind, *names)
     page = StatusApi(facts, status, entrance=entrance, answers=answers, switch=switch, alarms=alarms)
-    site = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
+    if certificates:
+        site = certificates.around(site)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

@@ -21,6 +21,7 @@ from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
 from canal_ha.client.pretty import pretty
 from canal_ha.client.rows import rows_of
+from canal_ha.client.tls import client_tls
 from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
 from canal_ha.model.place import END_FORMS, FORMS, Place, end_of_read
 
@@ -201,6 +202,11 @@ class Follower:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with the password in its first line.",
 )
+@click.option("--tls", is_flag=True, help="Connect with TLS; on with each of the next options.")
+@click.option("--tls-ca", default="", metavar="FILE", help="PEM file of the authorities; the system's if omitted.")
+@click.option("--tls-cert", default="", metavar="FILE", help="PEM file of a certificate, which can name the account.")
+@click.option("--tls-key", default="", metavar="FILE", help="PEM file of its key; the certificate's file if omitted.")
+@click.option("--tls-name", default="", metavar="NAME", help="Name in the node's certificate; its host if omitted.")
 def command(
     server: str | None,
     zk: str | None,
@@ -220,6 +226,11 @@ def command(
     user: str,
     password: str,
     password_file: Path | None,
+    tls: bool,
+    tls_ca: str,
+    tls_cert: str,
+    tls_key: str,
+    tls_name: str,
 ) -> None:
     """Print the changes of a destination and acknowledge each batch after printing it."""
     if server and zk:
@@ -231,6 +242,7 @@ def command(
     if not servers:
         raise click.BadParameter(f"{server!r} names no server", param_hint="--server")
     connector: Connector
+    secured = client_tls(on=tls, ca_file=tls_ca, cert_file=tls_cert, key_file=tls_key, server_name=tls_name)
     exact = form == "json"  # `pretty` shows what canal's example client shows
     if zk or len(servers) > 1 or (retry and start):
         logs.to_stderr()
@@ -245,10 +257,11 @@ def command(
             zk_auth=first_line(zk_auth_file) if zk_auth_file else "",
             private=bool(start),
             exact=exact,
+            tls=secured,
         )
     else:
         connector = SimpleConnector(
-            *servers[0], destination, client_id, user, password, rollback_on_connect=not start, exact=exact
+            *servers[0], destination, client_id, user, password, rollback_on_connect=not start, exact=exact, tls=secured
         )
     reading = ReadOptions(
         filter_text, batch_size, timeout_ms, form == "json", max_rows, idle_exit_s, not no_ack, start, until

@@ -13,6 +13,7 @@ from canal_ha.client.message import Message
 from canal_ha.client.numbering import Numbering
 from canal_ha.client.reading import Reading
 from canal_ha.client.running import TAKEOVER_DELAY_S
+from canal_ha.client.tls import ClientTls
 from canal_ha.errors import LocalProtocolError
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.place import Place, end_of_read
@@ -41,7 +42,7 @@ class ClusterConnector:
     judge: called on every connection with the server's cursor and mark, before the connection subscribes, rolls back or
         fetches; gets None from a server that does not send them. Its exception ends the call.
     private: for `read_from`: a private read never waits to become active and never subscribes.
-    exact: as in SimpleConnector.
+    exact, tls: as in SimpleConnector.
 
     After a fail-over, unacknowledged batches are delivered again. An acknowledgement for a batch of a lost connection
     is dropped with a log line. Batch ids always grow, across fail-overs too.
@@ -72,6 +73,7 @@ class ClusterConnector:
         private: bool = False,
         judge: Callable[[LogPosition | None], None] | None = None,
         exact: bool = True,
+        tls: ClientTls | None = None,
     ) -> None:
         """Create a connector; see the class. Raises ValueError if `where` names no valid address."""
         servers = where if isinstance(where, str) else None
@@ -103,6 +105,7 @@ class ClusterConnector:
                 takeover_delay_s,
                 private,
                 exact,
+                tls,
             ),
             filter,
             self._numbering.new_connection,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from canal_ha.client.link import Link
 from canal_ha.client.message import Message
+from canal_ha.client.tls import ClientTls
 from canal_ha.decode.kernel.entries import only_frames
 from canal_ha.errors import LocalProtocolError, RemoteProtocolError, ServerRefused
 from canal_ha.model.batch import EMPTY_BATCH_ID
@@ -45,6 +46,7 @@ class SimpleConnector:
         that request the next batch at once.
     exact: ask for values in the exact form, as SELECT gives them in utf8mb4 (docs/protocol.md#exact). canal's servers
         and older nodes ignore this. False: canal's form, which loses what canal loses; see `rows_of`.
+    tls: TLS to the server; None: a plain connection, as canal's.
 
     A failed connection is closed; call connect() again. The same holds for a session that is out of step, after an
     error that may belong to an earlier ack or rollback. Batches in flight survive at the server; connect() rolls them
@@ -70,6 +72,7 @@ class SimpleConnector:
         read_ahead: bool = False,
         lazy_acks: bool = False,
         exact: bool = True,
+        tls: ClientTls | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -91,6 +94,7 @@ class SimpleConnector:
         self._read_ahead = read_ahead
         self._lazy_acks = lazy_acks
         self._exact = exact
+        self._tls = tls
         self._asked: int | None = None  # timeout of a GET that was sent ahead and has no reply yet
         self._ahead: Fetched | None = None  # the reply to a GET that was sent ahead
 
@@ -114,7 +118,7 @@ class SimpleConnector:
         """
         if self._link is not None:
             return
-        self._link = Link(self.host, self.port, self._connect_timeout_ms)
+        self._link = Link(self.host, self.port, self._connect_timeout_ms, self._tls)
         self._session = ClientSession(max_frame_bytes=self._max_frame_bytes, only_frames=only_frames, exact=self._exact)
         try:
             self._answer()

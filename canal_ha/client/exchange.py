@@ -33,6 +33,7 @@ from canal_ha.client.coordination import (
 )
 from canal_ha.client.discovery import Discovered, FixedList, split_address
 from canal_ha.client.refusals import as_canal_says, kind_of
+from canal_ha.client.tls import ClientTls
 from canal_ha.errors import (
     CanalError,
     ConnectionLost,
@@ -72,6 +73,7 @@ class Access:
     takeover_delay_s: float
     private: bool = False
     exact: bool = True
+    tls: ClientTls | None = None
 
 
 class _Judged(Exception):
@@ -379,6 +381,7 @@ class Exchange:
             rollback_on_connect=False,
             rollback_on_disconnect=self._access.rollback_on_disconnect,
             exact=self._access.exact,
+            tls=self._access.tls,
         )
 
     def _dial(self, attempt: int, link: SimpleConnector, address: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
 
+from canal_ha.client.tls import ClientTls
 from canal_ha.decode.kernel.buffers import Landing
 from canal_ha.errors import ConnectionLost
 
@@ -21,10 +23,24 @@ class Link:
     An interrupt before a wait is stored and ends that wait.
     """
 
-    def __init__(self, host: str, port: int, timeout_ms: int) -> None:
+    def __init__(self, host: str, port: int, timeout_ms: int, tls: ClientTls | None = None) -> None:
+        """Connect.
+
+        host, port: of the server.
+        timeout_ms: for the TCP connection, and for TLS; 0 or less: no limit.
+        tls: None for a plain connection.
+        """
         self._name = f"{host}:{port}"
+        self._timeout_s = timeout_ms / 1000 if timeout_ms > 0 else None
         try:
-            self._socket = socket.create_connection((host, port), timeout_ms / 1000 if timeout_ms > 0 else None)
+            self._socket = socket.create_connection((host, port), self._timeout_s)
+            self._tls: ssl.SSLSocket | None = None
+            if tls:
+                try:
+                    self._socket = self._tls = tls.wrap(self._socket, host)
+                except OSError:
+                    self._socket.close()
+                    raise
         except OSError as error:
             raise ConnectionLost(f"cannot connect to {self._name}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -45,7 +61,7 @@ class Link:
     def send(self, data: bytes, *, more: bool = False) -> None:
         """Write all bytes. more: the next bytes usually follow soon; see MORE."""
         try:
-            self._socket.sendall(data, MORE if more else 0)
+            self._socket.sendall(data, MORE if more and not self._tls else 0)
         except OSError as error:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
 
@@ -61,17 +77,29 @@ class Link:
         """Wait for bytes; store those that are there and return their number."""
         left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
         try:
+            if self._tls and self._tls.pending():
+                return self._tls.recv_into(room)
             ready = {fd for fd, _ in self._poll.poll(left_ms)}
             if not ready:
                 raise ConnectionLost(f"{self._name} did not answer before the timeout")
             if self._woken.fileno() in ready:
                 raise ConnectionLost("interrupted")
-            size = self._socket.recv_into(room)
+            size = self._decrypt_into(self._tls, room) if self._tls else self._socket.recv_into(room)
+        except ssl.SSLWantReadError:
+            return 0  # a part of a record, or a message of TLS itself
         except OSError as error:
             raise ConnectionLost(f"connection to {self._name} lost: {error}") from error
         if not size:
             raise ConnectionLost(f"connection to {self._name} lost: end of stream")
         return size
+
+    def _decrypt_into(self, tls: ssl.SSLSocket, room: memoryview) -> int:
+        """Store what is there without a wait for the rest of a record. Raises SSLWantReadError if none is complete."""
+        tls.settimeout(0.0)
+        try:
+            return tls.recv_into(room)
+        finally:
+            tls.settimeout(self._timeout_s)
 
     def interrupt(self) -> None:
         """End the current wait, or the next one. For signal handlers and other threads."""
@@ -83,7 +111,7 @@ class Link:
     def abort(self) -> None:
         """Shut the connection down at once in both directions. Callable from any thread."""
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # an SSLSocket's own is not for other threads
         except OSError:  # the peer or `close` ended the connection first
             return
 

@@ -99,6 +99,20 @@ PASSWD = _node(
 ACCOUNTS_FILE = _node(
     "canal.accounts.file", kinds.text(), "", "TOML file of accounts; read again when it changes", "file"
 )
+TLS_CERT = _node(
+    "canal.tls.cert", kinds.text(), "", "PEM file of the node's certificate, with its chain; blank: no TLS", "file"
+)
+TLS_KEY = _node("canal.tls.key", kinds.text(), "", "PEM file of its key; blank: the certificate's file", "file")
+TLS_CA = _node(
+    "canal.tls.ca",
+    kinds.text(),
+    "",
+    "PEM file of the authorities of client certificates, which can name an account; blank: clients need none",
+    "file",
+)
+TLS_PORTS = _node(
+    "canal.tls.ports", kinds.words("client", "metrics", "admin"), "client", "the ports that speak TLS and nothing else"
+)
 INSECURE = _node(
     "canal.insecure",
     kinds.switch(),

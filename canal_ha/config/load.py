@@ -26,7 +26,7 @@ from canal_ha.config.model import (
 )
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.scan import DirectoryState
-from canal_ha.config.tls import tls_config
+from canal_ha.config.tls import port_tls, tls_config
 from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
 
 T = TypeVar("T")
@@ -94,6 +94,7 @@ def load_usable(
         passwd=node.get(keys.PASSWD),
         accounts_file=files.path(node.get(keys.ACCOUNTS_FILE)) if node.get(keys.ACCOUNTS_FILE) else None,
         insecure=node.get(keys.INSECURE),
+        tls=port_tls(node, files.path),
         login_timeout_s=node.get(keys.LOGIN_TIMEOUT),
         connections_max=node.get(keys.CONNECTIONS),
         address_connections_max=node.get(keys.ADDRESS_CONNECTIONS),

@@ -59,6 +59,20 @@ class TlsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PortTls:
+    """TLS of the node's own ports; files are PEM paths.
+
+    ca_file: "" asks clients for no certificate.
+    ports: client, metrics, admin.
+    """
+
+    cert_file: str
+    key_file: str
+    ca_file: str = ""
+    ports: tuple[str, ...] = ("client",)
+
+
+@dataclass(frozen=True, slots=True)
 class SourceConfig:
     """One MySQL or MariaDB server and where to start in its binlog. 0 and "" mean: not configured.
 
@@ -232,6 +246,7 @@ class CanalConfig:
     passwd: str = field(default="", repr=False)  # hex(SHA1(SHA1(plain))), "": any password is accepted
     accounts_file: Path | None = None
     insecure: bool = False
+    tls: PortTls | None = None
     login_timeout_s: int = 10
     connections_max: int = 2000
     address_connections_max: int = 1000

@@ -1,4 +1,7 @@
-"""TLS settings towards MySQL: PEM files under our keys, or under canal's keys with type PEM. No Java key stores."""
+"""TLS settings of the node's ports, and towards MySQL: PEM files under our keys, or under canal's keys with type PEM.
+
+There are no Java key stores.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from canal_ha.config import keys
 from canal_ha.config.keys import Key, SourceKeys
-from canal_ha.config.model import TlsConfig
+from canal_ha.config.model import PortTls, TlsConfig
 from canal_ha.errors import ConfigError
 
 T = TypeVar("T")
@@ -41,6 +45,22 @@ def tls_config(reader: KeyReader, names: SourceKeys, path: Callable[[str], Path]
         cert_file=cert_file,
         key_file=key_file or cert_file,
     )
+
+
+def port_tls(reader: KeyReader, path: Callable[[str], Path]) -> PortTls | None:
+    """Return the TLS settings of the node's ports; None without a certificate.
+
+    reader: the values of the node.
+    path: resolves a relative file name.
+    Raises ConfigError for a file that is missing or not PEM.
+    """
+    cert_file = _pem(reader, keys.TLS_CERT, reader.get(keys.TLS_CERT), path)
+    key_file = _pem(reader, keys.TLS_KEY, reader.get(keys.TLS_KEY), path)
+    ca_file = _pem(reader, keys.TLS_CA, reader.get(keys.TLS_CA), path)
+    ports = reader.get(keys.TLS_PORTS)
+    if not cert_file and (key_file or ca_file):
+        raise reader.refusal(keys.TLS_CERT, "a PEM file, because canal.tls.key or canal.tls.ca is set")
+    return PortTls(cert_file, key_file or cert_file, ca_file, ports) if cert_file else None
 
 
 def _file(reader: KeyReader, own: Key[str], kind: Key[str], url: Key[str], path: Callable[[str], Path]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
+from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.limits import PortLimits
 from canal_ha.server.service import CanalService
@@ -36,6 +37,7 @@ class Node:
         self._reactor = reactor
         self._accounts = AccountsFile(config, reactor)
         self._entrance = Entrance(lambda: self._accounts.accounts, reactor)
+        self._certificates = Certificates(config.tls) if config.tls else None
         self._embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured)
         self._hosting = Hosting(config, reactor, self._embedded)
         self._service = CanalService(
@@ -44,6 +46,7 @@ class Node:
             host=config.ip,
             port=config.port,
             entrance=self._entrance,
+            certificates=self._secured("client"),
             limits=PortLimits(
                 config.login_timeout_s,
                 config.connections_max,
@@ -94,6 +97,15 @@ class Node:
         for port in self._ports:
             await maybeDeferred(port.stopListening)
 
+    @property
+    def reload_certificates(self) -> Callable[[], None] | None:
+        """Reads the certificates again; None without TLS."""
+        return self._certificates.reload if self._certificates else None
+
+    def _secured(self, port: str) -> Certificates | None:
+        """Return the certificates if this port speaks TLS. port: client, metrics or admin."""
+        return self._certificates if self._config.tls and port in self._config.tls.ports else None
+
     def _open_side_ports(self) -> None:
         config, status = self._config, self._status
         facts = NodeFacts(node_address(config), kernel.BUILD, time.time())
@@ -107,13 +119,14 @@ class Node:
             self._embedded.switch_source,
             self._alarms,
             (config.register_ip, config.ip),
+            self._secured("admin"),
         )
         if api_port:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)
         collector = metrics.CanalCollector(status, self._service.counters, kernel.BUILD, alarms=self._alarms)
         metrics_port = metrics.listen(
-            self._reactor, config.metrics_port, collector, self._entrance, config.metrics_bind
+            self._reactor, config.metrics_port, collector, self._entrance, config.metrics_bind, self._secured("metrics")
         )
         if metrics_port:
             self._ports.append(metrics_port)
@@ -152,10 +165,11 @@ class Node:
             await self._hosting.start_alone(destination)
 
     def _status_address(self) -> str:
-        """host:port of the status endpoint as other machines call it; "" without one."""
+        """host:port of the status endpoint as other machines call it, with https:// for TLS; "" without one."""
         if not self._status_port:
             return ""
         bind = self._config.admin_http_bind
         if bind in EVERY_ADDRESS:
             bind = self._config.register_ip or self._config.ip or local_address()
-        return f"{bind}:{self._status_port}"
+        scheme = "https://" if self._secured("admin") else ""
+        return f"{scheme}{bind}:{self._status_port}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -28,12 +29,15 @@ def steady_reactor() -> Any:
 
 
 def serve(config: CanalConfig) -> int:
-    """Run a node until SIGTERM or SIGINT.
+    """Run a node until SIGTERM or SIGINT. With TLS, SIGHUP makes it read its certificates again.
 
     Returns 0 after an orderly stop, 1 when it broke, 2 when its configuration cannot be used (a port that is taken).
     """
     reactor = steady_reactor()
     node = Node(config, reactor)
+    reload = node.reload_certificates
+    if reload is not None:
+        signal.signal(signal.SIGHUP, lambda number, frame: reactor.callFromThread(reload))
     codes: list[int] = []
     gc.collect()
     gc.freeze()  # a collection that scans code and configuration would pause the node for 50 ms

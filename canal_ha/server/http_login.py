@@ -6,6 +6,7 @@ from twisted.web.server import Request
 
 from canal_ha.accounts.account import Account
 from canal_ha.errors import Busy, LoginRefused, NotAllowed
+from canal_ha.server.certificates import names_of
 from canal_ha.server.entrance import Entrance
 
 CHALLENGE = 'Basic realm="canal-ha", charset="UTF-8"'
@@ -23,7 +24,7 @@ def login_of(entrance: Entrance, request: Request) -> Account:
     """Return the account of a request. Raises HttpRefusal: 401 without a valid login, 429 after too many failures."""
     peer = getattr(request.getClientAddress(), "host", "unknown")
     try:
-        account = entrance.over_http(request.getHeader("authorization"), f"/{peer}")
+        account = entrance.over_http(request.getHeader("authorization"), f"/{peer}", names_of(request.transport))
     except LoginRefused as error:
         account, text = None, str(error)
     except Busy as error:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from prometheus_client.metrics_core import Metric
@@ -24,6 +25,7 @@ from canal_ha.accounts import gate
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import HttpRefusal, check_right, login_of
@@ -327,7 +329,12 @@ class MetricsPage(Resource):
 
 
 def listen(
-    reactor: Listener, port: int, collector: Collector, entrance: Entrance, bind: str = ""
+    reactor: Listener,
+    port: int,
+    collector: Collector,
+    entrance: Entrance,
+    bind: str = "",
+    certificates: Certificates | None = None,
 ) -> IListeningPort | None:
     """Serve the metrics; None when port is 0 or less, or taken: that is logged and stops nobody.
 
@@ -338,10 +345,13 @@ def listen(
     collector: of the node's figures.
     entrance: knows the accounts.
     bind: address to listen on; "" is every address.
+    certificates: for TLS; None: plain HTTP.
     """
     if port <= 0:
         return None
-    site = QuietSite(MetricsPage(collector, entrance))  # type: ignore[no-untyped-call] # Twisted's
+    site: Any = QuietSite(MetricsPage(collector, entrance))  # type: ignore[no-untyped-call] # Twisted's
+    if certificates:
+        site = certificates.around(site)
     interface = "127.0.0.1" if bind == "localhost" else bind
     try:
         listening = reactor.listenTCP(port, site, interface=interface)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 import typing
+from collections.abc import Collection
 
 from twisted.internet.protocol import Protocol, connectionDone
+from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
 from canal_ha.model.clock import Clock
+from canal_ha.server.certificates import names_of
 from canal_ha.server.conversation import LATE_S, Closing, Conversation, LastRead, Shared
 from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
@@ -53,6 +56,10 @@ class CanalConnection(Protocol):
         self._transport = typing.cast(Transport, self.transport)
         self._transport.setTcpNoDelay(True)
         self._transport.setTcpKeepAlive(True)
+        below: typing.Any = self._transport
+        if isinstance(below, TLSMemoryBIOProtocol):
+            below = below.transport
+        self._socket: socket.socket = below.getHandle()
         self._idle = IdleLimits(
             self._shared.clock, lambda reason: self._conversation.drop(reason), self._session.idle_ms
         )
@@ -72,7 +79,7 @@ class CanalConnection(Protocol):
         of the header. Linux delays that ACK by 40 ms unless told otherwise after each read (docs/protocol.md#tcp).
         """
         if QUICKACK is not None:
-            self._transport.getHandle().setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
+            self._socket.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
         self._idle.heard()
         self._conversation.receive(data)
 
@@ -88,6 +95,11 @@ class CanalConnection(Protocol):
     def reading(self) -> LastRead | None:
         """What the client read last; None before its first GET."""
         return self._conversation.reading
+
+    @property
+    def certified(self) -> Collection[str]:
+        """The names in the client's certificate, once its TLS handshake is over."""
+        return names_of(self._transport)
 
     @property
     def who(self) -> tuple[str, str]:

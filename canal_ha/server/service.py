@@ -18,6 +18,7 @@ from canal_ha.accounts.account import Accounts
 from canal_ha.errors import Busy, ConfigError
 from canal_ha.instance.status import ReaderStatus
 from canal_ha.model.clock import Clock
+from canal_ha.server.certificates import Certificates
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.conversation import Shared
 from canal_ha.server.counters import RequestCounters
@@ -63,6 +64,7 @@ class CanalService(ServerFactory):
         port: int = 11111,
         entrance: Entrance | None = None,
         limits: PortLimits | None = None,
+        certificates: Certificates | None = None,
         max_frame_bytes: int = 16 * 1024 * 1024,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -73,6 +75,7 @@ class CanalService(ServerFactory):
         host: the address to listen on; "" is every address.
         port: the port to listen on; 0 takes a free one.
         entrance: knows the accounts; None: there are none.
+        certificates: for TLS; None: plain connections.
         limits: of connections and logins; None: the defaults.
         max_frame_bytes: of a request.
         random: makes this many unpredictable bytes.
@@ -84,6 +87,7 @@ class CanalService(ServerFactory):
         self._shared = Shared(destinations, self.counters, reactor, self._complaints, PortLoad(limits or PortLimits()))
         self._refused: set[RefusedConnection] = set()
         self._reactor = reactor
+        self._certificates = certificates
         self._host = host
         self._port = port
         self._max_frame_bytes = max_frame_bytes
@@ -97,11 +101,12 @@ class CanalService(ServerFactory):
 
     def start(self) -> None:
         """Listen. Raises ConfigError when the port is taken."""
+        factory = self._certificates.around(self) if self._certificates else self
         try:
-            self._listening = self._reactor.listenTCP(self._port, self, BACKLOG, self._host)
+            self._listening = self._reactor.listenTCP(self._port, factory, BACKLOG, self._host)
         except CannotListenError as error:
             raise ConfigError("canal.properties", "canal.port", str(self._port), f"a free port: {error}") from error
-        LOG.info("server.listening", host=self._host or "*", port=self.port)
+        LOG.info("server.listening", host=self._host or "*", port=self.port, tls=self._certificates is not None)
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Stop accepting and close every connection.
@@ -147,14 +152,15 @@ class CanalService(ServerFactory):
         reason, text = self._shared.load.refusal(address)
         if reason:
             return self._refuse(address, reason, text)
-        visitor = Visitor(self._entrance, address)
+        visitor = Visitor(self._entrance, address, lambda: connection.certified)
         session = ServerSession(
             seed=self._random(SEED_BYTES),
             guard=visitor,
             channel=f"[id: 0x{self._random(4).hex()}, {peer} => {_slash(here)}]",
             max_frame_bytes=self._max_frame_bytes,
         )
-        return CanalConnection(session, visitor, self._shared, address, self._open)
+        connection = CanalConnection(session, visitor, self._shared, address, self._open)
+        return connection
 
     def _refuse(self, peer: str, reason: str, text: str) -> RefusedConnection | None:
         """Return a connection that says why it ends; None if too many are doing so."""

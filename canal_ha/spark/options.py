@@ -5,6 +5,7 @@ destination             name,name or a glob      globs need ZooKeeper
 clientId                1001                     used by one driver at a time
 filter                  schema\\.table,...        regular expressions, as in canal's clients
 user, password | passwordFile                    account on canal's port
+tls, tlsCa, tlsCert, tlsKey, tlsName             TLS to the nodes; PEM files on the driver
 spoolDir                /path or s3://...        shared by the driver and all executors
 maxRowsPerTrigger, maxBytesPerTrigger            limits of a micro-batch; bytes of raw entries
 format                  envelope | table | debezium | changes
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from canal_ha.client.tls import ClientTls, client_tls
 from canal_ha.errors import OptionInvalid
 
 GLOB_CHARACTERS = "*?["
@@ -56,6 +58,7 @@ class SourceOptions:
     filter: str
     user: str
     password: str
+    tls: ClientTls | None
     spool_dir: str
     max_rows: int
     max_bytes: int
@@ -87,6 +90,11 @@ _NAMES = (
     "user",
     "password",
     "passwordFile",
+    "tls",
+    "tlsCa",
+    "tlsCert",
+    "tlsKey",
+    "tlsName",
     "spoolDir",
     "maxRowsPerTrigger",
     "maxBytesPerTrigger",
@@ -141,6 +149,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         filter=read.text("filter"),
         user=read.text("user"),
         password=read.secret(),
+        tls=read.tls(),
         spool_dir=spool_dir,
         max_rows=read.whole("maxRowsPerTrigger", 0, 1),
         max_bytes=read.whole("maxBytesPerTrigger", 0, 1),
@@ -195,6 +204,15 @@ class _OptionReader:
             return kind(text)
         except ValueError:
             raise OptionInvalid(f"canal: option {name} = {text!r}: expected one of {', '.join(kind)}") from None
+
+    def tls(self) -> ClientTls | None:
+        return client_tls(
+            on=self.switch("tls", default=False),
+            ca_file=self.text("tlsCa"),
+            cert_file=self.text("tlsCert"),
+            key_file=self.text("tlsKey"),
+            server_name=self.text("tlsName"),
+        )
 
     def secret(self) -> str:
         password, file = self.text("password"), self.text("passwordFile")

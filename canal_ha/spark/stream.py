@@ -242,6 +242,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rollback_on_disconnect=True,  # a fenced driver's batches in flight go to the newer driver
             zk_session_timeout_ms=options.session_timeout_ms,
             judge=judge,
+            tls=options.tls,
         )
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,42 @@
+"""ClientTls: how a client checks a node's certificate, and shows its own."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """TLS towards the nodes; files are PEM paths.
+
+    ca_file: authorities that the node's certificate is checked with; "": those of the system.
+    cert_file: the client's own certificate, which can name its account; "": none.
+    key_file: its key; "": in cert_file.
+    server_name: the name that the node's certificate must have; "": the host or address that the client connects to.
+    """
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    server_name: str = ""
+
+    def wrap(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
+        """Begin TLS on a connected socket. Raises OSError, also for a certificate that is not valid for the name."""
+        context = ssl.create_default_context(cafile=self.ca_file or None)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.cert_file:
+            context.load_cert_chain(self.cert_file, self.key_file or None)
+        return context.wrap_socket(plain, server_hostname=self.server_name or host)
+
+
+def client_tls(*, on: bool, ca_file: str, cert_file: str, key_file: str, server_name: str) -> ClientTls | None:
+    """Return the TLS of a command's or a source's options; None if none of them is set.
+
+    on: TLS with the authorities of the system.
+    ca_file, cert_file, key_file, server_name: see ClientTls.
+    """
+    if not (on or ca_file or cert_file or key_file or server_name):
+        return None
+    return ClientTls(ca_file, cert_file, key_file, server_name)

@@ -1,0 +1,89 @@
+"""Certificates: TLS for the node's ports, from PEM files that can be read again. Reactor thread.
+
+Connections keep the certificate that they began with; new ones get the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from zope.interface import implementer
+
+from canal_ha import logs
+from canal_ha.config.model import PortTls
+from canal_ha.errors import FileUnusable
+
+LOG = logs.get(__name__)
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class Certificates:
+    """See the module."""
+
+    def __init__(self, files: PortTls) -> None:
+        """Read the files. Raises FileUnusable."""
+        self._files = files
+        self._context = _context(files)
+
+    def reload(self) -> None:
+        """Read the files again. If they cannot be used, new connections go on with the old ones."""
+        try:
+            self._context = _context(self._files)
+        except FileUnusable as error:
+            LOG.error("tls.refused", error=str(error))
+        else:
+            LOG.info("tls.reloaded", file=self._files.cert_file)
+
+    def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
+        """Return a connection with the newest certificate. Twisted calls it."""
+        return SSL.Connection(self._context, None)
+
+    def around(self, factory: Any) -> Any:
+        """Return a factory that speaks TLS and passes the bytes inside to `factory`. Twisted types neither."""
+        creator: Any = self
+        return TLSMemoryBIOFactory(creator, False, factory)
+
+
+def names_of(transport: Any) -> Collection[str]:
+    """Return the common name and the DNS names of a client's verified certificate; nothing without one.
+
+    transport: of a connection; TLS or not.
+    """
+    found = transport.getPeerCertificate() if isinstance(transport, TLSMemoryBIOProtocol) else None
+    if found is None:
+        return ()
+    certificate = found.to_cryptography()
+    names = [str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    try:
+        more = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return names
+    return [*names, *more.get_values_for_type(x509.DNSName)]
+
+
+def _context(files: PortTls) -> SSL.Context:
+    context = SSL.Context(SSL.TLS_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+    context.set_session_id(b"canal-ha")
+    file = files.cert_file
+    try:
+        context.use_certificate_chain_file(files.cert_file)
+        file = files.key_file
+        context.use_privatekey_file(files.key_file)
+        context.check_privatekey()
+        if files.ca_file:
+            file = files.ca_file
+            context.load_verify_locations(files.ca_file)
+            # a client without a certificate logs in with a password
+            context.set_verify(SSL.VERIFY_PEER, lambda connection, certificate, error, depth, valid: bool(valid))
+    except SSL.Error as error:
+        reason = "; ".join(str(each[-1]) for each in error.args[0]) if error.args else str(error)
+        raise FileUnusable(file, f"cannot be used for TLS: {reason or 'not readable'}") from error
+    return context

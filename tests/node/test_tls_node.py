@@ -1,0 +1,68 @@
+"""A real node with TLS on all its ports: the commands, and SIGHUP after a certificate's renewal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.tls import ClientTls
+from canal_ha.wire.scramble import secret_of
+from lab import MySQL, Node, follow
+from lab.certificates import Authority
+from lab.node import PROGRAM
+from lab.ports import LOOPBACK
+from tests.node.following import column, read
+from tests.waiting import until
+
+pytestmark = pytest.mark.real
+
+
+def test_a_node_with_tls_on_every_port(mysql: MySQL, database: str, tmp_path: Path) -> None:
+    """Rows, status and metrics come over TLS. SIGHUP brings a new certificate, and the open connection stays."""
+    authority, clients = Authority(tmp_path), Authority(tmp_path, "clients")
+    certificate, own = authority.sign("node"), clients.sign("canal", "own")
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    properties = {
+        "canal.user": "canal",
+        "canal.passwd": secret_of("geheim").hex(),
+        "canal.tls.cert": str(certificate),
+        "canal.tls.ca": str(clients.file),
+        "canal.tls.ports": "client, metrics, admin",
+    }
+    secret = tmp_path / "password"
+    secret.write_text("geheim\n")
+    ca = str(authority.file)
+    with Node({"example": follow(mysql)}, properties=properties, login=("canal", "geheim"), tls_ca=ca) as node:
+        tls = ClientTls(ca, str(own))
+        with SimpleConnector(LOOPBACK, node.port, "example", 1001, tls=tls) as client:
+            client.subscribe(rf"{database}\.t")
+            mysql.execute(f"INSERT INTO {database}.t VALUES (1)")
+            assert column(read(client, 1)) == [1]
+            assert [each["account"] for each in node.status()["destinations"][0]["readers"]] == ["canal"]
+            before = ssl.get_server_certificate((LOOPBACK, node.port))
+            authority.sign("node")
+            os.kill(node.pid, signal.SIGHUP)
+            until(lambda: ssl.get_server_certificate((LOOPBACK, node.port)) != before, what="the new certificate")
+            mysql.execute(f"INSERT INTO {database}.t VALUES (2)")
+            assert column(read(client, 1)) == [2]
+        mysql.execute(f"INSERT INTO {database}.t VALUES (3)")
+        shown = subprocess.run(
+            [PROGRAM, "client", "--server", f"{LOOPBACK}:{node.port}", "--destination", "example", "--format", "json",
+             "--user", "canal", "--password-file", str(secret), "--tls-ca", ca, "--max-rows", "1",
+             "--filter", rf"{database}\.t"],
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert '"id": 3' in shown.stdout or '"id":3' in shown.stdout, shown.stderr
+        login = ["--user", "canal", "--password-file", str(secret), "--tls-ca", ca]
+        status = subprocess.run(
+            [PROGRAM, "status", "--url", f"https://{LOOPBACK}:{node.admin_port}", *login],
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert "example" in status.stdout, status.stderr
+        assert "tls.reloaded" in node.log_file()

@@ -1,0 +1,140 @@
+"""TLS on the client port: the same protocol inside, certificates that name accounts, and a certificate's renewal."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from canal_ha.accounts.account import Account, AccountRole, Accounts
+from canal_ha.client.cluster import ClusterConnector
+from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.tls import ClientTls
+from canal_ha.config.model import PortTls
+from canal_ha.errors import ConnectionLost, FileUnusable, ServerRefused
+from canal_ha.server.certificates import Certificates
+from canal_ha.wire.scramble import secret_of
+from lab.certificates import Authority
+from tests.server.harness import LOOPBACK, Served, entries_segment, on_reactor, transaction
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def secured(authority: Authority, clients: Authority | None = None) -> Certificates:
+    node = str(authority.sign("node"))
+    return Certificates(PortTls(node, node, str(clients.file) if clients else ""))
+
+
+def connector(served: Served, tls: ClientTls | None, user: str = "", password: str = "") -> SimpleConnector:
+    return SimpleConnector(LOOPBACK, served.port, "example", 1001, user, password, so_timeout_ms=5000, tls=tls)
+
+
+def test_rows_of_any_size_arrive_whole(authority: Authority) -> None:
+    """Batches of one row and of megabytes are the same as without TLS, with read-ahead and with acks that wait."""
+    ca = str(authority.file)
+    with Served(certificates=secured(authority), config={"buffer_mem_unit": 4096}) as served:
+        with SimpleConnector(
+            LOOPBACK, served.port, "example", tls=ClientTls(ca), read_ahead=True, lazy_acks=True
+        ) as client:
+            client.subscribe()
+            for number, rows in enumerate((1, 3000, 1, 40)):
+                pushed = transaction(number, rows=rows, value="x" * 300)
+                served.push(entries_segment(pushed))
+                got: list[bytes] = []
+                while len(got) < len(pushed):
+                    message = client.get_without_ack(100, 100)
+                    got += [bytes(entry) for entry in message.raw_entries]
+                    client.ack(message.id)
+                assert got == pushed
+        with ClusterConnector([f"{LOOPBACK}:{served.port}"], "example", 1001, tls=ClientTls(ca)) as cluster:
+            cluster.subscribe()
+            assert not cluster.get_without_ack(1)
+
+
+def test_who_is_not_who_it_says_is_refused(authority: Authority, tmp_path: Path) -> None:
+    """A client leaves a node of another authority or of another name, and a node refuses TLS 1.1 and plain bytes."""
+    other = Authority(tmp_path, "other")
+    with Served(certificates=secured(authority)) as served:
+        for tls in (ClientTls(str(other.file)), ClientTls(str(authority.file), server_name="elsewhere")):
+            with pytest.raises(ConnectionLost, match="CERTIFICATE_VERIFY_FAILED"):
+                connector(served, tls).connect()
+        connector(served, ClientTls(str(authority.file), server_name="node")).connect()
+        with pytest.raises(ConnectionLost):
+            connector(served, None).connect()
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises(OSError), socket.create_connection((LOOPBACK, served.port), 5) as plain:  # noqa: PT011 # SSLError or a reset
+            old.wrap_socket(plain)
+
+
+def test_a_certificate_names_an_account(authority: Authority, tmp_path: Path) -> None:
+    """Signed by canal.tls.ca it needs no password. Another one is refused; without one a password is needed."""
+    clients, other = Authority(tmp_path, "clients"), Authority(tmp_path, "strangers")
+    reader = Account("shop", (secret_of("pw"),), frozenset({AccountRole.READ}), ("example",))
+    with Served(user="x", passwd="0" * 40, certificates=secured(authority, clients)) as served:
+        served.accounts = Accounts([reader])
+        ca = str(authority.file)
+        with connector(served, ClientTls(ca, str(clients.sign("shop")))) as client:
+            client.subscribe()
+            client.get_without_ack(1)
+            assert [(each.account, each.address) for each in served.service.readers("example")] == [("shop", LOOPBACK)]
+        with connector(served, ClientTls(ca), "shop", "pw") as client:
+            client.subscribe()
+        for tls, user in ((ClientTls(ca), "shop"), (ClientTls(ca, str(clients.sign("nobody"))), "")):
+            with pytest.raises(ServerRefused, match=f"auth failed for user:{user}"):
+                connector(served, tls, user).connect()
+        with pytest.raises(ConnectionLost):
+            connector(served, ClientTls(ca, str(other.sign("shop", "forged")))).connect()
+
+
+def test_a_renewed_certificate_drops_no_connection(authority: Authority) -> None:
+    """New connections get the new certificate; a file that cannot be used keeps the old one."""
+    certificates = secured(authority)
+    with Served(certificates=certificates) as served, connector(served, ClientTls(str(authority.file))) as old:
+        old.subscribe()
+        before = shown(served)
+        file = authority.sign("node")
+        on_reactor(lambda: reload(certificates))
+        assert shown(served) != before
+        file.write_text("-----BEGIN CERTIFICATE-----\nbroken\n")
+        on_reactor(lambda: reload(certificates))
+        connector(served, ClientTls(str(authority.file))).connect()
+        assert not old.get_without_ack(1)
+        with pytest.raises(FileUnusable, match=r"node\.pem cannot be used for TLS"):
+            Certificates(PortTls(str(file), str(file)))
+
+
+async def reload(certificates: Certificates) -> None:
+    certificates.reload()
+
+
+def shown(served: Served) -> str:
+    return ssl.get_server_certificate((LOOPBACK, served.port))
+
+
+def test_a_tls_wait_can_be_interrupted_and_times_out(authority: Authority) -> None:
+    """As on a plain connection: interrupt from another thread, the time limit of a reply, and a silent handshake."""
+    tls = ClientTls(str(authority.file))
+    with Served(certificates=secured(authority)) as served:
+        for end in ("interrupt", "abort"):
+            with connector(served, tls) as client:
+                client.subscribe()
+                threading.Timer(0.3, getattr(client, end)).start()
+                began = time.monotonic()
+                with pytest.raises(ConnectionLost):
+                    client.get_without_ack(1, 0)
+                assert time.monotonic() - began < 4
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost):
+            SimpleConnector(LOOPBACK, silent.getsockname()[1], "example", so_timeout_ms=300, tls=tls).connect()
+        assert time.monotonic() - began < 4
