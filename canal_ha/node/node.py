@@ -12,7 +12,7 @@ from twisted.internet.defer import maybeDeferred
 from canal_ha import logs
 from canal_ha.admin import api
 from canal_ha.admin.document import NodeFacts
-from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, local_address, node_address
+from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, node_address
 from canal_ha.cluster.session import ZooKeeperSession
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig, InstanceConfig
@@ -170,6 +170,6 @@ class Node:
             return ""
         bind = self._config.admin_http_bind
         if bind in EVERY_ADDRESS:
-            bind = self._config.register_ip or self._config.ip or local_address()
+            bind = node_address(self._config).rpartition(":")[0]
         scheme = "https://" if self._secured("admin") else ""
         return f"{scheme}{bind}:{self._status_port}"

@@ -25,7 +25,7 @@ from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 DEFAULT_FETCH_SIZE = 1000
 DESTINATION_BYTES = 128  # longest name; a longer one is not looked up, kept or sent back
-GENERIC, MISSING, NO_BATCH = 400, 401, 402  # all error codes
+GENERIC, MISSING, NO_BATCH = 400, 401, 402  # canal's error codes; canal_ha.errors has 403 and 429
 MARK_BYTES = 200  # longest mark; it is written with every cursor
 
 # Get.unit -> milliseconds; any other number means milliseconds

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account, AccountRole
 from canal_ha.accounts.parse import of_properties, parse
 from canal_ha.errors import FileUnusable
@@ -79,3 +82,14 @@ def test_canals_keys_are_one_account_with_all_rights() -> None:
     assert account.has_client(-1)
     assert of_properties("", HASH)[0].name == ""
     assert of_properties("", "") == ()
+
+
+def test_the_example_of_the_documentation_is_valid() -> None:
+    """docs/how-to/accounts-and-tls.md shows a file that a node accepts, and says what its accounts may do."""
+    page = (Path(__file__).parents[2] / "docs/how-to/accounts-and-tls.md").read_text()
+    billing, monitoring, operator = parse(page.partition("```toml\n")[2].partition("```")[0], "page")
+    assert not gate.refusal(billing, "GET", "orders-7", 2001)
+    assert not gate.refusal(monitoring, gate.METRICS)
+    assert gate.refusal(monitoring, "GET", "shop", 1001)
+    assert not gate.refusal(operator, gate.SWITCH, "shop")
+    assert gate.refusal(operator, "GET", "shop", 1001)

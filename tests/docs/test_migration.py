@@ -10,6 +10,7 @@ import pytest
 
 from canal_ha.config.absent import PARTS, WITHOUT_EFFECT
 from canal_ha.config.keys import BY_NAME
+from canal_ha.config.listeners import check_listeners
 from canal_ha.config.load import load
 from canal_ha.errors import ConfigError
 
@@ -41,6 +42,19 @@ def test_what_the_page_calls_refused_is_refused(tmp_path: Path, setting: str, to
     with pytest.raises(ConfigError, match=re.escape(told)):
         load(tmp_path / "conf", [], {})
     assert told in section("Settings that are refused")
+
+
+def test_a_stock_node_is_told_the_line_to_add(tmp_path: Path) -> None:
+    """canal's stock configuration has no account and listens everywhere; with the line of the error it is accepted."""
+    shutil.copytree(STOCK, tmp_path / "conf")
+    with pytest.raises(ConfigError, match="opens a port to other machines without accounts") as caught:
+        check_listeners(load(tmp_path / "conf", [], {}))
+    line = "canal.insecure = true"
+    assert f"add this line: {line}" in str(caught.value)
+    assert f"add this line: {line}" in section("Settings that are refused")
+    with (tmp_path / "conf/canal.properties").open("a") as file:
+        file.write(f"\n{line}\n")
+    check_listeners(load(tmp_path / "conf", [], {}))
 
 
 def test_every_part_of_canal_that_is_missing_is_on_the_page() -> None:
