@@ -44,7 +44,8 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     for warning in config.warnings:
         yield "node", Finding(Verdict.WARNING, "configuration", warning)
     try:
-        check_listeners(config)
+        if warning := check_listeners(config):
+            yield "node", Finding(Verdict.WARNING, "configuration", warning)
     except ConfigError as error:
         yield "node", Finding(Verdict.FAILED, "configuration", str(error))
     for refused in config.refused:

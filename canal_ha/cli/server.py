@@ -38,7 +38,7 @@ log = logs.get(__name__)
 def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
     """Run a node: follow MySQL and serve canal's protocol, until SIGTERM."""
     config = load_checked(conf_dir, sets)
-    check_listeners(config)
+    about_ports = check_listeners(config)
     if config.refused and not config.destinations and not config.auto_scan:
         raise config.refused[0].error  # nothing can run, and no scan would read the files again
     try:
@@ -55,7 +55,7 @@ def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
         conf=config.main_file.parent,
         destinations=",".join(instance.destination for instance in config.destinations),
     )
-    for warning in config.warnings:
+    for warning in filter(None, (*config.warnings, about_ports)):
         log.warning("config.warning", text=warning)
     from canal_ha import node  # installs the reactor, so import it after the configuration is checked
 

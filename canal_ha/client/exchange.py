@@ -35,6 +35,7 @@ from canal_ha.client.discovery import Discovered, FixedList, split_address
 from canal_ha.client.refusals import as_canal_says, kind_of
 from canal_ha.client.tls import ClientTls
 from canal_ha.errors import (
+    Busy,
     CanalError,
     ConnectionLost,
     ConnectorStopped,
@@ -393,7 +394,8 @@ class Exchange:
             try:
                 link.connect()
             except ServerRefused as error:  # only the authentication refuses a connect()
-                self._failed(attempt, link, error, f.FailureKind.FATAL)
+                busy = error.code == Busy.code
+                self._failed(attempt, link, error, f.FailureKind.LOST if busy else f.FailureKind.FATAL)
                 return
             self._check_wanted(link)
             if self.greet is not None:

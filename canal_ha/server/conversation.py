@@ -143,6 +143,7 @@ class Conversation:
     def client_gone(self) -> None:
         """The connection is lost: cancel a waiting GET, and finish what the client sent before."""
         self._lost = True
+        self._weigh()
         self.reading = None
         self._logged_in()
         self._end_read()

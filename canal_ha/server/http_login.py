@@ -23,8 +23,10 @@ class HttpRefusal(Exception):
 def login_of(entrance: Entrance, request: Request) -> Account:
     """Return the account of a request. Raises HttpRefusal: 401 without a valid login, 429 after too many failures."""
     peer = getattr(request.getClientAddress(), "host", "unknown")
+    header = request.getHeader(b"authorization")
+    authorization = None if header is None else header.decode("latin-1")
     try:
-        account = entrance.over_http(request.getHeader("authorization"), f"/{peer}", names_of(request.transport))
+        account = entrance.over_http(authorization, f"/{peer}", names_of(request.transport))
     except LoginRefused as error:
         account, text = None, str(error)
     except Busy as error:

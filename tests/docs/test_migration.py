@@ -54,7 +54,7 @@ def test_a_stock_node_is_told_the_line_to_add(tmp_path: Path) -> None:
     assert f"add this line: {line}" in section("Settings that are refused")
     with (tmp_path / "conf/canal.properties").open("a") as file:
         file.write(f"\n{line}\n")
-    check_listeners(load(tmp_path / "conf", [], {}))
+    assert "everybody there can read every row" in check_listeners(load(tmp_path / "conf", [], {}))
 
 
 def test_every_part_of_canal_that_is_missing_is_on_the_page() -> None:

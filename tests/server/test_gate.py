@@ -177,6 +177,15 @@ def test_every_route(kind: str, who: str, peer: str) -> None:
         assert tuple(f'"destination": "{name}"'.encode() in answer for name in ("example", "other")) == shown
 
 
+@pytest.mark.parametrize("header", ["Basic", "Basic \xff\xfe", "Basic ////", "Bearer x", "Digest username=reader"])
+def test_a_header_that_is_no_login_is_refused(header: str) -> None:
+    """Any bytes in the header end in 401."""
+    entrance = Entrance(lambda: Accounts(ACCOUNTS.values()), Clock())
+    page = MetricsPage(CanalCollector(list, RequestCounters(lambda name: True)), entrance)
+    request = f"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {header}\r\n\r\n"
+    assert asked(page, request, "10.0.0.9").split()[1] == b"401"
+
+
 def asked(page: Any, request: str, peer: str) -> bytes:
     """Send an HTTP request through Twisted's own parser, and return the answer."""
     site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
@@ -184,7 +193,7 @@ def asked(page: Any, request: str, peer: str) -> bytes:
     protocol: Any = site.buildProtocol(None)
     transport = StringTransport(peerAddress=IPv4Address("TCP", peer, 54321))
     protocol.makeConnection(transport)
-    protocol.dataReceived(request.encode())
+    protocol.dataReceived(request.encode("latin-1"))
     protocol.connectionLost(None)
     site.stopFactory()
     return bytes(transport.value())

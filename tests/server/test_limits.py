@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 
 import pytest
 
+from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import ServerRefused
 from canal_ha.server.limits import PortLimits
@@ -38,6 +41,16 @@ def test_one_connection_too_many_is_told_so(
         for each in held:
             each.sock.close()
     assert len([record for record in caplog.records if "connection.refused" in str(record.msg)]) == 10
+
+
+def test_a_client_with_failover_waits_for_room() -> None:
+    """A full node is no wrong password: the client tries again, and reads when another connection has ended."""
+    with Served(limits=PortLimits(connections=1)) as served, RawClient(served) as other:
+        client = ClusterConnector([f"{LOOPBACK}:{served.port}"], "example", retry_interval_ms=100, call_timeout_s=20)
+        threading.Timer(1.0, other.sock.shutdown, (socket.SHUT_RDWR,)).start()
+        with client:
+            client.subscribe()
+        assert served.service.counters.refusals["connections"]
 
 
 def test_a_crowd_at_the_door_holds_no_connections() -> None:
@@ -78,6 +91,7 @@ def test_the_third_wrong_password_ends_the_connection() -> None:
         assert [client.refusal()[0] for _ in range(3)] == [400] * 3
         assert client.closed()
         assert served.service.counters.refusals["login_failed"] == 3
+        until(lambda: served.service._shared.load.ahead_bytes == 0, what="an empty budget")
 
 
 def test_requests_sent_ahead_are_bounded_for_all_clients_together() -> None:

@@ -6,9 +6,12 @@ import socket
 import ssl
 import threading
 import time
+from http.client import HTTPSConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
 from canal_ha.accounts.account import Account, AccountRole, Accounts
 from canal_ha.client.cluster import ClusterConnector
@@ -17,9 +20,13 @@ from canal_ha.client.tls import ClientTls
 from canal_ha.config.model import PortTls
 from canal_ha.errors import ConnectionLost, FileUnusable, ServerRefused
 from canal_ha.server.certificates import Certificates
+from canal_ha.server.counters import RequestCounters
+from canal_ha.server.entrance import Entrance
+from canal_ha.server.metrics import CanalCollector, listen
 from canal_ha.wire.scramble import secret_of
 from lab.certificates import Authority
-from tests.server.harness import LOOPBACK, Served, entries_segment, on_reactor, transaction
+from lab.ports import free_port
+from tests.server.harness import LOOPBACK, Served, entries_segment, on_reactor, reactor, transaction
 
 
 @pytest.fixture
@@ -58,6 +65,7 @@ def test_rows_of_any_size_arrive_whole(authority: Authority) -> None:
             assert not cluster.get_without_ack(1)
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
 def test_who_is_not_who_it_says_is_refused(authority: Authority, tmp_path: Path) -> None:
     """A client leaves a node of another authority or of another name, and a node refuses TLS 1.1 and plain bytes."""
     other = Authority(tmp_path, "other")
@@ -94,6 +102,30 @@ def test_a_certificate_names_an_account(authority: Authority, tmp_path: Path) ->
                 connector(served, tls, user).connect()
         with pytest.raises(ConnectionLost):
             connector(served, ClientTls(ca, str(other.sign("shop", "forged")))).connect()
+
+
+def test_a_certificate_logs_in_over_http(authority: Authority, tmp_path: Path) -> None:
+    """The metrics take the same certificates as the client port."""
+    clients = Authority(tmp_path, "clients")
+    accounts = Accounts([Account("shop", (), frozenset({AccountRole.READ}), ("*",))])
+    entrance = Entrance(lambda: accounts, Clock())
+    collector = CanalCollector(list, RequestCounters(lambda name: True))
+
+    async def begin() -> Any:
+        return listen(reactor, port, collector, entrance, LOOPBACK, secured(authority, clients))
+
+    port = free_port()
+    listening = on_reactor(begin)
+    try:
+        for name, code in (("shop", 200), ("nobody", 401)):
+            context = ssl.create_default_context(cafile=str(authority.file))
+            context.load_cert_chain(clients.sign(name))
+            connection = HTTPSConnection(LOOPBACK, port, timeout=10, context=context)
+            connection.request("GET", "/metrics")
+            assert connection.getresponse().status == code
+            connection.close()
+    finally:
+        reactor.callFromThread(listening.stopListening)
 
 
 def test_a_renewed_certificate_drops_no_connection(authority: Authority) -> None:
