@@ -43,11 +43,8 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     """Yield the findings in the order of the checks, each with its destination or `node`."""
     for warning in config.warnings:
         yield "node", Finding(Verdict.WARNING, "configuration", warning)
-    try:
-        if warning := check_listeners(config):
-            yield "node", Finding(Verdict.WARNING, "configuration", warning)
-    except ConfigError as error:
-        yield "node", Finding(Verdict.FAILED, "configuration", str(error))
+    for finding in _ports(config):
+        yield "node", finding
     for refused in config.refused:
         yield refused.destination, Finding(Verdict.FAILED, "configuration", str(refused.error))
     if not config.destinations and not config.refused:
@@ -59,6 +56,24 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     for instance in config.destinations:
         for finding in _destination(instance, cursors, clustered=bool(config.zk_servers)):
             yield instance.destination, finding
+
+
+def _ports(config: CanalConfig) -> Iterator[Finding]:
+    """Yield what keeps the node from opening its ports, and what to know about them."""
+    from canal_ha.node.accounts_file import read_accounts  # imports the reactor, which other commands do not need
+    from canal_ha.server.certificates import Certificates
+
+    try:
+        if warning := check_listeners(config):
+            yield Finding(Verdict.WARNING, "ports", warning)
+        accounts = read_accounts(config)
+        if not accounts.is_open:
+            yield Finding(Verdict.OK, "ports", f"{len(accounts)} accounts may log in")
+        if config.tls:
+            Certificates(config.tls)
+            yield Finding(Verdict.OK, "ports", f"TLS with {config.tls.cert_file} on {', '.join(config.tls.ports)}")
+    except ConfigError as error:
+        yield Finding(Verdict.FAILED, "ports", str(error))
 
 
 def _zookeeper(config: CanalConfig, cursors: Cursors) -> Iterator[Finding]:

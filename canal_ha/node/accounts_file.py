@@ -22,11 +22,28 @@ from canal_ha.config.model import CanalConfig
 from canal_ha.errors import FileUnusable
 
 LOG = logs.get(__name__)
-PERIOD_S = 2.0
+PERIOD_S = 1.0  # a file that is the same at two looks is complete
 LARGEST_BYTES = 1024 * 1024
 
 Seen = tuple[int, int, int, int] | str
 """The state of the file, which shows a change without reading it; or why it is unknown."""
+
+
+def read_accounts(config: CanalConfig) -> Accounts:
+    """Return the accounts of canal.user and of the accounts file. Raises ConfigError, FileUnusable for the file."""
+    accounts, file = of_properties(config.user, config.passwd), config.accounts_file
+    if file is None:
+        return Accounts(accounts)
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(LARGEST_BYTES + 1).decode()
+    except OSError as error:
+        raise FileUnusable(str(file), f"cannot be read ({error.strerror})", key="canal.accounts.file") from error
+    except UnicodeDecodeError as error:
+        raise FileUnusable(str(file), "is not UTF-8 text") from error
+    if len(text) > LARGEST_BYTES:
+        raise FileUnusable(str(file), f"has more than {LARGEST_BYTES} bytes")
+    return Accounts((*accounts, *parse(text, str(file), config.user)))
 
 
 class AccountsFile:
@@ -34,15 +51,12 @@ class AccountsFile:
 
     def __init__(self, config: CanalConfig, reactor: Any) -> None:
         """Read the file. Raises ConfigError."""
+        self._config = config
         self._file = config.accounts_file
-        self._user = config.user
-        self._of_properties = of_properties(config.user, config.passwd)
-        self._seen: Seen = ""
+        self._seen: Seen = _state(self._file) if self._file else ""
+        self._last = self._seen
         self._alarm: ConfigAlarm | None = None
-        self.accounts = Accounts(self._of_properties)
-        if self._file:
-            self._seen = _state(self._file)
-            self.accounts = self._read(self._file)
+        self.accounts = read_accounts(config)
         self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._look()))
         self._loop.clock = reactor
 
@@ -65,30 +79,17 @@ class AccountsFile:
         file = self._file
         if file is None:
             return
-        seen = await deferToThread(_state, file)
-        if seen == self._seen:
+        before, self._last = self._last, await deferToThread(_state, file)
+        if self._last == self._seen or self._last != before:
             return
-        self._seen = seen
+        self._seen = self._last
         try:
-            self.accounts = await deferToThread(self._read, file)
+            self.accounts = await deferToThread(read_accounts, self._config)
         except FileUnusable as error:
             self._raise_alarm(error)
         else:
             self._alarm = None
             LOG.info("accounts.reloaded", file=str(file), accounts=len(self.accounts))
-
-    def _read(self, file: Path) -> Accounts:
-        """Read the accounts of the file and of the properties. Raises FileUnusable."""
-        try:
-            with file.open("rb") as opened:
-                text = opened.read(LARGEST_BYTES + 1).decode()
-        except OSError as error:
-            raise FileUnusable(str(file), f"cannot be read ({error.strerror})", key="canal.accounts.file") from error
-        except UnicodeDecodeError as error:
-            raise FileUnusable(str(file), "is not UTF-8 text") from error
-        if len(text) > LARGEST_BYTES:
-            raise FileUnusable(str(file), f"has more than {LARGEST_BYTES} bytes")
-        return Accounts((*self._of_properties, *parse(text, str(file), self._user)))
 
     def _raise_alarm(self, error: FileUnusable) -> None:
         text = f"{error}; the node goes on with the accounts read before; correct the file; it is read again by itself"

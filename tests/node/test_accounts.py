@@ -185,3 +185,20 @@ def test_a_node_that_others_reach_needs_accounts(tmp_path: Path, lines: tuple[st
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize(("key", "text", "told"), [
+    ("canal.accounts.file", "[accounts.a]\nroles = ['read']\n", "bad:1: account a: destinations is missing"),
+    ("canal.tls.cert", "-----BEGIN CERTIFICATE-----\nx\n", "bad cannot be used for TLS"),
+])  # fmt: skip
+def test_a_file_that_cannot_be_used_at_start(tmp_path: Path, key: str, text: str, told: str) -> None:
+    """Without accounts read before there is nothing to go on with: the node does not start, and `check` fails."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "canal.properties").write_text(f"canal.ip = 127.0.0.1\n{key} = ../conf/bad\n")
+    (conf / "bad").write_text(text)
+    for command, code in (("server", 2), ("check", 1)):
+        done = subprocess.run([PROGRAM, command, "--conf", str(conf)], capture_output=True, text=True, timeout=30)
+        assert done.returncode == code
+        assert told in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from canal_ha.client.tls import ClientTls
 from canal_ha.errors import OptionInvalid
 from canal_ha.spark.options import Evolution, Shape, parse
 from canal_ha.spark.pipeline_file import load, pipeline
@@ -22,6 +23,14 @@ def test_names_in_any_case_and_defaults() -> None:
     assert options.destinations == ("x", "y")
     assert (options.shape, options.evolution, options.client_id) == (Shape.DEBEZIUM, Evolution.NULL, 1001)
     assert options.fail_on_data_loss
+
+
+def test_any_option_of_tls_turns_it_on() -> None:
+    """tls alone checks with the system's authorities; without any of the options the connection is plain."""
+    assert parse(GOOD).tls is None
+    assert parse({**GOOD, "tls": "true"}).tls == ClientTls()
+    secured = parse({**GOOD, "tlsCa": "/ca", "tlsCert": "/cert", "tlsKey": "/key", "tlsName": "node"}).tls
+    assert secured == ClientTls("/ca", "/cert", "/key", "node")
 
 
 @pytest.mark.parametrize(
