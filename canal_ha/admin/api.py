@@ -28,7 +28,7 @@ from canal_ha.instance.status import InstanceStatus
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import HttpRefusal, check_right, login_of
-from canal_ha.server.site import Listener, QuietSite
+from canal_ha.server.site import Listener, site_of
 
 log = logs.get(__name__)
 
@@ -158,9 +158,7 @@ def listen(
     interface = "127.0.0.1" if bind == "localhost" else bind
     answers = is_loopback if is_loopback(interface) else own_names(bind, *names)
     page = StatusApi(facts, status, entrance=entrance, answers=answers, switch=switch, alarms=alarms)
-    site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
-    if certificates:
-        site = certificates.around(site)
+    site = site_of(page, certificates, entrance.refusals)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)
     except CannotListenError as error:

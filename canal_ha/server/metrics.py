@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from prometheus_client.metrics_core import Metric
@@ -29,7 +28,7 @@ from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import HttpRefusal, check_right, login_of
-from canal_ha.server.site import Listener, QuietSite
+from canal_ha.server.site import Listener, site_of
 from canal_ha.version import VERSION
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -349,9 +348,7 @@ def listen(
     """
     if port <= 0:
         return None
-    site: Any = QuietSite(MetricsPage(collector, entrance))  # type: ignore[no-untyped-call] # Twisted's
-    if certificates:
-        site = certificates.around(site)
+    site = site_of(MetricsPage(collector, entrance), certificates, entrance.refusals)
     interface = "127.0.0.1" if bind == "localhost" else bind
     try:
         listening = reactor.listenTCP(port, site, interface=interface)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from io import BytesIO
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IListeningPort
+from twisted.protocols.policies import WrappingFactory
 from twisted.web import http
+from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from canal_ha.server.certificates import Certificates
+
 BODY_MOST_BYTES = 4096
+CONNECTIONS_MOST = 100  # open on one port; Twisted closes one that is silent for a minute
 
 
 class Listener(Protocol):
@@ -60,3 +66,32 @@ class QuietSite(Site):
 
     def log(self, request: http.Request) -> None:
         """Write nothing."""
+
+
+class FewConnections(WrappingFactory):
+    """Closes connections beyond CONNECTIONS_MOST at once, so that they take no file descriptors from clients."""
+
+    noisy = False
+
+    def __init__(self, factory: Any, refusals: Counter[str]) -> None:
+        """factory: of the connections. refusals: counts those that are closed, as `http_connections`."""
+        super().__init__(factory)  # type: ignore[no-untyped-call] # Twisted's
+        self._refusals = refusals
+
+    def buildProtocol(self, addr: Any) -> Any:
+        """Return a connection; None closes it."""
+        if len(self.protocols) < CONNECTIONS_MOST:
+            return super().buildProtocol(addr)
+        self._refusals["http_connections"] += 1
+        return None
+
+
+def site_of(page: Resource, certificates: Certificates | None, refusals: Counter[str]) -> FewConnections:
+    """Return what listens on a port.
+
+    page: answers the requests.
+    certificates: for TLS; None: plain HTTP.
+    refusals: see FewConnections.
+    """
+    site: Any = QuietSite(page)  # type: ignore[no-untyped-call] # Twisted's
+    return FewConnections(certificates.around(site) if certificates else site, refusals)

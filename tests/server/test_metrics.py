@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from twisted.internet import reactor
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -20,7 +20,10 @@ from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, MetricsPage, exposition, listen
-from canal_ha.server.site import QuietSite
+from canal_ha.server.site import CONNECTIONS_MOST, QuietSite
+from lab.ports import free_port
+from tests.server.harness import LOOPBACK, on_reactor, reactor
+from tests.waiting import until
 
 NOW_S = 2_000.0
 OPEN = Entrance(Accounts, Clock())
@@ -216,6 +219,33 @@ def test_a_taken_port_stops_nobody() -> None:
         assert listen(reactor, taken.getsockname()[1], collector(), OPEN) is None
     assert listen(reactor, 0, collector(), OPEN) is None
     assert listen(reactor, -1, collector(), OPEN) is None
+
+
+def answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_a_crowd_of_connections_is_closed_and_the_page_stays() -> None:
+    """Beyond the limit a connection ends at once and is counted. When others end, the page answers again."""
+    entrance = Entrance(Accounts, Clock())
+    port = free_port()
+
+    async def begin() -> Any:
+        return listen(reactor, port, collector(), entrance, LOOPBACK)
+
+    listening = on_reactor(begin)
+    try:
+        crowd = [socket.create_connection((LOOPBACK, port), 5) for _ in range(CONNECTIONS_MOST + 20)]
+        until(lambda: entrance.refusals["http_connections"] == 20, what="20 refusals")
+        for each in crowd:
+            each.close()
+        until(lambda: answers(f"http://{LOOPBACK}:{port}/"), what="an answer")
+    finally:
+        reactor.callFromThread(listening.stopListening)
 
 
 def test_a_configuration_that_is_not_the_one_in_the_file_is_a_sample() -> None:
