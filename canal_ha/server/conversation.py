@@ -118,7 +118,8 @@ class Conversation:
 
     def begin(self) -> None:
         """Greet the client and carry out what it asks."""
-        self._login = self._shared.clock.callLater(self._shared.load.limits.login_s, self._late)
+        if self._session.state is ConversationState.AUTHENTICATION:
+            self._login = self._shared.clock.callLater(self._shared.load.limits.login_s, self._late)
         self._go_on()
 
     def receive(self, data: bytes) -> None:

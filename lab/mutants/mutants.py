@@ -188,8 +188,8 @@ MUTANTS = (
     Mutant(
         "another filter keeps the old ring",
         STREAM,
-        "            self._abandon_ring()\n            self._delivered = self._acked = None\n        self._open()",
-        "            return\n        self._open()",
+        "            self._abandon_ring()\n            self._delivered = self._acked = None\n        if opens:",
+        "            return\n        if opens:",
     ),
     Mutant(
         "a moved cursor skips what was delivered",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from canal_ha.accounts.account import Accounts
 from canal_ha.cluster.cluster import Cluster
 from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.ownership import Ownership
@@ -21,8 +22,10 @@ from canal_ha.model.batch import GetAnswer
 from canal_ha.model.position import LogPosition
 from canal_ha.node.claims import OwnedClaim
 from canal_ha.server.conversation import Conversation, Shared
+from canal_ha.server.entrance import Entrance, Visitor
+from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.wire.packets import Acknowledge, Request, Rollback
-from canal_ha.wire.server_session import Reply
+from canal_ha.wire.server_session import ConversationState, Reply
 from lab.simulation.session import SimulatedSession
 from lab.simulation.source import MemoryOrigin
 from lab.simulation.threads import ANSWERS, Asked
@@ -36,6 +39,7 @@ T = TypeVar("T")
 QUESTION_S = 0.010  # the longest time that a question to the source takes
 NETWORK_S = 0.002  # the longest time that a packet takes
 CLOCK_RATES = (0.9, 1.1)
+CLIENT = "/10.0.0.9"
 
 
 def config_of(destination: str) -> InstanceConfig:
@@ -78,7 +82,8 @@ class Node:
         self.cluster = Cluster(
             config, self.process, self.session, self, lambda: self.name, random=self.random, log=simulation.log
         )
-        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet())  # type: ignore[arg-type]  # stand-ins
+        self.entrance = Entrance(Accounts, self.process)
+        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet(), PortLoad(PortLimits()))  # type: ignore[arg-type]  # stand-ins
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:
             self.cluster.add(destination)
@@ -202,7 +207,9 @@ class Connection:
         self._session = _TypedSession(self)
         self.outbox = _Outbox(self)
         session, outbox, idle = self._session, self.outbox, _Unlimited()
-        self.conversation = Conversation(session, node.shared, "/10.0.0.9", self, outbox, idle)  # type: ignore[arg-type]  # stand-ins
+        visitor = Visitor(node.entrance, CLIENT)
+        visitor.log_in("", b"", b"")
+        self.conversation = Conversation(session, visitor, node.shared, CLIENT, self, outbox, idle)  # type: ignore[arg-type]  # stand-ins
         node.connections.append(self)
         self.conversation.begin()
 
@@ -271,6 +278,8 @@ class _TypedSession:
     """A ServerSession without bytes. It also reports to the referee what the node answers."""
 
     channel = "simulated"
+    state = ConversationState.SESSION
+    waiting_bytes = 0
     idle_ms = (3_600_000, 3_600_000)
 
     def __init__(self, connection: Connection) -> None:
