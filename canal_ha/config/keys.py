@@ -123,12 +123,12 @@ LOGIN_TIMEOUT = _node(
     "canal.client.login.timeout", kinds.whole(1, 3600), "10", "a connection without a login is closed after it", "s"
 )
 CONNECTIONS = _node(
-    "canal.client.connections.max", kinds.whole(1, INT32), "2000", "open connections of clients", "connections"
+    "canal.client.connections.max", kinds.whole(1, INT32), "5000", "open connections of clients", "connections"
 )
 ADDRESS_CONNECTIONS = _node(
     "canal.client.connections.address.max",
     kinds.whole(1, INT32),
-    "1000",
+    "2500",
     "open connections of clients from one address; in IPv6 from one /64 network",
     "connections",
 )

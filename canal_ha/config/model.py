@@ -248,8 +248,8 @@ class CanalConfig:
     insecure: bool = False
     tls: PortTls | None = None
     login_timeout_s: int = 10
-    connections_max: int = 2000
-    address_connections_max: int = 1000
+    connections_max: int = 5000
+    address_connections_max: int = 2500
     ahead_bytes: int = 256 * 1024 * 1024
     metrics_port: int = 11112  # <= 0: off
     metrics_bind: str = ""  # "" listens on every address
