@@ -2,7 +2,7 @@
 
 ${key:default}    another setting, or the default
 ${file:PATH}      the text of a file without the newline at its end; a relative path starts at the properties file
-${env:NAME}       a variable of the process environment
+${env:NAME}       a variable of the process environment; ${env:NAME:default} if it may be missing
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ _MOST_CHARACTERS = 1 << 16  # of a value with its placeholders resolved, and of 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value as written. file: its origin for messages (path, `--set`, environment name); line: 0 for none."""
+    """One value.
+
+    file: its origin for messages (path, `--set`, environment name).
+    line: 0 for none.
+    outside: it holds text of a file or of the environment, which messages do not show.
+    """
 
     text: str
     file: str
     line: int = 0
+    outside: bool = False
 
     @property
     def origin(self) -> str:
@@ -40,7 +46,7 @@ class Setting:
     def refusal(self, key: str, expected: str, *, secret: bool = False) -> ConfigError:
         """Return the error that this value of `key` is invalid. secret: hide the value."""
         text = self.text if len(self.text) <= _SHOWN_MOST else self.text[:_SHOWN_MOST] + "..."
-        return ConfigError(self.file, key, "***" if secret else text, expected, self.line)
+        return ConfigError(self.file, key, "***" if secret or self.outside else text, expected, self.line)
 
 
 Layer = Callable[[str], Setting | None]
@@ -151,6 +157,7 @@ class _Resolution:
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
         self._found: dict[str, Setting | None] = {}
+        self._outside_used = False
 
     def find(self, key: str, referrers: tuple[str, ...]) -> Setting | None:
         """Return the resolved setting of a key. referrers: the keys whose values led here."""
@@ -160,7 +167,10 @@ class _Resolution:
             if setting is not None:
                 if key in referrers:
                     raise setting.refusal(key, "a value that does not refer to itself")
-                setting = replace(setting, text=self.text(setting.text, setting, (*referrers, key)).strip())
+                before, self._outside_used = self._outside_used, False
+                text = self.text(setting.text, setting, (*referrers, key)).strip()
+                setting = replace(setting, text=text, outside=self._outside_used)
+                self._outside_used |= before
             self._found[key] = setting
         return self._found[key]
 
@@ -179,17 +189,22 @@ class _Resolution:
         else:
             found = self.find(name, referrers)
             value = found.text if found and found.text else self.text(default, setting, referrers)
+            self._outside_used |= found is not None and found.outside
         resolved = text[:start] + value + self.text(text[end + 1 :], setting, referrers)
         if len(resolved) > _MOST_CHARACTERS:
             raise setting.refusal(referrers[0], f"at most {_MOST_CHARACTERS} characters once placeholders are resolved")
         return resolved
 
     def _outside(self, kind: str, name: str, setting: Setting, key: str) -> str:
-        """Return the text of a file or of a variable of the environment."""
+        """Return the text of a file, or of a variable of the environment (or its default, NAME:default)."""
+        if not name:
+            raise setting.refusal(key, f"${{{kind}:NAME}}: the name is missing")
+        self._outside_used = True
         if kind == "env":
-            if name not in self._layers.environ:
-                raise setting.refusal(key, f"a variable of the node's environment: {name} is not set")
-            return self._layers.environ[name]
+            variable, colon, default = name.partition(":")
+            if variable not in self._layers.environ and not colon:
+                raise setting.refusal(key, f"a variable of the node's environment: {variable} is not set")
+            return self._layers.environ.get(variable, default)
         path = Path(setting.file).parent / name
         try:
             with path.open("rb") as file:

@@ -65,17 +65,34 @@ def test_a_value_can_come_from_a_file_or_the_environment(tmp_path: Path) -> None
         "named": "${file:${name}}",
         "name": "password",
         "variable": "<${env:SECRET}>",
+        "missing": "${env:ABSENT:x:y}",
     }
     stack = Layers((from_mapping({key: Setting(text, properties) for key, text in settings.items()}),), {"SECRET": "x"})
     assert [found(stack, key) for key in ("relative", "absolute", "named")] == ["s3:cr}et"] * 3
     assert found(stack, "variable") == "<x>"
+    assert found(stack, "missing") == "x:y"
+
+
+def test_a_message_does_not_show_what_came_from_a_file(tmp_path: Path) -> None:
+    """An invalid value is hidden if it holds text of a file or of the environment, also through another setting."""
+    (tmp_path / "password").write_text("s3cret")
+    settings = {"direct": "a${file:password}", "through": "b${direct}", "plain": "c"}
+    layer = from_mapping({key: Setting(text, str(tmp_path / "canal.properties")) for key, text in settings.items()})
+    stack = Layers((layer,))
+    for key, shown in (("through", False), ("direct", False), ("plain", True)):
+        setting = stack.find(key)
+        assert setting is not None
+        text = str(setting.refusal(key, "a number"))
+        assert "s3cret" not in text
+        assert ("***" not in text) is shown
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("${file:absent}", "absent: No such file or directory"),
-        ("${file:}", "Is a directory"),
+        ("${file:}", "the name is missing"),
+        ("${env}", "the name is missing"),
         ("${file:binary}", "it is not UTF-8"),
         ("${file:large}", "is larger"),
         ("${env:ABSENT}", "ABSENT is not set"),

@@ -376,7 +376,7 @@ def test_statements_behind_long_ones_stay_cheap(owners: Owners) -> None:
 
 def test_a_part_that_inflates_without_end_is_refused(owners: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who may write znodes cannot fill a node's memory."""
-    monkeypatch.setattr(parts, "_INFLATED_BYTES", 1 << 20)
+    monkeypatch.setattr(parts, "INFLATED_BYTES", 1 << 20)
     store = owners.next()
     store.add("u", [statement(100)])
     (name,) = owners.znodes.children(owners.path)

@@ -21,7 +21,7 @@ from canal_ha.source.history.coverage import Coverage, from_place, place_of
 
 PIECE_BYTES = 1 << 19  # half of ZooKeeper's default jute.maxbuffer, which limits a request and an answer
 NAME_LENGTH = 32  # of a piece
-_INFLATED_BYTES = 1 << 30  # of a part: a server takes no longer statement (max_allowed_packet)
+INFLATED_BYTES = 1 << 30  # of all parts of a destination: what a node reads into its memory
 _STATEMENTS = 256  # in the part that grows
 _GROWING_BYTES = 1 << 17  # of the part that grows, which is compressed again for each statement
 _TABLES = 2048  # in one part
@@ -91,9 +91,9 @@ class StoredPart:
 
     def _inflated(self) -> bytes:
         inflater = zlib.decompressobj()
-        text = inflater.decompress(b"".join(piece.data for piece in self.pieces), _INFLATED_BYTES)
+        text = inflater.decompress(b"".join(piece.data for piece in self.pieces), INFLATED_BYTES)
         if not inflater.eof:
-            raise ValueError(f"the part {self.pieces[0].name} is cut off, or larger than {_INFLATED_BYTES} bytes")
+            raise ValueError(f"the part {self.pieces[0].name} is cut off, or larger than {INFLATED_BYTES} bytes")
         return text
 
 

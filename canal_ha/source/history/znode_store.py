@@ -20,7 +20,14 @@ from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import Fenced, HistoryFenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.model.position import LogPosition
-from canal_ha.source.history.parts import NAME_LENGTH, PIECE_BYTES, SourceHistory, StoredPart, StoredPiece
+from canal_ha.source.history.parts import (
+    INFLATED_BYTES,
+    NAME_LENGTH,
+    PIECE_BYTES,
+    SourceHistory,
+    StoredPart,
+    StoredPiece,
+)
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode
 
 LOG = logs.get(__name__)
@@ -63,6 +70,7 @@ class ZnodeStore:
         self._index = StoredPiece("", b"")
         self._sources: dict[str, SourceHistory] = {}
         self._unused: list[str] = []
+        self._inflated = 0  # bytes of the parts that were read
 
     # ---- HistoryStore
 
@@ -173,7 +181,7 @@ class ZnodeStore:
             index = self._znodes.get(self._path)
             self._index = StoredPiece("", index.data, index.version, stored=True) if index else StoredPiece("", b"")
             body = json.loads(self._index.data or b"{}")
-            self._sources = {}
+            self._sources, self._inflated = {}, 0
             for name, stored in body.get("sources", {}).items():
                 self._sources[name] = SourceHistory.read(stored, self._part)
             named = {piece.name for piece in self._pieces()}
@@ -190,7 +198,11 @@ class ZnodeStore:
             if node is None:
                 raise ValueError(f"the part {name} is missing")
             pieces.append(StoredPiece(name, node.data, node.version, stored=True))
-        return StoredPart.read(pieces)
+        part = StoredPart.read(pieces)
+        self._inflated += part.size
+        if self._inflated > INFLATED_BYTES:
+            raise ValueError(f"its parts are larger than {INFLATED_BYTES} bytes")
+        return part
 
     # ---- holding the lock: writing
 
@@ -214,10 +226,15 @@ class ZnodeStore:
             return False
         pieces = self._pieces()
         index = json.dumps({"sources": {name: known.body() for name, known in self._sources.items()}}).encode()
-        if sum(len(piece.data) for piece in pieces) > MOST_BYTES or len(index) > PIECE_BYTES:
+        inflated = sum(part.size for known in self._sources.values() for part in known.parts())
+        if (
+            sum(len(piece.data) for piece in pieces) > MOST_BYTES
+            or inflated > INFLATED_BYTES
+            or len(index) > PIECE_BYTES
+        ):
             raise HistoryUnavailable(
-                f"{self._path}: the table history is larger than {MOST_BYTES >> 20} MB: keep it in MySQL"
-                " (canal.instance.tsdb.url)"
+                f"{self._path}: the table history is larger than {MOST_BYTES >> 20} MB ({INFLATED_BYTES >> 20} MB as"
+                f" text, {PIECE_BYTES >> 10} KB for its index): keep it in MySQL (canal.instance.tsdb.url)"
             )
         if not all(self._put(piece) for piece in pieces if not piece.stored):
             return False
