@@ -170,6 +170,37 @@ def test_a_transaction_that_the_new_server_committed_early_is_delivered() -> Non
             assert (moved.found.how, moved.found.missing, moved.found.again) == ("content", 0, 2)
 
 
+@pytest.mark.real
+def test_a_transaction_that_stayed_open_for_minutes_is_not_skipped() -> None:
+    """The old server committed A 300 s after its rows, then B. The new binlog has them at the time of their rows."""
+    with MariaDB() as server:
+        begun = int(time.time()) - 400
+
+        def write(second: int, value: int) -> LogPosition:
+            with server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"SET SESSION server_id = 77, timestamp = {second}")
+                cursor.execute(f"INSERT INTO shop.t VALUES ({value})")
+            return newest(server)
+
+        server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id int)")
+        with Reading(server, "shop", newest(server)) as reading:
+            at = write(begun, 1)
+            reading.wait_rows(1)
+            until(lambda: reading.segments[-1].kinds[-1] == EntryKind.END, what="the end")
+            recent = Recent()
+            for segment in reading.segments:
+                recent.add(segment)
+        server.execute("RESET MASTER")
+        for second, value in ((begun - 900, 0), (begun, 1), (begun + 5, 2), (begun + 400, 3)):
+            write(second, value)
+        start = replace(at, timestamp_ms=(begun + 300) * 1000, server_id=77, server="another", trail=recent.trail())
+        with Reading(server, "shop", start) as reading:
+            until(lambda: "3" in reading.rows(), what="the last row")
+            assert reading.rows() == ["2", "3"]
+            moved = next(event for event in reading.events if isinstance(event, SourceMoved))
+            assert (moved.found.how, moved.found.missing, moved.found.again) == ("content", 0, 0)
+
+
 def seconds(server: MariaDB, schema: str, start: LogPosition) -> list[int]:
     """Return the values written from this position on."""
     with Reading(server, schema, start) as reading:

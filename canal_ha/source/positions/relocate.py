@@ -1,8 +1,8 @@
 """Where to continue in another server's binlog: the standby's after a switch, or of a new server at the same address.
 
 With a GTID set, the set decides. Otherwise the last delivered transactions (fingerprints) are searched, starting
-canal.instance.fallbackIntervalInSeconds before the cursor's time; `matching` says where reading continues. If none is
-found, reading begins at the start of that window. Blocks: a stream's thread.
+canal.instance.fallbackIntervalInSeconds before the oldest of them and before the cursor's time; `matching` says where
+reading continues. If none is found, reading begins at the start of that window. Blocks: a stream's thread.
 
 Clocks. A replica keeps the time and the origin (server id) of the transactions it receives. So only transactions of the
 cursor's own origin delimit the window; the new server writes its own by another clock.
@@ -91,12 +91,14 @@ def relocated(
             # MariaDB refuses a set whose last transaction was never replicated
             if not scanner.server.mariadb or not fingerprints:
                 raise
-    target_ms = at.timestamp_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
+    # a transaction that stayed open for long was committed at the cursor's time, but its rows are older
+    oldest_ms = min([at.timestamp_ms, *(fingerprint.second * 1000 for fingerprint in fingerprints)])
+    target_ms = oldest_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
     start = _window(scanner, at, target_ms, now)
     matching = Matching(fingerprints, at.server_id, ordered=scanner.server.keeps_order)
     counted = _Counted(at)
-    reason = "" if fingerprints else "the last delivered transactions are unknown"
-    if fingerprints and fingerprints[-1].second * 1000 >= target_ms - TIME_SLACK_MS:
+    reason = "the last delivered transactions are unknown"
+    if fingerprints:
         reason = "the binlog has none of the last delivered transactions"
     try:
         _look(scanner, start, decoder_at, (matching.see, counted.see))
@@ -107,9 +109,8 @@ def relocated(
         goes_on_at = start if place.behind is None else _behind(place.behind)
         reason = "the order of transactions differs between the servers" if place.again else ""
         return Relocation(goes_on_at, "content", place.expected, place.new, place.missing, place.again, reason)
-    again = counted.again if reason else 0
-    lags = bool(reason and fingerprints) and 0 < counted.newest < fingerprints[0].second
-    return Relocation(start, "time", again=again, reason=reason, lags=lags)
+    lags = bool(fingerprints) and 0 < counted.newest < fingerprints[0].second
+    return Relocation(start, "time", again=counted.again, reason=reason, lags=lags)
 
 
 def _behind(unit: Unit[Segment]) -> LogPosition:
