@@ -65,7 +65,7 @@ class Candidate:
     timer: Any = None
     starting: Deferred[Any] | None = None
     ownership: Ownership | None = None
-    stored: Stored | None = None  # what was known to be in ZooKeeper at the end of this node's last ownership
+    stored: Stored | None = None  # what this node, if it was the last owner, knew to be in ZooKeeper
     left: list[Deferred[None]] = field(default_factory=list)
     leaving: bool = False  # the node asked for its end last
 
@@ -256,6 +256,7 @@ class Election:
             case i.StopInstance(reason):
                 self._spawn(candidate, self._stop(candidate, reason))
             case StandingBy(address):
+                candidate.stored = None  # another owner moves the cursors from now on
                 self._log.info("running.standby", destination=candidate.destination, running_on=address)
             case Left():
                 _cancel(candidate.timer)

@@ -22,6 +22,7 @@ from canal_ha.meta.repository import (
     Unsubscribed,
     apply,
 )
+from canal_ha.meta.write_behind import steps_back
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
@@ -119,11 +120,15 @@ class ZnodeBackend:
         return self.durable
 
     def _put_back(self, before: Stored) -> Iterable[Change]:
-        """Yield the changes that put back what ZooKeeper has lost, if it has lost anything."""
+        """Yield the changes that put back what ZooKeeper has lost, if it has lost anything.
+
+        No cursor steps back: a czxid says nothing about an ensemble that got copies of the znodes.
+        """
         older = [
             client_id
-            for client_id in before.snapshot.cursors
+            for client_id, cursor in before.snapshot.cursors.items()
             if _is_older(self._known.get(path := tree.cursor(self._destination, client_id)), before.nodes.get(path))
+            and not ((there := self.durable.cursors.get(client_id)) and steps_back(there, cursor))
         ]
         if self._restore or older:
             yield from _missing(before.snapshot, self.durable)

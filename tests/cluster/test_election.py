@@ -355,6 +355,22 @@ def test_an_ownership_that_has_ended_writes_and_reports_nothing() -> None:
     assert node.election.runs(D)
 
 
+def test_what_an_owner_of_long_ago_knew_is_not_written_back() -> None:
+    """Another node has owned the destination since: this node begins with what ZooKeeper holds."""
+    stage = Stage()
+    first, second = stage.running(), stage.join()
+    second.election.add(D)
+    stage.run()
+    Deferred.fromCoroutine(first.owner.ownerships[0].meta(replaced=lambda *_: None, lost=lambda _: None).load())
+    stage.run()
+    first.election.hand_over(D)
+    stage.until(lambda: second.election.runs(D))
+    stage.run()
+    second.election.hand_over(D)
+    stage.until(lambda: first.election.runs(D))
+    assert first.owner.ownerships[1]._before is None
+
+
 # ---- stopping
 
 

@@ -400,6 +400,21 @@ def test_a_cursor_that_another_owner_or_an_operator_moved_is_not_put_back() -> N
     assert again.load().cursors == {1001: at(50)}
 
 
+def test_an_ensemble_with_copied_znodes_does_not_move_cursors_back() -> None:
+    """The copies are younger than what this node knew, by their czxid, but another owner has moved the cursor on."""
+    store = subscribed()
+    store.write(CursorMoved(1001, at(100)))
+    store.stage.pass_time()
+    known = store.backend.stored
+    assert known is not None
+    nodes = {path: replace(node, created=node.created + 10**6) for path, node in known.nodes.items()}
+    store.write(CursorMoved(1001, at(100_000)))
+    store.stage.pass_time()
+    again = Store(store.stage, Stored(known.snapshot, nodes))
+    assert again.load().cursors == {1001: at(100_000)}
+    assert again.cursor() == 100_000
+
+
 def test_a_backup_restored_under_the_owner_is_no_edit() -> None:
     """The owner's session goes on. The cursor in memory stays, and the next flush writes it again."""
     store = subscribed()
