@@ -370,12 +370,17 @@ class Election:
         candidate.starting = Deferred.fromCoroutine(self._run_start(candidate, ownership))
 
     async def _run_start(self, candidate: Candidate, ownership: Ownership) -> None:
+        failure = ""
         try:
             await self._owner.start(candidate.destination, ownership)
         except Exception as error:
-            # Whatever it was, another node may fare better. After _stop has cancelled the start nobody asks any more.
-            if candidate.ownership is ownership:
-                self._instance_failed(candidate, repr(error))
+            failure = repr(error)
+        if candidate.ownership is not ownership:
+            return  # _stop has cancelled the start, and nobody asks any more
+        if ownership.stored is not None:
+            self._feed(candidate, i.CursorsLoaded())
+        if failure:
+            self._instance_failed(candidate, failure)  # whatever it was, another node may fare better
 
     def _instance_failed(self, candidate: Candidate, reason: str) -> None:
         self._log.error("running.instance_failed", destination=candidate.destination, error=reason)

@@ -105,6 +105,11 @@ class LeaseOver:
 
 
 @dataclass(frozen=True, slots=True)
+class CursorsLoaded:
+    """The instance has loaded its cursors. A restore is durable then."""
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceFailed:
     """The instance could not start, or cannot continue here."""
 
@@ -130,6 +135,7 @@ Input = (
     | ClaimFailed
     | EpochMismatch
     | LeaseOver
+    | CursorsLoaded
     | InstanceFailed
     | InstanceStopped
     | Released

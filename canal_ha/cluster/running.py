@@ -20,6 +20,7 @@ from canal_ha.cluster.inputs import (
     Claimed,
     ClaimFailed,
     Command,
+    CursorsLoaded,
     DestinationSeen,
     DropTurn,
     Elapsed,
@@ -62,6 +63,9 @@ RECOVERING_SESSIONS = 2.0  # session time-outs after which an owner has given up
 GRACE_S = 0.25  # after `running` vanished: lets an operator's deleteall finish before a node creates anything
 
 
+_REQUESTED = (StopReason.OPERATOR, StopReason.HAND_OVER)
+
+
 class RaceState(Enum):
     """Where this node stands in the race."""
 
@@ -98,7 +102,7 @@ class Race:
         self._failures = 0
         self._running_since = 0.0
         self._last_owner_was_us = False
-        self._restore = False
+        self._restore = False  # ZooKeeper lost what this node knew, and does not have it back yet
         self._seen_version = 0  # version of `{d}`, its czxid, and the session in which they were seen
         self._seen_created = 0
         self._seen_session = 0
@@ -230,6 +234,9 @@ class Race:
         seen = event.running
         self._may_hold = seen is not None and seen.owner == self._session_id
         if seen is not None and seen.owner == self._session_id:
+            stays = self._restore and seen.active and not self._leaving
+            if stays and now < self._hold_until:
+                return [self._wait(self._hold_until - now)]
             if event.version is not None and (self._leaving or not seen.active or now < self._hold_until):
                 return self._release(event.version)
             return self._claim(held=seen.version)
@@ -249,7 +256,7 @@ class Race:
         if event.ticket != self._ticket:
             return []
         if event.version is None:
-            self._last_owner_was_us = False  # an operator reset the destination, so nothing is restored
+            self._last_owner_was_us = self._restore = False  # an operator reset the destination
             return self._step_down(StopReason.RESET)
         self._notice_loss(event, now)
         if event.running is None:
@@ -273,7 +280,7 @@ class Race:
         earlier = 0 < created <= self._seen_created and (created, version) < (self._seen_created, self._seen_version)
         began_anew = version == 0 and self._seen_version > 0
         if began_anew and not earlier and self._seen_session == self._session_id:
-            self._last_owner_was_us = False
+            self._last_owner_was_us = self._restore = False
         elif began_anew or earlier:
             self._went_back = True
             if self._last_owner_was_us:
@@ -283,7 +290,7 @@ class Race:
         self._seen_version, self._seen_created, self._seen_session = version, created, self._session_id
 
     def _nobody_runs(self, now: float) -> list[Command]:
-        if self._restore:
+        if self._restore and self._stop_reason not in _REQUESTED:
             return self._claim()
         self.state = RaceState.WAITING
         if not self._orderly and not self._graced:
@@ -316,8 +323,7 @@ class Race:
             return self._release(event.epoch)
         self.state = RaceState.RUNNING
         self._running_since = now
-        restore, self._restore = self._restore, False
-        return [StartInstance(event.epoch, restore), self._look()]
+        return [StartInstance(event.epoch, self._restore), self._look()]
 
     def _claimed_late(self, event: Claimed, now: float) -> list[Command]:
         return self._start_looking()  # this answer is out of date; the look finds that the node is ours
@@ -341,6 +347,10 @@ class Race:
         self._stop_reason = StopReason.LEASE_OVER  # ownership is gone, so there is nothing left to release
         return []
 
+    def _loaded(self, event: CursorsLoaded, now: float) -> list[Command]:
+        self._restore = False
+        return []
+
     def _fenced(self, event: EpochMismatch, now: float) -> list[Command]:
         return self._step_down(StopReason.FENCED)
 
@@ -355,8 +365,10 @@ class Race:
         return self._step_down(StopReason.FAILED)
 
     def _instance_stopped(self, event: InstanceStopped, now: float) -> list[Command]:
-        if self._stop_reason in (StopReason.OPERATOR, StopReason.HAND_OVER):
+        if self._stop_reason in _REQUESTED:
             self._hold_until = max(self._hold_until, now + HOLD_BACK_S)
+        if self._restore and self._stop_reason is StopReason.FAILED:
+            return self._start_looking()  # another node does not know the cursors: begin again here
         if self._stop_reason.orderly and self._connected:
             return self._release(self.epoch)
         return self._start_looking()
@@ -454,6 +466,7 @@ TABLE: dict[tuple[RaceState, type], Callable[..., list[Command]]] = {
     (RaceState.RUNNING, Elapsed): Race._waited_as_owner,
     (RaceState.RUNNING, LeaseOver): Race._lease_over,
     (RaceState.RUNNING, EpochMismatch): Race._fenced,
+    (RaceState.RUNNING, CursorsLoaded): Race._loaded,
     (RaceState.RUNNING, InstanceFailed): Race._instance_failed,
     (RaceState.RUNNING, HandOver): Race._hand_over,
     (RaceState.STOPPING, LeaseOver): Race._lease_over_while_stopping,

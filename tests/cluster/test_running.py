@@ -301,6 +301,81 @@ def test_an_emptied_ensemble() -> None:
     assert other.waits() == 6.0
 
 
+def emptied() -> Player:
+    """Return a race whose ensemble came back empty, and that has claimed the destination to restore the cursors."""
+    player = running()
+    player.tell(i.LeaseOver(), i.InstanceStopped(), SessionLost(), SessionUp(33, 6.0))
+    player.sees(0, None)
+    assert player.claims(9)[0] == i.StartInstance(9, restore=True)
+    player.sees(9, RunningNode(33, 0, "me"))
+    return player
+
+
+def test_cursors_are_restored_again_if_the_connection_broke_meanwhile() -> None:
+    """The restore counts once its cursors are written, also over a new session, and only once."""
+    player = emptied()
+    player.tell(SessionSuspended(), SessionLost(), i.InstanceStopped(), SessionUp(44, 6.0))
+    player.sees(9, None)
+    assert player.claims(10)[0] == i.StartInstance(10, restore=True)
+    player.tell(i.CursorsLoaded(), SessionLost(), i.InstanceStopped(), SessionUp(55, 6.0))
+    player.sees(10, None)
+    player.waits()
+    player.sees(10, None)
+    player.tell(i.Turn())
+    assert player.claims(11)[0] == i.StartInstance(11, restore=False)
+
+
+def test_a_destination_whose_cursors_are_not_restored_yet_is_not_released() -> None:
+    """An instance that failed while it restored begins again on the node that knows the cursors."""
+    player = emptied()
+    player.tell(i.InstanceFailed())
+    assert kinds(player.tell(i.InstanceStopped())) == ["DropTurn", "Look"]
+    player.sees(9, RunningNode(33, 0, "me"))
+    assert player.waits() == FAILURE_FIRST_S
+    (claim,) = player.sees(9, RunningNode(33, 0, "me"))
+    assert isinstance(claim, i.ClaimDestination)
+    assert player.claims(10)[0] == i.StartInstance(10, restore=True)
+    player.tell(i.CursorsLoaded(), i.InstanceFailed())
+    assert kinds(player.tell(i.InstanceStopped())) == ["ReleaseDestination"]
+
+
+def test_a_restore_that_did_not_succeed_ends_with_a_reset_or_another_owner() -> None:
+    """What a person removed stays removed, and what another owner has begun goes on."""
+    player = emptied()
+    player.tell(NodeEvent(True))
+    player.sees(None, None)
+    player.tell(i.InstanceStopped())
+    player.sees(None, None)
+    player.waits()
+    player.sees(None, None)
+    player.tell(i.Turn())
+    assert player.claims(12)[0] == i.StartInstance(12, restore=False)
+
+    player = emptied()
+    player.tell(NodeEvent(True))
+    player.sees(10, RunningNode(OTHER, 0, "other"))
+    player.tell(i.InstanceStopped())
+    player.sees(10, RunningNode(OTHER, 0, "other"))
+    player.tell(NodeEvent(True))
+    player.sees(10, None)
+    player.waits()
+    player.sees(10, None)
+    player.tell(i.Turn())
+    assert player.claims(11)[0] == i.StartInstance(11, restore=False)
+
+
+def test_a_destination_handed_over_before_its_cursors_are_restored_is_released() -> None:
+    """A person asked for it, so this node stands back as always."""
+    player = emptied()
+    player.tell(i.HandOver())
+    assert kinds(player.tell(i.InstanceStopped())) == ["ReleaseDestination"]
+    (release,) = player.commands
+    assert isinstance(release, i.ReleaseDestination)
+    player.tell(Released(release.ticket))
+    player.sees(9, None)
+    assert player.waits() == HOLD_BACK_S
+
+
 def test_a_destination_reset_by_a_person_is_not_put_back() -> None:
     """If the destination is deleted within a session, a person did it: the cursors are not restored."""
     player = running()
