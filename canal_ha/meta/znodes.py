@@ -131,7 +131,7 @@ class ZnodeBackend:
             and not ((there := self.durable.cursors.get(client_id)) and steps_back(there, cursor))
         ]
         if self._restore or older:
-            yield from _missing(before.snapshot, self.durable)
+            yield from _differing(before.snapshot, self.durable)
             yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
 
     async def write(self, changes: tuple[Change, ...]) -> None:
@@ -336,17 +336,17 @@ def _is_older(node: Znode | None, known: Znode | None) -> bool:
     return (node.created, node.version) < (known.created, known.version)
 
 
-def _missing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:
-    """Yield the changes that put back what is missing."""
+def _differing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:
+    """Yield the changes that put back what is missing, and the filters and servers that differ."""
     for client_id, identity in wanted.clients.items():
-        if client_id not in there.clients:
+        if there.clients.get(client_id) != identity:
             yield Subscribed(identity)
     for client_id, cursor in wanted.cursors.items():
         if client_id not in there.cursors:
             yield CursorMoved(client_id, cursor)
     if wanted.start is not None and there.start is None and not there.cursors and not wanted.cursors:
         yield StartKept(wanted.start)
-    if wanted.servers and not there.servers:
+    if wanted.servers and wanted.servers != there.servers:
         yield ServersChosen(wanted.servers)
 
 

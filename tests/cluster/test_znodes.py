@@ -386,6 +386,26 @@ def test_a_cursor_older_than_this_node_knew_is_put_back() -> None:
     assert again.cursor() == 200
 
 
+@pytest.mark.parametrize("restore", [False, True])
+def test_a_backup_does_not_bring_an_old_server_or_an_old_filter_back(restore: bool) -> None:
+    """They are those that the last owner knew, as the cursors are.
+
+    restore: whether the backup had another epoch; else only the cursor shows that data is lost.
+    """
+    store = subscribed()
+    store.write(ServersChosen(("db1:3306",)), CursorMoved(1001, at(100)))
+    store.stage.pass_time()
+    backup = dict(store.stage.ensemble.tree)
+    identity = ClientIdentity("example", 1001, r"a\..*,b\..*")
+    store.write(ServersChosen(("db2:3306",)), Subscribed(identity), CursorMoved(1001, at(200)))
+    store.stage.pass_time()
+    before = store.backend.stored
+    store.stage.ensemble.tree.update(backup)
+    wanted = Snapshot({1001: identity}, {1001: at(200)}, None, ("db2:3306",))
+    assert Store(store.stage, before, restore=restore).load() == wanted
+    assert Store(store.stage).load() == wanted
+
+
 def test_a_cursor_that_another_owner_or_an_operator_moved_is_not_put_back() -> None:
     """It is newer than this node knew, though it may stand at an earlier position."""
     store = subscribed()
