@@ -65,7 +65,7 @@ class SourceSwitch(Protocol):
 
         cursors: of the clients.
         chosen: the server that was switched to last, host:port; one for each source of a group, () if none was.
-        keep: makes another choice durable. Called before each switch.
+        keep: makes another choice durable. Called before each switch, and for a choice that is not configured any more.
         """
 
     def facts(self) -> SourceFacts:

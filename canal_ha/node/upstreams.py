@@ -171,7 +171,8 @@ class Upstreams:
     def begin(self, cursors: tuple[LogPosition, ...], chosen: tuple[str, ...], keep: KeepServers) -> None:
         """See SourceSwitch. Start the detecting statement.
 
-        Raises LocalProtocolError after `close`: an instance that is given up does not wait for this call.
+        A choice that the configuration has overruled is replaced. Raises MetaWriteFailed, Fenced if it cannot be
+        written, and LocalProtocolError after `close`: an instance that is given up does not wait for this call.
         """
         config = self._config
         with self._changing:
@@ -182,6 +183,8 @@ class Upstreams:
             if role is not self._role and target is not None:
                 self._now.close()
                 self._role, self._now = role, Generation(replace(config, master=target), self._tell, self._claim)
+            if any(chosen) and chosen != (self._now.address,):
+                keep((self._now.address,))  # else the old choice would count if its server were configured again
             if config.detecting_enable and config.detecting_sql.strip():
                 self._detecting = Detecting(
                     lambda: self._now.config, self._answered, self._failed, opening=self._own.opened

@@ -280,6 +280,24 @@ def test_the_server_that_was_switched_to_counts_though_no_cursor_of_it_is_flushe
     assert stage.reads[0] == chosen
 
 
+@pytest.mark.parametrize("standby", [True, False])
+def test_a_choice_that_the_configuration_has_overruled_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch, standby: bool
+) -> None:
+    """The choice of a server that is not configured is replaced, so that it does not count when it is again."""
+    stage = Stage(monkeypatch, CONFIG if standby else replace(CONFIG, standby=None))
+    stage.upstreams.begin((at(MASTER),), ("retired:3306",), stage.keep)
+    assert stage.reads[0] == MASTER
+    assert stage.kept == [((MASTER,), MASTER)]
+
+
+@pytest.mark.parametrize("chosen", [(), ("",), (MASTER,)])
+def test_a_choice_that_still_holds_is_not_written_again(stage: Stage, chosen: tuple[str, ...]) -> None:
+    """A destination that never switched has no choice to keep."""
+    stage.upstreams.begin((), chosen, stage.keep)
+    assert stage.kept == []
+
+
 def test_the_choices_of_a_group_are_kept_together() -> None:
     """Each source begins with its own choice, and a switch of one keeps those of the others."""
 
