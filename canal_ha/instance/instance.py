@@ -115,6 +115,7 @@ class Instance:
         self._source_error = ""
         self._write_error = ""
         self._compiling = DeferredLock()
+        self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
         self._loops: list[LoopingCall] = []
         self._stopped = False
 
@@ -123,6 +124,7 @@ class Instance:
     async def start(self) -> None:
         """Load the cursors and begin to serve. Streams open when their clients ask. Raises MetaUnreadable."""
         await self.meta.load()
+        self._servers = self.meta.servers
         switch, cursors = self._origin.source_switch, self.meta.cursors()
         if switch:
             await self._run_blocking(lambda: switch.begin(cursors, self.meta.servers, self._keep_servers))
@@ -373,11 +375,18 @@ class Instance:
     # ---- inside
 
     def _keep_servers(self, addresses: tuple[str, ...]) -> None:
-        """Implement KeepServers."""
+        """Implement KeepServers. What is refused without an answer is taken back if it is written later."""
         try:
             answer_of(self._reactor, lambda: self.meta.choose_servers(addresses), KEEP_WITHIN_S)
         except TimeoutError:
+            kept = self._servers
+            self._reactor.callFromThread(lambda: Deferred.fromCoroutine(self._take_back(kept)))
             raise MetaWriteFailed(f"{self.config.destination}: no answer to a write for {KEEP_WITHIN_S:g} s") from None
+        self._servers = addresses
+
+    async def _take_back(self, servers: tuple[str, ...]) -> None:
+        await self.meta.keep_servers(servers)
+        await self.flush()
 
     def _check(self) -> None:
         """Raise NotRunningHere if this node has lost the destination, or if this instance has been stopped."""

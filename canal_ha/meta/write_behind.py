@@ -155,6 +155,12 @@ class Meta:
                 self.servers = addresses
                 self._servers_due = False
 
+    async def keep_servers(self, addresses: tuple[str, ...]) -> None:
+        """Go back to an earlier choice after the choices under way; the next flush writes it. It never fails."""
+        async with self._my_turn():
+            self.servers = addresses
+            self._servers_due = True
+
     # ---- cursors
 
     def move(self, client_id: int, position: LogPosition) -> bool:

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, MetaWriteFailed, NotRunningHere
+from canal_ha.instance import instance as instance_module
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.feed import Feed, FeedRequest
 from canal_ha.instance.instance import LAST_FLUSH_S, Instance
@@ -183,6 +184,25 @@ def test_a_stop_that_is_not_orderly_flushes_nothing() -> None:
     attempts = bench.store.attempts
     assert begun(bench.embedded.stop("example", flush=False)) == [None]
     assert bench.store.attempts == attempts
+
+
+def test_a_switch_that_was_refused_without_an_answer_is_taken_back_when_it_lands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if a second one is refused before the first one has landed."""
+    monkeypatch.setattr(instance_module, "KEEP_WITHIN_S", 0.05)
+    bench = Bench(snapshot=Snapshot(servers=("one:3306",)))
+    monkeypatch.setattr(bench.clock, "callFromThread", lambda call: call())
+    bench.store.gate = gate = Deferred[None]()
+    for address in ("two:3306", "three:3306"):
+        with pytest.raises(MetaWriteFailed):
+            bench.instance._keep_servers((address,))
+    bench.store.gate = None
+    gate.callback(None)
+    assert bench.store.snapshot.servers == bench.instance.meta.servers == ("one:3306",)
+    bench.instance._keep_servers(("two:3306",))
+    bench.pass_time(2.0)
+    assert bench.store.snapshot.servers == bench.instance.meta.servers == ("two:3306",)
 
 
 def test_a_subscribe_during_a_stop_leaves_no_stream_open() -> None:
