@@ -157,6 +157,7 @@ def test_every_statement_of_the_corpus(source_server: SqlServer, database: str) 
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong)
 
 
+@pytest.mark.nightly("the test above: the same statements")
 def test_every_statement_with_generated_primary_keys(mysql: SqlServer, database: str) -> None:
     """The history has the primary key that MySQL adds to a table without one: the logged statement has it."""
     setting = ", SESSION sql_generate_invisible_primary_key = ON"

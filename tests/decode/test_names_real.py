@@ -185,6 +185,7 @@ def test_names_on_mariadb() -> None:
 
 
 @pytest.mark.parametrize("make", [MySQL, MariaDB])
+@pytest.mark.nightly("tests/node/test_differential.py: tables in many charsets")
 def test_names_in_rare_charsets(make: type[SqlServer]) -> None:
     """A name is what its session's charset makes of its bytes."""
     with make(row_metadata="MINIMAL") as server:

@@ -136,6 +136,7 @@ def test_json_objects_are_complete(source_server: SqlServer, node: Node, table: 
     assert all(row["journal"] == source_server.position()[0] and row["ts"] > 10**12 for row in rows)
 
 
+@pytest.mark.nightly("tests/client/test_command.py: how the command ends")
 def test_ways_to_end(mysql: MySQL, database: str) -> None:
     """Every way to end the client exits with code 0 and loses no row; only unacknowledged batches come again.
 

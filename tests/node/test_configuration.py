@@ -93,6 +93,7 @@ def test_a_lazy_destination_starts_when_a_client_asks(node: Node) -> None:
         assert stream_of(node, "idler")["state"] == "open"
 
 
+@pytest.mark.nightly("tests/config: the order of layers")
 def test_set_wins_over_environment_wins_over_files(mariadb: MariaDB) -> None:
     """One key comes from each of them. The log names an unknown key."""
     environment = {"CANAL_INSTANCE_STREAM_MAX": "1", "CANAL_INSTANCE_MEMORY_BUFFER_SIZE": "1024"}
@@ -113,6 +114,7 @@ def test_set_wins_over_environment_wins_over_files(mariadb: MariaDB) -> None:
             pass
 
 
+@pytest.mark.nightly("tests/cli/test_server.py: a taken port")
 def test_ports_that_are_taken(mariadb: MariaDB) -> None:
     """If the metrics or status port is in use, the node logs it and serves; status moves to another port.
 

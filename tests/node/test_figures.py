@@ -37,6 +37,7 @@ def shown(node: Node, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly("tests/server/test_metrics.py: each figure")
 def test_figures(mysql: MySQL, database: str) -> None:
     """Status, its table and the metrics agree on an idle stream, a stream with a full ring, and one that caught up.
 

@@ -52,6 +52,7 @@ def test_fail_stops_and_names_the_oldest_journal() -> None:
         (MariaDB, {"canal.auto.reset.latest.pos.mode": "true"}, [5]),
     ],
 )
+@pytest.mark.nightly("tests/instance/test_embedded.py: each policy; the test above: a real purge")
 def test_goes_on_where_the_policy_says(make: type[SqlServer], properties: dict[str, str], expected: list[int]) -> None:
     """The stream continues by itself where the policy says, after an alarm in the log; so does a restarted node."""
     with make() as server:

@@ -146,6 +146,7 @@ def test_a_restored_checkpoint_is_replayed_from_the_spool(
     assert keys(one.run(failOnDataLoss="false"))[-1] == 5
 
 
+@pytest.mark.nightly("test_restored.py: spools that are behind or gone")
 def test_a_spool_that_is_gone_is_a_loss(mariadb: MariaDB, node: Node, database: str, stream: MakeStream) -> None:
     """The cursor is ahead of an empty spool, so the query fails and skips no rows."""
     one = stream(servers=node.address, destination=database, clientId=7)
