@@ -25,6 +25,7 @@ from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
+from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.limits import PortLimits
 from canal_ha.server.service import CanalService
 
@@ -55,6 +56,7 @@ class Node:
             ),
             max_frame_bytes=config.max_frame_bytes,
         )
+        self._heartbeat = Heartbeat(reactor)
         self._ports: list[Any] = []  # IListeningPort
         self._status_port = 0
         self._cluster: Cluster | None = None
@@ -74,6 +76,7 @@ class Node:
 
     async def start(self) -> None:
         """Open the ports, then run what is configured, or join the race for it. Raises ConfigError for a taken port."""
+        self._heartbeat.start()
         if not self._config.without_netty:
             self._service.start()
         # questions to MySQL block a thread each: a server that hangs must not take those of the others
@@ -96,6 +99,7 @@ class Node:
         await self._hosting.stop_all()
         for port in self._ports:
             await maybeDeferred(port.stopListening)
+        self._heartbeat.stop()
 
     @property
     def reload_certificates(self) -> Callable[[], None] | None:
@@ -124,7 +128,9 @@ class Node:
         if api_port:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)
-        collector = metrics.CanalCollector(status, self._service.counters, kernel.BUILD, alarms=self._alarms)
+        collector = metrics.CanalCollector(
+            status, self._service.counters, kernel.BUILD, alarms=self._alarms, heartbeat=self._heartbeat
+        )
         metrics_port = metrics.listen(
             self._reactor, config.metrics_port, collector, self._entrance, config.metrics_bind, self._secured("metrics")
         )

@@ -27,6 +27,7 @@ from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
+from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.http_login import HttpRefusal, check_right, login_of
 from canal_ha.server.site import Listener, site_of
 from canal_ha.version import VERSION
@@ -62,12 +63,15 @@ class CanalCollector(Collector):
     kernel: str = BUILD
     now: Callable[[], float] = time.time
     alarms: Callable[[], Sequence[ConfigAlarm]] = tuple
+    heartbeat: Heartbeat | None = None
 
     def collect(self) -> Iterator[Metric]:
         """All families that have samples."""
         instances = self.status()
         now_ms = self.now() * 1000
         yield from (family for family in _node(self.kernel))
+        if self.heartbeat:
+            yield from _reactor(self.heartbeat)
         yield from (family for family in _configuration(self.alarms()) if family.samples)
         for families in (_instances(instances), _delays(instances, now_ms), _streams(instances), _port(self.counters)):
             yield from (family for family in families if family.samples)
@@ -77,6 +81,15 @@ def _node(kernel: str) -> Iterator[Metric]:
     build = Family("canal_build_info", "gauge", "Version, and which kernel decodes rows.", "version", "kernel")
     build.add(1, VERSION, kernel)
     yield build
+
+
+def _reactor(heartbeat: Heartbeat) -> Iterator[Metric]:
+    """How late the thread runs that serves all clients. Reading the longest delay begins a new one."""
+    late = Family("canal_reactor_late_max_seconds", "gauge", "Longest delay of the reactor since the last scrape.")
+    late.add(heartbeat.take_longest())
+    stalls = Family("canal_reactor_stalls", "counter", "Delays of the reactor of more than 100 ms.")
+    stalls.add(heartbeat.stalls)
+    yield from (late, stalls)
 
 
 def _configuration(alarms: Sequence[ConfigAlarm]) -> Iterator[Metric]:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from prometheus_client.metrics_core import Metric
+from twisted.internet.task import Clock
 
 from canal_ha.config.alarms import RESTART, ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, PartStatus, StreamStatus
 from canal_ha.server.counters import Latency, RequestCounters
+from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.metrics import CanalCollector
 from docs.generate.markdown import code, prose, table
 
@@ -43,6 +45,7 @@ def families() -> Sequence[Metric]:
         lambda: [InstanceStatus("example", "db:3306", streams=(stream,))],
         counters,
         alarms=lambda: [ConfigAlarm(RESTART, "", "", True, 0.0)],
+        heartbeat=Heartbeat(Clock()),
     )
     return tuple(collector.collect())
 
