@@ -96,6 +96,18 @@ def test_a_conversion_changes_the_charset_of_every_text(target: str, charset: st
     assert [column.charset for column in alter(columns, statement.changes)] == [charset, "binary", charset]
 
 
+def test_gbk_text_came_as_sjis_because_a_conversion_overrules_the_charset_of_a_column_in_its_statement() -> None:
+    """CONVERT TO covers columns that the same statement adds or redefines, national ones too, but no bytes."""
+    columns = columns_of("CREATE TABLE t (id int, a text CHARACTER SET ucs2, n nchar(3))")
+    statement = read(
+        "ALTER TABLE t ADD b text CHARACTER SET sjis, CONVERT TO CHARACTER SET gbk, MODIFY a text CHARACTER SET sjis,"
+        " ADD c varchar(9) CHARACTER SET binary, ADD d nchar(3), ADD e text"
+    )
+    assert isinstance(statement, AlterTable)
+    after = alter(columns, statement.changes)
+    assert [column.charset for column in after] == ["", "gbk", "gbk", "gbk", "binary", "gbk", "gbk"]
+
+
 def test_a_conversion_makes_a_new_version_of_the_table() -> None:
     """Cells of the version before are not used for later rows: their charset may be the table's."""
     history = History(lambda schema, table: None).view(LogPosition("mysql-bin.000001", 4))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from canal_ha.decode.ddl.columns import with_default
+from canal_ha.decode.ddl.columns import converted, with_default
 from canal_ha.decode.ddl.grammar import VERSION_COLUMNS
 from canal_ha.decode.ddl.statements import (
     Change,
@@ -45,7 +45,8 @@ def alter(columns: tuple[Column, ...], changes: tuple[Change, ...], charset: str
     Raises Unreadable if the changes do not fit these columns.
     """
     charset = default_charset(charset, changes)
-    changes = tuple(_completed(change, charset) for change in changes)
+    conversion = next((change for change in changes if isinstance(change, ConvertCharset)), None)
+    changes = tuple(_completed(change, charset, conversion) for change in changes)
     versioning = tuple(column for column in columns if column.versioning)  # they stay last
     before = [column for column in columns if not column.versioning]
     placed = _place(before, changes)
@@ -69,14 +70,14 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
         if old is not None and old.lower() not in names and not getattr(change, "lenient", False):
             raise Unreadable(f"column {old!r} is unknown")
     shown = {change.name.lower(): change.invisible for change in changes if isinstance(change, SetVisibility)}
-    converted = [change.charset for change in changes if isinstance(change, ConvertCharset)]
+    targets = [change.charset for change in changes if isinstance(change, ConvertCharset)]
     placed: list[Placed] = []
     for column in before:
         name = column.name.lower()
         if name in shown:
             column = replace(column, invisible=shown[name])
-        if converted and column.charset != "binary":
-            column = with_default(replace(column, charset=""), converted[-1])
+        if targets:
+            column = converted(column, targets[-1])
         if name in drops:
             continue
         if name in sets:
@@ -98,10 +99,13 @@ def _place(before: list[Column], changes: tuple[Change, ...]) -> list[Placed]:
     return placed
 
 
-def _completed(change: Change, charset: str) -> Change:
+def _completed(change: Change, charset: str, conversion: ConvertCharset | None) -> Change:
+    """Return a change with the charset of its column. A conversion covers new columns, and overrules their own."""
     if not isinstance(change, SetColumn):
         return change
     column = with_default(change.definition.column, charset)
+    if conversion is not None:
+        column = converted(column, conversion.charset)
     return replace(change, definition=replace(change.definition, column=column))
 
 

@@ -162,6 +162,12 @@ def with_default(column: Column, charset: str) -> Column:
     return replace(column, charset="utf8mb3" if name.startswith("n") else charset)
 
 
+def converted(column: Column, charset: str) -> Column:
+    """Return a column after CONVERT TO this charset: a text of any charset but binary gets it."""
+    name = column.mysql_type.partition("(")[0].lower()
+    return replace(column, charset=charset) if name in _TEXTS and column.charset != "binary" else column
+
+
 def _takes_row_bound(reader: TokenReader) -> bool:
     """Take [GENERATED ALWAYS] AS ROW START or ROW END; return whether it came next."""
     return any(
