@@ -7,6 +7,7 @@ A codec is a name of Python's, or a key of UPPER_HALVES.
 from __future__ import annotations
 
 BINARY = "binary"
+_DOUBT = "?"
 
 # Character set -> ids of its collations below 1024; share/charsets/Index.xml, the same in MySQL and MariaDB.
 _COLLATIONS: dict[str, tuple[int, ...]] = {
@@ -144,3 +145,18 @@ def label_codec(collation: int) -> str:
     """Return the codec of a column's ENUM and SET labels; "" if the collation is unknown."""
     name = charset_of(collation)
     return _WIDE.get(name) or _CODECS.get(name, "")
+
+
+def doubted(charset: str) -> str:
+    """Return a charset that only some servers have set."""
+    return charset.removesuffix(_DOUBT) + _DOUBT
+
+
+def in_doubt(charset: str) -> bool:
+    """Return whether only some servers have set this charset."""
+    return charset.endswith(_DOUBT)
+
+
+def beyond_doubt(charset: str) -> str:
+    """Return a charset as those servers have it that have set it."""
+    return charset.removesuffix(_DOUBT)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from canal_ha.decode import column_text, types
-from canal_ha.decode.charsets import BINARY, charset_of
+from canal_ha.decode.charsets import BINARY, charset_of, in_doubt
 from canal_ha.decode.kernel import kinds
 from canal_ha.decode.kernel.layouts import UTC_TYPE
 from canal_ha.decode.table_map import TableMap
 from canal_ha.decode.types import CellType
 from canal_ha.decode.values import column_codec
+from canal_ha.errors import TableUnknown
 from canal_ha.model.table import Column
 
 _UTF8 = frozenset({"", "utf8", "utf8mb3", "utf8mb4", "ascii"})
@@ -65,7 +66,7 @@ def exact_types(table_map: TableMap, columns: tuple[Column, ...]) -> tuple[Exact
 
     table_map: the event.
     columns: the table's columns, one for each of the event at least.
-    Raises TableUnknown for an unknown type.
+    Raises TableUnknown for an unknown type, and for a charset in doubt.
     """
     collations = table_map.collations()
     found = []
@@ -74,6 +75,13 @@ def exact_types(table_map: TableMap, columns: tuple[Column, ...]) -> tuple[Exact
         read = types.reading(table_map.types[index], meta, column.mysql_type, utf8=True)
         charset = charset_of(collations[index]) or column.charset
         if code in _TEXT_CODES:
+            if in_doubt(charset):
+                raise TableUnknown(
+                    f"charset of {table_map.schema}.{table_map.name}.{column.name} is not known: it depends on the"
+                    " server's version whether CONVERT TO CHARACTER SET changed the default of the table, and the"
+                    " server's current definition may be a later one. Start this stream after the position"
+                    " (canal-ha cursor set), or exclude the table (canal.instance.filter.black.regex)"
+                )
             found.append(_text(code, meta, read, column, charset))
         elif code in (types.TIMESTAMP, types.TIMESTAMP2):
             kind = kinds.UTC_TIMESTAMP2 if code == types.TIMESTAMP2 else kinds.UTC_TIMESTAMP

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from canal_ha.decode import types
-from canal_ha.decode.charsets import BINARY, charset_of
+from canal_ha.decode.charsets import BINARY, beyond_doubt, charset_of, in_doubt
 from canal_ha.decode.column_text import ADDRESSES
 from canal_ha.decode.labels import labels_of, with_labels
 from canal_ha.decode.table_map import TableMap
@@ -103,6 +103,18 @@ def with_texts(columns: tuple[Column, ...], texts: Mapping[str, Column], table_m
         if text and compatible(text, table_map.types[index], table_map.metas[index]) is not False:
             taken[index] = replace(column, mysql_type=text, unsigned=texts[column.name.lower()].unsigned)
     return _confirmed(taken, table_map)
+
+
+def with_charsets(columns: tuple[Column, ...], table_map: TableMap) -> tuple[Column, ...] | None:
+    """Return the columns without doubt in their charsets; None if the event leaves a doubt.
+
+    Servers that tell charsets in events, and MariaDB, carry out every conversion: see default_charset.
+    """
+    if not any(in_doubt(column.charset) for column in columns):
+        return columns
+    if table_map.mariadb or table_map.default_collation or table_map.each_collation:
+        return tuple(replace(column, charset=beyond_doubt(column.charset)) for column in columns)
+    return None
 
 
 def _fits(mysql_type: str, table_map: TableMap, index: int, collations: Sequence[int]) -> bool | None:

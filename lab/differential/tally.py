@@ -31,6 +31,10 @@ EXPLAINED = {
         r"no statement in the binlog since the stream's start.*current definition may be a later one",
         "the table is changed between the row and the present, and the node has no history from before",
     ),
+    "converted, perhaps": (
+        r"charset of .* is not known: it depends on the server's version",
+        "MySQL 5.6 passes over a conversion of no text, and the table is changed again before the present",
+    ),
 }
 """Reasons for which a node may refuse a row: name -> (pattern of the refusal, explanation)."""
 

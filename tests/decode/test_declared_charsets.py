@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from canal_ha.decode.charsets import doubted, in_doubt
 from canal_ha.decode.ddl.apply import alter
 from canal_ha.decode.ddl.create_table import create_table
 from canal_ha.decode.ddl.grammar import read
 from canal_ha.decode.ddl.statements import AlterTable
+from canal_ha.decode.exact import exact_types
 from canal_ha.decode.history.definitions import charset_of, columns_of
 from canal_ha.decode.history.history import History
 from canal_ha.decode.table_map import TableMap
+from canal_ha.errors import TableUnknown
 from canal_ha.model.position import LogPosition
+from canal_ha.model.table import Column
 
 
 @pytest.mark.parametrize(
@@ -106,6 +112,30 @@ def test_gbk_text_came_as_sjis_because_a_conversion_overrules_the_charset_of_a_c
     assert isinstance(statement, AlterTable)
     after = alter(columns, statement.changes)
     assert [column.charset for column in after] == ["", "gbk", "gbk", "gbk", "binary", "gbk", "gbk"]
+
+
+def test_utf8_text_came_as_gbk_because_a_conversion_had_nothing_to_convert() -> None:
+    """MySQL 5.6 passes over it, so later columns have the old default: the present definition decides, or nothing."""
+    create, convert = "CREATE TABLE t (id int)", "ALTER TABLE t CONVERT TO CHARACTER SET gbk"
+    add, row = "ALTER TABLE t ADD v varchar(30)", TableMap(1, "s", "t", bytes([3, 15]), (0, 60), (True, True))
+    at = LogPosition("mysql-bin.000001", 90)
+
+    def charset(event: TableMap, present: str | None, *statements: str) -> str:
+        view = History(lambda schema, table: present).view(LogPosition("mysql-bin.000001", 4))
+        for number, sql in enumerate((create, *statements)):
+            view.apply(LogPosition("mysql-bin.000001", 10 + number), "s", sql)
+        return view.table(event, at).columns[1].charset
+
+    now = "CREATE TABLE `t` (\n  `id` int(11),\n  `v` varchar(30)\n) ENGINE=InnoDB DEFAULT CHARSET=latin1"
+    assert charset(row, now, convert, add) == "latin1"
+    assert in_doubt(charset(row, None, convert, add))
+    assert charset(replace(row, mariadb=True), None, convert, add) == "gbk"
+    assert charset(replace(row, default_collation=45), None, convert, add) == "gbk"
+    assert charset(row, None, f"{convert}, ADD v varchar(30)") == "gbk"
+    assert charset(row, None, "ALTER TABLE t DEFAULT CHARACTER SET gbk", convert, add) == "gbk"
+    doubtful = (Column("id", "int"), Column("v", "varchar(30)", charset=doubted("gbk")))
+    with pytest.raises(TableUnknown, match=r"charset of s\.t\.v is not known"):
+        exact_types(row, doubtful)
 
 
 def test_a_conversion_makes_a_new_version_of_the_table() -> None:

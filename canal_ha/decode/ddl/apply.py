@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from canal_ha.decode.charsets import doubted, in_doubt
 from canal_ha.decode.ddl.columns import converted, with_default
 from canal_ha.decode.ddl.grammar import VERSION_COLUMNS
 from canal_ha.decode.ddl.statements import (
@@ -30,10 +31,24 @@ from canal_ha.model.table import Column
 Placed = tuple[str | None, Column]  # the old name in lower case (None for a new column), and the new column
 
 
-def default_charset(charset: str, changes: tuple[Change, ...]) -> str:
-    """Return a table's charset after the changes; "" for the schema's."""
+def default_charset(columns: tuple[Column, ...], changes: tuple[Change, ...], charset: str) -> str:
+    """Return a table's charset after the changes, perhaps in doubt; "" for the schema's.
+
+    columns, charset: of the table before.
+    MySQL 5.6 passes over a conversion that changes nothing else, the default of the table included.
+    """
     told = [change.charset for change in changes if isinstance(change, DefaultCharset | ConvertCharset)]
-    return told[-1] if told else charset
+    if not told or told[-1] == charset:
+        return charset
+    alone = all(isinstance(change, ConvertCharset) for change in changes)
+    if alone and not any(_surely_converted(column, told[-1]) for column in columns):
+        return doubted(told[-1])
+    return told[-1]
+
+
+def _surely_converted(column: Column, charset: str) -> bool:
+    known = column.charset and not in_doubt(column.charset)
+    return bool(known) and converted(column, charset) != column
 
 
 def alter(columns: tuple[Column, ...], changes: tuple[Change, ...], charset: str = "") -> tuple[Column, ...]:
@@ -44,7 +59,7 @@ def alter(columns: tuple[Column, ...], changes: tuple[Change, ...], charset: str
     charset: the table's; "" for the schema's.
     Raises Unreadable if the changes do not fit these columns.
     """
-    charset = default_charset(charset, changes)
+    charset = default_charset(columns, changes, charset)
     conversion = next((change for change in changes if isinstance(change, ConvertCharset)), None)
     changes = tuple(_completed(change, charset, conversion) for change in changes)
     versioning = tuple(column for column in columns if column.versioning)  # they stay last

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Protocol
 
 from canal_ha.decode import table_match
+from canal_ha.decode.charsets import beyond_doubt, in_doubt
 from canal_ha.decode.ddl.create_table import create_table
 from canal_ha.decode.ddl.event_types import first_names
 from canal_ha.decode.ddl.grammar import read
@@ -166,6 +167,20 @@ class History:
         ahead: reads further for the stream.
         """
         key = self._versions.key(table_map.schema, table_map.name)
+        try:
+            return self._told(key, table_map, at, since, ahead)
+        except TableUnknown:
+            with self._lock:
+                version = self._versions.at(key, at.order, self._floor(since))
+            found = None if version is None else _certain(version, table_map)
+            if version is None or found is None:
+                raise
+            return self._schema(version, table_map, found)  # only a charset is in doubt, which few readers need
+
+    def _told(
+        self, key: Key, table_map: TableMap, at: LogPosition, since: Order | None, ahead: Ahead | None
+    ) -> TableSchema:
+        """Return the columns as of `at`, none of them with a charset in doubt. Raises TableUnknown."""
         version, columns = self._known(key, table_map, at.order, since)
         if columns is None and ahead is not None and not table_match.tells_columns(table_map):
             version, columns = self._read_on(key, table_map, at, since, ahead)
@@ -174,7 +189,8 @@ class History:
                 return self._schema(version, table_map, columns)
             texts = table_match.by_name(columns_of(self._present(table_map)))
             columns = table_match.with_texts(columns, texts, table_map)
-            completed = replace(version, columns=columns, wants_texts=False)
+            charset = beyond_doubt(version.charset)
+            completed = replace(version, columns=columns, wants_texts=False, charset=charset)
             return self._keep(key, completed, table_map, columns, at)
         columns, charset = self._resolve(key, version, table_map, at)
         shown = table_match.tells_columns(table_map) and table_match.shows_added(table_map)
@@ -182,7 +198,8 @@ class History:
         if version is None:
             settled = Version(min(at.order, since or at.order), trust, columns, charset=charset, observed=True)
         elif version.trust in (Trust.KNOWN, Trust.SHOWN):
-            settled = Version(at.order, trust, columns, version.cause, charset=version.charset)
+            default = charset if in_doubt(version.charset) else version.charset
+            settled = Version(at.order, trust, columns, version.cause, charset=default)
         else:
             absent = version.if_absent
             settled = Version(version.order, trust, columns, version.cause, charset=charset, if_absent=absent)
@@ -199,12 +216,11 @@ class History:
             version = self._versions.at(key, order, self._floor(since))
             known = None if since is None else self._ranges.of(since) or self._ranges.before(order)
             later = None if known is None else self._versions.observed_behind(key, order, known.end.order)
-        tells = table_match.tells_columns(table_map)
-        certain = version is not None and (version.trust in (Trust.KNOWN, Trust.SHOWN) or tells)
-        if version is not None and version.readable and certain:
-            columns = table_match.agreeing(version.columns, table_map)
-            if columns is not None:
-                return version, columns
+        columns = None if version is None else _certain(version, table_map)
+        if columns is not None:
+            columns = table_match.with_charsets(columns, table_map)
+        if columns is not None:
+            return version, columns
         if later is not None:
             columns = table_match.agreeing(later.columns, table_map)
             if columns is not None:
@@ -384,6 +400,12 @@ class _View:
 
     def apply(self, at: LogPosition, default_schema: str, sql: str) -> bool:
         return self._history.apply(at, default_schema, sql, self._since)
+
+
+def _certain(version: Version, table_map: TableMap) -> tuple[Column, ...] | None:
+    """Return the columns of a version if they are certain, but for charsets, and agree with the event."""
+    certain = version.trust in (Trust.KNOWN, Trust.SHOWN) or table_match.tells_columns(table_map)
+    return table_match.agreeing(version.columns, table_map) if version.readable and certain else None
 
 
 def _unknown(version: Version | None, table_map: TableMap, at: LogPosition, *, present: bool, agrees: bool) -> str:

@@ -131,7 +131,7 @@ class Draft:
             return
         try:
             columns = alter(version.columns, changes, version.charset)
-            charset = default_charset(version.charset, changes)
+            charset = default_charset(version.columns, changes, version.charset)
             self._set(key, version.trust, columns, version.wants_texts, charset=charset)
         except Unreadable:
             self._set(key, Trust.UNCERTAIN)
