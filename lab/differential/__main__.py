@@ -49,7 +49,7 @@ def run(
             own = features if seed % _UNLOGGED == 0 else features - {"unlogged"}
             images = image or IMAGES[seed // 4 % len(IMAGES)]
             if make is MariaDB and images != "FULL":
-                own -= {"partial_replace"}
+                own -= {"partial_replace", "virtual"}
             dialect = Dialect(make.flavor, old, own)
             mode = metadata or METADATA[name][seed % 4]
             count = min(ROUND, statements - total.statements)

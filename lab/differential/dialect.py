@@ -20,6 +20,7 @@ FEATURES = {
     "versioned": "MariaDB: system-versioned tables",
     "network_types": "MariaDB: UUID, INET4 and INET6 columns",
     "partial_replace": "REPLACE without some columns; images of MariaDB that are not FULL lack those it resets",
+    "virtual": "VIRTUAL generated columns; images of MariaDB that are not FULL lack those without an index",
     "generated_key": "MySQL: sql_generate_invisible_primary_key",
 }
 """Features that can be turned off, by name."""

@@ -90,7 +90,7 @@ class Maker:
         kind = self.random.choice(types(self.dialect))
         if others and not self.dialect.old and self.chance(0.1):
             other = quoted(self.random.choice(others).name)
-            stored = self.random.choice(("VIRTUAL", "STORED", ""))
+            stored = self.random.choice(("VIRTUAL", "STORED", "")) if self.dialect.has("virtual") else "STORED"
             return f"varchar(100) GENERATED ALWAYS AS (concat('g', {other})) {stored}".rstrip()
         if self.chance(0.1):
             kind += " NOT NULL"
