@@ -50,6 +50,8 @@ def run(
             images = image or IMAGES[seed // 4 % len(IMAGES)]
             if make is MariaDB and images != "FULL":
                 own -= {"partial_replace", "virtual"}
+            if old and images != "FULL":
+                own -= {"no_columns"}
             dialect = Dialect(make.flavor, old, own)
             mode = metadata or METADATA[name][seed % 4]
             count = min(ROUND, statements - total.statements)

@@ -36,6 +36,8 @@ def insert_into(make: Maker, table: Table) -> Statement:
     words = make.random.choice(("INSERT INTO", "INSERT IGNORE INTO", "REPLACE INTO", "REPLACE INTO"))
     if words == "REPLACE INTO" and not make.dialect.has("partial_replace"):
         columns = [column for column in table.columns if column.written]
+    if not columns and not make.dialect.has("no_columns"):
+        columns = [column for column in table.columns if column.written]
     names = ", ".join(quoted(column.name) for column in columns)
     sql = f"{words} {full(table.name)} ({names}) VALUES {_rows(make, columns, make.random.choice((1, 1, 2, 3)))}"
     if words == "INSERT INTO" and make.chance(0.5) and columns:
