@@ -9,7 +9,7 @@ import pymysql
 
 from lab.differential.forms import Outcome, Statement
 from lab.differential.steps import At, Rows, Step, Values
-from lab.differential.values import same, selected
+from lab.differential.values import same, seen, selected
 from lab.differential.world import MARK, Column, Name, Table, World, full, quoted
 from lab.mysql import SqlServer
 
@@ -120,7 +120,7 @@ class Oracle:
         except pymysql.MySQLError:  # MySQL 5.6 takes an ALTER after which it can neither read nor write the table
             return ()
         return tuple(
-            tuple((column.name, same(column, value)) for column, value in zip(table.columns, row, strict=True))
+            tuple((each.name, same(each, seen(each, value))) for each, value in zip(table.columns, row, strict=True))
             for row in self._looker.fetchall()
         )
 

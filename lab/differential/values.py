@@ -119,11 +119,12 @@ _LITERALS: dict[str, Callable[[Random], str]] = {
 # ---- the same value as SELECT and as a node spell it
 
 _TEXTS = ("date", "datetime", "timestamp", "time", "year", "json", "inet4", "inet6", "uuid")
+_STRINGS = ("varchar", "char", "text", "tinytext", "mediumtext", "longtext")
 _BYTES = ("varbinary", "binary", "tinyblob", "blob", "mediumblob", "longblob")
 
 
 def selected(column: Column) -> str:
-    """Return the expression of a SELECT whose result `same` understands."""
+    """Return the expression of a SELECT whose result `seen` understands."""
     name = quoted(column.name)
     if column.kind in _TEXTS:
         return f"CAST({name} AS CHAR)"
@@ -131,9 +132,19 @@ def selected(column: Column) -> str:
         return f"CAST({name} + 0 AS UNSIGNED)"
     if column.kind in _BYTES:
         return f"HEX({name})"
+    if column.kind in _STRINGS:
+        converted = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"  # which ends before bytes that are no text
+        return f"HEX(IF(CHARSET({name}) LIKE 'utf8%', CAST({name} AS BINARY), {converted}))"
     if column.kind == "float":
         return f"{name} + 0e0"
     return name
+
+
+def seen(column: Column, value: Any) -> Any:
+    """Return a value of `selected`. MySQL 5.6 can store bytes in a text that are none: they become U+FFFD."""
+    if column.kind in _STRINGS and value is not None:
+        return bytes.fromhex(value).decode("utf-8", "replace")
+    return value
 
 
 def same(column: Column, given: Any) -> Any:
