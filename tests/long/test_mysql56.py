@@ -8,6 +8,7 @@ import pytest
 
 from canal_ha.decode.history.store import Record
 from canal_ha.model.position import LogPosition
+from canal_ha.source.connection.tables import Tables
 from canal_ha.source.history.sql_store import in_mysql
 from lab import MySQL56
 from lab.mysql import ADMIN
@@ -16,7 +17,7 @@ from tests.compat.ddl_corpus import statements
 from tests.decode.test_decoder_real import decode, rows
 from tests.node import test_mixed_workload as mixed
 from tests.positions import test_table_history as history
-from tests.source.reading import newest
+from tests.source.reading import config_of, newest
 from tests.source.test_destination_history_real import scanner_of
 
 pytestmark = pytest.mark.long
@@ -135,3 +136,20 @@ def test_values() -> None:
         ("UPDATE", ["1"], ["2000"]),
         ("DELETE", ["2", *[None] * (without_blobs - 1)], []),
     ]
+
+
+def test_a_definition_that_the_server_refuses_to_show_does_not_stop_the_others(mysql56: MySQL56, database: str) -> None:
+    """A table that a session with ANSI_QUOTES partitioned cannot be opened in other sessions (error 1486)."""
+    with mysql56.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
+        cursor.execute(f'CREATE TABLE {database}.a ("key" int PRIMARY KEY) PARTITION BY HASH ("key") PARTITIONS 2')
+        cursor.execute(f"CREATE TABLE {database}.b (id int)")
+    mysql56.execute("FLUSH TABLES")
+    tables = Tables(config_of(mysql56))
+    try:
+        (_, one), (_, two) = tables.fetch_all([(database, "a"), (database, "b")])
+    finally:
+        tables.close()
+    assert one is None
+    assert two is not None

@@ -13,12 +13,14 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.source.connection.session import Interruptible, SourceSession
 
 _AT_A_TIME = 100  # tables in one question
-_NOT_THERE = {
+_UNREADABLE_PARTITIONS = 1486  # MySQL 5.6 with a table that a session with ANSI_QUOTES partitioned
+_NOT_SHOWN = {
     ER.NO_SUCH_TABLE,
     ER.TABLEACCESS_DENIED_ERROR,
     ER.BAD_DB_ERROR,
     ER.DBACCESS_DENIED_ERROR,
     ER.WRONG_OBJECT,
+    _UNREADABLE_PARTITIONS,
 }
 _CONNECTION_LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
 _SESSION = "SET SESSION sql_mode = '', sql_quote_show_create = 1"  # backquotes and complete texts
@@ -52,7 +54,7 @@ class Tables:
         self._session: SourceSession | None = None
 
     def fetch(self, schema: str, table: str) -> str | None:
-        """Return the CREATE TABLE statement; None if the table does not exist or the account has no right to it."""
+        """Return the CREATE TABLE statement; None if there is no such table, or the server does not show it."""
         return self.fetch_all([(schema, table)])[0][1]
 
     def fetch_all(self, names: Sequence[Key]) -> list[tuple[Key, str | None]]:
@@ -87,7 +89,7 @@ class Tables:
                 return
             except pymysql.MySQLError as error:
                 errno = error.args[0] if error.args else 0
-                if errno in _NOT_THERE:
+                if errno in _NOT_SHOWN:
                     yield names[answered], None
                     return
                 self._forget()
