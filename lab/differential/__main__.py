@@ -49,7 +49,7 @@ def run(
             own = features if seed % _UNLOGGED == 0 else features - {"unlogged"}
             images = image or IMAGES[seed // 4 % len(IMAGES)]
             if make is MariaDB and images != "FULL":
-                own -= {"partial_replace", "virtual"}
+                own -= {"partial_replace", "virtual"} if images == "MINIMAL" else {"partial_replace"}
             if old and images != "FULL":
                 own -= {"no_columns"}
             dialect = Dialect(make.flavor, old, own)

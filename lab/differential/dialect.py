@@ -20,7 +20,7 @@ FEATURES = {
     "versioned": "MariaDB: system-versioned tables",
     "network_types": "MariaDB: UUID, INET4 and INET6 columns",
     "partial_replace": "REPLACE without some columns; images of MariaDB that are not FULL lack those it resets",
-    "virtual": "VIRTUAL generated columns; images of MariaDB that are not FULL lack those without an index",
+    "virtual": "VIRTUAL generated columns; MINIMAL images of MariaDB lack those without an index",
     "no_columns": "INSERT and REPLACE of no column; a partial image of MySQL 5.6 has no byte for such a row",
     "generated_key": "MySQL: sql_generate_invisible_primary_key",
 }
