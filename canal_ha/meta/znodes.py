@@ -319,6 +319,8 @@ class ZnodeBackend:
     def _changed(self, client_id: int, path: str, node: Znode | None) -> None:
         if path in self._writing:
             self._seen_meanwhile.add(client_id)
+            if node == self._known.get(path):
+                self._remember(path, node)  # with its czxid, which the write that made it did not tell
             return
         if client_id not in self.durable.clients:
             return
