@@ -119,11 +119,10 @@ class Recording:
             self._pending_snapshots = [kept for kept in self._pending_snapshots if kept.at.order >= before.order]
             self._pending = [record for record in self._pending if record.at.order >= before.order]
 
-    def end(self) -> HistoryStore | None:
-        """Store nothing from now on, even if a stream still decodes received bytes; return the store."""
+    def end(self) -> None:
+        """Store nothing from now on, even if a stream still decodes received bytes."""
         with self._expiring, self._lock:
-            store, self._store = self._store, None
-        return store
+            self._store = None
 
     def failed(self, error: HistoryUnavailable) -> None:
         """Report the failure, once. A node that lost the destination says so elsewhere."""
