@@ -10,16 +10,17 @@ from canal_ha.accounts.origin import origin_of
 
 @dataclass(frozen=True, slots=True)
 class PortLimits:
-    """login_s: longest time from a connection's begin to its login.
+    """What the port allows. The defaults are those of the keys canal.client.*.
 
+    login_s: longest time from a connection's begin to its login.
     connections: open at a time.
     connections_of_address: open at a time from one address; in IPv6 from one network of 64 bits.
     ahead_bytes: of requests that all clients together have sent and the node has not read.
     """
 
     login_s: float = 10.0
-    connections: int = 2000
-    connections_of_address: int = 1000
+    connections: int = 5000
+    connections_of_address: int = 2500
     ahead_bytes: int = 256 * 1024 * 1024
 
 

@@ -108,9 +108,8 @@ class Matching:
         self._origins: set[int] = set()
         # the first unknown unit of each kind
         self._between: _Before | None = None  # the first one after a known one
-        self._late: _Before | None = (
-            None  # the first one about as new as the newest known one; without an order, the first of all
-        )
+        # the first one about as new as the newest known one; without an order, the first of all
+        self._late: _Before | None = None
         self._of_origin: dict[int, _Before] = {}
 
     def see(self, unit: Unit[Segment]) -> None:
