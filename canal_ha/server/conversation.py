@@ -37,7 +37,7 @@ from canal_ha.wire.server_session import ConversationState, Reply, ServerSession
 LOG = logs.get(__name__)
 LAST_WORDS_S = 0.5  # how long the last acknowledgements may take when the node closes a connection
 LATE_S = 1.0  # how long a client may take to read why its connection ends
-IN_A_ROW = 100  # requests without a reply that are carried out before other connections get their turn
+TURN_S = 0.001  # how long requests that are here already are carried out before other connections get their turn
 
 
 class Closing(Protocol):
@@ -114,6 +114,8 @@ class Conversation:
         self._told_cursor: tuple[ClientIdentity, object] | None = None  # the client that knows its cursor, and its era
         self._login: Timer | None = None  # until the client has logged in
         self._ahead_bytes = 0  # that this connection adds to the load
+        self._turn_began = 0.0
+        self._in_turn = False
         self._read: PrivateRead | None = None  # kept when it is over, so that no late ACK goes to the client's stream
 
     def begin(self) -> None:
@@ -189,7 +191,6 @@ class Conversation:
     # ---- the steps
 
     async def _converse(self) -> None:
-        silent = 0
         sent = self._outbox.send(self._session.handshake().pieces)
         if sent:
             await sent
@@ -211,6 +212,9 @@ class Conversation:
                     LOG.warning("connection.dropped", channel=self._session.channel, reason=str(error))
                 break
             if self._gone or reply is None:
+                if reply and reply.error:
+                    return  # the client sent more behind this, but it would have stopped here
+                await self._turn()
                 continue
             if reply.error and self._may_log():
                 LOG.warning("request.refused", channel=self._session.channel, error=reply.error)
@@ -222,10 +226,7 @@ class Conversation:
                 break
             if not reply.packet_type and not self._gone:
                 self._idle.limit(self._session.idle_ms)
-            silent = 0 if reply.pieces else silent + 1
-            if silent == IN_A_ROW:
-                silent = 0
-                await self._turn()
+            await self._turn()
         if self._unacked:
             await self._last_words()
         self._transport.loseConnection()
@@ -246,8 +247,10 @@ class Conversation:
                 step = self._session.next()
                 if isinstance(step, Acknowledge | Rollback):
                     await self._carry_out(step)
+                    await self._turn()
                 elif step is not None:
                     self._session.done()  # another node will answer any other request
+                    await self._turn()
                 elif self._gone:
                     return
                 else:
@@ -347,7 +350,9 @@ class Conversation:
             self._read.close()
 
     async def _turn(self) -> None:
-        """Give other connections their turn."""
+        """Give other connections their turn, if this one's has lasted long enough."""
+        if self._shared.clock.seconds() - self._turn_began < TURN_S:
+            return
         turn = Deferred[None]()
         self._shared.clock.callLater(0, lambda: turn.callback(None))
         await turn
@@ -356,6 +361,17 @@ class Conversation:
 
     def _go_on(self, result: object = None) -> None:
         """Run the steps until one waits. result: of the Deferred that the last step waited for."""
+        if self._in_turn:  # the Deferred had its result already
+            self._step(result)
+            return
+        self._in_turn = True
+        self._turn_began = self._shared.clock.seconds()
+        try:
+            self._step(result)
+        finally:
+            self._in_turn = False
+
+    def _step(self, result: object) -> None:
         self._awaited = None
         self._listening = False
         try:

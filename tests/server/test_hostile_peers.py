@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 
 import pytest
 from twisted.internet.task import Clock
@@ -21,7 +24,7 @@ from canal_ha.server.complaints import (
 from canal_ha.server.counters import PEERS as COUNTED_PEERS
 from canal_ha.server.counters import UNKNOWN, RequestCounters
 from canal_ha.server.metrics import CanalCollector, exposition
-from canal_ha.wire.packets import DESTINATION_BYTES
+from canal_ha.wire.packets import DESTINATION_BYTES, client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from canal_ha.wire.server_session import Reply
 from tests.server.harness import Served
@@ -207,3 +210,39 @@ def test_excerpts() -> None:
     """A short text is unchanged; a long one ends with an ellipsis."""
     assert excerpt("x" * EXCERPT_CHARACTERS) == "x" * EXCERPT_CHARACTERS
     assert excerpt("x" * (EXCERPT_CHARACTERS + 1)) == "x" * (EXCERPT_CHARACTERS - 1) + "…"
+
+
+_AHEAD = {
+    "refused ACKs": client_frame(pb.CLIENTACK, pb.ClientAck(destination="example", client_id="1001", batch_id=7)),
+    "ROLLBACKs": client_frame(pb.CLIENTROLLBACK, pb.ClientRollback(destination="example", client_id="1001")),
+    "GETs": client_frame(pb.GET, pb.Get(destination="example", client_id="1001", fetch_size=1, timeout=-1)),
+}
+
+
+@pytest.mark.parametrize("goes", [True, False])
+@pytest.mark.parametrize("name", _AHEAD)
+def test_requests_sent_ahead_do_not_stop_the_node(name: str, goes: bool) -> None:
+    """300,000 requests wait behind a GET. Their client goes, or reads each answer."""
+    with Served() as served, RawClient(served, client_id=1002) as other, ExitStack() as stack:
+        attacker = stack.enter_context(RawClient(served))
+        attacker.subscribe()
+        attacker.refusal()
+        attacker.get(timeout=300)  # waits for a row
+        attacker.sock.sendall(_AHEAD[name] * 300_000)
+        if goes:
+            attacker.sock.close()
+        else:
+            threading.Thread(target=_drain, args=(attacker.sock,), daemon=True).start()
+        slowest, ends_at = 0.0, time.monotonic() + 2.0
+        while time.monotonic() < ends_at:
+            began = time.monotonic()
+            other.get()
+            other.refusal()
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1.5
+
+
+def _drain(sock: socket.socket) -> None:
+    with suppress(OSError):
+        while sock.recv(1 << 20):
+            pass
