@@ -1,0 +1,112 @@
+"""What an attack is, how one is run, and what it must not reach."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lab.hostile.stage import Stage, logs_kib, memory_mib
+from lab.node import Node
+
+NEXT_ROW_S = 2.0  # the victim's next row, during each attack
+GROWTH_MIB = 20.0  # of the node, by one attack
+LOGS_KIB, LOGS_KIB_PER_S = 256.0, 20.0  # that one attack may write: 50 lines a second (server.complaints)
+SETTLE_S = 1.0
+
+
+@dataclass(slots=True)
+class Assault:
+    """One attack while it runs.
+
+    stage: where.
+    target: the node that runs the victim's destination.
+    scale: part of the full number of repetitions, up to 1.0.
+    seed: of what is random.
+    done: what was done, for the table.
+    broken: what must not have happened.
+    """
+
+    stage: Stage
+    target: Node
+    scale: float
+    seed: int
+    done: str = ""
+    broken: list[str] = field(default_factory=list)
+
+    def times(self, count: int) -> int:
+        """Return how often to do what a whole run does `count` times."""
+        return max(1, round(count * self.scale))
+
+    def expect(self, holds: bool, otherwise: str) -> None:
+        """Note a broken promise once."""
+        if not holds and otherwise not in self.broken:
+            self.broken.append(otherwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One kind of attack.
+
+    name: for the command line.
+    what: it does.
+    run: does it.
+    moves: whether the destination changes its node.
+    growth_mib: of the node, that the configuration allows.
+    """
+
+    name: str
+    what: str
+    run: Callable[[Assault], None]
+    moves: bool = False
+    growth_mib: float = GROWTH_MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an attack did.
+
+    took_s: its duration.
+    next_row_s: the longest time that a row took to the victim.
+    grown_mib, logged_kib: of the target's memory and logs.
+    """
+
+    name: str
+    done: str
+    took_s: float
+    next_row_s: float
+    grown_mib: float
+    logged_kib: float
+    broken: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return a line, and one more for each broken promise."""
+        line = (
+            f"{self.name:12} {self.took_s:6.1f} {self.next_row_s:7.2f} s {self.grown_mib:4.0f} MiB "
+            f"{self.logged_kib:4.0f} KiB  {self.done}"
+        )
+        return "\n".join([line, *(f"{'':12} BROKEN {what}" for what in self.broken)])
+
+
+HEADER = f"{'attack':12} {'s':>6} {'next row':>9} {'memory':>8} {'logs':>8}  what was done"
+
+
+def carry_out(attack: Attack, stage: Stage, scale: float, seed: int) -> Outcome:
+    """Run one attack and judge it."""
+    target = stage.owner
+    assault = Assault(stage, target, scale, seed)
+    memory, logged, began = memory_mib(target), logs_kib(target), time.monotonic()
+    try:
+        attack.run(assault)
+    except (AssertionError, OSError) as error:
+        assault.broken.append(f"ended early: {error!r}")
+    took_s = time.monotonic() - began
+    next_row_s = stage.victim.worst_s(began)
+    time.sleep(SETTLE_S)
+    grown = 0.0 if attack.moves else memory_mib(target) - memory
+    logged = logs_kib(target) - logged
+    assault.expect(next_row_s <= NEXT_ROW_S, f"the victim waited {next_row_s:.1f} s for a row")
+    assault.expect(grown <= attack.growth_mib, f"the node grew by {grown:.0f} MiB")
+    assault.expect(logged <= LOGS_KIB + took_s * LOGS_KIB_PER_S, f"the node wrote {logged:.0f} KiB of logs")
+    assault.expect(not stage.victim.lost(), f"rows {stage.victim.lost()[:5]} did not arrive")
+    return Outcome(attack.name, assault.done, took_s, next_row_s, grown, logged, tuple(assault.broken))

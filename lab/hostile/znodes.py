@@ -1,0 +1,65 @@
+"""Attack on ZooKeeper: documents that no node wrote, and then another node must claim the destination."""
+
+from __future__ import annotations
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+
+from canal_ha.zookeeper import tree
+from lab.hostile.attack import Assault, Attack
+from lab.hostile.stage import DESTINATION, Stage
+
+_DOCUMENTS = (
+    b"",
+    b"null",
+    b"\xff\xfe\x00",
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b'"' + b'\\"' * 40_000,
+    b"9" * 100_000,
+    b'{"@type":"com.alibaba.otter.canal.protocol.position.LogPosition","identity":7,"postion":[]}',
+    b"x" * 900_000,
+)
+_NAMES = ("²", "٣", "-", "--1", "1e5", "99999999999", "cursor", "a" * 200, " 7", "0x10")
+CHILDREN = 5000
+
+
+def poison(assault: Assault) -> None:
+    """Bad children, names that look like numbers, nested and long documents; then the owner stops."""
+    zookeeper = KazooClient(assault.stage.zookeeper.hosts)
+    zookeeper.start()
+    written = 0
+    try:
+        for parent in (tree.destination(DESTINATION), tree.DESTINATIONS, tree.CLUSTER):
+            for number, name in enumerate(_NAMES):
+                written += _put(zookeeper, f"{parent}/{name}", _DOCUMENTS[number % len(_DOCUMENTS)])
+        for number, document in enumerate(_DOCUMENTS):
+            client = f"{tree.destination(DESTINATION)}/{3000 + number}"
+            written += _put(zookeeper, client, document)
+            written += _put(zookeeper, f"{client}/cursor", document)
+            written += _put(zookeeper, f"{client}/filter", document)
+        for number in range(assault.times(CHILDREN)):
+            written += _put(zookeeper, f"{tree.destination(DESTINATION)}/{5000 + number}", b"")
+    finally:
+        zookeeper.stop()
+        zookeeper.close()
+    _hand_over(assault.stage)
+    assault.done = f"{written} znodes; then the owner stopped, and the other node claimed"
+
+
+def _put(zookeeper: KazooClient, path: str, data: bytes) -> int:
+    try:
+        zookeeper.create(path, data, makepath=True)
+    except NodeExistsError:
+        return 0
+    return 1
+
+
+def _hand_over(stage: Stage) -> None:
+    owner = stage.owner
+    owner.stop()
+    stage.victim.worst_s(0.0)
+    owner.start()
+
+
+ATTACKS = (Attack("poison", "bad znodes, then a fail-over", poison, moves=True),)
