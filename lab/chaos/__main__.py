@@ -80,8 +80,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"and {len(broken) - SHOWN} more")
     if broken:
         last = result.observed[-1].step.number if result.observed else 0
-        print(f"again: python -m lab.chaos --seed {options.seed} --minutes {options.minutes:g} --steps {last}")
+        print(f"again: {_again(options, last)}")
     return 1 if broken else 0
+
+
+def _again(options: argparse.Namespace, last: int) -> str:
+    """Return the command that repeats the run up to a step."""
+    words = [f"--seed {options.seed}", f"--minutes {options.minutes:g}", f"--steps {last}"]
+    words += [f"--first {options.first}"] if options.first > 1 else []
+    words += [f"--huge-mb {options.huge_mb}", f"--slow {options.slow:g}"]
+    words += [f"--{name} {value}" for name in ("flavor", "metadata") if (value := getattr(options, name))]
+    words += [f'--only "{options.only}"'] if options.only else []
+    return " ".join(["python -m lab.chaos", *words])
 
 
 if __name__ == "__main__":

@@ -112,6 +112,10 @@ def outside_promise(seen: Observed) -> int:
 def violations(run: Run, slow: float = 1.0) -> list[str]:
     """Return every broken promise, a sentence each. slow: factor of the limits of time, for a loaded machine."""
     found = [f"stuck: {run.stuck}"] if run.stuck else []
+    if not run.observed:
+        found.append("no step ran")
+    elif not run.fencing.cursor_writes:
+        found.append("the logs of ZooKeeper show no cursor, so nothing is known about cursors")
     for seen in run.observed:
         where = f"step {seen.step.number} ({seen.step.name})"
         if seen.recovery_s > RECOVERY_S * slow and "huge" not in seen.step.faults:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from lab.load.run import Plan, broken, run, table
+from lab.load.clients import Kind
+from lab.load.run import Plan, broken, kinds, run, table
 
 
 def main() -> int:
@@ -23,6 +24,9 @@ def main() -> int:
     parser.add_argument("--flavor", choices=("mysql", "mariadb"), default=usual.flavor, help="the databases (mysql)")
     parser.add_argument("--stall-s", type=float, default=usual.stall_s, help="longest delay allowed (0.1)")
     plan = Plan(**vars(parser.parse_args()))
+    for name, count, group in (("--active", plan.active, 10), ("--wide", plan.wide, 5)):
+        if count and Kind.HEALTHY not in kinds(count, group):
+            parser.error(f"{name} {count}: no client would be healthy; use 3 or more, or 0")
     figures = run(plan)
     print(table(plan, figures))
     found = broken(plan, figures)

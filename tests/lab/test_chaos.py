@@ -34,7 +34,7 @@ GOOD = Observed(KILL, {"plain": 6.5, "holding": 6.6}, java_s=10.0, recovery_s=2.
 
 def run(*observed: Observed, fencing: Fencing | None = None, stuck: str = "") -> Run:
     """Return a run that has seen this."""
-    return Run(list(observed), fencing or Fencing(), stuck)
+    return Run(list(observed), fencing or Fencing(cursor_writes=9), stuck)
 
 
 # ---- the schedule
@@ -127,6 +127,13 @@ def test_deliveries_collect_flaws_and_late_acknowledgements() -> None:
 # ---- the verdict
 
 
+def test_a_run_that_saw_nothing_is_a_violation() -> None:
+    """No step, or no cursor in the logs of ZooKeeper, proves nothing."""
+    assert violations(run()) == ["no step ran"]
+    [line] = violations(run(GOOD, fencing=Fencing()))
+    assert "no cursor" in line
+
+
 def test_a_run_within_the_promises_has_no_violations() -> None:
     """Repeated rows of the last flush period are allowed after a crash, and of a minute after a switch."""
     switch = replace(GOOD, step=SWITCH, silence_s={"plain": 19.0}, acked_again_s=[30.0])
@@ -156,7 +163,7 @@ def test_each_broken_promise_of_a_step_is_said(seen: Observed, said: str) -> Non
 
 def test_each_wrong_write_of_a_cursor_is_said() -> None:
     """An earlier owner's write, an unfenced one and a step back are violations, and so is a cluster that is stuck."""
-    fencing = Fencing(from_old_epoch=["x"], unfenced=["y"], backwards=["z"])
+    fencing = Fencing(cursor_writes=3, from_old_epoch=["x"], unfenced=["y"], backwards=["z"])
     assert [line.partition(":")[0] for line in violations(run(GOOD, fencing=fencing, stuck="no owner"))] == [
         "stuck",
         "cursor written by an earlier owner",

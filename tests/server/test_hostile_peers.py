@@ -219,6 +219,7 @@ _AHEAD = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("goes", [True, False])
 @pytest.mark.parametrize("name", _AHEAD)
 def test_requests_sent_ahead_do_not_stop_the_node(name: str, goes: bool) -> None:
