@@ -1,40 +1,62 @@
-"""Free ports on the loopback interface."""
+"""Free ports on the loopback interface. Each is reserved, so that no other process that asks here gets it too.
 
+A reservation is a lock on one byte of a file that all processes of this user share: the byte at the port's number. The
+kernel removes the locks of a process when it ends, however it ends.
+"""
+
+import fcntl
 import os
 import random
 import socket
+import tempfile
+import threading
+from itertools import chain
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 
 # The ports are below Linux's range for outgoing connections, so that a server that is down for a moment finds its port
 # still free when it starts again.
-_FIRST, _LAST = 12000, 32000
-_SHARES = 8  # processes of pytest-xdist that run side by side
+PORTS = range(12000, 32000)
 
 _given: set[int] = set()
+_turn = threading.Lock()
+_reservations = -1  # the shared file; open until the process ends, because closing it removes the process's locks
 
 
 def free_port() -> int:
-    """Return a free port, never the same one twice in this process."""
-    share = range(_FIRST + _share(), _LAST, _SHARES)
-    for _ in range(1000):
-        port = random.choice(share)
-        if port in _given:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        _given.add(port)
-        return port
-    raise RuntimeError(f"no free port between {_FIRST} and {_LAST} on {LOOPBACK}")
+    """Return a free port, never the same one twice in this process, nor one of another process that still runs."""
+    start = random.randrange(len(PORTS))
+    with _turn:
+        for port in chain(PORTS[start:], PORTS[:start]):
+            if port not in _given and _reserve(port):
+                _given.add(port)
+                if _unused(port):
+                    return port
+    raise RuntimeError(f"no free port between {PORTS[0]} and {PORTS[-1]} on {LOOPBACK}")
 
 
-def _share() -> int:
-    """Return this process's share of the ports: a server that is down for a moment keeps its port from the others."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    return int(worker.removeprefix("gw") or 0) % _SHARES
+def _reserve(port: int) -> bool:
+    """Lock the port's byte until this process ends. Return False if another process has locked it."""
+    global _reservations
+    if _reservations < 0:
+        path = Path(tempfile.gettempdir(), f"canal-ha-ports-{os.getuid()}")
+        _reservations = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.lockf(_reservations, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except (BlockingIOError, PermissionError):  # POSIX allows both
+        return False
+    return True
+
+
+def _unused(port: int) -> bool:
+    """Return whether nobody listens on the port, nor has just done so."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
 
 
 def listens(port: int) -> bool:
