@@ -147,6 +147,14 @@ MUTANTS = (
         "        self._watched[path] = (watch, changed)",
         "        return",
     ),
+    Mutant(
+        "a former owner puts its old cursors back",
+        ZNODES,
+        "            if _is_older(self._known.get(path := tree.cursor(self._destination, client_id)),"
+        " before.nodes.get(path))\n"
+        "            and not ((there := self.durable.cursors.get(client_id)) and steps_back(there, cursor))\n",
+        "",
+    ),
     Mutant("kept start ignored", INSTANCE, "kept = None if self.meta.cursors() else self.meta.start", "kept = None"),
     Mutant(
         "cursors not loaded",
@@ -220,6 +228,12 @@ MUTANTS = (
         RING,
         "            if self._dropped_seq > self.ack_seq:\n                return False\n",
         "",
+    ),
+    Mutant(
+        "a cursor can be inside a transaction",
+        TAKE,
+        "    return None\n\n\ndef batch_of",
+        "    segment, _, last = pieces[-1]\n    return segment.position(last - 1)\n\n\ndef batch_of",
     ),
     Mutant(
         "acknowledged statements not marked as consumed",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -133,7 +133,14 @@ class Server:
     def row(self, position: LogPosition) -> int:
         """Return the last row before a position."""
         index = self.index(position)
-        return self.log.transactions[index - 1].last if index else 0
+        before = self.log.transactions[index - 1].last if index else 0
+        return before + max(0, self._inside(position, index) // STEP - 1)
+
+    def _inside(self, position: LogPosition, index: int) -> int:
+        """Return how many bytes of a transaction lie before a position; 0 if it is in another one."""
+        if index == len(self._begins) or position.journal != _journal(self._begins[index][0]):
+            return 0
+        return max(0, position.offset - self._begins[index][1])
 
     def end_of(self, index: int) -> LogPosition:
         """Return the cursor of a client that has acknowledged this many transactions."""
@@ -141,6 +148,14 @@ class Server:
             return LogPosition("mysql-bin.000001", 4, 0, 1, "", self.name, 3306, server=self._source.server)
         last = self.segments(index - 1, "ab")[-1]
         return last.position(len(last) - 1, consumed=True)
+
+    def rest(self, index: int, tables: str, start: LogPosition) -> list[Segment]:
+        """Return what a feed that starts at this position reads of the transaction there, with these tables alone."""
+        segments = self.segments(index, tables)
+        if not self._inside(start, index):
+            return segments
+        pieces = ((each, bisect_left(each.offsets, start.offset)) for each in segments)
+        return [each.slice(first, len(each)) for each, first in pieces if first < len(each)]
 
     def segments(self, index: int, tables: str) -> list[Segment]:
         """Return a transaction as a decoder with a filter of these tables passes it on: none without rows."""
@@ -303,7 +318,7 @@ class MemoryFeed:
         self.request.busy(True)
         try:
             while self._index < len(server.log.transactions):
-                segments = server.segments(self._index, self._tables)
+                segments = server.rest(self._index, self._tables, self._start)
                 while self._piece < len(segments):
                     self.request.accept(segments[self._piece])
                     self._piece += 1
