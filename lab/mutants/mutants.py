@@ -230,6 +230,12 @@ MUTANTS = (
         "",
     ),
     Mutant(
+        "ring never lets a large transaction end",
+        RING,
+        "        return drained and self._whole_seq <= self.ack_seq and len(self._in_flight) < IN_FLIGHT_MOST",
+        "        return False",
+    ),
+    Mutant(
         "a cursor can be inside a transaction",
         TAKE,
         "    return None\n\n\ndef batch_of",

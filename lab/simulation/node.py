@@ -362,7 +362,7 @@ class _InstanceLog:
         self._node = node
 
     def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
-        self._node.referee.event(destination, self._node, name, facts)
+        self._node.referee.event(destination, self._node, name, alarm, facts)
 
     def cursor_persisted(self, destination: str, client_id: int, cursor: LogPosition) -> None:
         pass

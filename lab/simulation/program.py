@@ -26,6 +26,7 @@ class Program:
     """The program of one client id. Another one takes its place when it dies.
 
     sturdy: it keeps its connection after an error, as simple clients do: it rolls back and goes on.
+    patient: it acknowledges nothing before it has a batch that ends with a transaction.
     """
 
     def __init__(self, simulation: Simulation, destination: str, client_id: int, random: Random) -> None:
@@ -37,6 +38,7 @@ class Program:
         self._client_id = client_id
         self._filter = random.choice(tuple(FILTERS))
         self._sturdy = random.random() < 0.5
+        self._patient = random.random() < 0.2
         self._ahead = random.choice((1, 1, 2, 4))  # GETs that it sends before their turn
         self._size = random.choice((1, 3, 8, 20, 60))
         self._busy_s = random.choice((0.0, 0.02, 0.2))  # how long it works at a batch, at most
@@ -215,7 +217,7 @@ class Program:
     # ---- work
 
     def _work(self) -> None:
-        if not self._working:
+        if not self._working and self._may_acknowledge():
             self._working = True
             self._world.callLater(self._random.uniform(0.0, self._busy_s), self._worked, self._round)
 
@@ -225,5 +227,7 @@ class Program:
             delivery = self._held.popleft()
             self._referee.acknowledged(self._destination, self._client_id, delivery)
             self._send(Acknowledge(self.identity, delivery.batch_id))
-        if self._held:
-            self._work()
+        self._work()
+
+    def _may_acknowledge(self) -> bool:
+        return any(delivery.whole or not self._patient for delivery in self._held)

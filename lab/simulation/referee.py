@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from canal_ha.instance.instance import Instance
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
+from canal_ha.model.segment import EntryKind
 from canal_ha.wire.packets import Acknowledge
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
@@ -64,11 +66,16 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A batch as a program gets it. edits: operator's edits of the cursor before the node took the batch."""
+    """A batch as a program gets it.
+
+    edits: operator's edits of the cursor before the node took the batch.
+    whole: it ends with a transaction.
+    """
 
     batch_id: int
     rows: tuple[int, ...]
     edits: int
+    whole: bool
 
 
 @dataclass
@@ -91,6 +98,7 @@ class Consumer:
     edit_texts: set[str] = field(default_factory=set)
     promised: tuple[int, Node, float] | None = None  # after an orderly stop: rows that must not come again
     fresh: bool = False  # nothing was delivered since the last instance started
+    begins_again: bool = False  # the running instance changed servers inside a transaction, and began it again
 
 
 class Referee:
@@ -282,7 +290,7 @@ class Referee:
             cursor = instance.meta.cursor(client_id)
             if name != destination or cursor is None:
                 continue
-            consumer.fresh = True
+            consumer.fresh, consumer.begins_again = True, False
             if consumer.durable is not None:
                 consumer.spans = [(consumer.durable, FILTERS[consumer.filter])]
                 if self._sources[destination].row(cursor) == consumer.durable:
@@ -310,7 +318,7 @@ class Referee:
                 row = self._sources[destination].row(cursor)
                 consumer.promised = (row, node, self._world.seconds())
 
-    def event(self, destination: str, node: Node, name: str, facts: dict[str, object]) -> None:
+    def event(self, destination: str, node: Node, name: str, alarm: bool, facts: dict[str, object]) -> None:
         """An instance reports an event."""
         if name == "cursor.replaced":
             consumer = self.consumer(destination, int(str(facts["client_id"])))
@@ -319,6 +327,8 @@ class Referee:
             if str(facts["position"]) not in consumer.edit_texts:
                 self.broke("own-write-is-no-edit", f"{destination}: {node.name} takes {facts['position']} for an edit")
             consumer.noticed = True
+        elif name == "stream.moved" and alarm:
+            self.consumer(destination, int(str(facts["client_id"]))).begins_again = True
         elif name == "instance.broken":
             self.broke("no-surprise", f"{destination} at {node.name}: {facts['error']} {facts['trace']}")
 
@@ -352,7 +362,9 @@ class Referee:
             self._check_rows(connection, consumer, where, rows, destination, client_id)
             connection.in_flight.update(rows)
             consumer.fresh = False
-        return Delivery(message.batch_id, rows, consumer.edits)
+        segment, _, last = message.batch.pieces[-1]
+        whole = segment.kinds[last - 1] in (EntryKind.END, EntryKind.DDL)
+        return Delivery(message.batch_id, rows, consumer.edits, whole)
 
     def _check_rows(
         self,
@@ -364,7 +376,7 @@ class Referee:
         client_id: int,
     ) -> None:
         source, first = self._sources[destination], rows[0]
-        if list(rows) != sorted(set(rows)):
+        if any(not self._may_follow(consumer, source, one, other) for one, other in pairwise(rows)):
             self.broke("in-order", f"{where}: {rows}")
         serving, instance = self._running.get(destination, (None, None))
         acked_by, acked = self._acked.get((destination, client_id), (None, 0))
@@ -385,6 +397,15 @@ class Referee:
             missing = source.log.missing(first, rows[-1], tables, rows)
         if missing is not None:
             self.broke("no-gap", f"{where}: delivers {_range(rows)} before row {missing}")
+
+    def _may_follow(self, consumer: Consumer, source: Source, one: int, other: int) -> bool:
+        """Return whether a row may follow another in a batch: a later one, or the first of a transaction come again."""
+        begin = source.log.begin_of(one)
+        return one < other or (
+            consumer.begins_again
+            and other >= begin
+            and source.log.missing(begin, other - 1, consumer.spans[-1][1], ()) is None
+        )
 
     def subscribed(self, node: Node, identity: ClientIdentity, cursor: LogPosition | None) -> None:
         """A node answers a SUBSCRIBE."""

@@ -161,7 +161,7 @@ class Simulation:
             self.ensemble.transaction(0, [SetData(tree.running(destination), data.to_bytes())])
 
     def edit_cursor(self, destination: str, client_id: int) -> None:
-        """Write a cursor with zkCli: back, forwards, or where it is."""
+        """Write a cursor with zkCli: back, forwards, or where it is. Its text is never exactly what a node writes."""
         path, source = tree.cursor(destination, client_id), self.sources[destination]
         stored = self.ensemble.tree.get(path)
         if stored is None or not stored.data:
@@ -170,7 +170,7 @@ class Simulation:
         most = len(source.log.transactions)
         there = server.index(LogPosition.from_json(stored.data.decode()))
         index = min(most, max(1, there + self.random.randint(-12, 6)))
-        data = server.end_of(index).to_json(with_type=True).encode()
+        data = server.end_of(index).to_json(with_type=False).encode()
         self.ensemble.submit(0, [SetData(path, data)], lambda result: None)
 
     def slow_leader(self, seconds: float, commit_s: float) -> None:
