@@ -96,6 +96,12 @@ MUTANTS = (
         "await self._session.get(tree.running(candidate.destination))",
     ),
     Mutant(
+        "watches not set again after a reconnect",
+        OWNERSHIP,
+        "        for path in tuple(self._watched):\n            self._arm(path)",
+        "        return",
+    ),
+    Mutant(
         "released before the flush",
         ELECTION,
         "        try:\n            await self._owner.stop(candidate.destination, reason)",

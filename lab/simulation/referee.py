@@ -29,6 +29,7 @@ from lab.simulation.zookeeper import Ensemble
 if TYPE_CHECKING:
     from lab.simulation.node import Connection, Node
 
+NOTICED_S = 4.0  # a healthy node hears of an edit within this time
 LATE_S = 2.5  # a healthy node makes an acknowledged cursor durable within its flush period and this time
 
 PROMISES = {
@@ -38,6 +39,7 @@ PROMISES = {
     "batch-ids-not-reused": "On one connection every batch has a greater id than those before.",
     "cursor-never-back": "A cursor moves forward only, unless an operator moves it.",
     "cursor-within-acks": "A cursor never passes a row that its client has not acknowledged.",
+    "edit-noticed": "A healthy owner goes on at a cursor that an operator wrote, also while its client is idle.",
     "edit-wins": "The owner never overwrites a cursor that an operator wrote.",
     "first-start-kept": "The first client begins where the source stood when the destination first ran.",
     "flushed-in-time": "A healthy owner makes an acknowledged cursor durable soon after the flush period.",
@@ -251,6 +253,16 @@ class Referee:
         consumer.spans = [(row, FILTERS[consumer.filter])]
         consumer.edit_texts.add(str(position))
         self._acked.pop((destination, client_id), None)
+        node, instance = self._running.get(destination, (None, None))
+        edits, at = consumer.edits, self._world.seconds()
+
+        def check() -> None:
+            if node is None or self._running.get(destination) != (node, instance) or consumer.edits != edits:
+                return
+            if not consumer.noticed and node.fine_for(self._world.seconds() - at):
+                self.broke("edit-noticed", f"{destination}/{client_id}: {node.name} does not know of row {row}")
+
+        self._world.callLater(NOTICED_S, check)
 
     def _missing(self, consumer: Consumer, source: Source, to: int) -> int | None:
         """Return the first row up to `to` that was delivered to the client and not acknowledged."""
@@ -273,8 +285,9 @@ class Referee:
         source = self._sources[destination]
         for identity in instance.meta.clients():
             cursor = instance.meta.cursor(identity.client_id)
-            durable = self.consumer(destination, identity.client_id).durable
-            if cursor is not None and durable is not None and source.row(cursor) > durable:
+            consumer = self.consumer(destination, identity.client_id)
+            durable = consumer.durable
+            if cursor is not None and durable is not None and consumer.noticed and source.row(cursor) > durable:
                 self.broke(
                     "acked-not-again-after-orderly-stop",
                     f"{destination}/{identity.client_id}: released at {durable}, {source.row(cursor)} was acknowledged",
@@ -455,9 +468,11 @@ class Referee:
         if not isinstance(error, CanalError) or isinstance(error, AckUnmatched):
             self.broke("no-surprise", repr(error))
 
-    def switched(self, destination: str, server: Server | None) -> None:
-        """An operator's switch has succeeded; None: nobody knows whether it did."""
+    def switched(self, destination: str, server: Server | None) -> Server | None:
+        """An operator's switch has succeeded; None: nobody knows whether it did. Return what was chosen before."""
+        before = self._chosen.get(destination)
         self._chosen[destination] = server
+        return before
 
     def began(self, destination: str, server: Server) -> None:
         """A new owner begins with this server."""

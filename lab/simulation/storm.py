@@ -17,7 +17,7 @@ from lab.simulation.node import Node
 from lab.simulation.program import Program
 from lab.simulation.referee import Broken, Referee
 from lab.simulation.session import Link
-from lab.simulation.source import MemoryOrigin, Source
+from lab.simulation.source import MemoryOrigin, Server, Source
 from lab.simulation.threads import cooperative
 from lab.simulation.time import World
 from lab.simulation.zookeeper import Ensemble, Tree
@@ -203,14 +203,18 @@ class Simulation:
             if origin.switching:
                 continue
             origin.switching = True
+            before = self.referee.switched(destination, None)  # while it is under way, nobody knows what is durable
 
-            def done(result: object, node: Node = node, origin: MemoryOrigin = origin) -> None:
+            def done(
+                result: object, node: Node = node, origin: MemoryOrigin = origin, before: Server | None = before
+            ) -> None:
                 origin.switching = False
                 answer = result.value if isinstance(result, Failure) else result
                 self.referee.note(f"{destination}: {node.name} switches: {answer!r}")
-                # after a write without an answer nobody knows whether the switch is durable
-                if isinstance(answer, str | MetaWriteFailed):
-                    self.referee.switched(destination, origin.server if isinstance(answer, str) else None)
+                if isinstance(answer, str):
+                    self.referee.switched(destination, origin.server)
+                elif not isinstance(answer, MetaWriteFailed) and node in self.runners(destination):
+                    self.referee.switched(destination, before)
 
             Deferred.fromCoroutine(node.embedded.switch_source(destination, "other")).addBoth(done)
 
@@ -301,13 +305,16 @@ class Simulation:
                 self.trouble(node, while_s, lambda: node.cut_off_source(False))
             case "switch source":
                 if random.random() < 0.5:
-                    self.writing = False
-                    self.world.callLater(5.0, self._write_again)
+                    self._be_silent(5.0)
                 self.world.callLater(random.uniform(0.0, 1.0), self.switch_source, destination)
             case "lose server":
                 self.lose_server(destination)
             case "edit cursor":
                 self.edit_cursor(destination, client_id)
+            case "edit in silence":
+                self._be_silent(5.0)
+                self.world.callLater(random.uniform(0.5, 1.5), self.blip, node)
+                self.world.callLater(random.uniform(2.3, 3.0), self.edit_cursor, destination, client_id)
             case "client cut off":
                 self.programs[destination, client_id].cut()
             case _:
@@ -329,6 +336,11 @@ class Simulation:
     def _restart_dead(self, number: int) -> None:
         if self.nodes[number].process.dead:
             self.restart(number)
+
+    def _be_silent(self, seconds: float) -> None:
+        """Commit nothing for a while."""
+        self.writing = False
+        self.world.callLater(seconds, self._write_again)
 
     def _write_again(self) -> None:
         self.writing = not self._finishing
@@ -418,6 +430,7 @@ FAULTS = {
     "switch source": 2,
     "lose server": 1,
     "edit cursor": 2,
+    "edit in silence": 2,
     "client cut off": 2,
     "die": 2,
     "roll back": 3,
