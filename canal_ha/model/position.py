@@ -200,7 +200,10 @@ def read_json(text: str) -> Any:
 
     Raises ValueError.
     """
-    return json.loads(_STRING_OR_LONG.sub(r"\1\2", text))
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_STRING_OR_LONG.sub(r"\1\2", text))
 
 
 _STRING_OR_LONG = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)L\b')  # strings come first, so their text is unchanged

@@ -82,7 +82,8 @@ class Node:
         self.cluster = Cluster(
             config, self.process, self.session, self, lambda: self.name, random=self.random, log=simulation.log
         )
-        self.entrance = Entrance(Accounts, self.process)
+        accounts = Accounts()
+        self.entrance = Entrance(lambda: accounts, self.process)
         self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet(), PortLoad(PortLimits()))  # type: ignore[arg-type]  # stand-ins
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -175,7 +175,7 @@ class Referee:
     # ---- what ZooKeeper commits
 
     def _committed(self, session_id: int, operations: Sequence[Operation], versions: tuple[int, ...]) -> None:
-        for operation in operations:
+        for operation, _ in groupby(operations):  # a claim may repeat one many times
             parts = operation.path.split("/")
             if len(parts) < 5 or parts[3] != "destinations":
                 continue

@@ -138,9 +138,9 @@ class Server:
 
     def _inside(self, position: LogPosition, index: int) -> int:
         """Return how many bytes of a transaction lie before a position; 0 if it is in another one."""
-        if index == len(self._begins) or position.journal != _journal(self._begins[index][0]):
+        if index == len(self._begins) or position.offset <= self._begins[index][1]:
             return 0
-        return max(0, position.offset - self._begins[index][1])
+        return (position.offset - self._begins[index][1]) * (position.journal == _journal(self._begins[index][0]))
 
     def end_of(self, index: int) -> LogPosition:
         """Return the cursor of a client that has acknowledged this many transactions."""

@@ -37,16 +37,16 @@ class Timer:
 
 
 class World:
-    """The time of all processes: seconds from 0.0. Calls of one moment run in the order they were scheduled."""
+    """The time of all processes. Calls of one moment run in the order they were scheduled. now: seconds from 0.0."""
 
     def __init__(self) -> None:
-        self._now = 0.0
+        self.now = 0.0
         self._queue: list[tuple[float, int, Timer]] = []
         self._number = count()
 
     def seconds(self) -> float:
-        """Return the current time."""
-        return self._now
+        """Return `now`, as clocks do."""
+        return self.now
 
     def callLater(self, delay_s: float, call: Callable[..., object], *args: Any) -> Timer:
         """See IReactorTime.callLater, which prescribes the name."""
@@ -56,16 +56,16 @@ class World:
 
     def schedule(self, delay_s: float, timer: Timer) -> None:
         """Let the timer fire after a delay."""
-        heappush(self._queue, (self._now + delay_s, next(self._number), timer))
+        heappush(self._queue, (self.now + delay_s, next(self._number), timer))
 
     def run(self, until: float) -> None:
         """Let time pass up to `until`."""
         queue = self._queue
         moment, calls = -1.0, 0
         while queue and queue[0][0] <= until:
-            self._now, _, timer = heappop(queue)
-            calls = calls + 1 if self._now == moment else 0
-            moment = self._now
+            self.now, _, timer = heappop(queue)
+            calls = calls + 1 if self.now == moment else 0
+            moment = self.now
             if calls > CALLS_OF_A_MOMENT:
                 raise AssertionError(f"time does not pass: {timer.call} is called again and again")
             call = timer.call
@@ -76,7 +76,7 @@ class World:
                 continue
             timer.call = None
             call(*timer.args)
-        self._now = until
+        self.now = until
 
 
 class Process:
@@ -98,7 +98,7 @@ class Process:
 
     def seconds(self) -> float:
         """Return the time of the process's clock, which goes on while the process is paused and never steps."""
-        return self._started_at + self.rate * self.world.seconds()
+        return self._started_at + self.rate * self.world.now
 
     def wall_seconds(self) -> float:
         """Return the wall time, which an operator or a time server can step."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
+from itertools import count, groupby
 from typing import Protocol
 
 from canal_ha.errors import CanalError, TransactionRefused
@@ -178,7 +178,7 @@ class Ensemble:
         self._change(tree)
         for commit in self.commits:
             commit(session_id, operations, versions)
-        for operation in operations:
+        for operation, _ in groupby(operations):  # a claim may repeat one many times
             if not isinstance(operation, Check):
                 changed = isinstance(operation, SetData)
                 self._fire(operation.path, deleted=isinstance(operation, Delete), children=not changed)
@@ -204,7 +204,7 @@ class Ensemble:
             raise TransactionRefused(index, "version", operation.path)
         match operation:
             case SetData():
-                tree[operation.path] = replace(node, data=operation.data, version=node.version + 1)
+                tree[operation.path] = Znode(operation.data, node.version + 1, node.owner, node.created)
                 return node.version + 1
             case Delete():
                 if self.children(operation.path, tree):
