@@ -21,6 +21,7 @@ class Mutant:
     old: the text that is replaced.
     new: what it becomes.
     times: how often the module has the text.
+    promise: the one that has to notice it; "" if any may.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Mutant:
     old: str
     new: str
     times: int = 1
+    promise: str = ""
 
     def apply(self, source: str) -> str:
         """Return the module's source with the fault. Raises NotApplicable."""
@@ -160,6 +162,7 @@ MUTANTS = (
         " before.nodes.get(path))\n"
         "            and not ((there := self.durable.cursors.get(client_id)) and steps_back(there, cursor))\n",
         "",
+        promise="cursor-never-back",
     ),
     Mutant("kept start ignored", INSTANCE, "kept = None if self.meta.cursors() else self.meta.start", "kept = None"),
     Mutant(
@@ -228,6 +231,12 @@ MUTANTS = (
         RING,
         "through = bisect_right(self._firsts, end_seq + 1) - 1 if",
         "through = bisect_right(self._firsts, end_seq + 1) if",
+    ),
+    Mutant(
+        "a batch has its segments in reverse order",
+        TAKE,
+        "    for segment, first, last in pieces:\n        view",
+        "    for segment, first, last in reversed(pieces):\n        view",
     ),
     Mutant(
         "ring rolls back what it has dropped",
