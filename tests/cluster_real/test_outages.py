@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,6 +15,23 @@ from tests.cluster_real.nodes import Node, owner_of
 from tests.zookeeper.stage import RealStage, wait_until
 
 pytestmark = pytest.mark.real
+
+
+@contextmanager
+def pair(hosts: str, number: int, cursor: int, *, timeout_ms: int) -> Iterator[list[Node]]:
+    """Yield two nodes; a client of the one that runs the destination has a cursor. number: of the first node."""
+    stage = RealStage(hosts, timeout_ms=timeout_ms)
+    stage.session()
+    nodes = [Node(stage, number, ("example",)), Node(stage, number + 2, ("example",))]
+    for node in nodes:
+        node.begin()
+    owner = owner_of(nodes, "example")
+    owner.subscribe("example", 4)
+    owner.move("example", cursor)
+    yield nodes
+    for node in nodes:
+        node.end()
+    stage.close()
 
 
 def test_a_node_waits_for_zookeeper() -> None:
@@ -36,16 +55,7 @@ def test_an_ensemble_changes_its_leader_and_loses_its_quorum() -> None:
 
     Without a quorum the owner stops before its session could end. Later exactly one node runs, with the cursor.
     """
-    with Ensemble() as ensemble:
-        stage = RealStage(ensemble.hosts, timeout_ms=4000)
-        stage.session()
-        nodes = [Node(stage, 21100 + 2 * number, ("example",)) for number in range(2)]
-        for node in nodes:
-            node.begin()
-        owner = owner_of(nodes, "example")
-        owner.subscribe("example", 4)
-        owner.move("example", 100)
-
+    with Ensemble() as ensemble, pair(ensemble.hosts, 21100, 100, timeout_ms=4000) as nodes:
         leader = ensemble.leader()
         leader.kill()
         ensemble.leader()
@@ -74,22 +84,12 @@ def test_an_ensemble_changes_its_leader_and_loses_its_quorum() -> None:
         back = owner_of(nodes, "example", 40.0)
         print(f"runs {time.monotonic() - began:.2f} s after the quorum is back")
         assert back.cursor("example") == 100
-        for node in nodes:
-            node.end()
-        stage.close()
 
 
 def test_an_ensemble_that_lost_its_data_gets_the_cursors_back() -> None:
     """When ZooKeeper is back without data, the former owner registers again, claims first, and restores its cursors."""
-    with ZooKeeper() as server:
-        stage = RealStage(server.hosts, timeout_ms=2000)
-        stage.session()
-        nodes = [Node(stage, 21200 + 2 * number, ("example",)) for number in range(2)]
-        for node in nodes:
-            node.begin()
+    with ZooKeeper() as server, pair(server.hosts, 21200, 777, timeout_ms=2000) as nodes:
         owner = owner_of(nodes, "example")
-        owner.subscribe("example", 4)
-        owner.move("example", 777)
         server.kill()
         wait_until(lambda: bool(owner.stops), 10.0)
         assert owner.stops[-1][1] is StopReason.LEASE_OVER
@@ -102,22 +102,12 @@ def test_an_ensemble_that_lost_its_data_gets_the_cursors_back() -> None:
         assert again.cursor("example") == 777
         (client,) = again.metas["example"].clients()
         assert client.filter == r"shop\..*"
-        for node in nodes:
-            node.end()
-        stage.close()
 
 
 def test_an_ensemble_restored_from_an_older_backup_gets_newer_cursors_back() -> None:
     """The former owner claims first, sees that its cursor is older than it knows, and writes it again."""
-    with ZooKeeper() as server:
-        stage = RealStage(server.hosts, timeout_ms=2000)
-        stage.session()
-        nodes = [Node(stage, 21300 + 2 * number, ("example",)) for number in range(2)]
-        for node in nodes:
-            node.begin()
+    with ZooKeeper() as server, pair(server.hosts, 21300, 300, timeout_ms=2000) as nodes:
         owner = owner_of(nodes, "example")
-        owner.subscribe("example", 4)
-        owner.move("example", 300)
         server.kill()
         data, backup = server.directory / "data", server.directory / "backup"
         shutil.copytree(data, backup)
@@ -139,6 +129,3 @@ def test_an_ensemble_restored_from_an_older_backup_gets_newer_cursors_back() -> 
         assert again is owner
         assert again.cursor("example") == 777
         assert not any(node.replaced for node in nodes)
-        for node in nodes:
-            node.end()
-        stage.close()
