@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
-
-from canal_ha.zookeeper import tree
 from lab.chaos import rows
 from lab.chaos.clock import Clock
 from lab.chaos.schedule import Setting
 from lab.chaos.source import Source
 from lab.chaos.writer import SCHEMA, Writer
 from lab.cluster import java
+from lab.cluster.coordination import Coordination
 from lab.cluster.delivery import Delivery
 from lab.cluster.java import JavaClient
 from lab.cluster.members import Member
@@ -30,7 +27,6 @@ from lab.node import Node, follow
 from lab.process import temporary_directory
 from lab.proxy import Link, Network
 from lab.waiting import until
-from lab.zookeeper import Ensemble
 
 DESTINATION = "chaos"
 PATIENCE_S = 120.0
@@ -76,22 +72,16 @@ class Stage:
         self._seed = seed
         self._stack = ExitStack()
         self.network = Network(seed)
-        self.peer_links: list[Link] = []
-        self.ensemble = Ensemble(self._between_zookeepers)
+        self.coordination = Coordination(self.network)
+        self.ensemble = self.coordination.ensemble
         self.source = Source(setting, self.network)
         self.writer = Writer(self.source.primary, seed)
         self.nodes: list[Attended] = []
         self.deliveries = {name: Delivery(inferred=name == PLAIN, flaw=rows.flaw) for name in CLIENTS}
         self.clients: dict[str, Reader | JavaClient] = {}
         self.logs = temporary_directory("chaos")
-        self.operator: KazooClient
         self._client_links: dict[str, list[Link]] = {}
         self._started = 0
-
-    def _between_zookeepers(self, one: int, other: int, port: int) -> int:
-        # a follower that starts early tries again when it is refused, but gives up when its connection breaks
-        self.peer_links.append(self.network.link(port, patience_s=2.0))
-        return self.peer_links[-1].port
 
     def __enter__(self) -> Self:
         with self._stack:
@@ -108,14 +98,9 @@ class Stage:
         for server in self.ensemble.nodes:
             server.launch()
         self.source.start(self._stack)
-        enter(self.ensemble)
+        enter(self.coordination)
         self.writer.create()
         self.source.caught_up()
-        self.operator = KazooClient(
-            self.ensemble.hosts, timeout=30.0, command_retry={"max_tries": -1, "max_delay": 0.5}
-        )
-        self.operator.start()
-        self._stack.callback(self._end_operator)
         for number in range(1, 4):
             self.nodes.append(self._node(number))
             self.nodes[-1].member.node.launch()
@@ -127,7 +112,7 @@ class Stage:
             links = [self.network.link(zookeeper.port) for zookeeper in self.ensemble.nodes]
             self._client_links[name] = links
             self.start_client(name)
-        until(lambda: all(map(self._cursor, CLIENTS)), seconds=PATIENCE_S, what="the first subscriptions")
+        until(lambda: None not in map(self._cursor, CLIENTS), seconds=PATIENCE_S, what="the first subscriptions")
         enter(self.writer)
         self.recovered()
 
@@ -152,10 +137,6 @@ class Stage:
         )
         service = self.network.link(node.port, at=(host, node.port))
         return Attended(Member(node, links, address=service.address), service, clock)
-
-    def _end_operator(self) -> None:
-        self.operator.stop()
-        self.operator.close()
 
     def _end_clients(self) -> None:
         for client in self.clients.values():
@@ -188,7 +169,7 @@ class Stage:
     def links(self) -> list[Link]:
         """Every link, in an order that depends on nothing."""
         return [
-            *self.peer_links,
+            *self.coordination.peer_links.values(),
             *self.source.links.values(),
             *self.source.replication.values(),
             *(attended.service for attended in self.nodes),
@@ -212,16 +193,11 @@ class Stage:
 
     def running(self) -> tuple[str, int] | None:
         """Return address and session of the owner, if any."""
-        try:
-            data, stat = self.operator.retry(self.operator.get, tree.running(DESTINATION))
-        except NoNodeError:
-            return None
-        return tree.RunningData.from_bytes(data).address, stat.ephemeralOwner
+        return self.coordination.running(DESTINATION)
 
     def _cursor(self, name: str) -> int | None:
-        """Return the version of a client's cursor, plus one; None if there is none."""
-        stat = self.operator.retry(self.operator.exists, tree.cursor(DESTINATION, CLIENTS[name]))
-        return None if stat is None else int(stat.version) + 1
+        """Return the version of a client's cursor; None if there is none."""
+        return self.coordination.cursor_version(DESTINATION, CLIENTS[name])
 
     # ---- waiting
 
@@ -238,7 +214,7 @@ class Stage:
     def _recovered(self) -> None:
         def whole() -> bool:
             assert self.writer.error is None, f"the writer failed: {self.writer.error!r}"
-            members = self.operator.retry(self.operator.get_children, tree.CLUSTER)
+            members = self.coordination.members()
             return (
                 all(attended.member.address in members for attended in self.nodes)
                 and len(self.ensemble.followers()) == 2

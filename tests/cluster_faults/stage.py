@@ -8,11 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
-
-from canal_ha.zookeeper import tree
-from lab import Ensemble, Link, MariaDB, MySQL, Network, Node, SqlServer, follow
+from lab import MariaDB, MySQL, Network, Node, SqlServer, follow
+from lab.cluster.coordination import Coordination
 from lab.cluster.delivery import Delivery
 from lab.cluster.members import Member
 from lab.cluster.readers import CLIENT_ID, Reader
@@ -35,21 +32,15 @@ class Stage:
         self._doubled = doubled
         self._stack = ExitStack()
         self.network = Network()
-        self.peer_links: dict[tuple[int, int], Link] = {}
-        self.ensemble = Ensemble(self._between_zookeepers)
+        self.coordination = Coordination(self.network)
+        self.ensemble = self.coordination.ensemble
         self.servers: dict[type[SqlServer], SqlServer] = {}
         self.writers: list[Writer] = []
         self.ledgers: dict[str, Ledger] = {}
         self.members: list[Member] = []
         self.deliveries = {destination: Delivery() for destination in destinations}
         self.readers: list[Reader] = []
-        self.operator: KazooClient
         self._made_readers = 0
-
-    def _between_zookeepers(self, one: int, other: int, port: int) -> int:
-        # a follower that starts early tries again when it is refused, but gives up when its connection breaks
-        link = self.peer_links[one, other] = self.network.link(port, patience_s=2.0)
-        return link.port
 
     def __enter__(self) -> Self:
         with self._stack:
@@ -66,7 +57,7 @@ class Stage:
         self.servers = {kind: kind(server_id=number) for number, kind in enumerate(set(self._kinds.values()), 1)}
         for process in (*self.ensemble.nodes, *self.servers.values()):
             process.launch()
-        enter(self.ensemble)
+        enter(self.coordination)
         for number, (kind, server) in enumerate(self.servers.items()):
             enter(server)
             schemas = [name for name, its_kind in self._kinds.items() if its_kind is kind]
@@ -74,10 +65,6 @@ class Stage:
             writer.create()
             self.writers.append(writer)
             self.ledgers |= writer.ledgers
-        until_back = {"max_tries": -1, "max_delay": 0.5}
-        self.operator = KazooClient(self.ensemble.hosts, timeout=30.0, command_retry=until_back)
-        self.operator.start()
-        self._stack.callback(self._end_operator)
         configured = {
             name: follow(self.servers[kind], {"canal.instance.filter.regex": rf"{name}\..*"})
             for name, kind in self._kinds.items()
@@ -99,10 +86,6 @@ class Stage:
             enter(writer)
         self.caught_up()
 
-    def _end_operator(self) -> None:
-        self.operator.stop()
-        self.operator.close()
-
     def _end_readers(self) -> None:
         for reader in self.readers:
             reader.kill()
@@ -116,11 +99,7 @@ class Stage:
 
     def running(self, destination: str) -> tuple[str, int] | None:
         """Return address and session of the owner, if any."""
-        try:
-            data, stat = self.operator.retry(self.operator.get, tree.running(destination))
-        except NoNodeError:
-            return None
-        return tree.RunningData.from_bytes(data).address, stat.ephemeralOwner
+        return self.coordination.running(destination)
 
     def owned_by(self, member: Member) -> tuple[str, ...]:
         """Return the destinations that run on a member."""
@@ -128,12 +107,11 @@ class Stage:
 
     def cursor_exists(self, destination: str, client_id: int = CLIENT_ID) -> bool:
         """Return whether the client has subscribed, and so has a cursor."""
-        path = tree.cursor(destination, client_id)
-        return self.operator.retry(self.operator.exists, path) is not None
+        return self.coordination.cursor_version(destination, client_id) is not None
 
     def nodes(self) -> list[str]:
         """Return the addresses of the nodes that have registered."""
-        return list(self.operator.retry(self.operator.get_children, tree.CLUSTER))
+        return self.coordination.members()
 
     def add_reader(self, destination: str) -> Reader:
         """Start another process of the destination's client."""
@@ -164,13 +142,9 @@ class Stage:
     def flushed(self) -> None:
         """Wait until every cursor has been written again."""
 
-        def versions() -> dict[str, int]:
-            paths = {name: tree.cursor(name, CLIENT_ID) for name in self._kinds}
-            return {name: self.operator.retry(self.operator.get, path)[1].version for name, path in paths.items()}
-
-        before = versions()
+        before = {name: self.coordination.cursor_version(name, CLIENT_ID) for name in self._kinds}
         until(
-            lambda: all(version > before[name] for name, version in versions().items()),
+            lambda: all(self.coordination.cursor_version(name, CLIENT_ID) != it for name, it in before.items()),
             seconds=PATIENCE_S,
             what="a flush of all cursors",
         )

@@ -178,7 +178,7 @@ def test_the_follower_of_the_running_node_loses_its_leader(stage: Stage) -> None
     member.move_to(follower)
     stage.caught_up()
     fault = Fault(stage, "ZooKeeper: follower cut off", stage.owned_by(member))
-    link = stage.peer_links[follower.my_id, leader.my_id]
+    link = stage.coordination.peer_links[follower.my_id, leader.my_id]
     link.cut()
     until(lambda: not member.connected_to(follower), seconds=PATIENCE_S, what="the end of the follower's service")
     link.heal()
