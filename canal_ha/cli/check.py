@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -19,11 +19,20 @@ from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.position import LogPosition
 from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
-from canal_ha.source.group import parts
-from canal_ha.source.server.switch import Role, first, server
+from canal_ha.source.group import as_read, elsewhere, parts
 from canal_ha.zookeeper.reading import BlockingZnodes
 
-Cursors = dict[str, dict[int, LogPosition]]  # destination -> client id -> cursor
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is stored of a destination.
+
+    cursors: by client id.
+    servers: the servers that it was switched to last; see ServersChosen.
+    """
+
+    cursors: Mapping[int, LogPosition] = field(default_factory=dict)
+    servers: tuple[str, ...] = ()
 
 
 @click.command()
@@ -49,12 +58,12 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
         yield refused.destination, Finding(Verdict.FAILED, "configuration", str(refused.error))
     if not config.destinations and not config.refused:
         yield "node", Finding(Verdict.WARNING, "configuration", f"{config.conf_dir} configures no destination")
-    cursors: Cursors = {}
+    kept: dict[str, Kept] = {}
     if config.zk_servers:
-        for finding in _zookeeper(config, cursors):
+        for finding in _zookeeper(config, kept):
             yield "node", finding
     for instance in config.destinations:
-        for finding in _destination(instance, cursors, clustered=bool(config.zk_servers)):
+        for finding in _destination(instance, kept.get(instance.destination), clustered=bool(config.zk_servers)):
             yield instance.destination, finding
 
 
@@ -76,7 +85,7 @@ def _ports(config: CanalConfig) -> Iterator[Finding]:
         yield Finding(Verdict.FAILED, "ports", str(error))
 
 
-def _zookeeper(config: CanalConfig, cursors: Cursors) -> Iterator[Finding]:
+def _zookeeper(config: CanalConfig, kept: dict[str, Kept]) -> Iterator[Finding]:
     try:
         with BlockingZnodes(config.zk_servers, config.zk_auth, read_only=False) as znodes:
             nodes = CursorNodes(znodes)
@@ -87,48 +96,49 @@ def _zookeeper(config: CanalConfig, cursors: Cursors) -> Iterator[Finding]:
                 yield Finding(Verdict.OK, "ZooKeeper", f"{config.zk_servers} is reachable and writable")
             for instance in config.destinations:
                 if instance.cursor_place is CursorPlace.ZOOKEEPER:
-                    found = {
-                        each: nodes.read(instance.destination, each) for each in nodes.clients(instance.destination)
-                    }
-                    cursors[instance.destination] = _given(found)
+                    kept[instance.destination] = _kept(nodes, instance.destination)
     except CanalError as error:
         yield Finding(Verdict.FAILED, "ZooKeeper", f"{error}; check canal.zkServers and canal.zookeeper.auth")
 
 
-def _destination(instance: InstanceConfig, cursors: Cursors, *, clustered: bool) -> Iterator[Finding]:
-    name = instance.destination
+def _destination(instance: InstanceConfig, stored: Kept | None, *, clustered: bool) -> Iterator[Finding]:
+    kept = stored or Kept()
     if instance.cursor_place is CursorPlace.FILE:
         files = CursorFiles(instance.data_dir)
         try:
-            cursors[name] = _given({each: files.read(name, each) for each in files.clients(name)})
+            kept = _kept(files, instance.destination)
             yield _writable(instance.data_dir)
         except CanalError as error:
             yield Finding(Verdict.FAILED, "cursors", str(error))
     if instance.local is not None:
-        yield from checkup.files(instance, instance.local, cursors.get(name, {}))
+        yield from checkup.files(instance, instance.local, kept.cursors)
         return
-    if instance.group:
-        yield from _group(instance, cursors.get(name, {}), clustered=clustered)
+    read = as_read(instance, kept.cursors.values(), kept.servers)
+    if not read.group:
+        yield from _servers(read, kept.cursors)
+        yield from checkup.history(read, clustered=clustered)
         return
-    for role in Role:
-        source = server(instance, role)
-        if source is not None:
-            known = cursors.get(name, {}).items()
-            own = {client_id: cursor for client_id, cursor in known if first(instance, [cursor]) is role}
-            yield from checkup.source(instance, source, own)
-    yield from checkup.history(instance, clustered=clustered)
-
-
-def _group(instance: InstanceConfig, cursors: Mapping[int, LogPosition], *, clustered: bool) -> Iterator[Finding]:
-    positions = {client_id: parts(instance, cursor) for client_id, cursor in cursors.items()}
-    for index, member in enumerate(instance.members):
-        findings = [
-            *checkup.source(member, member.master, {client_id: at[index] for client_id, at in positions.items()})
-        ]
-        if member.standby is not None:
-            findings += checkup.source(member, member.standby, {})
-        for finding in (*findings, *checkup.history(member, clustered=clustered)):
+    places = {client_id: parts(instance, cursor) for client_id, cursor in kept.cursors.items()}
+    for index, member in enumerate(read.members):
+        own = {client_id: at[index] for client_id, at in places.items()}
+        for finding in (*_servers(member, own), *checkup.history(member, clustered=clustered)):
             yield replace(finding, text=f"source {index + 1}: {finding.text}")
+
+
+def _servers(read: InstanceConfig, cursors: Mapping[int, LogPosition]) -> Iterator[Finding]:
+    """Check both servers of a source, and the cursors at the one that is read.
+
+    read: the configuration, with the server that is read as its master.
+    cursors: by client id.
+    """
+    notes = {client_id: elsewhere(read, cursor) for client_id, cursor in cursors.items()}
+    own = {client_id: cursor for client_id, cursor in cursors.items() if not notes[client_id]}
+    yield from checkup.source(read, read.master, own)
+    if read.standby is not None:
+        yield from checkup.source(read, read.standby, {})
+    for client_id, note in notes.items():
+        if note:
+            yield Finding(Verdict.OK, "position", f"client {client_id} at {cursors[client_id]}: {note}")
 
 
 def _writable(directory: Path) -> Finding:
@@ -140,5 +150,7 @@ def _writable(directory: Path) -> Finding:
     )
 
 
-def _given(cursors: Mapping[int, LogPosition | None]) -> dict[int, LogPosition]:
-    return {client_id: cursor for client_id, cursor in cursors.items() if cursor is not None}
+def _kept(store: CursorNodes | CursorFiles, destination: str) -> Kept:
+    found = {client_id: store.read(destination, client_id) for client_id in store.clients(destination)}
+    cursors = {client_id: cursor for client_id, cursor in found.items() if cursor is not None}
+    return Kept(cursors, store.servers(destination))

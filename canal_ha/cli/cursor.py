@@ -22,8 +22,7 @@ from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.place import FORMS, Place
 from canal_ha.model.position import LogPosition
 from canal_ha.source.files.view import LocalView, view_of
-from canal_ha.source.group import MembersView, parts
-from canal_ha.source.server import switch
+from canal_ha.source.group import MembersView, as_read, elsewhere, parts
 from canal_ha.source.server.view import View
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -34,6 +33,8 @@ class Cursors(Protocol):
     """A store of cursors."""
 
     def read(self, destination: str, client_id: int) -> LogPosition | None: ...
+
+    def servers(self, destination: str) -> tuple[str, ...]: ...
 
     def write(self, destination: str, client_id: int, position: LogPosition) -> None: ...
 
@@ -54,6 +55,10 @@ class Chosen:
     cursors: Cursors
     instance: InstanceConfig | None
     file_node: CanalConfig | None
+
+    def as_read(self, instance: InstanceConfig, cursor: LogPosition) -> InstanceConfig:
+        """Return the configuration with the server that a node reads as the master. Raises what the store raises."""
+        return as_read(instance, [cursor], self.cursors.servers(self.destination))
 
 
 @click.group()
@@ -103,7 +108,7 @@ def set_cursor(to: str, **given: Any) -> None:
         if place.part and chosen.instance is not None and not chosen.instance.group:
             raise click.UsageError(f"{chosen.destination} has one source: omit {place.part}/")
         if chosen.instance is not None:
-            position = _ask_source(switch.as_read(chosen.instance, [cursor]), lambda view: view.find(place))
+            position = _ask_source(chosen.as_read(chosen.instance, cursor), lambda view: view.find(place))
             if place.part:
                 position = position.beside(parts(chosen.instance, cursor))
         elif place.journal:  # no server to ask: the node that reads from there finds the event boundary
@@ -128,7 +133,7 @@ def reset(**given: Any) -> None:
         if chosen.instance is None:
             raise click.UsageError("reset needs --conf, which names the start of a new client")
         cursor = _cursor(chosen)
-        position = _ask_source(switch.as_read(chosen.instance, [cursor]), lambda view: view.start(None))
+        position = _ask_source(chosen.as_read(chosen.instance, cursor), lambda view: view.start(None))
         _move(chosen, cursor, position)
 
 
@@ -184,7 +189,8 @@ def describe(chosen: Chosen, cursor: LogPosition) -> str:
         lines.append(f"mark of its client: {cursor.mark}")
     if chosen.instance is not None:
         try:
-            lines.append(_ask_source(switch.as_read(chosen.instance, [cursor]), lambda view: view.reach(cursor)))
+            read = chosen.as_read(chosen.instance, cursor)
+            lines.append(elsewhere(read, cursor) or _ask_source(read, lambda view: view.reach(cursor)))
         except CanalError as error:
             lines.append(f"the source did not answer: {error}")
     return "\n".join(lines)

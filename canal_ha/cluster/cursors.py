@@ -32,6 +32,11 @@ class CursorNodes:
         except ValueError as error:
             raise MetaUnreadable(f"{path}: {error}") from error
 
+    def servers(self, destination: str) -> tuple[str, ...]:
+        """Return the servers that the destination was switched to last; see ServersChosen."""
+        node = self._znodes.get(tree.source(destination))
+        return tuple(node.data.decode().split(",")) if node is not None and node.data else ()
+
     def write(self, destination: str, client_id: int, position: LogPosition) -> None:
         """Replace a cursor. Raises MetaWriteFailed if there is none."""
         path = tree.cursor(destination, client_id)

@@ -27,6 +27,10 @@ class CursorFiles:
         """Return the cursor; None if this client has none."""
         return self._load(destination)[1].cursors.get(client_id)
 
+    def servers(self, destination: str) -> tuple[str, ...]:
+        """Return the servers that the destination was switched to last; see ServersChosen."""
+        return self._load(destination)[1].servers
+
     def write(self, destination: str, client_id: int, position: LogPosition) -> None:
         """Replace a cursor. Raises MetaWriteFailed, also if the client never subscribed."""
         backend, snapshot = self._load(destination)

@@ -6,14 +6,15 @@ A source that a position does not include begins at its configured start, else a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from canal_ha.config.model import InstanceConfig, WhenLost
+from canal_ha.config.model import GroupMember, InstanceConfig, WhenLost
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.source.server import switch
 from canal_ha.source.server.view import View
 
 
@@ -119,9 +120,49 @@ class MembersView(GroupView):
 
     def _reach(self, at: LogPosition) -> str:
         try:
-            return self._own[at.part - 1].reach(at)
+            return elsewhere(self._members[at.part - 1], at) or self._own[at.part - 1].reach(at)
         except SourceUnavailable as error:
             return f"cannot ask the source: {error}"
+
+
+def as_read(config: InstanceConfig, cursors: Iterable[LogPosition], chosen: Sequence[str]) -> InstanceConfig:
+    """Return the configuration with the server of each source that a node reads as its master, the other as standby.
+
+    config: of the destination.
+    cursors: of its clients.
+    chosen: the servers that were switched to last; see ServersChosen.
+    """
+    if not config.group:
+        now = _as_read(config, cursors, chosen[0] if chosen else "")
+        return replace(config, master=now.master, standby=now.standby)
+    known = chosen if len(chosen) == len(config.group) else ("",) * len(config.group)
+    places = [parts(config, cursor) for cursor in cursors]
+    members = [
+        _as_read(member, [at[index] for at in places], known[index]) for index, member in enumerate(config.members)
+    ]
+    return replace(config, master=members[0].master, standby=members[0].standby, group=tuple(members))
+
+
+def _as_read(config: InstanceConfig, cursors: Iterable[LogPosition], chosen: str) -> GroupMember:
+    role = switch.first(config, cursors, chosen)
+    read = switch.server(config, role)
+    assert read is not None  # `first` returns a server that is configured
+    return GroupMember(read, switch.server(config, role.other))
+
+
+def elsewhere(read: InstanceConfig, at: LogPosition) -> str:
+    """Return a note if a position is of the standby's binlog and not of the master's; "" otherwise.
+
+    read: the configuration of one source, from `as_read`.
+    at: a position of that source.
+    """
+    standby = read.standby
+    if standby is None or f"{at.address}:{at.port}" not in {standby.address} - {read.master.address}:
+        return ""
+    return (
+        f"a position of {standby.address}, and {read.destination} reads {read.master.address} now: the node finds its"
+        " place there when the client reads"
+    )
 
 
 def parts(config: InstanceConfig, at: LogPosition, *, whole: bool = True) -> tuple[LogPosition, ...]:

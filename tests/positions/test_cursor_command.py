@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import subprocess
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from canal_ha.cli.main import group
 from canal_ha.errors import CanalError
-from lab import Node, SqlServer, ZooKeeper, follow
+from canal_ha.meta.files import meta_text
+from canal_ha.meta.repository import Snapshot
+from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.position import LogPosition
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.reading import BlockingZnodes
+from lab import Node, SqlServer, ZooKeeper, follow, free_port
+from lab.mysql import ADMIN
 from lab.node import PROGRAM
+from lab.ports import LOOPBACK
 from tests.positions.reading import connected, rows
 
 INSERT = "INSERT INTO {}.t VALUES ({})"
@@ -73,6 +83,50 @@ def test_on_a_running_cluster(source_server: SqlServer, database: str, zookeeper
         assert [row.after for row in rows(client, 1)][-1:] == [{"id": 5}]
         code, text = cursor_as_installed("show", *where)
         assert (code, "its journal exists" in text) == (0, True), text
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("place", ["file", "ZooKeeper"])
+def test_the_command_asks_the_server_that_was_switched_to_last(
+    mysql: SqlServer, zookeeper: ZooKeeper, database: str, tmp_path: Path, place: str
+) -> None:
+    """After a switch `canal-ha cursor` and `canal-ha check` follow the durable choice, not the server of the cursor."""
+    gone = free_port()
+    journal, offset = mysql.position()
+    cursor_of_gone = LogPosition(journal, offset, 1, address=LOOPBACK, port=gone)
+    switched = f"{LOOPBACK}:{mysql.port}"
+    lines = [f"canal.instance.dbUsername = {ADMIN}", f"canal.instance.dbPassword = {ADMIN}"]
+    lines += [f"canal.instance.master.address = {LOOPBACK}:{gone}", f"canal.instance.standby.address = {switched}"]
+    (tmp_path / "example").mkdir()
+    (tmp_path / "example" / "instance.properties").write_text("\n".join(lines))
+    settings = ["canal.destinations = example", f"canal.file.data.dir = {tmp_path}"]
+    if place == "ZooKeeper":
+        hosts = f"{zookeeper.hosts}/{database}"
+        settings += [
+            f"canal.zkServers = {hosts}",
+            "canal.instance.global.spring.xml = classpath:spring/default-instance.xml",
+        ]
+        with BlockingZnodes(hosts, read_only=False) as znodes:
+            znodes.ensure(tree.client("example", 1001))
+            data = cursor_of_gone.to_json(with_type=True).encode()
+            znodes.transaction(
+                [Create(tree.cursor("example", 1001), data), Create(tree.source("example"), switched.encode())]
+            )
+    else:
+        client = {1001: ClientIdentity("example", 1001, "")}
+        stored = Snapshot(client, {1001: cursor_of_gone}, servers=(switched,))
+        (tmp_path / "example" / "meta.dat").write_text(meta_text("example", stored))
+    (tmp_path / "canal.properties").write_text("\n".join(settings))
+    where = ("--destination", "example", "--conf", str(tmp_path))
+    code, text = cursor("show", *where)
+    assert code == 0, text
+    assert f"example reads {switched} now" in text
+    text = CliRunner().invoke(group, ["check", "--conf", str(tmp_path)]).output
+    assert f"client 1001 at {cursor_of_gone}: a position of {LOOPBACK}:{gone}, and example reads {switched} now" in text
+    code, text = cursor("set", *where, "--to", "latest")
+    assert (code, f"to {journal}:" in text) == (0, True), text
+    code, text = cursor("show", *where)
+    assert "its journal exists" in text
 
 
 @pytest.mark.real

@@ -10,7 +10,7 @@ from canal_ha.config.model import GroupMember, InstanceConfig, SourceConfig, Whe
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
-from canal_ha.source.group import GroupView, parts
+from canal_ha.source.group import GroupView, as_read, elsewhere, parts
 
 ONE, TWO = SourceConfig("one"), SourceConfig("two", 3307)
 BOTH = InstanceConfig("both", ONE, group=(GroupMember(ONE, SourceConfig("standby")), GroupMember(TWO)))
@@ -110,3 +110,15 @@ def test_one_lost_place_is_replaced() -> None:
     instead = view(one, two, lost=2).instead(FIRST.beside([SECOND]), WhenLost.EARLIEST)
     assert (instead.of(1), one.asked) == (FIRST, [])
     assert instead.of(2) == LogPosition("bin.000002", 4, address="two", part=2)
+
+
+def test_the_durable_choice_of_each_source_comes_before_its_cursor() -> None:
+    """Each source of a group is read from the server that was switched to last, else from that of the newest cursor."""
+    standby = SourceConfig("spare", 3308)
+    config = replace(BOTH, group=(GroupMember(BOTH.group[0].master, standby), BOTH.group[1]))
+    cursor = FIRST.beside([SECOND])
+    read = as_read(config, [cursor], ("spare:3308", ""))
+    assert [member.master for member in read.members] == [standby, TWO]
+    assert read.members[0].standby == BOTH.group[0].master
+    assert "and both/1 reads spare:3308 now" in elsewhere(read.members[0], FIRST)
+    assert as_read(config, [cursor], ()).group == config.group

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
@@ -42,12 +42,6 @@ def first(config: InstanceConfig, cursors: Iterable[LogPosition], chosen: str = 
     if chosen == config.master.address:  # first, because both keys may name one server
         return Role.MASTER
     return Role.STANDBY if chosen == config.standby.address else Role.MASTER
-
-
-def as_read(config: InstanceConfig, cursors: Iterable[LogPosition]) -> InstanceConfig:
-    """Return the configuration with the server of these cursors as its master."""
-    target = server(config, first(config, cursors))
-    return config if target is None else replace(config, master=target)
 
 
 @dataclass(slots=True)
