@@ -354,7 +354,8 @@ def _report(request: FeedRequest, event: DumpEvent) -> None:
         report(request, event)
         return
     found = event.found
-    facts = {"to": event.address, "how": found.how, "not_there": found.missing, "may_come_again": found.again}
+    again = "unknown" if found.again is None else found.again
+    facts = {"to": event.address, "how": found.how, "not_there": found.missing, "may_come_again": again}
     if found.reason:
         facts["reason"] = found.reason
     whole = not (found.reason or found.missing or found.lags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from canal_ha.model.segment import EntryKind, Source
 from canal_ha.source.connection.flavor import examine
 from canal_ha.source.connection.session import SourceSession
 from canal_ha.source.positions import relocate
-from canal_ha.source.positions.fingerprints import Recent
+from canal_ha.source.positions.fingerprints import Fingerprint, Recent
 from canal_ha.source.positions.relocate import Relocation, relocated
 from canal_ha.source.positions.scan import Scanner
 from canal_ha.source.server.dump import SourceMoved
@@ -30,8 +31,14 @@ TORN = bytes.fromhex("00000000 02 01000000 e8030000 00000000 0000") + b"INSERT I
 OWN = 1000  # added to the values that the server wrote itself
 
 
-def located(server: MariaDB, schema: str, at: LogPosition, **settings: Any) -> Relocation:
-    """Return the relocation of a position without fingerprints of the last transactions. settings: of the instance."""
+def located(
+    server: MariaDB, schema: str, at: LogPosition, fingerprints: Sequence[Fingerprint] = (), **settings: Any
+) -> Relocation:
+    """Return the relocation of a position.
+
+    fingerprints: of the last transactions.
+    settings: of the instance.
+    """
     config = config_of(server, **settings)
 
     def decoder_at(start: LogPosition) -> Decoder:
@@ -46,7 +53,7 @@ def located(server: MariaDB, schema: str, at: LogPosition, **settings: Any) -> R
         )
 
     with closing(SourceSession(config, config.master)) as session:
-        return relocated(Scanner(session, examine(session), config, config.master), at, (), decoder_at)
+        return relocated(Scanner(session, examine(session), config, config.master), at, fingerprints, decoder_at)
 
 
 @pytest.mark.real
@@ -123,6 +130,37 @@ def test_an_origin_that_just_began_to_write_brings_only_the_window_before_it_aga
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("stopped_s", [30, 1000])
+def test_a_server_whose_replication_stopped_before_the_window_lags(
+    mariadb: MariaDB, database: str, stopped_s: int
+) -> None:
+    """A server that has nothing of the window lags, and nobody knows how many transactions come again."""
+    now = int(time.time())
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute("FLUSH BINARY LOGS")
+        cursor.execute(f"SET SESSION server_id = 80, timestamp = {now - stopped_s}")
+        cursor.execute(f"CREATE TABLE {database}.t (second int)")
+    known = (Fingerprint(now, b"unseen"),)
+    found = located(mariadb, database, LogPosition("other.000009", 4, now * 1000, 80, server="another"), known)
+    assert (found.how, found.lags, found.again) == ("time", True, None)
+
+
+@pytest.mark.real
+def test_transactions_of_a_third_server_are_counted_as_coming_again(mariadb: MariaDB, database: str) -> None:
+    """After two switches the window holds transactions of the first master, too."""
+    now = int(time.time())
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {database}")
+        cursor.execute("FLUSH BINARY LOGS")
+        for origin, second in ((81, now - 300), (82, now - 30), (82, now - 20), (81, now - 10)):
+            cursor.execute(f"SET SESSION server_id = {origin}, timestamp = {second}")
+            cursor.execute(f"CREATE TABLE {database}.t{second} (id int)")
+    found = located(mariadb, database, LogPosition("other.000009", 4, (now - 10) * 1000, 81, server="another"))
+    assert (found.how, found.again) == ("time", 3)
+
+
+@pytest.mark.real
 def test_a_torn_journal_in_the_window_is_no_end() -> None:
     """The search goes on after a journal that a crash truncated."""
     with MariaDB() as server:
@@ -130,7 +168,7 @@ def test_a_torn_journal_in_the_window_is_no_end() -> None:
         server.execute(*(f"INSERT INTO shop.t VALUES ({number})" for number in (1, 2)))
         own = int(server.query("SELECT @@GLOBAL.server_id AS own")[0]["own"])
         at = LogPosition("other.000009", 4, int(time.time() + 30) * 1000, own, server="another")
-        before = located(server, "shop", at).again
+        before = located(server, "shop", at).again or 0
         server.kill()
         journal = sorted(server.data.glob("mysql-bin.0*"))[-1]
         with journal.open("ab") as file:

@@ -53,7 +53,8 @@ class Relocation:
     expected: delivered transactions that may come behind this place, in order.
     new: which of the others are certainly new.
     missing: how many delivered transactions the server does not have (yet).
-    again: at most how many transactions are repeated.
+    again: at most how many complete transactions are repeated; None: unknown, because the search ended early or the
+        server may still get transactions that were delivered before. The server's own transactions are not counted.
     reason: why the place is not exact.
     lags: whether the server's binlog ends before all transactions searched for.
     """
@@ -63,7 +64,7 @@ class Relocation:
     expected: tuple[Fingerprint, ...] = ()
     new: CertainlyNew = NOTHING
     missing: int = 0
-    again: int = 0
+    again: int | None = 0
     reason: str = ""
     lags: bool = False
 
@@ -96,7 +97,9 @@ def relocated(
     target_ms = oldest_ms - scanner.config.fallback_interval_s * 1000 - TIME_SLACK_MS
     start = _window(scanner, at, target_ms, now)
     matching = Matching(fingerprints, at.server_id, ordered=scanner.server.keeps_order)
-    counted = _Counted(at)
+    newest_s = max([at.timestamp_ms // 1000, *(fingerprint.second for fingerprint in fingerprints)])
+    counted = _Counted(at.server_id, scanner.server.server_id, newest_s)
+    complete = True
     reason = "the last delivered transactions are unknown"
     if fingerprints:
         reason = "the binlog has none of the last delivered transactions"
@@ -104,13 +107,15 @@ def relocated(
         _look(scanner, start, decoder_at, (matching.see, counted.see))
     except (TableUnknown, MalformedEvent, PreparedLost, RolledBackLate) as error:
         reason = f"cannot search for the last delivered transactions: {error}"
+        complete = False
     place = matching.place()
     if place is not None:
         goes_on_at = start if place.behind is None else _behind(place.behind)
         reason = "the order of transactions differs between the servers" if place.again else ""
         return Relocation(goes_on_at, "content", place.expected, place.new, place.missing, place.again, reason)
-    lags = bool(fingerprints) and 0 < counted.newest < fingerprints[0].second
-    return Relocation(start, "time", again=counted.again, reason=reason, lags=lags)
+    lags = counted.ends_before(fingerprints[0].second if fingerprints else newest_s)
+    again = counted.again if complete and not counted.ends_before(newest_s) else None
+    return Relocation(start, "time", again=again, reason=reason, lags=complete and lags)
 
 
 def _behind(unit: Unit[Segment]) -> LogPosition:
@@ -120,22 +125,36 @@ def _behind(unit: Unit[Segment]) -> LogPosition:
 
 
 class _Counted:
-    """Counts units that were delivered before, judged by time and origin.
+    """Counts units that may have been delivered before, judged by time and origin.
 
-    newest: the second of the last unit; 0 if it is of another origin, because a server that writes itself has taken
-    over and does not lag.
+    origin: server id where the last delivered transaction was first written; None if unknown.
+    own: server id of the new server.
+    newest_s: when the newest delivered transaction was written, seconds since 1970.
     """
 
-    def __init__(self, at: LogPosition) -> None:
+    def __init__(self, origin: int | None, own: int, newest_s: int) -> None:
         self.again = 0
-        self.newest = 0
-        self._at = at
+        self._origin = origin
+        self._own = own
+        self._newest_s = newest_s
+        self._last_s = 0  # of the last unit; 0 before the first
+        self._waits = origin != own  # whether the next transactions of that origin come by replication
 
     def see(self, unit: Unit[Segment]) -> None:
         origin = origin_of(unit)
-        self.newest = unit.second if origin == self._at.server_id else 0
-        if self._at.server_id in (None, origin) and unit.entries.timestamps[unit.index] <= self._at.timestamp_ms:
-            self.again += 1
+        self._last_s = unit.second
+        self._waits = origin == self._origin != self._own
+        if self._origin in (None, origin):
+            self.again += unit.second <= self._newest_s
+        else:
+            self.again += origin != self._own  # the clocks of other origins say nothing
+
+    def ends_before(self, second: int) -> bool:
+        """Return whether the binlog ends before this second, and replication may add to it.
+
+        A server that writes itself has taken over.
+        """
+        return self._waits and self._last_s < second
 
 
 # ---- the window
