@@ -13,7 +13,10 @@ import json
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from ipaddress import ip_address
@@ -122,6 +125,54 @@ def close() -> None:
         logging.getLogger(name).propagate = True
 
 
+@dataclass(frozen=True, slots=True)
+class LogFailure:
+    """A log file cannot be written. text: the error; since: when it began, s since 1970."""
+
+    text: str
+    since: float
+
+
+def failures() -> Mapping[Path, LogFailure]:
+    """Return the log files that cannot be written now. What a file kept back is written as soon as there is room."""
+    for handler in tuple(_failing.values()):
+        handler.try_again()
+    return {path: handler.failure for path, handler in tuple(_failing.items())}
+
+
+class _LogFile(RotatingFileHandler):
+    """A file that says whether it can be written. Lines that do not reach it are on standard error."""
+
+    failure = LogFailure("", 0.0)  # the last one
+    _failed = False  # whether the record that is being written failed
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._failed = False
+        super().emit(record)
+        if not self._failed:
+            _failing.pop(Path(self.baseFilename), None)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        self._failed = True
+        if Path(self.baseFilename) not in _failing:
+            self.failure = LogFailure(str(sys.exc_info()[1]), time.time())
+            _failing[Path(self.baseFilename)] = self
+            super().handleError(record)
+
+    def try_again(self) -> None:
+        """Write what was kept back."""
+        with suppress(OSError):
+            self.flush()
+            _failing.pop(Path(self.baseFilename), None)
+
+    def close(self) -> None:
+        _failing.pop(Path(self.baseFilename), None)
+        super().close()
+
+
+_failing: dict[Path, _LogFile] = {}
+
+
 class _LogFiles:
     """The open log files of one format. A destination named `canal` shares the node's file."""
 
@@ -135,7 +186,7 @@ class _LogFiles:
         handler = self._handlers.get(path)
         if handler is None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handler = RotatingFileHandler(path, maxBytes=ROTATE_BYTES, backupCount=ROTATE_FILES, encoding="utf-8")
+            handler = _LogFile(path, maxBytes=ROTATE_BYTES, backupCount=ROTATE_FILES, encoding="utf-8")
             handler.setFormatter(self._formatter)
             self._handlers[path] = handler
         return handler

@@ -25,6 +25,7 @@ from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.listeners import is_loopback
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.http_login import HttpRefusal, check_right, login_of
@@ -73,7 +74,7 @@ class StatusApi(Resource):
         entrance: Entrance,
         answers: Callable[[str], bool],
         switch: Switch | None = None,
-        alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
+        alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
         self._facts = facts
@@ -137,7 +138,7 @@ def listen(
     status: Callable[[], Sequence[InstanceStatus]],
     entrance: Entrance,
     switch: Switch | None = None,
-    alarms: Callable[[], Sequence[ConfigAlarm]] = tuple,
+    alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple,
     names: Collection[str] = (),
     certificates: Certificates | None = None,
 ) -> IListeningPort | None:

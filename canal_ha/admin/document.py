@@ -10,6 +10,7 @@ from typing import Any
 
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.version import VERSION
 
 
@@ -28,14 +29,14 @@ class NodeFacts:
 
 
 def status_document(
-    facts: NodeFacts, instances: Sequence[InstanceStatus], now: float, alarms: Sequence[ConfigAlarm] = ()
+    facts: NodeFacts, instances: Sequence[InstanceStatus], now: float, alarms: Sequence[ConfigAlarm | NodeAlarm] = ()
 ) -> dict[str, Any]:
     """Return `{"node": {...}, "alarms": [...], "destinations": [...]}` with the units of `canal_ha.instance.status`.
 
     facts: the node that answers.
     instances: state of the destinations on this node.
     now: s since 1970.
-    alarms: files that differ from the running configuration.
+    alarms: what needs a person.
     """
     return {
         "node": {

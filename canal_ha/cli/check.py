@@ -24,7 +24,7 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCursors:
     """What is stored of a destination.
 
     cursors: by client id.
@@ -58,7 +58,7 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
         yield refused.destination, Finding(Verdict.FAILED, "configuration", str(refused.error))
     if not config.destinations and not config.refused:
         yield "node", Finding(Verdict.WARNING, "configuration", f"{config.conf_dir} configures no destination")
-    kept: dict[str, Kept] = {}
+    kept: dict[str, StoredCursors] = {}
     if config.zk_servers:
         for finding in _zookeeper(config, kept):
             yield "node", finding
@@ -85,7 +85,7 @@ def _ports(config: CanalConfig) -> Iterator[Finding]:
         yield Finding(Verdict.FAILED, "ports", str(error))
 
 
-def _zookeeper(config: CanalConfig, kept: dict[str, Kept]) -> Iterator[Finding]:
+def _zookeeper(config: CanalConfig, kept: dict[str, StoredCursors]) -> Iterator[Finding]:
     try:
         with BlockingZnodes(config.zk_servers, config.zk_auth, read_only=False) as znodes:
             nodes = CursorNodes(znodes)
@@ -101,8 +101,8 @@ def _zookeeper(config: CanalConfig, kept: dict[str, Kept]) -> Iterator[Finding]:
         yield Finding(Verdict.FAILED, "ZooKeeper", f"{error}; check canal.zkServers and canal.zookeeper.auth")
 
 
-def _destination(instance: InstanceConfig, stored: Kept | None, *, clustered: bool) -> Iterator[Finding]:
-    kept = stored or Kept()
+def _destination(instance: InstanceConfig, stored: StoredCursors | None, *, clustered: bool) -> Iterator[Finding]:
+    kept = stored or StoredCursors()
     if instance.cursor_place is CursorPlace.FILE:
         files = CursorFiles(instance.data_dir)
         try:
@@ -150,7 +150,7 @@ def _writable(directory: Path) -> Finding:
     )
 
 
-def _kept(store: CursorNodes | CursorFiles, destination: str) -> Kept:
+def _kept(store: CursorNodes | CursorFiles, destination: str) -> StoredCursors:
     found = {client_id: store.read(destination, client_id) for client_id in store.clients(destination)}
     cursors = {client_id: cursor for client_id, cursor in found.items() if cursor is not None}
-    return Kept(cursors, store.servers(destination))
+    return StoredCursors(cursors, store.servers(destination))

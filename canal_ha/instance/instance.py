@@ -114,6 +114,7 @@ class Instance:
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
+        self._start_unwritten = False
         self._compiling = DeferredLock()
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
         self._loops: list[LoopingCall] = []
@@ -520,7 +521,11 @@ class Instance:
         if not self._stopped and not self.meta.cursors() and self.meta.start is None:
             try:
                 await self.meta.keep_start(self._newest)
+                if self._start_unwritten:
+                    self._start_unwritten = False
+                    self._log.event(self.config.destination, "start.written_again")
             except MetaWriteFailed as error:
+                self._start_unwritten = True
                 self._log.event(self.config.destination, "start.write_failed", error=str(error), alarm=True)
             except Fenced as error:
                 self._claim.lost(error)

@@ -12,8 +12,10 @@ from canal_ha import logs
 from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig, InstanceConfig
-from canal_ha.errors import CanalError
+from canal_ha.errors import CanalError, MetaUnreadable, ZooKeeperUnavailable
 from canal_ha.instance.embedded import Embedded
+from canal_ha.instance.instance import Instance
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.node.assembly import Assembly
 from canal_ha.node.instance_log import InstanceLog
 
@@ -36,11 +38,23 @@ class Hosting:
         self._stopping = False
         self._under_way: set[str] = set()  # destinations that are starting, or wait for the next attempt
 
+    @property
+    def alarms(self) -> tuple[NodeAlarm, ...]:
+        """What needs a person here."""
+        return self._log.alarms.active
+
     # ---- the cluster's Owner
 
     async def start(self, destination: str, ownership: Ownership) -> None:
         """Serve a destination that this node has claimed."""
-        await self._embedded.start(self._assembly.owned(self.configured[destination], ownership))
+        await self._start(self._assembly.owned(self.configured[destination], ownership))
+
+    async def _start(self, instance: Instance) -> None:
+        try:
+            await self._embedded.start(instance)
+        except (MetaUnreadable, ZooKeeperUnavailable) as error:
+            self._log.event(instance.config.destination, "instance.unloadable", error=str(error), alarm=True)
+            raise
 
     async def stop(self, destination: str, reason: StopReason) -> None:
         """Stop serving. In an orderly stop, flush the cursors while this node still owns them."""
@@ -60,7 +74,7 @@ class Hosting:
 
         self._under_way.add(destination)
         try:
-            await self._embedded.start(self._assembly.alone(config, gave_up))
+            await self._start(self._assembly.alone(config, gave_up))
         except CanalError as error:
             failure: CanalError | None = error
         else:

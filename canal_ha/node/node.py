@@ -19,8 +19,10 @@ from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.node.hosting import Hosting
+from canal_ha.node.lasting import LOGS
 from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
 from canal_ha.server.certificates import Certificates
@@ -141,8 +143,23 @@ class Node:
         """Return the figures of every instance here, with the connections that read it."""
         return [replace(each, readers=self._service.readers(each.destination)) for each in self._embedded.status()]
 
-    def _alarms(self) -> tuple[ConfigAlarm, ...]:
-        return (*self._accounts.alarms, *self._scan.alarms)
+    def _alarms(self) -> tuple[ConfigAlarm | NodeAlarm, ...]:
+        unwritten = [
+            NodeAlarm(LOGS, "", f"{path} cannot be written: {failure.text}; make room", failure.since)
+            for path, failure in logs.failures().items()
+        ]
+        return (
+            *self._accounts.alarms,
+            *self._scan.alarms,
+            *unwritten,
+            *filter(self._concerns_us, self._hosting.alarms),
+        )
+
+    def _concerns_us(self, alarm: NodeAlarm) -> bool:
+        """Whether an alarm still counts: a destination that another node runs could be loaded there."""
+        if alarm.destination not in self._hosting.configured:
+            return False
+        return not (self._cluster and self._cluster.states().get(alarm.destination, ("", ""))[1])
 
     # ---- destinations come and go
 

@@ -24,6 +24,7 @@ from canal_ha.accounts import gate
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
@@ -62,7 +63,7 @@ class CanalCollector(Collector):
     counters: RequestCounters
     kernel: str = BUILD
     now: Callable[[], float] = time.time
-    alarms: Callable[[], Sequence[ConfigAlarm]] = tuple
+    alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple
     heartbeat: Heartbeat | None = None
 
     def collect(self) -> Iterator[Metric]:
@@ -92,12 +93,18 @@ def _reactor(heartbeat: Heartbeat) -> Iterator[Metric]:
     yield from (late, stalls)
 
 
-def _configuration(alarms: Sequence[ConfigAlarm]) -> Iterator[Metric]:
+def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric]:
     """Where the configuration that runs is not the one in the files; without a destination: canal.properties."""
     text = "The configuration in the file is not the one that runs: refused, unreadable, gone, restart."
     family = Family("canal_configuration_alarm", "gauge", text, "destination", "alarm")
     for alarm in alarms:
-        family.add(1, alarm.destination, alarm.alarm)
+        if isinstance(alarm, ConfigAlarm):
+            family.add(1, alarm.destination, alarm.alarm)
+    yield family
+    text = "Alarms of a node: unwritten, history, standby, unloadable, logs."
+    family = Family("canal_node_alarm", "gauge", text, "destination", "alarm")
+    for about in sorted({(alarm.destination, alarm.alarm) for alarm in alarms if isinstance(alarm, NodeAlarm)}):
+        family.add(1, *about)
     yield family
 
 

@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 
 from canal_ha.config.alarms import RESTART, ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, PartStatus, StreamStatus
+from canal_ha.model.alarm import NodeAlarm
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.metrics import CanalCollector
@@ -44,7 +45,7 @@ def families() -> Sequence[Metric]:
     collector = CanalCollector(
         lambda: [InstanceStatus("example", "db:3306", streams=(stream,))],
         counters,
-        alarms=lambda: [ConfigAlarm(RESTART, "", "", True, 0.0)],
+        alarms=lambda: [ConfigAlarm(RESTART, "", "", True, 0.0), NodeAlarm("logs", "", "", 0.0)],
         heartbeat=Heartbeat(Clock()),
     )
     return tuple(collector.collect())

@@ -13,6 +13,7 @@ import pytest
 
 from lab import MariaDB, Node, follow
 from tests.node.following import column, following, read, stream_of
+from tests.node.test_bad_edit import metrics
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -20,9 +21,9 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
+    """A file system of 1 MiB."""
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    options = f"size=64k,uid={os.geteuid()}"
+    options = f"size=1m,uid={os.geteuid()}"
     subprocess.run([*root, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(tmp_path)], check=True)
     try:
         yield tmp_path
@@ -74,12 +75,48 @@ def test_a_full_disk(mariadb: MariaDB, database: str, small_disk: Path) -> None:
             assert column(read(client, 1)) == [3]
             assert "No space left on device; will be tried again" in node.log_file("example")
             assert stored() == before < cursor()
+            (shown,) = node.status()["alarms"]
+            assert (shown["alarm"], shown["destination"]) == ("unwritten", "example")
+            assert "No space left on device" in shown["text"]
+            assert 'canal_node_alarm{destination="example",alarm="unwritten"} 1' in metrics(node)
             filler.unlink()
             until(lambda: stored() == cursor(), what="the cursor in the file")
             assert node.log_file("example").count(alarm) == 1
-            assert "cursor.written_again" in node.log_file("example")
+            until(lambda: "cursor.written_again" in node.log_file("example"), what="the end of the alarm")
+            assert node.status()["alarms"] == []
+            assert "canal_node_alarm" not in metrics(node)
         node.kill()
         node.start()
         with following(node, tables=tables) as client:
             mariadb.execute(f"INSERT INTO {database}.t VALUES (4)")
             assert column(read(client, 1)) == [4]
+
+
+@pytest.mark.parametrize("what", ["canal.log.dir", "canal.instance.tsdb.dir"])
+def test_a_full_disk_under_logs_or_history_is_an_alarm(
+    mariadb: MariaDB, database: str, small_disk: Path, what: str
+) -> None:
+    """Rows flow on. The status names the file until there is room again, and then what was kept back is written."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    alarm = "logs" if what == "canal.log.dir" else "history"
+    with Node({"example": follow(mariadb)}, properties={what: str(small_disk)}) as node:
+
+        def alarms() -> list[str]:
+            return [each["alarm"] for each in node.status()["alarms"]]
+
+        with following(node, tables=rf"{database}\.t") as client:
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+            assert column(read(client, 1)) == [1]
+            filler = small_disk / "filler"
+            fill(filler)
+            for number in range(2, 5):
+                mariadb.execute(
+                    f"ALTER TABLE {database}.t ADD c{number} int COMMENT '{'x' * 900}'",
+                    f"INSERT INTO {database}.t (id) VALUES ({number})",
+                )
+                assert column(read(client, 1)) == [number]
+            until(lambda: alarms() == [alarm], what="the alarm")
+            filler.unlink()
+            until(lambda: not alarms(), what="its end")
+            mariadb.execute(f"INSERT INTO {database}.t (id) VALUES (5)")
+            assert column(read(client, 1)) == [5]

@@ -1,0 +1,21 @@
+"""NodeAlarm: something on a node needs a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAlarm:
+    """A condition that lasts.
+
+    alarm: unwritten, history, standby, unloadable or logs; see canal_ha.node.lasting.
+    destination: name of the destination; "" for an alarm of the node itself.
+    text: what happened, where, and what to do.
+    since: when it began, s since 1970.
+    """
+
+    alarm: str
+    destination: str
+    text: str
+    since: float

@@ -1,0 +1,62 @@
+"""LastingAlarms: alarms that last from one event of an instance to another. Reactor thread.
+
+The log has the events; the status and the metrics have the alarms.
+"""
+
+from __future__ import annotations
+
+from canal_ha.model.alarm import NodeAlarm
+
+UNWRITTEN = "unwritten"  # cursors cannot be written; they advance in memory
+HISTORY = "history"  # the table history cannot be written or read
+STANDBY = "standby"  # the source fails, and its standby lacks what was read
+UNLOADABLE = "unloadable"  # this node cannot load the cursors
+LOGS = "logs"  # a log file cannot be written
+
+_BEGINS = {
+    "cursor.write_failed": UNWRITTEN,
+    "start.write_failed": UNWRITTEN,
+    "history.unavailable": HISTORY,
+    "source.standby_behind": STANDBY,
+    "instance.unloadable": UNLOADABLE,
+}
+_ENDS = {
+    "cursor.written_again": (UNWRITTEN,),
+    "start.written_again": (UNWRITTEN,),
+    "history.available": (HISTORY,),
+    "source.detected_again": (STANDBY,),
+    "source.switched": (STANDBY,),
+    "instance.started": (UNLOADABLE,),
+    "instance.stopped": (UNWRITTEN, HISTORY, STANDBY),
+}
+
+
+class LastingAlarms:
+    """The alarms of the destinations of this node."""
+
+    def __init__(self) -> None:
+        self._active: dict[tuple[str, str, str], NodeAlarm] = {}  # by destination, source of a group and alarm
+
+    def event(self, destination: str, name: str, text: str, source: str, now: float) -> None:
+        """Begin or end alarms.
+
+        destination: name of the destination.
+        name: of the event.
+        text: what happened and what to do, if the event begins an alarm.
+        source: name of the source of a group that the event is about; "" for the whole destination.
+        now: s since 1970.
+        """
+        if name in _BEGINS:
+            alarm = _BEGINS[name]
+            key = (destination, source, alarm)
+            since = self._active[key].since if key in self._active else now
+            self._active[key] = NodeAlarm(alarm, destination, f"{source or destination}: {text}", since)
+        for alarm in _ENDS.get(name, ()):
+            for key in [key for key in self._active if key[0] == destination and key[2] == alarm]:
+                if source in ("", key[1]):
+                    del self._active[key]
+
+    @property
+    def active(self) -> tuple[NodeAlarm, ...]:
+        """The alarms of this moment, by destination."""
+        return tuple(self._active[key] for key in sorted(self._active))
