@@ -165,6 +165,12 @@ class SourceRefused(CanalError):
     retryable = True
 
 
+class StandbyBehind(CanalError):
+    """The standby lacks what the other server had; the destination does not switch to it by itself."""
+
+    retryable = True
+
+
 class PositionLost(CanalError):
     """The journal to start from is purged; an operator must decide. The text names the oldest journal that exists."""
 

@@ -63,6 +63,14 @@ class Replica:
         """Return Yes if it reads from its source, No if it has given up, Connecting while it tries."""
         return str(self.state()["Replica_IO_Running" if self._mysql else "Slave_IO_Running"])
 
+    def received(self) -> tuple[str, int]:
+        """Return journal and offset of the source up to which all is received."""
+        names = (
+            ("Source_Log_File", "Read_Source_Log_Pos") if self._mysql else ("Master_Log_File", "Read_Master_Log_Pos")
+        )
+        state = self.state()
+        return str(state[names[0]]), int(state[names[1]])
+
     def position(self) -> tuple[str, int]:
         """Return journal and offset of the source up to which all is applied."""
         names = ("Relay_Source_Log_File", "Exec_Source_Log_Pos")

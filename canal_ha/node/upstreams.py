@@ -15,7 +15,7 @@ from functools import partial
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.decoder import Decoder
-from canal_ha.errors import CanalError, LocalProtocolError
+from canal_ha.errors import CanalError, LocalProtocolError, StandbyBehind
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.origin import KeepServers
@@ -35,6 +35,7 @@ from canal_ha.source.positions.fingerprints import Recent
 from canal_ha.source.positions.prepared import PreparedReader, server_journals
 from canal_ha.source.server import switch
 from canal_ha.source.server.dump import Dump, DumpEvent, SourceMoved, Upstream
+from canal_ha.source.server.standing import check_standing
 from canal_ha.source.server.switch import Role
 from canal_ha.source.server.view import View
 
@@ -45,11 +46,14 @@ class Generation:
     config: of the destination; its master is this server.
     claim: of this node to the destination; None without ZooKeeper.
     server: which server answered there; "" before the first answer.
+
+    newest: where its binlog ended when it was asked last; None before that.
     """
 
     def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None, server: str = "") -> None:
         self.config = config
         self.server = server
+        self.newest: LogPosition | None = None
         self.stop_signal = StopSignal()
         self._tables = Tables(config, opening=self.stop_signal.opened)
         self.view = View(
@@ -100,6 +104,7 @@ class Upstreams:
         self._dumps: weakref.WeakSet[Dump] = weakref.WeakSet()
         self._dumps_lock = threading.Lock()  # apart from `_changing`, which is held while a server is asked
         self._failures = switch.Failures(config.detecting_retry_threshold)
+        self._standby_behind = False  # whether it was told that the standby was not taken
         self._switches = 0
         self._closed = False
         self._own = StopSignal()  # ends connections of the detecting statement
@@ -147,7 +152,9 @@ class Upstreams:
 
     def newest(self) -> LogPosition:
         """See View."""
-        return self._now.view.newest()
+        now = self._now
+        now.newest = now.view.newest()
+        return now.newest
 
     def start(self, kept: LogPosition | None) -> LogPosition:
         """See View. A kept start may be of the other server: the stream finds its place in this one."""
@@ -219,7 +226,8 @@ class Upstreams:
         """See switch.
 
         failed: the generation whose detecting statement failed; None when a person asks. If the destination has left
-        that generation already, nothing happens; else the other server has to answer the statement first.
+        that generation already, nothing happens; else the other server has to answer the statement first, and to have
+        what this generation had. Raises StandbyBehind if it lacks some of it.
         """
         with self._changing:
             if failed is not None and failed is not self._now:
@@ -237,6 +245,9 @@ class Upstreams:
                 )
             config = replace(self._config, master=target)
             probe(config, statement=failed is not None, opening=self._own.opened)
+            unknown = (
+                check_standing(config, old.newest, self._read(old), self._own.opened) if failed is not None else ""
+            )
             self._check_open()
             if self._keep:
                 self._keep((target.address,))
@@ -244,6 +255,9 @@ class Upstreams:
             self._role = role
             self._switches += 1
             self._failures.succeeded()
+            self._standby_behind = False
+        if unknown:
+            self._tell("source.standby_unchecked", address=new.address, error=unknown, alarm=True)
         self._tell("source.switched", old=old.address, new=new.address, role=role.value, reason=reason, alarm=True)
         return new.address
 
@@ -315,12 +329,19 @@ class Upstreams:
             dump.reroute()
         return self._now
 
+    def _read(self, old: Generation) -> list[LogPosition]:
+        """Return the positions up to which streams have read a server's binlog."""
+        with self._dumps_lock:
+            read = [dump.decoded for dump in self._dumps]
+        return [at for at in read if at is not None and at.journal and old.has(at)]
+
     def _check_open(self) -> None:
         if self._closed:
             raise LocalProtocolError(f"{self._config.destination} is stopping")
 
     def _answered(self) -> None:
-        if self._failures.succeeded():
+        if self._failures.succeeded() or self._standby_behind:
+            self._standby_behind = False
             self._tell("source.detected_again", address=self._now.address)
 
     def _failed(self, config: InstanceConfig, error: CanalError) -> None:
@@ -343,6 +364,10 @@ class Upstreams:
         try:
             # if an operator has just switched, a second switch would lead back to the failed server
             self._switch("other", f"it failed: {error}", failed=now)
+        except StandbyBehind as behind:
+            if not self._standby_behind:
+                self._standby_behind = True
+                self._tell("source.standby_behind", address=old, error=str(behind), alarm=True)
         except CanalError as refused:
             action = f"none: the other server cannot be read either: {refused}"
             self._tell("source.lost", address=old, error=str(error), action=action, alarm=True)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
-from canal_ha.errors import CanalError, LocalProtocolError, MetaWriteFailed, SourceUnavailable
+from canal_ha.errors import CanalError, LocalProtocolError, MetaWriteFailed, SourceUnavailable, StandbyBehind
 from canal_ha.instance.feed import FeedRequest
 from canal_ha.instance.origin import KeepServers
 from canal_ha.model.position import LogPosition
@@ -43,6 +43,7 @@ class FakeDump:
     def __init__(self, config: InstanceConfig, route: Callable[[], Upstream], **options: Any) -> None:
         self.route, self.options = route, options
         self.reroutes = 0
+        self.decoded: LogPosition | None = None
 
     def reroute(self) -> None:
         """Count the call."""
@@ -90,11 +91,14 @@ class Stage:
         self.told: list[tuple[str, dict[str, object]]] = []
         self.kept: list[tuple[tuple[str, ...], str]] = []
         self.full = False
+        self.behind = ""
+        self.had: list[LogPosition] = []
         self.down: set[str] = set()
         self.probed: list[tuple[str, bool]] = []
         self.probing: Callable[[], None] = lambda: None
         self.detecting: list[FakeDetecting] = []
         patch.setattr(module, "probe", self._probe)
+        patch.setattr(module, "check_standing", self._check_standing)
         patch.setattr(module, "Dump", FakeDump)
         patch.setattr(module, "Detecting", self._detect)
         self.upstreams = Upstreams(config, self._tell)
@@ -111,6 +115,12 @@ class Stage:
     def _detect(self, *args: Any, **options: Any) -> FakeDetecting:
         self.detecting.append(FakeDetecting(*args, **options))
         return self.detecting[-1]
+
+    def _check_standing(self, config: InstanceConfig, newest: object, read: list[LogPosition], opening: object) -> str:
+        self.had = read
+        if self.behind:
+            raise StandbyBehind(self.behind)
+        return ""
 
     def _probe(self, config: InstanceConfig, *, statement: bool, opening: Callable[[Any], None]) -> None:
         address = f"{config.master.host}:{config.master.port}"
@@ -362,6 +372,28 @@ def test_a_failure_that_is_reported_after_a_switch_does_not_count_against_the_ne
     assert stage.reads == (STANDBY, "standby", 1)
     assert stage.upstreams.facts().detecting_failures == 0
     assert stage.names == ["source.switched"]
+
+
+def test_a_standby_that_lacks_what_was_read_is_not_taken_without_a_person(stage: Stage) -> None:
+    """The log says so once. A person can switch to it; the destination switches by itself when it has caught up."""
+    (detecting,) = stage.detecting
+    stage.behind = "its replication has stopped"
+    dump, other = stage.dump(), stage.dump(1002)
+    dump.decoded, other.decoded = at(MASTER), at(STANDBY)
+    for _ in range(6):
+        detecting.failed(SourceUnavailable("no answer"))
+    assert stage.reads == (MASTER, "master", 0)
+    assert stage.had == [dump.decoded]
+    assert stage.names.count("source.standby_behind") == 1
+    detecting.answered()
+    assert stage.names[-1] == "source.detected_again"
+    stage.behind = ""
+    for _ in range(2):
+        detecting.failed(SourceUnavailable("no answer"))
+    assert stage.reads == (STANDBY, "standby", 1)
+    stage.behind = "again"
+    stage.upstreams.switch("master", "it was wished")
+    assert stage.reads == (MASTER, "master", 2)
 
 
 def wait_for_lock(stage: Stage) -> None:

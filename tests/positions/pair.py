@@ -61,6 +61,10 @@ class Pair:
         """Wait until the standby has applied all that the master has written."""
         until(lambda: self.replica.position() == self.master.position(), what="the standby to catch up")
 
+    def received(self) -> bool:
+        """Return whether the standby has received all that the master has written."""
+        return self.replica.received() == self.master.position()
+
     def cut_off(self) -> None:
         """Stop replication at once."""
         self.replica.stop()

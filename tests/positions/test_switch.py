@@ -74,6 +74,34 @@ def test_rows_that_never_reached_the_standby(make: type[SqlServer], gtid: bool) 
 
 
 @pytest.mark.real
+@pytest.mark.parametrize(
+    ("make", "gtid"), [(MariaDB, False), (MySQL, True), *([(MySQL, False), (MariaDB, True)] if LONG else ())]
+)
+def test_a_standby_whose_replication_has_stopped_is_not_taken_until_it_catches_up(
+    make: type[SqlServer], gtid: bool
+) -> None:
+    """The node says so and stays. When the standby has applied what it had received, the node switches, once."""
+    with paired(make, gtid=gtid) as pair, pair.node(SWITCHING).start() as node:
+        with Getting(node) as got:
+            pair.lag()
+            writer = Writer(pair.master, 1)
+            writer.write(20)
+            got.upto(20)
+            until(lambda: pair.received(), what="the standby to receive all")
+            pair.master.kill()
+            until(lambda: "source.standby_behind" in node.log_file("example"), what="the word")
+            time.sleep(4)
+            assert "source.switched" not in node.log_file("example")
+            pair.lag(over=True)
+            until(lambda: "source.switched" in node.log_file("example"), what="the switch")
+            pair.promote()
+            Writer(pair.standby, 100).write(20)
+            got.upto(119)
+        assert Compared.of(got.ids, pair.ids()) == NOTHING, node.log_file("example")
+        assert node.log_file("example").count("source.standby_behind") == 1
+
+
+@pytest.mark.real
 @pytest.mark.parametrize("make", [MySQL, MariaDB])
 def test_transactions_that_commit_a_second_after_their_rows_do_not_come_again(make: type[SqlServer]) -> None:
     """A replica of MySQL gives their commits other times than the master did. They are recognized all the same."""

@@ -62,6 +62,11 @@ class Flavor:
         return "SHOW BINARY LOG STATUS" if self.number >= (8, 4, 0) else "SHOW MASTER STATUS"
 
     @property
+    def replication_statement(self) -> str:
+        """The statement that shows what the server itself replicates."""
+        return "SHOW REPLICA STATUS" if not self.mariadb and self.number >= (8, 0, 22) else "SHOW SLAVE STATUS"
+
+    @property
     def replicas_statement(self) -> str:
         """The statement that lists the registered replicas."""
         if self.mariadb:
