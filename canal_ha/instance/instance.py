@@ -25,6 +25,7 @@ from canal_ha.errors import (
     CanalError,
     Fenced,
     LocalProtocolError,
+    MetaUnreadable,
     MetaWriteFailed,
     NotRunningHere,
     NotSubscribed,
@@ -115,6 +116,7 @@ class Instance:
         self._source_error = ""
         self._write_error = ""
         self._start_unwritten = False
+        self._unreadable_told = False
         self._compiling = DeferredLock()
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
         self._loops: list[LoopingCall] = []
@@ -125,6 +127,10 @@ class Instance:
     async def start(self) -> None:
         """Load the cursors and begin to serve. Streams open when their clients ask. Raises MetaUnreadable."""
         await self.meta.load()
+        if self.meta.unreadable:
+            self._unreadable_told = True
+            texts = "; ".join(self.meta.unreadable.values())
+            self._log.event(self.config.destination, "cursor.unreadable", error=texts, alarm=True)
         self._servers = self.meta.servers
         switch, cursors = self._origin.source_switch, self.meta.cursors()
         if switch:
@@ -204,6 +210,7 @@ class Instance:
         because only the source can tell the first one.
         """
         self._check()
+        self._check_readable(identity.client_id)
         opened = self._streams.get(identity.client_id)
         known_to_meta = self.meta.cursor(identity.client_id) is not None
         has_slot = (opened is not None and opened.state is StreamState.OPEN) or (known_to_meta and not opens)
@@ -240,6 +247,7 @@ class Instance:
         if stream:
             stream.close(NotSubscribed(self.config.destination, identity.client_id))
         await self.meta.unsubscribe(identity.client_id)
+        self._tell_readable()
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""
@@ -320,9 +328,10 @@ class Instance:
 
     def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
         """See CursorEdits. The client's stream goes on from there."""
-        if self.meta.cursor(client_id) is None:
+        if self.meta.cursor(client_id) is None and client_id not in self.meta.unreadable:
             return  # unsubscribed meanwhile
         self.meta.replaced(client_id, cursor)
+        self._tell_readable()
         stream = self._streams.get(client_id)
         if stream:
             stream.rewind()
@@ -330,6 +339,9 @@ class Instance:
 
     def cursor_deleted(self, client_id: int) -> None:
         """See CursorEdits."""
+        if self.meta.unreadable.pop(client_id, None) is not None:
+            self._tell_readable()
+            return
         self._log.event(
             self.config.destination, "cursor.deleted", client_id=client_id, action="written again", alarm=True
         )
@@ -400,7 +412,19 @@ class Instance:
         stream = self._streams.get(identity.client_id)
         if stream is None:
             raise NotSubscribed(self.config.destination, identity.client_id)
+        self._check_readable(identity.client_id)
         return stream
+
+    def _check_readable(self, client_id: int) -> None:
+        """Raise MetaUnreadable if the client's cursor cannot be read: nobody knows what it has acknowledged."""
+        if client_id in self.meta.unreadable:
+            raise MetaUnreadable(self.meta.unreadable[client_id])
+
+    def _tell_readable(self) -> None:
+        """Tell that a cursor is no longer unreadable, if no other one is."""
+        if self._unreadable_told and not self.meta.unreadable:
+            self._unreadable_told = False
+            self._log.event(self.config.destination, "cursor.readable")
 
     def _check_within(self, stream: Stream, identity: ClientIdentity) -> None:
         """Raise NotSubscribed if the last SUBSCRIBE on this node came from an account with another widest filter."""
@@ -518,7 +542,8 @@ class Instance:
         if self._source_error:
             self._log.event(self.config.destination, "source.healthy")
         self._source_error = ""
-        if not self._stopped and not self.meta.cursors() and self.meta.start is None:
+        begun = self.meta.cursors() or self.meta.unreadable
+        if not self._stopped and not begun and self.meta.start is None:
             try:
                 await self.meta.keep_start(self._newest)
                 if self._start_unwritten:
@@ -531,8 +556,9 @@ class Instance:
                 self._claim.lost(error)
         start = self.meta.start
         needed = self.meta.cursors() or (() if start is None else (start,))
+        known = None if self.meta.unreadable else needed
         with suppress(CanalError):  # if the source went away again, the next look reports it
-            await self._run_blocking(lambda: self._origin.keep_house(needed))
+            await self._run_blocking(lambda: self._origin.keep_house(known))
             cursors = {
                 each.client_id: cursor for each in self.meta.clients() if (cursor := self.meta.cursor(each.client_id))
             }

@@ -61,12 +61,14 @@ class Snapshot:
     clients, cursors: by client id.
     start: kept for the first client.
     servers: see ServersChosen; () before the first switch.
+    unreadable: why the cursor of a client cannot be read, by client id; it has none in `cursors`.
     """
 
     clients: dict[int, ClientIdentity] = field(default_factory=dict)
     cursors: dict[int, LogPosition] = field(default_factory=dict)
     start: LogPosition | None = None
     servers: tuple[str, ...] = ()
+    unreadable: dict[int, str] = field(default_factory=dict)
 
 
 class MetaBackend(Protocol):
@@ -89,7 +91,10 @@ class CursorEdits(Protocol):
         ...
 
     def cursor_deleted(self, client_id: int) -> None:
-        """The operator deleted this client's cursor or made it unreadable: write it again."""
+        """The operator deleted this client's cursor or made it unreadable: write it again.
+
+        If it could not be read from the beginning, the client has none from now on.
+        """
         ...
 
 
@@ -104,20 +109,22 @@ def same_or_filled(old: ClientIdentity | None, new: ClientIdentity) -> ClientIde
 def apply(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
     """Return the snapshot after these changes; the given one is unchanged."""
     clients, cursors, start = dict(snapshot.clients), dict(snapshot.cursors), snapshot.start
-    servers = snapshot.servers
+    servers, unreadable = snapshot.servers, dict(snapshot.unreadable)
     for change in changes:
         match change:
             case CursorMoved(client_id, position):
                 cursors[client_id] = position
+                unreadable.pop(client_id, None)
             case Subscribed(identity):
                 clients[identity.client_id] = same_or_filled(clients.get(identity.client_id), identity)
             case Unsubscribed(client_id):
                 clients.pop(client_id, None)
                 cursors.pop(client_id, None)
+                unreadable.pop(client_id, None)
             case StartKept(position):
                 start = position
             case StartForgotten():
                 start = None
             case ServersChosen(addresses):
                 servers = addresses
-    return Snapshot(clients, cursors, start, servers)
+    return Snapshot(clients, cursors, start, servers, unreadable)

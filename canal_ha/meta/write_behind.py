@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from canal_ha.errors import MetaWriteFailed, NotSubscribed
+from canal_ha.errors import MetaUnreadable, MetaWriteFailed, NotSubscribed
 from canal_ha.meta.repository import (
     Change,
     CursorMoved,
@@ -57,6 +57,7 @@ class Meta:
         self._turn = turn
         self._clients: dict[int, ClientIdentity] = {}
         self._cursors: dict[int, LogPosition] = {}
+        self.unreadable: dict[int, str] = {}  # see Snapshot
         self._due_clients: set[int] = set()  # clients whose identity the next flush writes again
         self._due: set[int] = set()  # clients whose cursor the next flush writes
         self._servers_due = False  # the next flush writes the chosen servers again
@@ -67,6 +68,7 @@ class Meta:
         snapshot = await self._backend.load()
         self._clients = dict(snapshot.clients)
         self._cursors = {client: cursor for client, cursor in snapshot.cursors.items() if client in self._clients}
+        self.unreadable = dict(snapshot.unreadable)
         self.start = snapshot.start
         self.servers = snapshot.servers
         self._start_due = self.start is not None and bool(self._cursors)
@@ -96,9 +98,11 @@ class Meta:
         """Add this client; a blank filter keeps its old one. If it has no cursor, `start` becomes its cursor.
 
         The destination's first cursor voids the kept start in the same write. A client that the backend may have lost
-        is written again.
+        is written again. Raises MetaUnreadable if its cursor cannot be read.
         """
         async with self._my_turn():
+            if identity.client_id in self.unreadable:
+                raise MetaUnreadable(self.unreadable[identity.client_id])
             known = self._clients.get(identity.client_id)
             identity = same_or_filled(known, identity)
             first = None if identity.client_id in self._cursors else start
@@ -129,6 +133,7 @@ class Meta:
                 self.rewrite(client_id)  # the backend may yet remove the client, which still is subscribed
                 raise
             del self._clients[client_id]
+            self.unreadable.pop(client_id, None)
             self._cursors.pop(client_id, None)
             self._due.discard(client_id)
             self._due_clients.discard(client_id)
@@ -186,6 +191,7 @@ class Meta:
         if client_id not in self._clients:
             raise NotSubscribed(self.destination, client_id)
         self._cursors[client_id] = position
+        self.unreadable.pop(client_id, None)
         self._due.discard(client_id)
         self._start_due |= self.start is not None
 

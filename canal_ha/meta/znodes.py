@@ -92,26 +92,34 @@ class ZnodeBackend:
     async def load(self) -> Snapshot:
         """Read everything and start to watch the cursors. Raises MetaUnreadable or ZooKeeperUnavailable.
 
+        A cursor that cannot be read keeps only its own client waiting, until an operator corrects it. If this node was
+        the last owner, it writes the cursor again.
+
         The session that claimed the destination reads after its claim, so it sees all writes of an earlier owner.
         """
         clients: dict[int, ClientIdentity] = {}
         cursors: dict[int, LogPosition] = {}
+        unreadable: dict[int, str] = {}
         for name in await self._znodes.children(self._fence.path):
             if not name.isdigit():
                 continue
             client_id = int(name)
             self._known[tree.client(self._destination, client_id)] = Znode(b"", 0)
-            stored = await self._read(tree.client_filter(self._destination, client_id))
-            clients[client_id] = ClientIdentity(self._destination, client_id, stored.data.decode() if stored else "")
+            path = tree.client_filter(self._destination, client_id)
+            stored = await self._read(path)
+            clients[client_id] = ClientIdentity(self._destination, client_id, _text(path, stored))
             cursor = await self._read(tree.cursor(self._destination, client_id))
             if cursor is not None and cursor.data:
-                cursors[client_id] = _position(tree.cursor(self._destination, client_id), cursor.data)
+                try:
+                    cursors[client_id] = _position(tree.cursor(self._destination, client_id), cursor.data)
+                except MetaUnreadable as error:
+                    unreadable[client_id] = str(error)
             self._watch(client_id)
         kept = await self._read(tree.parse(self._destination))
         start = _position(tree.parse(self._destination), kept.data) if kept is not None and kept.data else None
         chosen = await self._read(tree.source(self._destination))
-        servers = tuple(chosen.data.decode().split(",")) if chosen is not None and chosen.data else ()
-        self.durable = Snapshot(clients, cursors, start, servers)
+        servers = tuple(_text(tree.source(self._destination), chosen).split(",")) if chosen and chosen.data else ()
+        self.durable = Snapshot(clients, cursors, start, servers, unreadable)
         if self._before is not None:
             back = tuple(self._put_back(self._before))
             if back:
@@ -127,10 +135,14 @@ class ZnodeBackend:
         older = [
             client_id
             for client_id, cursor in before.snapshot.cursors.items()
-            if _is_older(self._known.get(path := tree.cursor(self._destination, client_id)), before.nodes.get(path))
+            if client_id not in self.durable.unreadable
+            and _is_older(self._known.get(path := tree.cursor(self._destination, client_id)), before.nodes.get(path))
             and not ((there := self.durable.cursors.get(client_id)) and steps_back(there, cursor))
         ]
-        if self._restore or older:
+        if not (self._restore or older):
+            for client_id in self.durable.unreadable.keys() & before.snapshot.cursors.keys():
+                yield CursorMoved(client_id, before.snapshot.cursors[client_id])
+        else:
             yield from _differing(before.snapshot, self.durable)
             yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
 
@@ -253,7 +265,10 @@ class ZnodeBackend:
     # ---- reading nodes
 
     async def _read(self, path: str) -> Znode | None:
-        node = await self._znodes.get(path)
+        try:
+            node = await self._znodes.get(path)
+        except ZooKeeperUnavailable as error:
+            raise ZooKeeperUnavailable(f"{path}: {error}") from error
         self._remember(path, node)
         return node
 
@@ -327,6 +342,13 @@ class ZnodeBackend:
         known, edit = self._known.get(path), self._is_edit(path, node)
         gone = (node is None and known is not None) or _is_older(node, known)
         self._remember(path, node)
+        if client_id in self.durable.unreadable:
+            if node is None or not node.data:
+                self.durable.unreadable.pop(client_id)
+                self._lost(client_id)
+            elif edit:
+                self._take_over(client_id, path, node)
+            return
         if gone or (edit and not self._take_over(client_id, path, node)):
             self._lost(client_id)
 
@@ -350,6 +372,13 @@ def _differing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:
         yield StartKept(wanted.start)
     if wanted.servers and wanted.servers != there.servers:
         yield ServersChosen(wanted.servers)
+
+
+def _text(path: str, node: Znode | None) -> str:
+    try:
+        return "" if node is None else node.data.decode()
+    except ValueError as error:
+        raise MetaUnreadable(f"{path}: {error}; correct it with zkCli, or delete the node") from error
 
 
 def _position(path: str, data: bytes) -> LogPosition:

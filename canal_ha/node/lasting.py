@@ -11,6 +11,7 @@ UNWRITTEN = "unwritten"  # cursors cannot be written; they advance in memory
 HISTORY = "history"  # the table history cannot be written or read
 STANDBY = "standby"  # the source fails, and its standby lacks what was read
 UNLOADABLE = "unloadable"  # this node cannot load the cursors
+UNREADABLE = "unreadable"  # the cursor of one client or more cannot be read
 LOGS = "logs"  # a log file cannot be written
 
 _BEGINS = {
@@ -19,6 +20,7 @@ _BEGINS = {
     "history.unavailable": HISTORY,
     "source.standby_behind": STANDBY,
     "instance.unloadable": UNLOADABLE,
+    "cursor.unreadable": UNREADABLE,
 }
 _ENDS = {
     "cursor.written_again": (UNWRITTEN,),
@@ -27,7 +29,8 @@ _ENDS = {
     "source.detected_again": (STANDBY,),
     "source.switched": (STANDBY,),
     "instance.started": (UNLOADABLE,),
-    "instance.stopped": (UNWRITTEN, HISTORY, STANDBY),
+    "cursor.readable": (UNREADABLE,),
+    "instance.stopped": (UNWRITTEN, HISTORY, STANDBY, UNREADABLE),
 }
 
 

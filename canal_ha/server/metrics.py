@@ -101,7 +101,7 @@ def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric
         if isinstance(alarm, ConfigAlarm):
             family.add(1, alarm.destination, alarm.alarm)
     yield family
-    text = "Alarms of a node: unwritten, history, standby, unloadable, logs."
+    text = "Alarms of a node: unwritten, history, standby, unloadable, unreadable, logs."
     family = Family("canal_node_alarm", "gauge", text, "destination", "alarm")
     for about in sorted({(alarm.destination, alarm.alarm) for alarm in alarms if isinstance(alarm, NodeAlarm)}):
         family.add(1, *about)

@@ -451,9 +451,51 @@ def test_a_backup_restored_under_the_owner_is_no_edit() -> None:
     assert (store.lost, store.replaced) == ([1001], [])
 
 
-def test_what_cannot_be_read_needs_a_person() -> None:
-    """An unreadable cursor raises MetaUnreadable with the path of its node."""
+def test_a_cursor_that_cannot_be_read_keeps_only_its_own_client_waiting() -> None:
+    """The snapshot names its path; the other client has its cursor. A corrected one is taken over."""
+    store = subscribed()
+    store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
+    store.edit(SetData(CURSOR, b"what?"))
+    other = Store(store.stage)
+    found = other.load()
+    assert found.cursors == {7: at(5)}
+    assert sorted(found.clients) == [7, 1001]
+    assert CURSOR in found.unreadable[1001]
+    other.edit(SetData(CURSOR, b"still?"))
+    assert (other.replaced, other.lost) == ([], [])
+    other.edit(SetData(CURSOR, at(9).to_json(with_type=True).encode()))
+    assert other.replaced == [(1001, 9)]
+    assert other.backend.durable.unreadable == {}
+
+
+def test_a_cursor_that_cannot_be_read_and_is_deleted_is_begun_afresh() -> None:
+    """Nothing writes it again."""
     store = subscribed()
     store.edit(SetData(CURSOR, b"what?"))
-    with pytest.raises(MetaUnreadable, match=CURSOR):
+    other = Store(store.stage)
+    other.load()
+    other.edit(Delete(CURSOR))
+    assert (other.lost, other.backend.durable.unreadable) == ([1001], {})
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_the_last_owner_writes_a_cursor_again_that_cannot_be_read(restore: bool) -> None:
+    """It knows the cursor. Without this it could keep the destination for ever, and never serve it."""
+    store = subscribed()
+    store.write(CursorMoved(1001, at(200)))
+    before = store.backend.stored
+    store.stage.do(lambda: store.operator.transaction([SetData(CURSOR, b"what?")]))
+    again = Store(store.stage, before, restore=restore)
+    found = again.load()
+    assert (found.cursors, found.unreadable) == ({1001: at(200)}, {})
+    assert again.cursor() == 200
+
+
+@pytest.mark.parametrize("path", [tree.client_filter("example", 1001), tree.parse("example"), tree.source("example")])
+def test_what_cannot_be_read_needs_a_person(path: str) -> None:
+    """An unreadable filter, start or choice of the server raises MetaUnreadable with the path of its node."""
+    store = subscribed()
+    store.write(StartKept(at(3)), ServersChosen(("db:3306",)))
+    store.edit(SetData(path, b"\xff"))
+    with pytest.raises(MetaUnreadable, match=path):
         Store(store.stage).load()
