@@ -1,0 +1,56 @@
+"""Alarms that last: what begins and ends them, and what the status of a node in a cluster shows."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from canal_ha.node.lasting import HISTORY, STANDBY, UNWRITTEN, LastingAlarms
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create, SetData
+from canal_ha.zookeeper.reading import BlockingZnodes
+from lab import MariaDB, Node, ZooKeeper, follow
+from tests.waiting import until
+
+
+def test_an_alarm_lasts_from_its_event_to_the_event_that_ends_it() -> None:
+    """It keeps the time of its beginning. A source of a group ends its own alarms, and a stop ends all."""
+    alarms = LastingAlarms()
+    alarms.event("a", "cursor.write_failed", "full", "", 1.0)
+    alarms.event("a", "cursor.write_failed", "still full", "", 2.0)
+    for source in ("g/1", "g/2"):
+        alarms.event("g", "source.standby_behind", "it lags", source, 3.0)
+    assert [(each.alarm, each.text, each.since) for each in alarms.active] == [
+        (UNWRITTEN, "a: still full", 1.0),
+        (STANDBY, "g/1: it lags", 3.0),
+        (STANDBY, "g/2: it lags", 3.0),
+    ]
+    alarms.event("g", "source.switched", "", "g/2", 4.0)
+    alarms.event("a", "cursor.written_again", "", "", 4.0)
+    assert [each.text for each in alarms.active] == ["g/1: it lags"]
+    alarms.event("g", "history.unavailable", "no room", "g/1", 5.0)
+    assert [each.alarm for each in alarms.active] == [HISTORY, STANDBY]
+    alarms.event("g", "instance.stopped", "", "", 6.0)
+    assert alarms.active == ()
+
+
+@pytest.mark.real
+def test_a_destination_that_cannot_be_loaded_names_the_znode_and_starts_when_it_is_corrected(
+    mariadb: MariaDB, zookeeper: ZooKeeper
+) -> None:
+    """The alarm is in the status while the node tries again with a growing pause."""
+    hosts = f"{zookeeper.hosts}/unloadable{time.time_ns()}"
+    path = tree.source("example")
+    with BlockingZnodes(hosts, read_only=False) as znodes:
+        znodes.ensure(tree.destination("example"))
+        znodes.transaction([Create(path, b"\xff")])
+        with Node({"example": follow(mariadb)}, zk_servers=hosts, wait_for=[]) as node:
+            (alarm,) = until(lambda: node.status()["alarms"] or None, what="the alarm")
+            assert alarm["alarm"] == "unloadable"
+            assert path in alarm["text"]
+            assert "correct it with zkCli" in alarm["text"]
+            until(lambda: node.log_file().count("running.released") >= 2, what="the second release")
+            znodes.transaction([SetData(path, b"", -1)])
+            until(lambda: node.running() == {"example"}, what="the start")
+            assert node.status()["alarms"] == []
