@@ -135,8 +135,7 @@ class ZnodeBackend:
         older = [
             client_id
             for client_id, cursor in before.snapshot.cursors.items()
-            if client_id not in self.durable.unreadable
-            and _is_older(self._known.get(path := tree.cursor(self._destination, client_id)), before.nodes.get(path))
+            if _is_older(self._known.get(path := tree.cursor(self._destination, client_id)), before.nodes.get(path))
             and not ((there := self.durable.cursors.get(client_id)) and steps_back(there, cursor))
         ]
         if not (self._restore or older):
@@ -144,6 +143,7 @@ class ZnodeBackend:
                 yield CursorMoved(client_id, before.snapshot.cursors[client_id])
         else:
             yield from _differing(before.snapshot, self.durable)
+            older = [client_id for client_id in older if client_id in self.durable.cursors]  # the others are put back
             yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
 
     async def write(self, changes: tuple[Change, ...]) -> None:
