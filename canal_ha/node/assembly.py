@@ -1,10 +1,12 @@
-"""Assembly: builds the instance of one destination from its configuration."""
+"""Assembly: builds the instance of one destination from its configuration. Files of cursors have threads of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
-from twisted.internet.threads import deferToThread
+from twisted.internet.threads import deferToThread, deferToThreadPool
+from twisted.python.threadpool import ThreadPool
 
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
@@ -12,7 +14,6 @@ from canal_ha.errors import CanalError
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.instance import Instance
 from canal_ha.instance.origin import Origin
-from canal_ha.instance.stream import Reactor
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import FileBackend
 from canal_ha.meta.memory import MemoryBackend
@@ -26,11 +27,14 @@ from canal_ha.node.upstreams import Upstreams
 from canal_ha.node.waiting_znodes import ReactorZnodes
 from canal_ha.source.history.stores import HistoryClaim
 
+T = TypeVar("T")
+CURSOR_THREADS = 4  # that write files of cursors; questions to a source that hangs take none of them
+
 
 class Assembly:
     """Builds the instances of one node. None of them is started here."""
 
-    def __init__(self, config: CanalConfig, reactor: Reactor, log: InstanceLog, batch_ids: BatchIds) -> None:
+    def __init__(self, config: CanalConfig, reactor: Any, log: InstanceLog, batch_ids: BatchIds) -> None:
         """Keep what the instances have in common.
 
         config: the node's.
@@ -42,6 +46,12 @@ class Assembly:
         self._reactor = reactor
         self._log = log
         self._batch_ids = batch_ids
+        self._cursor_pool = ThreadPool(0, CURSOR_THREADS, "cursors")
+        self._cursor_pool.start()
+
+    def close(self) -> None:
+        """End the threads for cursors, after the instances have stopped."""
+        self._cursor_pool.stop()
 
     def owned(self, config: InstanceConfig, ownership: Ownership) -> Instance:
         """Build an instance that runs while this node owns the destination in ZooKeeper."""
@@ -49,7 +59,7 @@ class Assembly:
         def open_backend(edits: CursorEdits) -> MetaBackend:
             if config.cursor_place is CursorPlace.ZOOKEEPER:
                 return ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted)
-            return _local_backend(config)
+            return self.cursors(config)
 
         history = HistoryClaim(config.destination, ownership.epoch, ReactorZnodes(ownership, self._reactor))
         return self._instance(config, OwnedClaim(ownership), open_backend, self._config.zk_flush_period_ms, history)
@@ -58,9 +68,18 @@ class Assembly:
         """Build an instance for a node without ZooKeeper. gave_up: called when the instance cannot go on."""
 
         def open_backend(edits: CursorEdits) -> MetaBackend:
-            return _local_backend(config)
+            return self.cursors(config)
 
         return self._instance(config, UndisputedClaim(gave_up), open_backend, config.file_flush_period_ms)
+
+    def cursors(self, config: InstanceConfig) -> MetaBackend:
+        """Return where a node keeps cursors by itself. Without ZooKeeper the default template keeps them in files."""
+        if config.cursor_place is CursorPlace.MEMORY:
+            return MemoryBackend()
+        return FileBackend(config.data_dir, config.destination, self._write_cursors)
+
+    def _write_cursors(self, call: Callable[[], T]) -> Awaitable[T]:
+        return deferToThreadPool(self._reactor, self._cursor_pool, call)
 
     def _instance(
         self,
@@ -96,10 +115,3 @@ def origin_of(config: InstanceConfig, tell: Tell, claim: HistoryClaim | None) ->
     if config.local:
         return FilesOrigin(config, config.local)
     return GroupOrigin(config, tell, claim) if config.group else Upstreams(config, tell, claim)
-
-
-def _local_backend(config: InstanceConfig) -> MetaBackend:
-    """Return where a node keeps cursors by itself. Without ZooKeeper the default template keeps them in files."""
-    if config.cursor_place is CursorPlace.MEMORY:
-        return MemoryBackend()
-    return FileBackend(config.data_dir, config.destination, deferToThread)

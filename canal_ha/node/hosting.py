@@ -89,6 +89,7 @@ class Hosting:
         self._stopping = True
         stops = [self.stop(destination, StopReason.SHUTDOWN) for destination in self._embedded.destinations]
         await gatherResults([Deferred.fromCoroutine(stop) for stop in stops])
+        self._assembly.close()
 
     async def _again(self, destination: str, error: CanalError) -> None:
         if destination in self._under_way:
