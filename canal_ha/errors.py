@@ -9,10 +9,11 @@ from __future__ import annotations
 
 
 class CanalError(Exception):
-    """The base class of all our errors."""
+    """The base class of all our errors. refusal: the reason in canal_port_refusals; "" if it does not count there."""
 
     retryable = False
     code = 400
+    refusal = ""
 
 
 # ---- the protocol between us and a peer
@@ -129,17 +130,30 @@ class BatchUnknown(CanalError):
 class FilterInvalid(CanalError):
     """A table filter is not a regular expression, is too long, or takes too long to match."""
 
+    refusal = "filter"
 
-class TooManyStreams(CanalError):
-    """This destination already has canal.instance.stream.max open streams."""
+
+class QuotaReached(CanalError):
+    """This destination has no room for one more stream, private read or client id. refusal: which limit it is."""
 
     retryable = True
+    code = 429
 
-    def __init__(self, destination: str, most: int) -> None:
+    def __init__(self, destination: str, most: int, things: str, key: str, refusal: str, account: str = "") -> None:
+        """Name the limit.
+
+        most: of the things.
+        things: what is counted, in words.
+        key: of the configuration.
+        refusal: reason for the metrics.
+        account: whose things they are; "" counts those of all.
+        """
+        whose = f" of account {account}" if account else ""
         super().__init__(
-            f"destination:{destination} has {most} open streams already (canal.instance.stream.max);"
-            " unsubscribe a client id or raise the limit"
+            f"destination:{destination} has {most} {things}{whose} already ({key});"
+            " unsubscribe a client id, end a read, or raise the limit"
         )
+        self.refusal = refusal
 
 
 class EndOfRange(CanalError):

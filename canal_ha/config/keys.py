@@ -139,6 +139,14 @@ AHEAD_BYTES = _node(
     "memory for requests that all clients together have sent ahead; a connection that goes beyond is closed",
     "bytes",
 )
+REPLY_BYTES = _node(
+    "canal.client.replies.bytes",
+    kinds.whole(1024 * 1024, INT64),
+    str(1024 * 1024 * 1024),
+    "memory for replies that clients have not read yet; beyond it, the account or address that holds most loses its "
+    "oldest connection",
+    "bytes",
+)
 MAX_FRAME = _node(
     "canal.max.frame.bytes",
     kinds.whole(4096, INT32),
@@ -278,6 +286,37 @@ STREAM_IDLE = _shared(
 )
 STREAM_MAX = _shared(
     "instance.stream.max", kinds.whole(1, 10_000), "16", "largest number of open streams of one destination", "streams"
+)
+STREAM_ACCOUNT_MAX = _shared(
+    "instance.stream.account.max",
+    kinds.whole(1, 10_000),
+    "16",
+    "largest number of open streams of one account on one destination",
+    "streams",
+)
+READ_MAX = _shared(
+    "instance.read.max", kinds.whole(1, 10_000), "8", "largest number of private reads of one destination", "reads"
+)
+READ_ACCOUNT_MAX = _shared(
+    "instance.read.account.max",
+    kinds.whole(1, 10_000),
+    "4",
+    "largest number of private reads of one account on one destination",
+    "reads",
+)
+READ_IDLE = _shared(
+    "instance.read.idle",
+    kinds.decimal(0),
+    "600",
+    "end a private read after this time without a GET",
+    "s",
+)
+CLIENT_IDS = _shared(
+    "instance.clients.max",
+    kinds.whole(1, 65_536),
+    "256",
+    "largest number of client ids of one destination; those that exist stay, and new ones are refused",
+    "client ids",
 )
 ALARM_LAG = _shared(
     "instance.alarm.lag",

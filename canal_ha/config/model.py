@@ -170,6 +170,11 @@ class InstanceConfig:
     ddl_isolation: bool = False
     stream_idle_s: float = 300.0
     stream_max: int = 16
+    stream_account_max: int = 16
+    read_max: int = 8
+    read_account_max: int = 4
+    read_idle_s: float = 600.0
+    clients_max: int = 256
     so_timeout_s: float = 30.0
     receive_buffer_bytes: int = 262144
     fallback_interval_s: int = 60
@@ -251,6 +256,7 @@ class CanalConfig:
     connections_max: int = 5000
     address_connections_max: int = 2500
     ahead_bytes: int = 256 * 1024 * 1024
+    reply_bytes: int = 1024 * 1024 * 1024
     metrics_port: int = 11112  # <= 0: off
     metrics_bind: str = ""  # "" listens on every address
     admin_http_port: int = 8089  # < 0: off; 0: any free port

@@ -5,9 +5,8 @@ Everything here runs on the reactor thread.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutine
@@ -30,12 +29,12 @@ from canal_ha.errors import (
     NotRunningHere,
     NotSubscribed,
     PositionLost,
-    TooManyStreams,
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.from_thread import answer_of
 from canal_ha.instance.origin import Origin, Remembered
+from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
 from canal_ha.instance.status import InstanceStatus, SourceFacts, StreamStatus
 from canal_ha.instance.stream import Reactor, Stream, StreamState
@@ -111,13 +110,31 @@ class Instance:
         self._alarms: dict[int, Alarms] = {}
         self._streams: dict[int, Stream] = {}
         self._reads: set[BinlogRead] = set()
-        self._slots: Counter[object] = Counter()  # of streams whose requests are under way: client id, or a read
+        self._accounts: dict[int, str] = {}  # client id -> the account that asked for its rows last
+        self._stream_places = Places(
+            config.destination,
+            self._open_streams,
+            Quota("streams", "open streams", "canal.instance.stream.max", config.stream_max),
+            Quota("account_streams", "open streams", "canal.instance.stream.account.max", config.stream_account_max),
+        )
+        self._read_places = Places(
+            config.destination,
+            lambda: {read: read.account for read in self._reads},
+            Quota("reads", "private reads", "canal.instance.read.max", config.read_max),
+            Quota("account_reads", "private reads", "canal.instance.read.account.max", config.read_account_max),
+        )
+        self._client_places = Places(
+            config.destination,
+            lambda: {identity.client_id: "" for identity in self.meta.clients()},
+            Quota("client_ids", "client ids", "canal.instance.clients.max", config.clients_max),
+        )
         self._newest: LogPosition | None = None
         self._source_error = ""
         self._write_error = ""
         self._start_unwritten = False
         self._unreadable_told = False
         self._compiling = DeferredLock()
+        self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
         self._loops: list[LoopingCall] = []
         self._stopped = False
@@ -206,28 +223,30 @@ class Instance:
         exact: the form of values that it will ask for; see GetRequest.
         opens: whether to open the stream. A client with a blank filter that only wants its cursor leaves it as it is.
 
-        Raises FilterInvalid, TooManyStreams. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
+        Raises FilterInvalid, QuotaReached. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
         because only the source can tell the first one.
         """
         self._check()
         self._check_readable(identity.client_id)
-        opened = self._streams.get(identity.client_id)
-        known_to_meta = self.meta.cursor(identity.client_id) is not None
-        has_slot = (opened is not None and opened.state is StreamState.OPEN) or (known_to_meta and not opens)
-        with nullcontext() if has_slot else self._slot(identity.client_id):
+        client_id, account = identity.client_id, identity.account
+        only_looks = not opens and self.meta.cursor(client_id) is not None
+        place = nullcontext() if only_looks else self._stream_places.reserved(client_id, account)
+        with self._client_places.reserved(client_id), place:
             await self._check_filter(identity.filter)
             start = None
             if self.meta.cursor(identity.client_id) is None:
                 # The table history must begin before the start. If the source does not answer, the next call reports it
-                with suppress(CanalError):
-                    await self._run_blocking(lambda: self._origin.keep_house(None))
-                start = await self._start_position()
-            await self.meta.subscribe(replace(identity, within=""), start)
+                async with self._asking:
+                    with suppress(CanalError):
+                        await self._run_blocking(lambda: self._origin.keep_house(None))
+                    start = await self._start_position()
+            await self.meta.subscribe(replace(identity, within="", account=""), start)
         # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
         # opens after the stop.
         self._check()
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
         stream = self._stream(known)
+        self._accounts[client_id] = account
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         return self.meta.cursor(identity.client_id)
@@ -244,6 +263,7 @@ class Instance:
         """End the client's stream and delete its cursor and filter durably."""
         self._check()
         stream = self._streams.pop(identity.client_id, None)
+        self._accounts.pop(identity.client_id, None)
         if stream:
             stream.close(NotSubscribed(self.config.destination, identity.client_id))
         await self.meta.unsubscribe(identity.client_id)
@@ -253,6 +273,9 @@ class Instance:
         """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""
         stream = self._subscribed(identity)
         self._check_within(stream, identity)
+        if self._accounts.get(identity.client_id) != identity.account:
+            self._stream_places.check(identity.client_id, identity.account)
+            self._accounts[identity.client_id] = identity.account
         message = await stream.get(request)
         self._check()  # the node may have lost the destination while the GET waited
         self._check_within(stream, identity)
@@ -283,39 +306,40 @@ class Instance:
     async def read_from(
         self, identity: ClientIdentity, place: Place, until: Place | None, *, exact: bool = False
     ) -> BinlogRead:
-        """Begin a private read. It counts as an open stream.
+        """Begin a private read. Reads have places of their own, so that they take none of the subscribers'.
 
         identity: of the client that asks, with the filter of this read.
         place: where the read begins.
         until: where it ends, None for no end; a journal and offset may lie ahead, a GTID set must be executed by now.
         exact: the form of values that its GETs will ask for.
 
-        Raises FilterInvalid, TooManyStreams, PositionLost, SourceUnavailable, SourceRefused.
+        Raises FilterInvalid, QuotaReached, PositionLost, SourceUnavailable, SourceRefused.
         """
         self._check()
         if until is not None and self.config.group:
             raise LocalProtocolError(
                 f"{self.config.destination} has several sources: one position cannot be the end of a read"
             )
-        with self._slot(object()):
+        with self._read_places.reserved(object(), identity.account):
             await self._check_filter(identity.filter)
-            start = await self._run_blocking(lambda: self._origin.view.find(place))
-            end = None
-            if until is not None and until.journal:
-                end = LogPosition(until.journal, until.offset)
-            elif until is not None:
-                end = await self._run_blocking(lambda: self._origin.view.find(until))
+            async with self._asking:
+                start = await self._run_blocking(lambda: self._origin.view.find(place))
+                end = None
+                if until is not None and until.journal:
+                    end = LogPosition(until.journal, until.offset)
+                elif until is not None:
+                    end = await self._run_blocking(lambda: self._origin.view.find(until))
         self._check()
         meta = Meta(self.config.destination, MemoryBackend(), turn=DeferredLock())
         await meta.subscribe(identity, start)
-        read = BinlogRead(end, claim=self._claim, closed=self._reads.discard)
+        read = BinlogRead(end, claim=self._claim, closed=self._reads.discard, account=identity.account)
         stream = Stream(
             self.config,
             identity.client_id,
             meta,
             self._origin.open_feed,
             self._reactor,
-            may_open=self._has_room,
+            check_room=lambda: None,  # the read keeps its place until it ends
             tell=partial(self._log.event, self.config.destination),
             batch_ids=self._batch_ids.reads,
             filter_text=identity.filter,
@@ -440,7 +464,7 @@ class Instance:
                 self.meta,
                 self._origin.open_feed,
                 self._reactor,
-                may_open=self._has_room,
+                check_room=partial(self._check_room, client_id),
                 tell=partial(self._log.event, self.config.destination),
                 batch_ids=self._batch_ids.of_client(self.config.destination, client_id),
                 filter_text=identity.filter,
@@ -504,22 +528,15 @@ class Instance:
             )
         self._check()
 
-    def _has_room(self) -> bool:
-        streams = sum(stream.state is StreamState.OPEN for stream in self._streams.values())
-        return streams + len(self._reads) + len(self._slots) < self.config.stream_max
+    def _open_streams(self) -> dict[object, str]:
+        return {
+            client_id: self._accounts.get(client_id, "")
+            for client_id, stream in self._streams.items()
+            if stream.state is StreamState.OPEN
+        }
 
-    @contextmanager
-    def _slot(self, key: object) -> Iterator[None]:
-        """Keep room for one open stream during the block. Raises TooManyStreams before anything becomes durable."""
-        if key not in self._slots and not self._has_room():
-            raise TooManyStreams(self.config.destination, self.config.stream_max)
-        self._slots[key] += 1
-        try:
-            yield
-        finally:
-            self._slots[key] -= 1
-            if not self._slots[key]:
-                del self._slots[key]
+    def _check_room(self, client_id: int) -> None:
+        self._stream_places.check(client_id, self._accounts.get(client_id, ""))
 
     async def _start_position(self) -> LogPosition:
         """Return where a new client begins.
@@ -581,6 +598,9 @@ class Instance:
     def _park_idle(self) -> None:
         for stream in self._streams.values():
             stream.park_if_idle()
+        for read in tuple(self._reads):
+            if read.silent_s >= self.config.read_idle_s:
+                read.close(f"no GET for {self.config.read_idle_s:g} s (canal.instance.read.idle)")
 
     def _every(self, period_s: float, call: Callable[[], object], *, now: bool = False) -> None:
         loop = LoopingCall(_as_deferred(call))

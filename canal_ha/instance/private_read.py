@@ -22,21 +22,31 @@ LOOK_MS = 100.0  # the feed may reach the end without an entry that would wake t
 class BinlogRead:
     """See the module."""
 
-    def __init__(self, until: LogPosition | None, *, claim: Claim, closed: Callable[[BinlogRead], None]) -> None:
+    def __init__(
+        self, until: LogPosition | None, *, claim: Claim, closed: Callable[[BinlogRead], None], account: str = ""
+    ) -> None:
         """Make a read that waits for `begin`.
 
         until: where it ends, without the entry there; None for no end.
         claim: the instance's.
         closed: called once, when the read is over.
+        account: of the client, for its quota; "" without one.
         """
+        self.account = account
         self._until = until
         self._claim = claim
         self._on_closed = closed
         self._stream: Stream | None = None
         self._closed = False
+        self._why = ""  # it is over, if not because its client ended it
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last GET; 0.0 while one waits."""
+        return self._stream.silent_s if self._stream else 0.0
 
     def begin(self, stream: Stream, filter_text: str, *, exact: bool, within: str = "") -> None:
-        """Open the stream. exact, within: see Stream.subscribed. Raises TooManyStreams."""
+        """Open the stream. exact, within: see Stream.subscribed."""
         stream.subscribed(filter_text, exact=exact, within=within)
         self._stream = stream
 
@@ -67,10 +77,11 @@ class BinlogRead:
         """Deliver again what the client has not acknowledged."""
         self._opened().rollback(batch_id)
 
-    def close(self) -> None:
-        """End the read."""
+    def close(self, why: str = "") -> None:
+        """End the read. why: for its client's next request; "" if the client ends it."""
         if not self._closed:
             self._closed = True
+            self._why = why
             self._on_closed(self)
             if self._stream:
                 self._stream.close(EndOfRange("this read is over"))
@@ -90,7 +101,8 @@ class BinlogRead:
 
     def _opened(self) -> Stream:
         if self._stream is None or self._closed:
-            raise CanalError("this read is over")
+            why = f": {self._why}; begin another one behind the last position" if self._why else ""
+            raise CanalError(f"this read is over{why}")
         return self._stream
 
     def _ended(self, stream: Stream) -> bool:

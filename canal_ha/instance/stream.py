@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from canal_ha.config.model import InstanceConfig
-from canal_ha.errors import CanalError, FormsMixed, NotSubscribed, PositionLost, TooManyStreams
+from canal_ha.errors import CanalError, FormsMixed, NotSubscribed, PositionLost
 from canal_ha.instance.feed import Feed, FeedRequest, Move, OpenFeed
 from canal_ha.instance.merged_feed import MergedFeed
 from canal_ha.instance.origin import Remembered
@@ -87,7 +87,7 @@ class Stream:
         open_feed: OpenFeed,
         reactor: Reactor,
         *,
-        may_open: Callable[[], bool],
+        check_room: Callable[[], None],
         tell: Tell,
         batch_ids: Numbers,
         filter_text: str = "",
@@ -103,7 +103,7 @@ class Stream:
         meta: where the stream's cursor is.
         open_feed: opens a feed from a position on.
         reactor: Twisted's.
-        may_open: whether the destination has room for one more open stream.
+        check_room: raises QuotaReached if the destination has no room for this stream to open.
         tell: hears of failures, of each once until it is over.
         batch_ids: gives the ids of batches, which go on from one stream of the client to the next.
         filter_text: the filter of the subscription.
@@ -121,7 +121,7 @@ class Stream:
         self._meta = meta
         self._open_feed = open_feed
         self._reactor = reactor
-        self._may_open = may_open
+        self._check_room = check_room
         self._tell = tell
         self._batches = Batches(client_id, batch_ids)
         self._last_of_gone_rings = 0  # batches up to this id come from rings that are gone
@@ -175,7 +175,7 @@ class Stream:
             self._open()
 
     async def get(self, request: GetRequest) -> GetAnswer:
-        """Return the next batch. Raises TooManyStreams, or the error that ended the feed for good."""
+        """Return the next batch. Raises QuotaReached, or the error that ended the feed for good."""
         self._asked_at = self._reactor.seconds()
         self._check_form(request.exact)
         self._take_form(request.exact)
@@ -254,11 +254,14 @@ class Stream:
         self._finding = False
         self._fail_waiting(error)
 
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last GET; 0.0 while one waits."""
+        return 0.0 if self._waiting else self._reactor.seconds() - self._asked_at
+
     def park_if_idle(self) -> None:
         """Close the feed after canal.instance.stream.idle seconds without a GET. A waiting GET keeps the feed open."""
-        if self.state is StreamState.PARKED or self._waiting:
-            return
-        if self._reactor.seconds() - self._asked_at >= self._config.stream_idle_s:
+        if self.state is not StreamState.PARKED and self.silent_s >= self._config.stream_idle_s and not self._waiting:
             self._abandon_ring()
 
     def close(self, error: CanalError) -> None:
@@ -311,8 +314,7 @@ class Stream:
         cursor = self._meta.cursor(self.client_id)
         if cursor is None:
             raise NotSubscribed(self._config.destination, self.client_id)
-        if not self._may_open():
-            raise TooManyStreams(self._config.destination, self._config.stream_max)
+        self._check_room()
         self._abandon_ring()
         if self._remember and self._recent is None:
             self._recent = self._remember(cursor.trail)

@@ -12,9 +12,11 @@ class ClientIdentity:
     client_id: signed 16 bit, as canal's.
     filter: "" keeps the server's.
     within: the widest table filter of the account that asks; "": any. It is not stored with the client.
+    account: its name, for its quotas; "" without one. It is not stored with the client.
     """
 
     destination: str
     client_id: int
     filter: str = ""
     within: str = ""
+    account: str = ""

@@ -1,4 +1,7 @@
-"""Assembly: builds the instance of one destination from its configuration. Files of cursors have threads of their own."""
+"""Assembly: builds the instance of one destination from its configuration.
+
+Files of cursors are written in threads of their own.
+"""
 
 from __future__ import annotations
 

@@ -304,6 +304,8 @@ class Conversation:
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
         except CanalError as error:
+            if error.refusal:
+                self._refused(error.refusal)
             return self._session.failed(error)
         except Exception as error:
             if self._may_log():

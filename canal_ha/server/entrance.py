@@ -99,6 +99,8 @@ class Visitor:
         self._name = ""
         self._accounts: Accounts | None = None  # those that `_account` is one of
         self._allowed: set[tuple[str, str, int]] = set()  # what the gate has let pass since
+        # what was asked last, as the account asks it: a client repeats the same GET
+        self._last: tuple[ClientIdentity | None, ClientIdentity, Account | None] = (None, ClientIdentity("", 0), None)
 
     @property
     def account(self) -> str:
@@ -114,7 +116,7 @@ class Visitor:
         self._allowed.clear()
 
     def admitted(self, kind: str, identity: ClientIdentity) -> ClientIdentity:
-        """Return the identity with the widest filter of the account. Raises NotAllowed.
+        """Return the identity with the name and the widest filter of the account. Raises NotAllowed.
 
         kind: the packet's type.
         identity: what the request names.
@@ -131,8 +133,12 @@ class Visitor:
             if len(self._allowed) >= _KEPT:
                 self._allowed.clear()
             self._allowed.add(key)
-        within = self._account.filter if self._account else ""
-        return replace(identity, within=within) if within else identity
+        account = self._account
+        if account is None or not (account.name or account.filter):
+            return identity
+        if identity is not self._last[0] or account is not self._last[2]:
+            self._last = identity, replace(identity, within=account.filter, account=account.name), account
+        return self._last[1]
 
 
 _KEPT = 64  # requests that a connection repeats

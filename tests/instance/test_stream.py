@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
-from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, PositionLost, TooManyStreams
+from canal_ha.errors import BatchNotFirst, CanalError, FormsMixed, MalformedEvent, PositionLost, QuotaReached
 from canal_ha.instance.feed import Feed, FeedRequest, Move
 from canal_ha.instance.stream import Stream, StreamState
 from canal_ha.meta.batch_ids import Numbers
@@ -127,11 +127,15 @@ class Bench:
             self.meta,
             self.open_feed,
             self.reactor,
-            may_open=lambda: self.room,
+            check_room=self.check_room,
             tell=self.tell,
             batch_ids=Numbers(),
             remember=Remembering,
         )
+
+    def check_room(self) -> None:
+        if not self.room:
+            raise QuotaReached("example", 16, "open streams", "canal.instance.stream.max", "streams")
 
     def tell(self, name: str, /, *, alarm: bool = False, **facts: object) -> None:
         self.told.append(name)
@@ -550,10 +554,11 @@ def test_an_error_that_is_tried_again_leaves_the_client_waiting() -> None:
 
 
 def test_one_stream_too_many_is_refused() -> None:
-    """The error names the key of the destination's limit."""
+    """The stream stays parked, and the error names the key of the destination's limit."""
     bench = Bench(room=False)
-    with pytest.raises(TooManyStreams, match=r"canal\.instance\.stream\.max"):
+    with pytest.raises(QuotaReached, match=r"canal\.instance\.stream\.max"):
         bench.subscribe()
+    assert bench.stream.state is StreamState.PARKED
 
 
 def test_the_trail_is_that_of_the_cursor() -> None:

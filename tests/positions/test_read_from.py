@@ -28,7 +28,7 @@ def test_a_range_beside_the_client(source_server: SqlServer, database: str) -> N
     server = source_server
     server.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
     with (
-        Node({"example": follow(server, {"canal.instance.stream.max": "2"})}) as node,
+        Node({"example": follow(server, {"canal.instance.read.max": "1"})}) as node,
         connected(node, database) as client,
         SimpleConnector(LOOPBACK, node.port, "example", rollback_on_connect=False) as reader,
     ):
@@ -50,7 +50,7 @@ def test_a_range_beside_the_client(source_server: SqlServer, database: str) -> N
             reader.subscribe("")
         with (
             SimpleConnector(LOOPBACK, node.port, "example", 7, rollback_on_connect=False) as third,
-            pytest.raises(ServerRefused, match=r"stream\.max"),
+            pytest.raises(ServerRefused, match=r"read\.max"),
         ):
             third.read_from("earliest")
         with pytest.raises(ServerRefused, match="does not exist; the binlog reaches from"):

@@ -104,9 +104,11 @@ def test_rights_follow_the_accounts_of_the_moment() -> None:
     made = Visitor(Entrance(lambda: held[0], Clock()), FAR)
     made.log_in("shop", token("pw"), SEED)
     client = ClientIdentity("example", 1001)
-    assert made.admitted("GET", client) == ClientIdentity("example", 1001, within=r"a\..*")
+    assert made.admitted("GET", client) == ClientIdentity("example", 1001, within=r"a\..*", account="shop")
     held[0] = Accounts([reader("shop", "pw")])
-    assert made.admitted("GET", client) is client
+    wide = made.admitted("GET", client)
+    assert wide == ClientIdentity("example", 1001, account="shop")
+    assert made.admitted("GET", client) is wide
     held[0] = Accounts([reader("shop", "pw", destinations=("other",))])
     with pytest.raises(NotAllowed, match="account shop has no right on destination:example"):
         made.admitted("GET", client)

@@ -116,3 +116,20 @@ def test_requests_sent_ahead_are_bounded_for_all_clients_together() -> None:
         for each in clients:
             each.sock.close()
         until(lambda: served.service._shared.load.ahead_bytes == 0, what="an empty budget")
+
+
+@pytest.mark.parametrize(("most", "filter_text", "reason"), [("stream_max", "", "streams"), ("", "(", "filter")])
+def test_a_refused_subscription_is_counted(
+    most: str, filter_text: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client shows the reason, the metrics count it, and the log has a limited number of lines."""
+    with Served(config={most: 1} if most else {}) as served, RawClient(served) as first:
+        first.subscribe()
+        assert first.refusal() == (0, "")
+        with RawClient(served, client_id=7) as second:
+            for _ in range(20):
+                second.subscribe(filter_text)
+                code, text = second.refusal()
+                assert (code, "canal.instance.stream.max" in text) == ((429, True) if most else (400, False))
+        assert served.service.counters.refusals == {reason: 20}
+    assert 10 <= len([record for record in caplog.records if "request.refused" in str(record.msg)]) <= 12
