@@ -55,6 +55,7 @@ class Node:
                 config.connections_max,
                 config.address_connections_max,
                 config.ahead_bytes,
+                config.reply_bytes,
             ),
             max_frame_bytes=config.max_frame_bytes,
         )

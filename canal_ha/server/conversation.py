@@ -19,6 +19,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from canal_ha import logs
+from canal_ha.accounts.origin import origin_of
 from canal_ha.errors import Busy, CanalError, CursorReplaced, LocalProtocolError, RemoteProtocolError
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt
@@ -30,6 +31,7 @@ from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.limits import PortLoad
 from canal_ha.server.outbox import Outbox
+from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.packets import Acknowledge, Get, ReadFrom, Request, Rollback, Subscribe, Unsubscribe
 from canal_ha.wire.server_session import ConversationState, Reply, ServerSession
@@ -59,6 +61,7 @@ class Shared:
     clock: Clock
     complaints: Complaints
     load: PortLoad
+    unread: UnreadReplies
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,12 @@ class Conversation:
             LOG.info("connection.dropped", channel=self._session.channel, reason=reason)
         self._transport.abortConnection()
 
+    def cut_off(self) -> None:
+        """The client does not read its reply, and the node needs the memory."""
+        self._refused("reply_bytes")
+        most = self._shared.load.limits.reply_bytes
+        self.drop(f"clients have not read {most} bytes of replies (canal.client.replies.bytes)")
+
     def _late(self) -> None:
         """The client has not logged in in time: say so and close the connection."""
         self._refused("login_late")
@@ -220,7 +229,10 @@ class Conversation:
                 LOG.warning("request.refused", channel=self._session.channel, error=reply.error)
             sent = self._outbox.send(reply.pieces)
             if sent:
+                unread = self._shared.unread
+                unread.begin(self, self._visitor.account or origin_of(self._peer), reply.size_bytes)
                 await sent
+                unread.end(self)
             self._shared.counters.note(reply, self._peer, (self._shared.clock.seconds() - began) * 1000)
             if reply.last:
                 break

@@ -16,12 +16,14 @@ class PortLimits:
     connections: open at a time.
     connections_of_address: open at a time from one address; in IPv6 from one network of 64 bits.
     ahead_bytes: of requests that all clients together have sent and the node has not read.
+    reply_bytes: of replies that all clients together have not read.
     """
 
     login_s: float = 10.0
     connections: int = 5000
     connections_of_address: int = 2500
     ahead_bytes: int = 256 * 1024 * 1024
+    reply_bytes: int = 1024 * 1024 * 1024
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from canal_ha.server.destinations import Destinations
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
 from canal_ha.server.protocol import CanalConnection, RefusedConnection
+from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire import packets
 from canal_ha.wire.scramble import SEED_BYTES
 from canal_ha.wire.server_session import ServerSession
@@ -84,7 +85,9 @@ class CanalService(ServerFactory):
         self.counters = RequestCounters(destinations.knows, refusals=self._entrance.refusals)
         self._open: set[CanalConnection] = set()
         self._complaints = Complaints(reactor)
-        self._shared = Shared(destinations, self.counters, reactor, self._complaints, PortLoad(limits or PortLimits()))
+        load = PortLoad(limits or PortLimits())
+        unread = UnreadReplies(load.limits.reply_bytes)
+        self._shared = Shared(destinations, self.counters, reactor, self._complaints, load, unread)
         self._refused: set[RefusedConnection] = set()
         self._reactor = reactor
         self._certificates = certificates

@@ -24,6 +24,7 @@ from canal_ha.node.claims import OwnedClaim
 from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
+from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire.packets import Acknowledge, Request, Rollback
 from canal_ha.wire.server_session import ConversationState, Reply
 from lab.simulation.session import SimulatedSession
@@ -84,7 +85,9 @@ class Node:
         )
         accounts = Accounts()
         self.entrance = Entrance(lambda: accounts, self.process)
-        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet(), PortLoad(PortLimits()))  # type: ignore[arg-type]  # stand-ins
+        limits = PortLimits()
+        unread = UnreadReplies(limits.reply_bytes)
+        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet(), PortLoad(limits), unread)  # type: ignore[arg-type]  # stand-ins
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:
             self.cluster.add(destination)

@@ -12,9 +12,10 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.errors import ServerRefused
 from canal_ha.server.limits import PortLimits
+from canal_ha.server.unread import UnreadReplies
 from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
-from tests.server.harness import LOOPBACK, Served
+from tests.server.harness import LOOPBACK, Served, entries_segment, transaction
 from tests.server.raw_client import RawClient
 from tests.waiting import until
 
@@ -133,3 +134,56 @@ def test_a_refused_subscription_is_counted(
                 assert (code, "canal.instance.stream.max" in text) == ((429, True) if most else (400, False))
         assert served.service.counters.refusals == {reason: 20}
     assert 10 <= len([record for record in caplog.records if "request.refused" in str(record.msg)]) <= 12
+
+
+def test_clients_that_do_not_read_pin_no_more_than_the_budget() -> None:
+    """The oldest of them is cut off when the replies exceed the budget, and a client that reads is served."""
+    big = entries_segment(transaction(0, value="x" * 6_000_000))
+    with Served(limits=PortLimits(reply_bytes=15_000_000)) as served:
+        clients = [RawClient(served, client_id=number) for number in (1, 2, 3)]
+        for each in clients:
+            each.subscribe()
+            assert each.refusal() == (0, "")
+        served.push(big)
+        unread = served.service._shared.unread
+        for count, each in enumerate(clients, start=1):
+            each.get()
+            until(lambda: unread.size_bytes > 6_000_000 * min(count, 2), what="a reply that waits")  # noqa: B023
+        until(lambda: served.service.counters.refusals["reply_bytes"] == 1, what="the end of the oldest")
+        assert unread.size_bytes < 15_000_000
+        for each in clients[1:]:
+            assert each.fetched().batch_id
+        until(lambda: unread.size_bytes == 0, what="an empty budget")
+        with RawClient(served, client_id=1) as again:
+            again.rollback()
+            again.get()
+            assert again.fetched().batch_id
+        for each in clients:
+            each.sock.close()
+
+
+def test_the_holder_of_most_unread_replies_loses_its_oldest() -> None:
+    """Somebody who fills the budget from one address cuts off itself, not a slow reader elsewhere."""
+    cut: list[str] = []
+
+    class Connection:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def cut_off(self) -> None:
+            cut.append(self.name)
+
+    unread = UnreadReplies(100)
+    slow = Connection("slow")
+    unread.begin(slow, "slow", 30)
+    for number in range(5):
+        unread.begin(Connection(f"greedy {number}"), "greedy", 30)
+    assert cut == ["greedy 0", "greedy 1", "greedy 2"]
+    unread.end(slow)
+    unread.end(slow)
+    assert unread.size_bytes == 60
+    unread.begin(slow, "slow", 1000)
+    assert cut[3:] == ["slow"]
+    alone = UnreadReplies(100)
+    alone.begin(slow, "slow", 1000)
+    assert cut[4:] == []
