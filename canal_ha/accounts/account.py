@@ -20,7 +20,8 @@ class Account:
     """One account.
 
     name: what a client sends, or its certificate names; "" for nobody in particular.
-    secrets: SHA1(SHA1(password)) of each valid password, 20 bytes; none: only a certificate logs in.
+    secrets: SHA1(SHA1(password)) of each valid password, 20 bytes; none: no password logs in.
+    tokens: SHA-256 of each valid bearer token, 32 bytes. A token logs in over HTTP alone.
     roles: what it may do.
     destinations: globs of destination names.
     client_ids: ranges, ends included; None: every client id.
@@ -29,6 +30,7 @@ class Account:
 
     name: str
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    tokens: tuple[bytes, ...] = field(default=(), repr=False, kw_only=True)
     roles: frozenset[AccountRole] = frozenset()
     destinations: tuple[str, ...] = ()
     client_ids: tuple[tuple[int, int], ...] | None = None
@@ -55,6 +57,7 @@ class Accounts:
     def __init__(self, accounts: Iterable[Account] = ()) -> None:
         """accounts: with different names; one with the name "" serves every name that no other has."""
         self._accounts = {account.name: account for account in accounts}
+        self._by_token = {token: account for account in self._accounts.values() for token in account.tokens}
 
     @property
     def is_open(self) -> bool:
@@ -64,6 +67,10 @@ class Accounts:
     def named(self, name: str) -> Account | None:
         """Return the account of a name; None if there is none."""
         return self._accounts.get(name) or self._accounts.get("")
+
+    def of_token(self, hashed: bytes) -> Account | None:
+        """Return the account of a bearer token; None if there is none. hashed: SHA-256 of the token."""
+        return self._by_token.get(hashed)
 
     def __len__(self) -> int:
         return len(self._accounts)

@@ -16,6 +16,7 @@ from canal_ha.model.excerpt import excerpt
 
 PASSWORDS_MOST = 2
 _HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
+_TOKEN_HASH = re.compile(r"[0-9A-Fa-f]{64}")
 _RANGE = re.compile(r"(-?[0-9]{1,5})(?:-(-?[0-9]{1,5}))?")
 _CLIENT_IDS = range(-(2**15), 2**15)
 _TOML_LINE = re.compile(r"at line (\d+)")
@@ -40,14 +41,17 @@ def parse(text: str, file: str, taken: str = "") -> tuple[Account, ...]:
     tables = document.get("accounts")
     if not isinstance(tables, dict) or not tables:
         raise FileUnusable(file, "has no account; write a table [accounts.NAME]")
-    accounts = []
+    accounts: list[Account] = []
     for name, table in tables.items():
         try:
             if not isinstance(table, dict):
                 raise _Wrong("", f"write a table [accounts.{name}]")
             if name == taken or not name:
                 raise _Wrong("", "canal.user has this name already" if name else "an account needs a name")
-            accounts.append(_account(name, table))
+            account = _account(name, table)
+            if any(token in each.tokens for each in accounts for token in account.tokens):
+                raise _Wrong("tokens", "another account has this token")
+            accounts.append(account)
         except _Wrong as wrong:
             where = f"account {excerpt(name)}: {wrong.key}: " if wrong.key else f"account {excerpt(name)}: "
             raise FileUnusable(file, where + str(wrong), _line_of(text, wrong.key, name)) from wrong
@@ -104,6 +108,13 @@ def _passwords(key: str, value: object) -> tuple[bytes, ...]:
     return tuple(bytes.fromhex(match[1]) for match in hashes if match)
 
 
+def _tokens(key: str, value: object) -> tuple[bytes, ...]:
+    texts = _texts(key, value)
+    if len(texts) > PASSWORDS_MOST or not all(map(_TOKEN_HASH.fullmatch, texts)):
+        raise _Wrong(key, f"expected at most {PASSWORDS_MOST} times 64 hexadecimal digits, SHA-256 of the token")
+    return tuple(map(bytes.fromhex, texts))
+
+
 def _roles(key: str, value: object) -> frozenset[AccountRole]:
     words = _texts(key, value)
     if not words or not {*words} <= {role.value for role in AccountRole}:
@@ -141,6 +152,7 @@ def _filter(key: str, value: object) -> str:
 
 _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "passwords": ("secrets", _passwords),
+    "tokens": ("tokens", _tokens),
     "roles": ("roles", _roles),
     "destinations": ("destinations", _texts),
     "client_ids": ("client_ids", _client_ids),

@@ -16,34 +16,39 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 USER, PASSWORD_FILE, TLS_CA = "CANAL_HA_USER", "CANAL_HA_PASSWORD_FILE", "CANAL_HA_TLS_CA"
+TOKEN_FILE = "CANAL_HA_TOKEN_FILE"  # the name of a variable
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
     """How to log in.
 
-    user: name of an account; "" sends no login.
+    user: name of an account; "" sends no name.
     password: of the account.
+    token: bearer token of an account, instead of name and password; "" sends none.
     tls_ca: PEM file of the authorities that an https address is checked with; "": those of the system.
     """
 
     user: str = ""
     password: str = field(default="", repr=False)
     tls_ca: str = ""
+    token: str = field(default="", repr=False)
 
     def opener(self) -> OpenerDirector:
         """Return an opener that logs in, and asks no proxy: a node on loopback is not behind the environment's."""
         made = build_opener(
             ProxyHandler({}), HTTPSHandler(context=ssl.create_default_context(cafile=self.tls_ca or None))
         )
-        if self.user:
+        if self.token:
+            made.addheaders.append(("Authorization", f"Bearer {self.token}"))
+        elif self.user:
             login = b64encode(f"{self.user}:{self.password}".encode()).decode()
             made.addheaders.append(("Authorization", f"Basic {login}"))
         return made
 
 
 def access_options(command: Command) -> Command:
-    """Add --user, --password-file and --tls-ca to a command, which passes them to `http_access`."""
+    """Add --user, --password-file, --token-file and --tls-ca to a command, which passes them to `http_access`."""
     for option in (
         click.option("--user", default="", envvar=USER, help=f"Account, if the nodes have accounts.  [env: {USER}]"),
         click.option(
@@ -51,6 +56,12 @@ def access_options(command: Command) -> Command:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             envvar=PASSWORD_FILE,
             help=f"File with the account's password in its first line.  [env: {PASSWORD_FILE}]",
+        ),
+        click.option(
+            "--token-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            envvar=TOKEN_FILE,
+            help=f"File with an account's bearer token, instead of a password.  [env: {TOKEN_FILE}]",
         ),
         click.option(
             "--tls-ca",
@@ -64,13 +75,21 @@ def access_options(command: Command) -> Command:
     return command
 
 
-def http_access(user: str, password_file: Path | None, tls_ca: str = "") -> HttpAccess:
+def http_access(user: str, password_file: Path | None, tls_ca: str = "", token_file: Path | None = None) -> HttpAccess:
     """Return the access of the options. Raises OSError."""
-    password = password_file.read_text().partition("\n")[0].rstrip("\r") if password_file else ""
-    return HttpAccess(user, password, tls_ca)
+    return HttpAccess(user, _first_line(password_file), tls_ca, _first_line(token_file))
+
+
+def _first_line(file: Path | None) -> str:
+    return file.read_text().partition("\n")[0].rstrip("\r") if file else ""
 
 
 def access_from_environment() -> HttpAccess:
     """Return the access that the environment variables name."""
-    file = os.environ.get(PASSWORD_FILE)
-    return http_access(os.environ.get(USER, ""), Path(file) if file else None, os.environ.get(TLS_CA, ""))
+    password, token = (os.environ.get(name) for name in (PASSWORD_FILE, TOKEN_FILE))
+    return http_access(
+        os.environ.get(USER, ""),
+        Path(password) if password else None,
+        os.environ.get(TLS_CA, ""),
+        Path(token) if token else None,
+    )

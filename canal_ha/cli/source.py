@@ -49,6 +49,7 @@ def switch(
     conf: Path | None,
     user: str,
     password_file: Path | None,
+    token_file: Path | None,
     tls_ca: str,
 ) -> None:
     """Read from the other server. Ask the node that runs the destination, on its machine if it has no accounts.
@@ -60,7 +61,7 @@ def switch(
         raise click.UsageError("--url and --conf exclude each other")
     if conf:
         url = f"http://127.0.0.1:{load_usable(conf, (), os.environ).admin_http_port}"
-    access = http_access(user, password_file, tls_ca)
+    access = http_access(user, password_file, tls_ca, token_file)
     address = _ask_node(url or DEFAULT_URL, destination, f"{source}/{to}" if source else to, access)
     click.echo(f"{destination}: reads from {address}")
 

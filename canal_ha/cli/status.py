@@ -49,12 +49,13 @@ def command(
     watch: bool,
     user: str,
     password_file: Path | None,
+    token_file: Path | None,
     tls_ca: str,
 ) -> None:
     """Show destinations, their owners, their clients and their lag."""
     if url and zk:
         raise click.UsageError("--url and --zk exclude each other")
-    access = http_access(user, password_file, tls_ca)
+    access = http_access(user, password_file, tls_ca, token_file)
     with suppress(KeyboardInterrupt):
         if zk:
             show_cluster(zk, zk_auth_file, access, as_json=as_json, watch=watch)

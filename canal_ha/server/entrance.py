@@ -8,6 +8,7 @@ from binascii import Error
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from hashlib import sha256
 from ipaddress import ip_address
 
 from canal_ha.accounts import gate
@@ -82,9 +83,29 @@ class Entrance:
         """
         if authorization is None and not certified and not self.accounts().is_open:
             return None
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() == "bearer" and not self.accounts().is_open:
+            return self._of_token(token.strip(), peer)
         name, password = _basic(authorization or "")
         secret = scramble.secret_of(password)
         return self.admit(name, peer, lambda known: hmac.compare_digest(known, secret), certified)
+
+    def _of_token(self, token: str, peer: str) -> Account:
+        origin, now = origin_of(peer), self._clock.seconds()
+        wait_s = self._lockout.wait_s(_TOKENS, origin, now)
+        if wait_s:
+            self.refusals["locked_out"] += 1
+            raise Busy(f"too many invalid tokens from this address: try again in {wait_s:.0f} s")
+        account = self.accounts().of_token(sha256(token.encode("latin-1")).digest())
+        if account is None:
+            self._lockout.failed(_TOKENS, origin, now)
+            self.refusals["login_failed"] += 1
+            raise LoginRefused("the bearer token belongs to no account")
+        self._lockout.succeeded(_TOKENS, origin)
+        return account
+
+
+_TOKENS = "\0tokens"  # no account's name, for the waits after invalid tokens
 
 
 class Visitor:

@@ -32,7 +32,7 @@ def login_of(entrance: Entrance, request: Request) -> Account:
     except Busy as error:
         raise HttpRefusal(Busy.code, str(error)) from error
     else:
-        text = "log in with the name and the password of an account"
+        text = "log in with the name and the password of an account, or with its bearer token"
     if account is None:
         request.setHeader(b"www-authenticate", CHALLENGE)
         raise HttpRefusal(401, text)

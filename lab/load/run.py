@@ -125,7 +125,11 @@ def run(plan: Plan) -> Figures:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the node inherits it
     with ExitStack() as stack:
         small, wide = (stack.enter_context(_database(plan)) for _ in (SMALL, WIDE))
-        settings = {"canal.instance.stream.max": "1000", "canal.instance.memory.buffer.size": str(RING_MIB * 1024)}
+        settings = {
+            "canal.instance.stream.max": "1000",
+            "canal.instance.clients.max": "1000",
+            "canal.instance.memory.buffer.size": str(RING_MIB * 1024),
+        }
         destinations = {SMALL: follow(small, settings), WIDE: follow(wide, settings)}
         node = stack.enter_context(Node(destinations))
         return asyncio.run(_Run(plan, node, small, wide).go())

@@ -60,6 +60,9 @@ def test_accounts_are_read_as_they_are_meant() -> None:
     ("[accounts.a]\nroles = ['read']\ndestinations = '*'\n", 3, "account a: destinations: expected a list"),
     ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\npasswords = ['geheim']\n", 4, "40 hexadecimal digits"),
     (f"[accounts.a]\nroles = ['read']\ndestinations = ['*']\npasswords = {['0' * 40] * 3}\n", 4, "at most 2 times"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\ntokens = ['geheim']\n", 4, "64 hexadecimal digits"),
+    (f"[accounts.a]\nroles = ['read']\ndestinations = ['*']\ntokens = {['0' * 64]}\n[accounts.b]\nroles = ['read']\n"
+     f"destinations = ['*']\ntokens = {['0' * 64]}\n", 8, "another account has this token"),
     ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = ['9-1']\n", 4, "client_ids: expected"),
     ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [70000]\n", 4, "client_ids: expected"),
     ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nclient_ids = [true]\n", 4, "client_ids: expected"),

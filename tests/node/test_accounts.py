@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -22,6 +23,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.real
 
 PASSWORD, NEXT = "geheim", "geheimer"
+TOKEN = "3f9a-scraper"
+TOKEN_HASH = sha256(TOKEN.encode()).hexdigest()
 
 
 def account(name: str, passwords: tuple[str, ...] = (PASSWORD,), **keys: str) -> str:
@@ -34,6 +37,7 @@ def accounts(database: str) -> str:
         account("shop", roles='["read"]', destinations='["example"]', client_ids="[1001]", filter=rf"'{database}\.a.*'")
         + account("other", roles='["read"]', destinations='["elsewhere"]')
         + account("boss", roles='["read", "admin"]', destinations='["*"]')
+        + account("scraper", (), roles='["read"]', destinations='["*"]', client_ids="[]", tokens=f'["{TOKEN_HASH}"]')
     )
 
 
@@ -202,3 +206,21 @@ def test_a_file_that_cannot_be_used_at_start(tmp_path: Path, key: str, text: str
         assert done.returncode == code
         assert told in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_prometheus_scrapes_with_a_bearer_token(node: Node, tmp_path: Path) -> None:
+    """The metrics and the status take the token; without it, and with another one, they refuse."""
+    metrics = f"http://{LOOPBACK}:{node.metrics_port}/metrics"
+    with HttpAccess(token=TOKEN).opener().open(metrics, timeout=10) as answer:
+        assert b"canal_instance{" in answer.read()
+    for wrong in (HttpAccess(), HttpAccess(token="another")):
+        with pytest.raises(HTTPError) as caught:
+            wrong.opener().open(metrics, timeout=10)
+        assert caught.value.code == 401
+    file = tmp_path / "token"
+    file.write_text(TOKEN + "\n")
+    url = f"http://{LOOPBACK}:{node.admin_port}"
+    shown = subprocess.run(
+        [PROGRAM, "status", "--url", url, "--token-file", file], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "example" in shown.stdout

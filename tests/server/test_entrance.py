@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from twisted.internet.task import Clock
@@ -132,3 +134,27 @@ def test_http_logs_in_with_the_same_passwords() -> None:
     assert opened.over_http(None, "127.0.0.1") is OPERATOR
     assert opened.over_http(None, "::ffff:127.0.0.1") is OPERATOR
     assert opened.over_http(None, "10.0.0.9") is ANYBODY
+
+
+def test_a_bearer_token_logs_in_over_http() -> None:
+    """Either of two tokens names its account, without a name. A wrong one is refused, and guessing has to wait."""
+    hashes = tuple(sha256(text).digest() for text in (b"old", b"new"))
+    made = Accounts([replace(reader("scraper"), tokens=hashes), reader("shop", "pw")])
+    clock = Clock()
+    entrance = Entrance(lambda: made, clock)
+    for right in ("Bearer old", "bearer new"):
+        found = entrance.over_http(right, FAR)
+        assert found is not None
+        assert found.name == "scraper"
+    for wrong in ("Bearer x", "Bearer ", "Bearer", f"Bearer {hashes[0].hex()}"):
+        with pytest.raises(LoginRefused):
+            entrance.over_http(wrong, FAR)
+    for _ in range(FREE_FAILURES):
+        with pytest.raises((LoginRefused, Busy)):
+            entrance.over_http("Bearer guess", FAR)
+    with pytest.raises(Busy, match="too many invalid tokens"):
+        entrance.over_http("Bearer guess", FAR)
+    assert entrance.over_http("Bearer old", "/10.0.0.10") is not None
+    with pytest.raises(LoginRefused):
+        visitor(*(replace(reader("scraper"), tokens=hashes),)).log_in("scraper", token("old"), SEED)
+    assert Entrance(Accounts, clock).over_http("Bearer x", FAR) is ANYBODY
