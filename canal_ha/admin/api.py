@@ -28,7 +28,7 @@ from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
-from canal_ha.server.http_login import HttpRefusal, check_right, login_of
+from canal_ha.server.http_login import HttpRefusal, actor_of, check_right, login_of
 from canal_ha.server.site import Listener, site_of
 
 log = logs.get(__name__)
@@ -82,7 +82,7 @@ class StatusApi(Resource):
         self._entrance = entrance
         self._answers = answers
         self._alarms = alarms
-        self._control = Control(switch, _answer) if switch else None
+        self._control = Control(switch, _answer, entrance.audit) if switch else None
 
     def render(self, request: Request) -> bytes | int:
         """Answer one request; return the body, or NOT_DONE_YET."""
@@ -93,17 +93,17 @@ class StatusApi(Resource):
 
     def _render(self, request: Request) -> bytes | int:
         if not self._answers(request.getRequestHostname().decode("latin-1").strip("[]").lower()):
-            raise HttpRefusal(
-                403, "the Host header names another machine: use an address of this node, or canal.register.ip"
-            )
-        account = login_of(self._entrance, request)
+            text = "the Host header names another machine: use an address of this node, or canal.register.ip"
+            self._entrance.audit.refused("request", actor_of(request), text)
+            raise HttpRefusal(403, text)
+        account, actor = login_of(self._entrance, request)
         route, destination = _route(request)
         if request.method not in route.methods:
             request.setHeader(b"allow", b", ".join(route.methods))
             raise HttpRefusal(405, f"only {route.methods[0].decode()}")
-        check_right(self._entrance, account, route.kind, destination)
+        check_right(self._entrance, account, actor, route.kind, destination)
         if route.kind == gate.SWITCH and self._control:
-            return self._control.render(request, destination)
+            return self._control.render(request, destination, actor)
         return _answer(request, 200, self._document(account))
 
     def _document(self, account: Account) -> dict[str, Any]:

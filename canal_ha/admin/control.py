@@ -16,7 +16,9 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from canal_ha import logs
 from canal_ha.errors import CanalError, NotRunningHere
+from canal_ha.server.audit import FAILED, OK, Actor, Audit
 
+SUCCESS = 200
 PLACES = ("master", "standby", "other")
 _PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: the standby of source 2
 
@@ -31,14 +33,21 @@ class Control:
 
     switch: called with the destination and the target; returns the address of the server that is now read.
     answer: writes a JSON response.
+    audit: writes down who switched what.
     """
 
-    def __init__(self, switch: Switch, answer: Answer) -> None:
+    def __init__(self, switch: Switch, answer: Answer, audit: Audit) -> None:
+        self._audit = audit
         self._switch = switch
         self._answer = answer
 
-    def render(self, request: Request, destination: str) -> bytes | int:
-        """Answer one request; NOT_DONE_YET while the switch runs. destination: the one to switch."""
+    def render(self, request: Request, destination: str, actor: Actor) -> bytes | int:
+        """Answer one request; NOT_DONE_YET while the switch runs.
+
+        request: of HTTP.
+        destination: the one to switch.
+        actor: who asks.
+        """
         to = _wanted(request)
         if to is None:
             text = f'send a JSON object {{"to": ...}} with one of {", ".join(PLACES)}, as application/json'
@@ -47,6 +56,9 @@ class Control:
         request.notifyFinish().addErrback(gone.append)  # the caller hung up; the switch continues
 
         def done(code: int, body: dict[str, Any]) -> None:
+            result = OK if code == SUCCESS else FAILED
+            facts: dict[str, object] = {key: body[key] for key in ("source", "error") if key in body}
+            self._audit.note("switch", result, actor, destination=destination, details={"to": to, **facts})
             if not gone:
                 answer = self._answer(request, code, body)
                 request.setHeader(b"content-length", str(len(answer)).encode())
@@ -71,7 +83,7 @@ class Control:
                 log.error("admin.switch_broken", destination=destination, error=repr(error))
                 done(500, {"error": repr(error)})
             else:
-                done(200, {"destination": destination, "source": address})
+                done(SUCCESS, {"destination": destination, "source": address})
 
         return work()
 

@@ -1,4 +1,4 @@
-"""Alarms about files that differ from the running configuration. Pure data; the node's scan creates them."""
+"""Alarms about files that differ from the running configuration, and about the audit log. Pure data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from canal_ha.errors import ConfigError
 REFUSED = "refused"  # the file cannot be used
 UNREADABLE = "unreadable"  # it is unknown what the file says, or whether it exists
 GONE = "gone"  # canal.destinations lists a destination without a file
+AUDIT = "audit"  # the audit log cannot be written
 RESTART = "restart"  # canal.properties changed after the node read it
 
 
@@ -16,7 +17,7 @@ RESTART = "restart"  # canal.properties changed after the node read it
 class ConfigAlarm:
     """A file differs from the running configuration.
 
-    alarm: refused, unreadable, gone or restart.
+    alarm: refused, unreadable, gone, restart or audit.
     destination: name of the destination; "" for an alarm of the node itself.
     text: what happened, where, which configuration runs, and what to do.
     running: whether the destination keeps running with the previous configuration.

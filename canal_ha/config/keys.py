@@ -178,6 +178,19 @@ LOG_DIR = _node("canal.log.dir", kinds.text(), "../logs", "directory of the log 
 LOG_FORMAT = _node(
     "canal.log.format", kinds.word("text", "json"), "text", "format of the log lines: text or JSON objects"
 )
+AUDIT = _node(
+    "canal.audit",
+    kinds.word("accounts", "on", "off"),
+    "accounts",
+    "write the audit log: accounts writes it once the node has accounts, canal.user among them",
+)
+AUDIT_FILE = _node(
+    "canal.audit.file",
+    kinds.text(),
+    "",
+    "the audit log; blank: audit/audit.log in canal.log.dir. It rotates as the logs do",
+    "file",
+)
 
 # ---- ZooKeeper
 

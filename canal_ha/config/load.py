@@ -26,16 +26,26 @@ from canal_ha.config.model import (
 )
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.scan import DirectoryState
-from canal_ha.config.tls import port_tls, tls_config
+from canal_ha.config.tls import KeyReader, port_tls, tls_config
 from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
 
 T = TypeVar("T")
 
 MAIN_FILE = "canal.properties"
 INSTANCE_FILE = "instance.properties"
+AUDIT_FILE = Path("audit") / "audit.log"
 
 FilterCheck = Callable[[str], object]
 """Compiles a list of table filters; raises FilterInvalid."""
+
+
+def _audit_file(node: KeyReader, path: Callable[[str], Path]) -> Path | None:
+    """Return where the audit log is; None without one."""
+    file, when = node.get(keys.AUDIT_FILE), node.get(keys.AUDIT)
+    has_accounts = bool(node.get(keys.ACCOUNTS_FILE) or node.get(keys.PASSWD))
+    if when == "off" or (when == "accounts" and not has_accounts):
+        return None
+    return path(file) if file else path(node.get(keys.LOG_DIR)) / AUDIT_FILE
 
 
 def load(conf_dir: Path, sets: Sequence[str], environ: Mapping[str, str]) -> CanalConfig:
@@ -113,6 +123,7 @@ def load_usable(
         auto_scan=auto_scan,
         auto_scan_interval_s=node.get(keys.AUTO_SCAN_INTERVAL),
         log_dir=files.path(node.get(keys.LOG_DIR)),
+        audit_file=_audit_file(node, files.path),
         log_format=node.get(keys.LOG_FORMAT),
         warnings=tuple(dict.fromkeys(warnings)),
         main_file=files.main_file,

@@ -271,6 +271,7 @@ class CanalConfig:
     auto_scan_interval_s: float = 5.0
     log_dir: Path = Path("logs")
     log_format: str = "text"  # or json
+    audit_file: Path | None = None  # None: no audit log
     warnings: tuple[str, ...] = ()  # unknown or ignored keys, for the log at start
     main_file: Path = Path("conf/canal.properties")  # the loaded file, for loading one destination again
     sets: tuple[str, ...] = field(default=(), repr=False)  # key=value arguments; may hold passwords

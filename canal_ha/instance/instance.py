@@ -171,7 +171,7 @@ class Instance:
         for stream in self._streams.values():
             stream.close(NotRunningHere(self.config.destination))
         for read in tuple(self._reads):
-            read.close()
+            read.close("the destination stopped on this node")
         if flush:
             await self._last_flush()
         await self._run_blocking(self._origin.close)

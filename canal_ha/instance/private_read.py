@@ -38,7 +38,8 @@ class BinlogRead:
         self._on_closed = closed
         self._stream: Stream | None = None
         self._closed = False
-        self._why = ""  # it is over, if not because its client ended it
+        self._why = ""
+        self._when_over: Callable[[str], None] | None = None
 
     @property
     def silent_s(self) -> float:
@@ -77,12 +78,20 @@ class BinlogRead:
         """Deliver again what the client has not acknowledged."""
         self._opened().rollback(batch_id)
 
-    def close(self, why: str = "") -> None:
-        """End the read. why: for its client's next request; "" if the client ends it."""
+    def when_over(self, call: Callable[[str], None]) -> None:
+        """Call this once when the read is over, with the reason; at once if it is over."""
+        if self._closed:
+            call(self._why)
+        self._when_over = call
+
+    def close(self, why: str) -> None:
+        """End the read. why: for its client's next request, and for the audit."""
         if not self._closed:
             self._closed = True
             self._why = why
             self._on_closed(self)
+            if self._when_over:
+                self._when_over(why)
             if self._stream:
                 self._stream.close(EndOfRange("this read is over"))
 
@@ -101,8 +110,7 @@ class BinlogRead:
 
     def _opened(self) -> Stream:
         if self._stream is None or self._closed:
-            why = f": {self._why}; begin another one behind the last position" if self._why else ""
-            raise CanalError(f"this read is over{why}")
+            raise CanalError(f"this read is over: {self._why}; begin another one behind the last position")
         return self._stream
 
     def _ended(self, stream: Stream) -> bool:

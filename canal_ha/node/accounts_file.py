@@ -20,6 +20,7 @@ from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig
 from canal_ha.errors import FileUnusable
+from canal_ha.server.audit import REFUSED, Audit
 
 LOG = logs.get(__name__)
 PERIOD_S = 1.0  # a file that is the same at two looks is complete
@@ -49,8 +50,9 @@ def read_accounts(config: CanalConfig) -> Accounts:
 class AccountsFile:
     """See the module."""
 
-    def __init__(self, config: CanalConfig, reactor: Any) -> None:
-        """Read the file. Raises ConfigError."""
+    def __init__(self, config: CanalConfig, reactor: Any, audit: Audit) -> None:
+        """Read the file. audit: writes down its changes. Raises ConfigError."""
+        self._audit = audit
         self._config = config
         self._file = config.accounts_file
         self._seen: Seen = _state(self._file) if self._file else ""
@@ -90,6 +92,7 @@ class AccountsFile:
         else:
             self._alarm = None
             LOG.info("accounts.reloaded", file=str(file), accounts=len(self.accounts))
+            self._audit.note("configuration", details={"file": file, "accounts": len(self.accounts)})
 
     def _raise_alarm(self, error: FileUnusable) -> None:
         text = f"{error}; the node goes on with the accounts read before; correct the file; it is read again by itself"
@@ -97,6 +100,7 @@ class AccountsFile:
             alarms.REFUSED, "", text, True, time.time(), error.file, error.line, error.key, error.reason
         )
         LOG.error("accounts.refused", error=text)
+        self._audit.note("configuration", REFUSED, details={"file": error.file, "error": error})
 
 
 def _state(file: Path) -> Seen:

@@ -18,6 +18,7 @@ from canal_ha.instance.instance import Instance
 from canal_ha.model.alarm import NodeAlarm
 from canal_ha.node.assembly import Assembly
 from canal_ha.node.instance_log import InstanceLog
+from canal_ha.server.audit import Audit
 
 LOG = logs.get(__name__)
 START_AGAIN_S = 5.0  # on a node of its own, after an instance gave up
@@ -29,11 +30,19 @@ class Hosting:
     configured: the destinations that could run here, by name.
     """
 
-    def __init__(self, config: CanalConfig, reactor: Any, embedded: Embedded) -> None:
+    def __init__(self, config: CanalConfig, reactor: Any, embedded: Embedded, audit: Audit) -> None:
+        """Host nothing yet.
+
+        config: the node's.
+        reactor: Twisted's.
+        embedded: serves the instances.
+        audit: writes down claims and releases, and what happens to cursors and sources.
+        """
+        self._audit = audit
         self.configured: dict[str, InstanceConfig] = {}
         self._reactor = reactor
         self._embedded = embedded
-        self._log = InstanceLog()
+        self._log = InstanceLog(audit)
         self._assembly = Assembly(config, reactor, self._log, embedded.batch_ids)
         self._stopping = False
         self._under_way: set[str] = set()  # destinations that are starting, or wait for the next attempt
@@ -47,6 +56,7 @@ class Hosting:
 
     async def start(self, destination: str, ownership: Ownership) -> None:
         """Serve a destination that this node has claimed."""
+        self._audit.note("claim", destination=destination, details={"epoch": ownership.epoch})
         await self._start(self._assembly.owned(self.configured[destination], ownership))
 
     async def _start(self, instance: Instance) -> None:
@@ -59,6 +69,7 @@ class Hosting:
     async def stop(self, destination: str, reason: StopReason) -> None:
         """Stop serving. In an orderly stop, flush the cursors while this node still owns them."""
         self._log.event(destination, "instance.stopping", reason=reason.value)
+        self._audit.note("release", destination=destination, details={"reason": reason.value})
         await self._embedded.stop(destination, flush=reason.orderly)
 
     # ---- without a cluster

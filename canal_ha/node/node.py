@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import maybeDeferred
@@ -14,6 +15,7 @@ from canal_ha.admin import api
 from canal_ha.admin.document import NodeFacts
 from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, node_address
 from canal_ha.cluster.session import ZooKeeperSession
+from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
@@ -25,6 +27,8 @@ from canal_ha.node.hosting import Hosting
 from canal_ha.node.lasting import LOGS
 from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
+from canal_ha.server.audit import OK, REFUSED, Audit
+from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.heartbeat import Heartbeat
@@ -38,11 +42,14 @@ class Node:
     def __init__(self, config: CanalConfig, reactor: Any) -> None:
         self._config = config
         self._reactor = reactor
-        self._accounts = AccountsFile(config, reactor)
-        self._entrance = Entrance(lambda: self._accounts.accounts, reactor)
+        self._audit_file = AuditFile(config.audit_file) if config.audit_file else None
+        self._audit = Audit(reactor, self._audit_file.write if self._audit_file else None)
+        self._audit_failing_since = 0.0
+        self._accounts = AccountsFile(config, reactor, self._audit)
+        self._entrance = Entrance(lambda: self._accounts.accounts, reactor, self._audit)
         self._certificates = Certificates(config.tls) if config.tls else None
         self._embedded = Embedded(self._demanded, lambda destination: destination in self._hosting.configured)
-        self._hosting = Hosting(config, reactor, self._embedded)
+        self._hosting = Hosting(config, reactor, self._embedded, self._audit)
         self._service = CanalService(
             self._embedded,
             reactor,
@@ -73,13 +80,15 @@ class Node:
                 log=log,
             )
             self._cluster = Cluster(config, reactor, session, self._hosting, self._status_address, log=log)
-        self._scan = Scan(config, reactor, self._hosting.configured, self._begin, self._end)
+        self._scan = Scan(config, reactor, self._hosting.configured, self._begin, self._end, self._audit)
 
     # ---- life
 
     async def start(self) -> None:
         """Open the ports, then run what is configured, or join the race for it. Raises ConfigError for a taken port."""
         self._heartbeat.start()
+        if self._audit_file:
+            self._audit_file.start()
         if not self._config.without_netty:
             self._service.start()
         # questions to MySQL block a thread each: a server that hangs must not take those of the others
@@ -103,11 +112,19 @@ class Node:
         for port in self._ports:
             await maybeDeferred(port.stopListening)
         self._heartbeat.stop()
+        self._audit.stop()
+        if self._audit_file:
+            self._audit_file.close()
 
     @property
     def reload_certificates(self) -> Callable[[], None] | None:
         """Reads the certificates again; None without TLS."""
-        return self._certificates.reload if self._certificates else None
+        return partial(self._reload, self._certificates) if self._certificates else None
+
+    def _reload(self, certificates: Certificates) -> None:
+        error = certificates.reload()
+        facts = {"change": "certificates", **({"error": error} if error else {})}
+        self._audit.note("configuration", REFUSED if error else OK, details=facts)
 
     def _secured(self, port: str) -> Certificates | None:
         """Return the certificates if this port speaks TLS. port: client, metrics or admin."""
@@ -132,7 +149,12 @@ class Node:
             self._ports.append(api_port)
             self._status_port = api.port_of(api_port)
         collector = metrics.CanalCollector(
-            status, self._service.counters, kernel.BUILD, alarms=self._alarms, heartbeat=self._heartbeat
+            status,
+            self._service.counters,
+            kernel.BUILD,
+            alarms=self._alarms,
+            heartbeat=self._heartbeat,
+            audit=self._audit_file,
         )
         metrics_port = metrics.listen(
             self._reactor, config.metrics_port, collector, self._entrance, config.metrics_bind, self._secured("metrics")
@@ -152,6 +174,7 @@ class Node:
         return (
             *self._accounts.alarms,
             *self._scan.alarms,
+            *self._about_audit(),
             *unwritten,
             *filter(self._concerns_us, self._hosting.alarms),
         )
@@ -161,6 +184,16 @@ class Node:
         if alarm.destination not in self._hosting.configured:
             return False
         return not (self._cluster and self._cluster.states().get(alarm.destination, ("", ""))[1])
+
+    def _about_audit(self) -> tuple[ConfigAlarm, ...]:
+        problem = self._audit_file.problem if self._audit_file else ""
+        if not (self._audit_file and problem):
+            self._audit_failing_since = 0.0
+            return ()
+        self._audit_failing_since = self._audit_failing_since or time.time()
+        text = f"{problem}: the audit log cannot be written; {self._audit_file.lost} lines are lost; make room"
+        since, file = self._audit_failing_since, str(self._audit_file.path)
+        return (ConfigAlarm(alarms.AUDIT, "", text, True, since, file, reason=problem),)
 
     # ---- destinations come and go
 

@@ -25,6 +25,7 @@ from canal_ha.config.model import CanalConfig, InstanceConfig, RefusedDestinatio
 from canal_ha.config.scan import DirectoryState, compare
 from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import ConfigError
+from canal_ha.server.audit import REFUSED, Audit
 
 LOG = logs.get(__name__)
 SETTLE_MOST_S = 1.0  # a file that does not change for so long is complete; never longer than between two scans
@@ -43,17 +44,20 @@ class Scan:
         configured: dict[str, InstanceConfig],
         begin: Callable[[InstanceConfig], Awaitable[None]],
         end: Callable[[str], Awaitable[None]],
+        audit: Audit,
     ) -> None:
         """config: the node's. configured: what runs or could run here, by name.
 
         begin: run a destination, or join the race for it.
         end: undo that.
+        audit: writes down what changes.
         """
         self._config = config
         self._reactor = reactor
         self._configured = configured
         self._begin = begin
         self._end = end
+        self._audit = audit
         self._alarms: dict[str, ConfigAlarm] = {}  # by destination
         self._done: DirectoryState | None = None  # the last look, if nothing of it was left to the next scan
         self._main: Stamp | None = None  # the state of canal.properties that `_main_alarm` is about
@@ -116,6 +120,7 @@ class Scan:
         changes = compare(known, before, seen)
         for destination in changes.stop:
             LOG.info("scan.stopping", destination=destination, reason="gone")
+            self._audit.note("configuration", destination=destination, details={"change": "gone"})
             await self._end(destination)
         for destination in (*changes.reload, *changes.start):
             await self._renew(destination)
@@ -149,6 +154,9 @@ class Scan:
                 if self._stopped:
                     return  # type: ignore[unreachable]  # mypy: stop() runs during the await
             LOG.info("scan.starting", destination=destination)
+            self._audit.note(
+                "configuration", destination=destination, details={"change": "changed" if running else "new"}
+            )
             try:
                 await self._begin(config)
             except Exception as error:
@@ -253,6 +261,9 @@ class Scan:
             return False
         self._alarms[name] = alarm
         LOG.error(f"scan.{alarm.alarm}", **_about(name), error=alarm.text)
+        self._audit.note(
+            "configuration", REFUSED, destination=name, details={"change": alarm.alarm, "error": alarm.text}
+        )
         return True
 
 

@@ -31,14 +31,15 @@ class Certificates:
         self._files = files
         self._context = _context(files)
 
-    def reload(self) -> None:
-        """Read the files again. If they cannot be used, new connections go on with the old ones."""
+    def reload(self) -> str:
+        """Read the files again. If they cannot be used, go on with the old ones and return why; "" if they can."""
         try:
             self._context = _context(self._files)
         except FileUnusable as error:
             LOG.error("tls.refused", error=str(error))
-        else:
-            LOG.info("tls.reloaded", file=self._files.cert_file)
+            return str(error)
+        LOG.info("tls.reloaded", file=self._files.cert_file)
+        return ""
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
         """Return a connection with the newest certificate. Twisted calls it."""
@@ -55,16 +56,26 @@ def names_of(transport: Any) -> Collection[str]:
 
     transport: of a connection; TLS or not.
     """
-    found = transport.getPeerCertificate() if isinstance(transport, TLSMemoryBIOProtocol) else None
-    if found is None:
+    certificate = _certificate(transport)
+    if certificate is None:
         return ()
-    certificate = found.to_cryptography()
     names = [str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     try:
         more = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return names
     return [*names, *more.get_values_for_type(x509.DNSName)]
+
+
+def subject_of(transport: Any) -> str:
+    """Return the subject of a client's verified certificate, as RFC 4514 writes it; "" without one."""
+    certificate = _certificate(transport)
+    return certificate.subject.rfc4514_string() if certificate else ""
+
+
+def _certificate(transport: Any) -> x509.Certificate | None:
+    found = transport.getPeerCertificate() if isinstance(transport, TLSMemoryBIOProtocol) else None
+    return found.to_cryptography() if found else None
 
 
 def _context(files: PortTls) -> SSL.Context:

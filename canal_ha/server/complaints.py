@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -39,8 +40,14 @@ class _Allowance:
 class Complaints:
     """Decides which lines are written, and once a second writes how many were left out, by address."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tell: Callable[[str, int], None] | None = None) -> None:
+        """Begin.
+
+        clock: for the allowances.
+        tell: hears of an address and the number of its lines that were left out; None: the log does.
+        """
         self._clock = clock
+        self._tell = tell or _tell
         now = clock.seconds()
         self._all = _Allowance(ALL_LINES_AT_ONCE, ALL_LINES_PER_S, ALL_LINES_AT_ONCE, now)
         self._newcomers = _Allowance(LINES_AT_ONCE, 1, LINES_AT_ONCE, now)
@@ -88,12 +95,13 @@ class Complaints:
         silenced = [(peer, each) for peer, each in self._peers.items() if each.left_out]
         silenced.sort(key=lambda pair: pair[1].left_out, reverse=True)
         for peer, each in silenced[:NAMED]:
-            _tell(peer, each.left_out)
-        _tell(_OTHERS, self._newcomers.left_out + sum(each.left_out for _, each in silenced[NAMED:]))
+            self._tell(peer, each.left_out)
+        others = self._newcomers.left_out + sum(each.left_out for _, each in silenced[NAMED:])
+        if others:
+            self._tell(_OTHERS, others)
         for each in chain(self._peers.values(), (self._newcomers,)):
             each.left_out = 0
 
 
 def _tell(peer: str, count: int) -> None:
-    if count:
-        LOG.warning("peer.lines_left_out", peer=peer, count=count)
+    LOG.warning("peer.lines_left_out", peer=peer, count=count)

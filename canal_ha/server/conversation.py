@@ -20,10 +20,11 @@ from twisted.python.failure import Failure
 
 from canal_ha import logs
 from canal_ha.accounts.origin import origin_of
-from canal_ha.errors import Busy, CanalError, CursorReplaced, LocalProtocolError, RemoteProtocolError
+from canal_ha.errors import Busy, CanalError, CursorReplaced, LocalProtocolError, NotAllowed, RemoteProtocolError
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.audit import Audit
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
@@ -40,6 +41,7 @@ LOG = logs.get(__name__)
 LAST_WORDS_S = 0.5  # how long the last acknowledgements may take when the node closes a connection
 LATE_S = 1.0  # how long a client may take to read why its connection ends
 TURN_S = 0.001  # how long requests that are here already are carried out before other connections get their turn
+ACTIONS = {Subscribe: "subscribe", Unsubscribe: "unsubscribe", ReadFrom: "read", Get: "get"}  # as the audit names them
 
 
 class Closing(Protocol):
@@ -62,6 +64,7 @@ class Shared:
     complaints: Complaints
     load: PortLoad
     unread: UnreadReplies
+    audit: Audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +137,10 @@ class Conversation:
             self._session.receive(data)
             self._weigh()
             if load.ahead_bytes > load.limits.ahead_bytes:
-                self._refused("ahead_bytes")
                 most = load.limits.ahead_bytes
-                self.drop(f"clients have sent {most} bytes of requests ahead (canal.client.ahead.bytes)")
+                reason = f"clients have sent {most} bytes of requests ahead (canal.client.ahead.bytes)"
+                self._refused("ahead_bytes", reason)
+                self.drop(reason)
         except RemoteProtocolError as error:
             self.drop(str(error))
         self._awaken()
@@ -163,14 +167,15 @@ class Conversation:
 
     def cut_off(self) -> None:
         """The client does not read its reply, and the node needs the memory."""
-        self._refused("reply_bytes")
         most = self._shared.load.limits.reply_bytes
-        self.drop(f"clients have not read {most} bytes of replies (canal.client.replies.bytes)")
+        reason = f"clients have not read {most} bytes of replies (canal.client.replies.bytes)"
+        self._refused("reply_bytes", reason)
+        self.drop(reason)
 
     def _late(self) -> None:
         """The client has not logged in in time: say so and close the connection."""
-        self._refused("login_late")
         error = Busy(f"no login within {self._shared.load.limits.login_s:g} s (canal.client.login.timeout)")
+        self._refused("login_late", str(error))
         if self._may_log():
             LOG.info("connection.dropped", channel=self._session.channel, reason=str(error))
         if self._listening:  # else the client does not even read the handshake
@@ -189,8 +194,15 @@ class Conversation:
         self._shared.load.ahead_bytes += waiting - self._ahead_bytes
         self._ahead_bytes = waiting
 
-    def _refused(self, reason: str) -> None:
+    def _refused(self, reason: str, text: str) -> None:
+        """Count a refusal that ends the connection, and write it down."""
         self._shared.counters.refusals[reason] += 1
+        self._shared.audit.refused("connection", self._visitor.actor, text)
+
+    def _note(self, action: str, identity: ClientIdentity, **details: object) -> None:
+        """Write down what the client has done."""
+        who, destination, client_id = self._visitor.actor, identity.destination, identity.client_id
+        self._shared.audit.note(action, who=who, destination=destination, client_id=client_id, details=details)
 
     @property
     def _gone(self) -> bool:
@@ -286,9 +298,11 @@ class Conversation:
                     return await self._fetch(request, identity)
                 case ReadFrom():
                     self._end_read()
-                    self._read = await destinations.read_from(
+                    self._read = read = await destinations.read_from(
                         identity, request.place, request.until, exact=request.exact
                     )
+                    self._note("read", identity, start=request.place, until=request.until or "", filter=identity.filter)
+                    read.when_over(lambda why: self._note("read ended", identity, reason=why))
                     self.reading = LastRead(identity, private=True)
                     if self._lost:
                         self._end_read()
@@ -310,14 +324,16 @@ class Conversation:
                 case Subscribe():
                     only_looks = request.tell_cursor and not identity.filter  # before a SUBSCRIBE that counts
                     cursor = await destinations.subscribe(identity, exact=request.exact, opens=not only_looks)
+                    if not only_looks:
+                        self._note("subscribe", identity, filter=identity.filter)
                     if request.tell_cursor:
                         self._told_cursor = (identity, destinations.era(identity))
                     return self._session.subscribed(cursor)
                 case Unsubscribe():
                     await destinations.unsubscribe(identity)
+                    self._note("unsubscribe", identity)
         except CanalError as error:
-            if error.refusal:
-                self._refused(error.refusal)
+            self._was_refused(request, error)
             return self._session.failed(error)
         except Exception as error:
             if self._may_log():
@@ -328,6 +344,16 @@ class Conversation:
                 )
             return self._session.failed(error)
         return self._session.done()
+
+    def _was_refused(self, request: Request, error: CanalError) -> None:
+        """Count and write down an error that is a refusal."""
+        if error.refusal:
+            self._shared.counters.refusals[error.refusal] += 1
+        if error.refusal or isinstance(error, NotAllowed):
+            action, asked, who = ACTIONS.get(type(request), "request"), request.identity, self._visitor.actor
+            self._shared.audit.refused(
+                action, who, str(error), destination=asked.destination, client_id=asked.client_id
+            )
 
     async def _fetch(self, request: Get, identity: ClientIdentity) -> Reply | None:
         self._fetching = True
@@ -361,7 +387,7 @@ class Conversation:
 
     def _end_read(self) -> None:
         if self._read:
-            self._read.close()
+            self._read.close("its client ended it")
 
     async def _turn(self) -> None:
         """Give other connections their turn, if this one's has lasted long enough."""

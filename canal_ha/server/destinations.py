@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from canal_ha.model.batch import GetAnswer
@@ -23,8 +24,11 @@ class PrivateRead(Protocol):
     def rollback(self, batch_id: int) -> None:
         """Deliver again what the client has not acknowledged."""
 
-    def close(self) -> None:
-        """End the read. A second call does nothing."""
+    def when_over(self, call: Callable[[str], None]) -> None:
+        """Call this once when the read is over, with the reason."""
+
+    def close(self, why: str) -> None:
+        """End the read. A second call does nothing. why: for the audit."""
 
 
 class Destinations(Protocol):

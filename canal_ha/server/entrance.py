@@ -19,6 +19,7 @@ from canal_ha.errors import Busy, LoginRefused, NotAllowed
 from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.server.audit import Actor, Audit
 from canal_ha.wire import scramble
 
 Proof = Callable[[bytes], bool]
@@ -31,10 +32,12 @@ class Entrance:
     accounts: returns those of this moment.
     clock: for the waits after failed logins.
     refusals: counts refused logins, connections and requests by reason, for the metrics.
+    audit: writes down who logged in and who was refused; None: nobody does.
     """
 
-    def __init__(self, accounts: Callable[[], Accounts], clock: Clock) -> None:
+    def __init__(self, accounts: Callable[[], Accounts], clock: Clock, audit: Audit | None = None) -> None:
         self.accounts = accounts
+        self.audit = audit or Audit(clock)
         self.refusals: Counter[str] = Counter()
         self._clock = clock
         self._lockout = Lockout()
@@ -111,8 +114,20 @@ _TOKENS = "\0tokens"  # no account's name, for the waits after invalid tokens
 class Visitor:
     """One connection of canal's protocol: its login, and the rights of its requests."""
 
-    def __init__(self, entrance: Entrance, peer: str, certified: Callable[[], Collection[str]] = tuple) -> None:
-        """peer, certified: see Entrance.admit; the certificate is known only when the first packet arrives."""
+    def __init__(
+        self,
+        entrance: Entrance,
+        peer: str,
+        certified: Callable[[], Collection[str]] = tuple,
+        subject: Callable[[], str] = str,
+    ) -> None:
+        """Wait for the login.
+
+        peer, certified: see Entrance.admit; the certificate is known only when the first packet arrives.
+        subject: of the certificate, for the audit.
+        """
+        self.actor = Actor(address=peer.removeprefix("/"))
+        self._subject = subject
         self._entrance = entrance
         self._peer = peer
         self._certified = certified
@@ -131,7 +146,14 @@ class Visitor:
     def log_in(self, username: str, password: bytes, seed: bytes) -> None:
         """See wire.server_session.Guard."""
         proof = (lambda secret: scramble.proves(secret, password, seed)) if password else None
-        self._account = self._entrance.admit(username, self._peer, proof, self._certified())
+        self.actor = replace(self.actor, account=username, certificate=self._subject())
+        try:
+            self._account = self._entrance.admit(username, self._peer, proof, self._certified())
+        except (LoginRefused, Busy) as error:
+            self._entrance.audit.refused("login", self.actor, str(error))
+            raise
+        self.actor = replace(self.actor, account=self._account.name)
+        self._entrance.audit.note("login", who=self.actor)
         self._name = self._account.name or username
         self._accounts = self._entrance.accounts()
         self._allowed.clear()

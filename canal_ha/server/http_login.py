@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from twisted.web.server import Request
 
 from canal_ha.accounts.account import Account
 from canal_ha.errors import Busy, LoginRefused, NotAllowed
-from canal_ha.server.certificates import names_of
+from canal_ha.server.audit import Actor
+from canal_ha.server.certificates import names_of, subject_of
 from canal_ha.server.entrance import Entrance
 
 CHALLENGE = 'Basic realm="canal-ha", charset="UTF-8"'
@@ -20,28 +23,39 @@ class HttpRefusal(Exception):
         self.code = code
 
 
-def login_of(entrance: Entrance, request: Request) -> Account:
+def login_of(entrance: Entrance, request: Request) -> tuple[Account, Actor]:
     """Return the account of a request. Raises HttpRefusal: 401 without a valid login, 429 after too many failures."""
-    peer = getattr(request.getClientAddress(), "host", "unknown")
+    actor = actor_of(request)
     header = request.getHeader(b"authorization")
     authorization = None if header is None else header.decode("latin-1")
     try:
-        account = entrance.over_http(authorization, f"/{peer}", names_of(request.transport))
+        account = entrance.over_http(authorization, f"/{actor.address}", names_of(request.transport))
     except LoginRefused as error:
+        entrance.audit.refused("login", actor, str(error))
         account, text = None, str(error)
     except Busy as error:
+        entrance.audit.refused("login", actor, str(error))
         raise HttpRefusal(Busy.code, str(error)) from error
     else:
         text = "log in with the name and the password of an account, or with its bearer token"
     if account is None:
         request.setHeader(b"www-authenticate", CHALLENGE)
         raise HttpRefusal(401, text)
-    return account
+    actor = replace(actor, account=account.name)
+    entrance.audit.http_login(actor)
+    return account, actor
 
 
-def check_right(entrance: Entrance, account: Account, kind: str, destination: str = "") -> None:
-    """Raise HttpRefusal if the gate refuses the request; see Entrance.check."""
+def actor_of(request: Request) -> Actor:
+    """Return who sends a request, as far as it is known before the login."""
+    host = getattr(request.getClientAddress(), "host", "unknown")
+    return Actor("", host, subject_of(request.transport))
+
+
+def check_right(entrance: Entrance, account: Account, actor: Actor, kind: str, destination: str = "") -> None:
+    """Raise HttpRefusal if the gate refuses the request; see Entrance.check. actor: for the audit."""
     try:
         entrance.check(account, kind, destination)
     except NotAllowed as error:
+        entrance.audit.refused(kind, actor, str(error), destination=destination)
         raise HttpRefusal(NotAllowed.code, str(error)) from error

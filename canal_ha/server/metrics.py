@@ -25,6 +25,7 @@ from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.decode.kernel import BUILD
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import LATENCY_BUCKETS_MS, RequestCounters
 from canal_ha.server.entrance import Entrance
@@ -65,6 +66,7 @@ class CanalCollector(Collector):
     now: Callable[[], float] = time.time
     alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple
     heartbeat: Heartbeat | None = None
+    audit: AuditFile | None = None
 
     def collect(self) -> Iterator[Metric]:
         """All families that have samples."""
@@ -73,6 +75,10 @@ class CanalCollector(Collector):
         yield from (family for family in _node(self.kernel))
         if self.heartbeat:
             yield from _reactor(self.heartbeat)
+        if self.audit:
+            lost = Family("canal_audit_lost_lines", "counter", "Lines that the audit log had no room for.")
+            lost.add(self.audit.lost)
+            yield lost
         yield from (family for family in _configuration(self.alarms()) if family.samples)
         for families in (_instances(instances), _delays(instances, now_ms), _streams(instances), _port(self.counters)):
             yield from (family for family in families if family.samples)
@@ -95,7 +101,7 @@ def _reactor(heartbeat: Heartbeat) -> Iterator[Metric]:
 
 def _configuration(alarms: Sequence[ConfigAlarm | NodeAlarm]) -> Iterator[Metric]:
     """Where the configuration that runs is not the one in the files; without a destination: canal.properties."""
-    text = "The configuration in the file is not the one that runs: refused, unreadable, gone, restart."
+    text = "What runs is not in the files: refused, unreadable, gone, restart; or audit: its log cannot be written."
     family = Family("canal_configuration_alarm", "gauge", text, "destination", "alarm")
     for alarm in alarms:
         if isinstance(alarm, ConfigAlarm):
@@ -338,7 +344,8 @@ class MetricsPage(Resource):
     def render_GET(self, request: Request) -> bytes:
         """Write everything."""
         try:
-            check_right(self._entrance, login_of(self._entrance, request), gate.METRICS)
+            account, actor = login_of(self._entrance, request)
+            check_right(self._entrance, account, actor, gate.METRICS)
         except HttpRefusal as refusal:
             request.setResponseCode(refusal.code)
             request.setHeader(b"content-type", b"text/plain; charset=utf-8")

@@ -11,7 +11,7 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
 from canal_ha.model.clock import Clock
-from canal_ha.server.certificates import names_of
+from canal_ha.server.certificates import names_of, subject_of
 from canal_ha.server.conversation import LATE_S, Closing, Conversation, LastRead, Shared
 from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
@@ -100,6 +100,11 @@ class CanalConnection(Protocol):
     def certified(self) -> Collection[str]:
         """The names in the client's certificate, once its TLS handshake is over."""
         return names_of(self._transport)
+
+    @property
+    def subject(self) -> str:
+        """The subject of the client's certificate; "" without one."""
+        return subject_of(self._transport)
 
     @property
     def who(self) -> tuple[str, str]:

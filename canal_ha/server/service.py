@@ -18,6 +18,7 @@ from canal_ha.accounts.account import Accounts
 from canal_ha.errors import Busy, ConfigError
 from canal_ha.instance.status import ReaderStatus
 from canal_ha.model.clock import Clock
+from canal_ha.server.audit import Actor
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.conversation import Shared
@@ -87,7 +88,9 @@ class CanalService(ServerFactory):
         self._complaints = Complaints(reactor)
         load = PortLoad(limits or PortLimits())
         unread = UnreadReplies(load.limits.reply_bytes)
-        self._shared = Shared(destinations, self.counters, reactor, self._complaints, load, unread)
+        self._shared = Shared(
+            destinations, self.counters, reactor, self._complaints, load, unread, self._entrance.audit
+        )
         self._refused: set[RefusedConnection] = set()
         self._reactor = reactor
         self._certificates = certificates
@@ -155,7 +158,7 @@ class CanalService(ServerFactory):
         reason, text = self._shared.load.refusal(address)
         if reason:
             return self._refuse(address, reason, text)
-        visitor = Visitor(self._entrance, address, lambda: connection.certified)
+        visitor = Visitor(self._entrance, address, lambda: connection.certified, lambda: connection.subject)
         session = ServerSession(
             seed=self._random(SEED_BYTES),
             guard=visitor,
@@ -168,6 +171,7 @@ class CanalService(ServerFactory):
     def _refuse(self, peer: str, reason: str, text: str) -> RefusedConnection | None:
         """Return a connection that says why it ends; None if too many are doing so."""
         self.counters.refusals[reason] += 1
+        self._entrance.audit.refused("connect", Actor(address=peer.removeprefix("/")), text)
         if self._complaints.may(peer):
             LOG.warning("connection.refused", peer=peer, reason=text)
         if len(self._refused) >= REFUSED_MOST:

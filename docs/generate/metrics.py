@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 from twisted.internet.task import Clock
@@ -11,6 +12,7 @@ from twisted.internet.task import Clock
 from canal_ha.config.alarms import RESTART, ConfigAlarm
 from canal_ha.instance.status import InstanceStatus, PartStatus, StreamStatus
 from canal_ha.model.alarm import NodeAlarm
+from canal_ha.server.audit_file import AuditFile
 from canal_ha.server.counters import Latency, RequestCounters
 from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.metrics import CanalCollector
@@ -47,6 +49,7 @@ def families() -> Sequence[Metric]:
         counters,
         alarms=lambda: [ConfigAlarm(RESTART, "", "", True, 0.0), NodeAlarm("logs", "", "", 0.0)],
         heartbeat=Heartbeat(Clock()),
+        audit=AuditFile(Path("audit.log")),
     )
     return tuple(collector.collect())
 

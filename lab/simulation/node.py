@@ -21,6 +21,7 @@ from canal_ha.instance.instance import Instance
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.position import LogPosition
 from canal_ha.node.claims import OwnedClaim
+from canal_ha.server.audit import Audit
 from canal_ha.server.conversation import Conversation, Shared
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.server.limits import PortLimits, PortLoad
@@ -85,9 +86,9 @@ class Node:
         )
         accounts = Accounts()
         self.entrance = Entrance(lambda: accounts, self.process)
-        limits = PortLimits()
-        unread = UnreadReplies(limits.reply_bytes)
-        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet(), PortLoad(limits), unread)  # type: ignore[arg-type]  # stand-ins
+        load = PortLoad(PortLimits())
+        unread, audit = UnreadReplies(load.limits.reply_bytes), Audit(self.process)
+        self.shared = Shared(self.embedded, _Uncounted(), self.process, _Quiet(), load, unread, audit)  # type: ignore[arg-type]  # stand-ins
         Deferred.fromCoroutine(self.cluster.start())
         for destination in simulation.destinations:
             self.cluster.add(destination)

@@ -32,7 +32,7 @@ def test_private_reads_lock_out_no_subscriber() -> None:
         with pytest.raises(QuotaReached, match=r"2 private reads already \(canal\.instance\.read\.max\)"):
             read(served)
         subscribe(served, 1001)
-        reads[0].close()
+        reads[0].close("enough")
         read(served)
 
 

@@ -300,7 +300,7 @@ class RegainedMachine(RuleBasedStateMachine):
             with pytest.raises(BatchUnknown):
                 read.ack(held.batch_id)
         read.ack(batch.batch_id)
-        read.close()
+        read.close("enough")
 
     def refusal(self, held: Held) -> type[CanalError] | None:
         """Return the error of an ACK or ROLLBACK of this batch; None if it must succeed."""

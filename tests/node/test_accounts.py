@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from hashlib import sha256
@@ -224,3 +225,28 @@ def test_prometheus_scrapes_with_a_bearer_token(node: Node, tmp_path: Path) -> N
         [PROGRAM, "status", "--url", url, "--token-file", file], capture_output=True, text=True, check=True, timeout=60
     )
     assert "example" in shown.stdout
+
+
+def test_the_audit_tells_who_read_and_moved_what(mysql: MySQL, node: Node) -> None:
+    """A node with accounts writes it by default: refused and accepted logins, reads, and a change of the accounts."""
+    with pytest.raises(ServerRefused):
+        connector(node, "shop", "wrong").connect()
+    with SimpleConnector(LOOPBACK, node.port, "example", 1001, "shop", PASSWORD, rollback_on_connect=False) as client:
+        client.read_from("latest")
+    file = node.conf / "accounts.toml"
+    file.write_text(file.read_text() + "# changed\n")
+    path = node.directory / "logs" / "audit" / "audit.log"
+
+    def found() -> list[tuple[str, str, str]]:
+        lines = map(json.loads, path.read_text().splitlines())
+        return [(line["action"], line["result"], line["account"]) for line in lines]
+
+    until(lambda: ("configuration", "ok", "") in found(), what="the change of the accounts")
+    assert {
+        ("login", "ok", "boss"),
+        ("login", "refused", "shop"),
+        ("login", "ok", "shop"),
+        ("read", "ok", "shop"),
+        ("read ended", "ok", "shop"),
+    } <= {*found()}
+    assert path.stat().st_mode & 0o777 == 0o600

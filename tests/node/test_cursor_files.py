@@ -13,6 +13,7 @@ from canal_ha.meta.repository import StartKept
 from canal_ha.model.position import LogPosition
 from canal_ha.node.assembly import Assembly
 from canal_ha.node.instance_log import InstanceLog
+from canal_ha.server.audit import Audit
 from tests.server.harness import LOOPBACK, on_reactor, reactor
 
 AT = LogPosition("mysql-bin.000001", 4)
@@ -20,7 +21,7 @@ AT = LogPosition("mysql-bin.000001", 4)
 
 def test_questions_to_a_source_that_hangs_stall_no_flush(tmp_path: Path) -> None:
     """More questions than the pool has threads wait; a cursor file is written all the same."""
-    assembly = Assembly(CanalConfig(tmp_path, ()), reactor, InstanceLog(), BatchIds())
+    assembly = Assembly(CanalConfig(tmp_path, ()), reactor, InstanceLog(Audit(reactor)), BatchIds())
     config = InstanceConfig("example", SourceConfig(LOOPBACK), cursor_place=CursorPlace.FILE, data_dir=tmp_path)
     answered = threading.Event()
 

@@ -120,3 +120,27 @@ def test_a_full_disk_under_logs_or_history_is_an_alarm(
             until(lambda: not alarms(), what="its end")
             mariadb.execute(f"INSERT INTO {database}.t (id) VALUES (5)")
             assert column(read(client, 1)) == [5]
+
+
+def test_a_full_disk_under_the_audit(mariadb: MariaDB, database: str, small_disk: Path) -> None:
+    """Rows go on, the status has an alarm, and the lines that waited are complete once there is room."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    path = small_disk / "audit.log"
+    properties = {"canal.audit": "on", "canal.audit.file": str(path)}
+    with Node({"example": follow(mariadb)}, properties=properties) as node:
+        until(path.exists, what="the first line")
+        filler = small_disk / "filler"
+        fill(filler)
+        for number in range(1, 40):  # each of them logs in, subscribes, and says so in the audit
+            with following(node, tables=rf"{database}\.t") as client:
+                if number == 39:
+                    mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+                    assert column(read(client, 1)) == [1]
+        until(lambda: [alarm["alarm"] for alarm in node.status()["alarms"]] == ["audit"], what="the alarm")
+        assert node.log_file().count("audit.write_failed") == 1
+        filler.unlink()
+        until(lambda: not node.status()["alarms"], what="the end of the alarm")
+    text = path.read_text()
+    whole = [line for line in text.splitlines() if line.endswith("}")]
+    assert len(text.splitlines()) - len(whole) <= 1  # the one that met the full disk
+    assert [json.loads(line)["action"] for line in whole].count("subscribe") == 39

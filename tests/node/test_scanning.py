@@ -10,6 +10,7 @@ import pytest
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import InstanceConfig
 from canal_ha.node.scanning import Scan
+from canal_ha.server.audit import Audit
 from tests.waiting import until
 from tests.zookeeper.stage import on_reactor, reactor, start_reactor
 
@@ -27,7 +28,7 @@ class Hosted:
         self.log: list[tuple[str, str]] = []
         self.broken: set[str] = set()  # destinations whose begin fails
         config = load_usable(conf, (), {})
-        self.scan = Scan(config, reactor, self.configured, self.begin, self.end)
+        self.scan = Scan(config, reactor, self.configured, self.begin, self.end, Audit(reactor))
 
     async def begin(self, config: InstanceConfig) -> None:
         self.configured[config.destination] = config

@@ -1,0 +1,113 @@
+"""Audit: one JSON line for each thing that somebody did on this node, or was refused. Reactor thread.
+
+docs/security.md has the fields. `audit_file` writes the lines.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from canal_ha.model.clock import Clock
+from canal_ha.model.excerpt import excerpt
+from canal_ha.server.complaints import Complaints
+
+OK, REFUSED, FAILED = "ok", "refused", "failed"
+ZNODE_EDIT = "znode edit"
+LOGIN_AGAIN_S = 3600.0  # each request over HTTP logs in: one line an hour for an account at an address
+LOGINS_KEPT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who did something.
+
+    account: its name; "" without one.
+    address: of the peer; "" for the node itself.
+    certificate: subject of the peer's verified certificate; "" without one.
+    """
+
+    account: str = ""
+    address: str = ""
+    certificate: str = ""
+
+
+NODE = Actor()
+
+
+class Audit:
+    """See the module. Refusals are limited for each address as log lines are, and counted beyond that."""
+
+    def __init__(
+        self, clock: Clock, write: Callable[[bytes], None] | None = None, now: Callable[[], float] = time.time
+    ) -> None:
+        """Begin.
+
+        clock: for the limits.
+        write: takes a line, and never blocks; None: no audit.
+        now: seconds since 1970.
+        """
+        self._clock = clock
+        self._write = write
+        self._now = now
+        self._refusals = Complaints(clock, self._left_out)
+        self._http_logins: dict[Actor, float] = {}  # the oldest first
+
+    def note(
+        self,
+        action: str,
+        result: str = OK,
+        who: Actor = NODE,
+        *,
+        destination: str = "",
+        client_id: int | None = None,
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        """Write a line. details: facts of this action."""
+        if self._write is None:
+            return
+        shown = {
+            key: value if isinstance(value, int | float) else excerpt(str(value))
+            for key, value in (details or {}).items()
+        }
+        moment = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds")
+        line = {
+            "time": moment.replace("+00:00", "Z"),
+            "action": action,
+            "result": result,
+            "account": excerpt(who.account),
+            "address": excerpt(who.address),
+            "certificate": excerpt(who.certificate),
+            "destination": excerpt(destination),
+            "client_id": client_id,
+            "details": shown,
+        }
+        self._write(json.dumps(line).encode() + b"\n")
+
+    def refused(
+        self, action: str, who: Actor, reason: str, *, destination: str = "", client_id: int | None = None
+    ) -> None:
+        """Write a line about a refusal, if its address has not caused too many of them."""
+        if self._write and self._refusals.may(who.address):
+            self.note(action, REFUSED, who, destination=destination, client_id=client_id, details={"reason": reason})
+
+    def http_login(self, who: Actor) -> None:
+        """Write a line for the first request of an account from an address, and again every LOGIN_AGAIN_S."""
+        now = self._clock.seconds()
+        if now - self._http_logins.get(who, -LOGIN_AGAIN_S) < LOGIN_AGAIN_S:
+            return
+        self._http_logins.pop(who, None)
+        self._http_logins[who] = now
+        if len(self._http_logins) > LOGINS_KEPT:
+            del self._http_logins[next(iter(self._http_logins))]
+        self.note("login", OK, who, details={"over": "http"})
+
+    def stop(self) -> None:
+        """Write how many refusals were left out so far."""
+        self._refusals.stop()
+
+    def _left_out(self, address: str, count: int) -> None:
+        self.note("refusals left out", REFUSED, Actor(address=address.removeprefix("/")), details={"count": count})

@@ -1,0 +1,100 @@
+"""AuditFile: appends the lines of the audit in a thread of its own, so that a slow or full disk stops nobody.
+
+The reactor puts lines into a bounded queue. While the file cannot be written, its thread tries the same line again and
+the queue fills; lines beyond it are lost and counted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from queue import Full, Queue
+
+from canal_ha import logs
+
+LOG = logs.get(__name__)
+LINES_WAITING = 10_000
+AGAIN_S = 1.0
+CLOSE_WITHIN_S = 2.0
+
+
+class AuditFile:
+    """See the module. The file and its directory are for the node's user alone; it rotates as the logs do."""
+
+    def __init__(self, path: Path, rotate_bytes: int = logs.ROTATE_BYTES) -> None:
+        """path: of the file. rotate_bytes: size beyond which the next line begins a new file."""
+        self.lost = 0  # lines
+        self.problem = ""  # why the file cannot be written; "" if it can
+        self.path = path
+        self._rotate_bytes = rotate_bytes
+        self._lines: Queue[bytes | None] = Queue(LINES_WAITING)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+        self._descriptor = -1
+        self._cut = False  # the file ends in the middle of a line
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def write(self, line: bytes) -> None:
+        """Take a line, with its end. Any thread; never blocks."""
+        try:
+            self._lines.put_nowait(line)
+        except Full:
+            self.lost += 1
+
+    def close(self) -> None:
+        """Write what waits, for at most CLOSE_WITHIN_S."""
+        self._closing.set()
+        with suppress(Full):
+            self._lines.put_nowait(None)
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_WITHIN_S)
+
+    # ---- in the thread
+
+    def _run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            while not self._written(line):
+                if self._closing.wait(AGAIN_S):
+                    return
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def _written(self, line: bytes) -> bool:
+        try:
+            self._append(line)
+        except OSError as error:
+            problem = f"{self.path}: {error.strerror}"
+            if problem != self.problem:
+                LOG.error("audit.write_failed", file=str(self.path), error=str(error.strerror))
+            self.problem = problem
+            return False
+        if self.problem:
+            self.problem = ""
+            LOG.info("audit.written_again", file=str(self.path), lost=self.lost)
+        return True
+
+    def _append(self, line: bytes) -> None:
+        if self._descriptor >= 0 and os.fstat(self._descriptor).st_size + len(line) > self._rotate_bytes:
+            self._rotate()
+        if self._descriptor < 0:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.fchmod(self._descriptor, 0o600)
+        data = b"\n" + line if self._cut else line
+        written = os.write(self._descriptor, data)
+        self._cut = written < len(data)
+        if self._cut:
+            raise OSError(0, "the disk took a part of a line")
+
+    def _rotate(self) -> None:
+        os.close(self._descriptor)
+        self._descriptor = -1
+        for number in range(logs.ROTATE_FILES - 1, 0, -1):
+            with suppress(FileNotFoundError):
+                os.replace(f"{self.path}.{number}", f"{self.path}.{number + 1}")
+        os.replace(self.path, f"{self.path}.1")

@@ -1,0 +1,131 @@
+"""The audit: one JSON line for each thing that somebody did or was refused, in a file that stops nobody."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from canal_ha.accounts.account import Accounts
+from canal_ha.accounts.parse import of_properties
+from canal_ha.server.audit import Actor, Audit
+from canal_ha.server.audit_file import LINES_WAITING, AuditFile
+from canal_ha.server.entrance import Entrance
+from canal_ha.wire import scramble
+from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from tests.server.harness import Served, reactor
+from tests.server.raw_client import RawClient
+from tests.waiting import until
+
+FIELDS = ["time", "action", "result", "account", "address", "certificate", "destination", "client_id", "details"]
+PASSWORD = "geheim"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_line_has_the_same_fields() -> None:
+    """The time is UTC with milliseconds; long texts of a peer are cut."""
+    written: list[bytes] = []
+    audit = Audit(Clock(), written.append, now=lambda: 1_700_000_000.25)
+    audit.note("claim", destination="example", details={"epoch": 7})
+    audit.refused("login", Actor("x" * 9999, "10.0.0.9"), "y" * 9999)
+    first, second = map(json.loads, written)
+    assert list(first) == FIELDS
+    assert (first["time"], first["details"]) == ("2023-11-14T22:13:20.250Z", {"epoch": 7})
+    assert (second["result"], len(second["account"]), len(second["details"]["reason"])) == ("refused", 500, 500)
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in written)
+
+
+def test_refusals_without_end_fill_no_disk() -> None:
+    """An address gets a limited number of lines, and one that counts the others. Another address is not affected."""
+    written: list[bytes] = []
+    clock = Clock()
+    audit = Audit(clock, written.append)
+    for _ in range(10_000):
+        audit.refused("login", Actor("", "10.0.0.9"), "auth failed")
+    assert len(written) == 10
+    audit.refused("login", Actor("", "10.0.0.10"), "auth failed")
+    assert len(written) == 11
+    clock.advance(1.0)
+    left_out = json.loads(written[-1])
+    assert (left_out["action"], left_out["address"]) == ("refusals left out", "10.0.0.9")
+    assert left_out["details"] == {"count": 9990}
+    audit.stop()
+
+
+def test_a_session_leaves_its_lines(tmp_path: Path) -> None:
+    """Login, subscription, private read and the refusals among them, with account, address and client id."""
+    file = AuditFile(tmp_path / "audit" / "audit.log")
+    file.start()
+    accounts = Accounts(of_properties("canal", scramble.secret_of(PASSWORD).hex()))
+    entrance = Entrance(lambda: accounts, reactor, Audit(reactor, file.write))
+    with (
+        Served(entrance=entrance, config={"clients_max": 1}) as served,
+        RawClient(served, authenticate=False) as client,
+    ):
+        for password in ("wrong", PASSWORD):
+            token = scramble.token(password, client.seed)
+            client.write(pb.CLIENTAUTHENTICATION, pb.ClientAuth(username="canal", password=token))
+        assert [client.refusal()[0] for _ in range(2)] == [400, 0]
+        client.subscribe(r"shop\..*")
+        assert client.refusal() == (0, "")
+        client.names["client_id"] = "7"
+        client.subscribe()
+        assert client.refusal()[0] == 429
+        client.names["client_id"] = "1001"
+        client.write(pb.UNSUBSCRIPTION, pb.Unsub(**client.names))
+        assert client.refusal() == (0, "")
+    file.close()
+    found = lines(file.path)
+    assert [(line["action"], line["result"], line["client_id"]) for line in found] == [
+        ("login", "refused", None),
+        ("login", "ok", None),
+        ("subscribe", "ok", 1001),
+        ("subscribe", "refused", 7),
+        ("unsubscribe", "ok", 1001),
+    ]
+    assert {(line["account"], line["address"]) for line in found} == {("canal", "127.0.0.1")}
+    assert [line["destination"] for line in found] == ["", "", "example", "example", "example"]
+    assert found[2]["details"] == {"filter": r"shop\..*"}
+    assert "canal.instance.clients.max" in found[3]["details"]["reason"]
+
+
+def test_the_file_is_private_and_rotates(tmp_path: Path) -> None:
+    """Only the node's user can read it, also if it existed before. Old files keep their lines."""
+    path = tmp_path / "audit" / "audit.log"
+    path.parent.mkdir()
+    path.write_text("")
+    path.chmod(0o644)
+    file = AuditFile(path, rotate_bytes=1000)
+    file.start()
+    for number in range(50):
+        file.write(json.dumps({"number": number}).encode().ljust(99) + b"\n")
+    file.close()
+    files = sorted(path.parent.iterdir(), key=lambda each: -int(each.suffix[1:] if each.suffix != ".log" else 0))
+    assert len(files) == 5
+    assert [line["number"] for each in files for line in lines(each)] == list(range(50))
+    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+
+
+def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`write` returns at once, lines beyond the queue are counted, and all that waited are written in the end."""
+    monkeypatch.setattr("canal_ha.server.audit_file.AGAIN_S", 0.05)
+    path = tmp_path / "audit" / "audit.log"
+    path.mkdir(parents=True)  # a directory stands where the file should be
+    file = AuditFile(path)
+    file.start()
+    for number in range(LINES_WAITING + 100):
+        file.write(json.dumps({"number": number}).encode() + b"\n")
+    until(lambda: bool(file.problem), what="the problem")
+    assert 95 <= file.lost <= 100
+    assert str(path) in file.problem
+    path.rmdir()
+    until(lambda: not file.problem, what="the end of the problem")
+    file.close()
+    assert [line["number"] for line in lines(path)] == list(range(LINES_WAITING + 100 - file.lost))
