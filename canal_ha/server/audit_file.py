@@ -7,6 +7,7 @@ the queue fills; lines beyond it are lost and counted.
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -84,7 +85,8 @@ class AuditFile:
         if self._descriptor < 0:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.fchmod(self._descriptor, 0o600)
+            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):  # never a device or a pipe, which others share
+                os.fchmod(self._descriptor, 0o600)
         data = b"\n" + line if self._cut else line
         written = os.write(self._descriptor, data)
         self._cut = written < len(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,21 @@ def test_the_file_is_private_and_rotates(tmp_path: Path) -> None:
     assert len(files) == 5
     assert [line["number"] for each in files for line in lines(each)] == list(range(50))
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+
+
+def test_a_pipe_keeps_its_mode(tmp_path: Path) -> None:
+    """What is no regular file belongs to somebody else: the node writes to it and leaves its mode."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path, 0o644)
+    path.chmod(0o644)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = AuditFile(path)
+    file.start()
+    file.write(b"{}\n")
+    file.close()
+    assert os.read(reading, 10) == b"{}\n"
+    os.close(reading)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
