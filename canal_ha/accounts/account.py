@@ -46,9 +46,9 @@ class Account:
 
 
 ANYBODY = Account("", roles=frozenset({AccountRole.READ}), destinations=("*",))
-"""A peer of a node without accounts, from another machine."""
+"""A peer of a node without accounts."""
 OPERATOR = Account("", roles=frozenset(AccountRole), destinations=("*",))
-"""A peer of a node without accounts, from the node's own machine."""
+"""Who can read the operator's token of a node without accounts."""
 
 
 class Accounts:

@@ -77,7 +77,7 @@ def _lacking(who: Account, need: Need, destination: str, client_id: int | None) 
         return ""
     if need is Need.ACTION:
         if not who.name and AccountRole.ADMIN not in who.roles:
-            return "only from the node's own machine, or with an account of the role admin"
+            return "only with the node's logs/canal/operator.token (give --conf), or with an account of the role admin"
         return "" if AccountRole.ADMIN in who.roles else f"{_named(who)} has no role admin"
     if AccountRole.READ not in who.roles:
         return f"{_named(who)} has no role read"

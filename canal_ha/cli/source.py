@@ -52,7 +52,7 @@ def switch(
     token_file: Path | None,
     tls_ca: str,
 ) -> None:
-    """Read from the other server. Ask the node that runs the destination, on its machine if it has no accounts.
+    """Read from the other server. Ask the node that runs the destination; without accounts, with its --conf.
 
     Clients notice nothing: reading continues after the last delivered transaction. If the other server cannot be read,
     nothing changes.
@@ -60,7 +60,10 @@ def switch(
     if url and conf:
         raise click.UsageError("--url and --conf exclude each other")
     if conf:
-        url = f"http://127.0.0.1:{load_usable(conf, (), os.environ).admin_http_port}"
+        config = load_usable(conf, (), os.environ)
+        url = f"http://127.0.0.1:{config.admin_http_port}"
+        if not (user or token_file) and config.operator_token_file.is_file():
+            token_file = config.operator_token_file
     access = http_access(user, password_file, tls_ca, token_file)
     address = _ask_node(url or DEFAULT_URL, destination, f"{source}/{to}" if source else to, access)
     click.echo(f"{destination}: reads from {address}")

@@ -278,3 +278,8 @@ class CanalConfig:
     refused: tuple[RefusedDestination, ...] = ()  # destinations with unusable configurations
     listed: tuple[str, ...] = ()  # canal.destinations
     main: Mapping[str, str] = field(default_factory=dict, repr=False)  # the settings in main_file; may hold passwords
+
+    @property
+    def operator_token_file(self) -> Path:
+        """The token that switches sources on a node without accounts."""
+        return self.log_dir / "canal" / "operator.token"

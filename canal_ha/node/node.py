@@ -25,6 +25,7 @@ from canal_ha.model.alarm import NodeAlarm
 from canal_ha.node.accounts_file import AccountsFile
 from canal_ha.node.hosting import Hosting
 from canal_ha.node.lasting import LOGS
+from canal_ha.node.operator_token import write_token
 from canal_ha.node.scanning import Scan
 from canal_ha.server import metrics
 from canal_ha.server.audit import OK, REFUSED, Audit
@@ -93,6 +94,8 @@ class Node:
             self._service.start()
         # questions to MySQL block a thread each: a server that hangs must not take those of the others
         self._reactor.suggestThreadPoolSize(min(20 + 8 * len(self._config.destinations), 400))
+        if self._accounts.accounts.is_open:
+            self._entrance.operator_token = write_token(self._config.operator_token_file)
         self._open_side_ports()
         if self._cluster:
             await self._cluster.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from canal_ha.server.entrance import Entrance
 from canal_ha.server.site import QuietSite
 
 OPEN = Accounts()
+TOKEN = "written at the start"
+AS_OPERATOR = f"Authorization: Bearer {TOKEN}\r\n"
 OPENED = Entrance(Accounts, Clock())
 FACTS = NodeFacts(address="10.0.0.1:11111", kernel="compiled", started_at=1_500_000_000.0)
 INSTANCE = InstanceStatus(
@@ -44,6 +47,7 @@ def ask(
 ) -> tuple[int, dict[str, str], bytes]:
     """Send an HTTP request through Twisted's own parser, and return (code, headers, body)."""
     entrance = Entrance(lambda: accounts, Clock())
+    entrance.operator_token = sha256(TOKEN.encode()).digest()
     answers = is_loopback if is_loopback(bind) else own_names(bind, "canal.example")
     api = StatusApi(FACTS, instances, entrance=entrance, answers=answers, switch=switched)
     site: Any = QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
@@ -67,10 +71,12 @@ async def switched(destination: str, to: str) -> str:
     return "db:3306"
 
 
-def post(to: str, destination: str = "example", content_type: str = "application/json") -> str:
+def post(
+    to: str, destination: str = "example", content_type: str = "application/json", login: str = AS_OPERATOR
+) -> str:
     body = json.dumps({"to": to})
     return (
-        f"POST /api/v1/destinations/{destination}/source HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"POST /api/v1/destinations/{destination}/source HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{login}"
         f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     )
 
@@ -162,8 +168,8 @@ def test_the_port_can_be_off_and_the_address_must_exist() -> None:
         listen(reactor, "192.0.2.1", 0, FACTS, instances, OPENED)
 
 
-def test_a_switch_is_asked_for_from_here_alone() -> None:
-    """The answer has the new address, or the reason of a refusal. Other machines, web forms and GET are refused."""
+def test_a_switch_needs_the_operators_token() -> None:
+    """The answer has the new address, or the reason of a refusal. Without the token, web forms and GET are refused."""
     assert ask(post("other"))[::2] == (200, b'{"destination": "example", "source": "db:3306"}\n')
     for request, code, reason in (
         (post("standby"), 409, b"no standby"),
@@ -176,7 +182,8 @@ def test_a_switch_is_asked_for_from_here_alone() -> None:
         answer = ask(request)
         assert answer[0] == code
         assert reason in answer[2]
-    assert ask(post("other"), bind="0.0.0.0", peer="10.0.0.9")[0] == 403
+    for peer in ("127.0.0.1", "10.0.0.9"):
+        assert ask(post("other", login=""), bind="0.0.0.0", peer=peer)[0] == 403
 
 
 @pytest.mark.parametrize("body", ["Content-Length: 999999999\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1388\r\n"])

@@ -9,6 +9,7 @@ from hashlib import sha256
 import pytest
 from twisted.internet.task import Clock
 
+from canal_ha.accounts import gate
 from canal_ha.accounts.account import ANYBODY, OPERATOR, Account, AccountRole, Accounts
 from canal_ha.accounts.lockout import FREE_FAILURES
 from canal_ha.accounts.parse import of_properties
@@ -131,9 +132,19 @@ def test_http_logs_in_with_the_same_passwords() -> None:
         with pytest.raises((LoginRefused, Busy)):
             entrance.over_http(wrong, FAR)
     opened = Entrance(Accounts, Clock())
-    assert opened.over_http(None, "127.0.0.1") is OPERATOR
-    assert opened.over_http(None, "::ffff:127.0.0.1") is OPERATOR
     assert opened.over_http(None, "10.0.0.9") is ANYBODY
+
+
+def test_a_proxy_on_the_nodes_machine_makes_nobody_an_operator() -> None:
+    """Without accounts, the address gives no right to switch: only the operator's token does."""
+    opened = Entrance(Accounts, Clock())
+    assert opened.over_http(None, "/127.0.0.1") is ANYBODY
+    assert opened.over_http("Bearer ", "/127.0.0.1") is ANYBODY
+    opened.operator_token = sha256(b"written at the start").digest()
+    assert opened.over_http("Bearer written at the start", "/127.0.0.1") is OPERATOR
+    assert opened.over_http("Bearer another", "/127.0.0.1") is ANYBODY
+    with pytest.raises(NotAllowed, match=r"operator\.token"):
+        opened.check(ANYBODY, gate.SWITCH, "example")
 
 
 def test_a_bearer_token_logs_in_over_http() -> None:
@@ -157,4 +168,3 @@ def test_a_bearer_token_logs_in_over_http() -> None:
     assert entrance.over_http("Bearer old", "/10.0.0.10") is not None
     with pytest.raises(LoginRefused):
         visitor(*(replace(reader("scraper"), tokens=hashes),)).log_in("scraper", token("old"), SEED)
-    assert Entrance(Accounts, clock).over_http("Bearer x", FAR) is ANYBODY
