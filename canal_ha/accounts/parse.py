@@ -1,4 +1,4 @@
-"""Reads the text of an accounts file (TOML): docs/how-to/accounts-and-tls.md has an example."""
+"""Reads the text of an accounts file (TOML): docs/security.md has an example."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def test_canals_keys_are_one_account_with_all_rights() -> None:
 
 
 def test_the_example_of_the_documentation_is_valid() -> None:
-    """docs/how-to/accounts-and-tls.md shows a file that a node accepts, and says what its accounts may do."""
-    page = (Path(__file__).parents[2] / "docs/how-to/accounts-and-tls.md").read_text()
+    """docs/security.md shows a file that a node accepts, and says what its accounts may do."""
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text()
     billing, monitoring, operator = parse(page.partition("```toml\n")[2].partition("```")[0], "page")
     assert not gate.refusal(billing, "GET", "orders-7", 2001)
     assert not gate.refusal(monitoring, gate.METRICS)
