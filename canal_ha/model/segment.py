@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import accumulate
 
@@ -64,6 +64,7 @@ class Segment:
     cut: the segment ends inside a transaction, which the next segment continues.
     buffers: where `frames` came from, and where `recycle` returns it.
     part, others: in a merged stream, this source's number and the positions of the others, see LogPosition.
+    hashed_rows: of large row entries, by index: what fingerprints hash of their last rows, the last row first.
     """
 
     source: Source
@@ -85,6 +86,7 @@ class Segment:
     buffers: Buffers | None = None
     part: int = 0
     others: tuple[LogPosition, ...] = ()
+    hashed_rows: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -160,6 +162,7 @@ class Segment:
             row_ends=array("q", [end - self.rows(0, first) for end in self.row_ends[first:last]]),
             cut=self.cut and last == len(self),
             buffers=None,
+            hashed_rows={at - first: rows for at, rows in self.hashed_rows.items() if first <= at < last},
         )
 
     def select(self, kept: Sequence[int]) -> Segment:
@@ -185,6 +188,7 @@ class Segment:
             row_ends=array("q", accumulate(self.row_counts[index] for index in kept)),
             cut=self.cut and kept[-1] == len(self) - 1,
             buffers=None,
+            hashed_rows={new: self.hashed_rows[old] for new, old in enumerate(kept) if old in self.hashed_rows},
         )
 
     def behind(self, last: LogPosition) -> Segment | None:

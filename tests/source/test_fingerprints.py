@@ -11,9 +11,11 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.model.buffers import Buffers
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.positions import row_hashes
 from canal_ha.source.positions.delivered import Executed, ExpectedTransactions, both
 from canal_ha.source.positions.fingerprints import KEPT, Fingerprint, Recent, Units, from_text, to_text
 from canal_ha.source.positions.matching import Matching
+from canal_ha.source.positions.row_hashes import LARGE
 from canal_ha.source.server import switch
 from canal_ha.source.server.switch import Failures, Role
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
@@ -284,3 +286,49 @@ def test_a_destination_begins_where_it_was_switched_to_last() -> None:
     assert switch.first(config, [at_standby], "gone:3306") is Role.STANDBY
     assert switch.first(config, [at_master], "gone:3306") is Role.MASTER
     assert switch.first(alone, [at_master], "standby:3307") is Role.MASTER
+
+
+LONG = "é" * LARGE
+
+
+def test_a_large_row_has_one_fingerprint_however_it_is_read() -> None:
+    """A large entry read in place gives what parsing it gives, and every character of its value counts."""
+    columns = [pb.Column(index=0, value="7"), pb.Column(index=1, isNull=True), pb.Column(index=3, value=LONG)]
+    change = pb.RowChange(eventType=pb.DELETE)
+    for after in (columns[:1], columns, columns[:2], columns, columns[1:]):
+        change.rowDatas.add(beforeColumns=columns[:2], afterColumns=after)
+    header = pb.Header(schemaName="läden", tableName="t", props=[pb.Pair(key="rowsCount", value="5")])
+    entry = pb.Entry(header=header, storeValue=change.SerializeToString()).SerializeToString()
+    parts = row_hashes.rows_of(entry)
+    assert len(parts) == row_hashes.ROWS
+    assert sum(map(len, parts)) < 1000
+    for at, row in enumerate(reversed(change.rowDatas)):
+        if at < row_hashes.ROWS:
+            assert parts[at] == row_hashes._row(
+                "\0läden.t\0003".encode(), row_hashes._parsed(row.beforeColumns), row_hashes._parsed(row.afterColumns)
+            )
+    half = len(LONG) // 2
+    other = LONG[:half] + "à" + LONG[half + 1 :]
+    assert trail_of(Server(1).transactions([[LONG]])) == trail_of(Server(7).transactions([[LONG]]))
+    assert trail_of(Server(1).transactions([[LONG]])) != trail_of(Server(1).transactions([[other]]))
+
+
+def test_no_copy_of_a_large_row_is_kept() -> None:
+    """Between a GET and the next switch a stream keeps some bytes of each large row, wherever a batch is cut."""
+    server = Server(1)
+    whole = server.transactions([["1"], [LONG], ["2", LONG, "3"], ["4"]], ONE, [[LONG]], TWO)
+    spans = ((0, 6), (6, 9), (9, 12), (12, 15))
+    plain = tuple(mark for first, last in spans for mark in trail_of(whole.slice(first, last)))
+    hashed = row_hashes.with_hashed_rows(whole)
+    assert sorted(hashed.hashed_rows) == [2, 3, 10]
+    assert trail_of(hashed) == plain
+    for cut in range(1, len(hashed)):
+        pieces = [Recent.copy(hashed, 0, cut), Recent.copy(hashed, cut, len(hashed))]
+        assert sum(len(piece.frames) for piece in pieces) < 2000
+        recent = Recent()
+        for piece in pieces:
+            recent.add_copy(piece)
+        assert recent.fingerprints() == plain
+        assert trail_of(hashed.slice(0, cut), hashed.slice(cut, len(hashed))) == plain
+    chosen = [index for index in range(len(hashed)) if hashed.kinds[index] == EntryKind.ROWS]
+    assert sorted(hashed.select(chosen).hashed_rows) == [1, 2, 5]

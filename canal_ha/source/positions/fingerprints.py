@@ -3,8 +3,8 @@
 Journals, offsets, table ids and XIDs differ between servers. A replica keeps a transaction's times, origin and rows. So
 a fingerprint is the second of the transaction's last rows, and a hash of its number of rows and its last rows. Equal
 transactions can end in one second, so a run of several decides. A cursor carries fingerprints as text, its trail.
-Nothing is parsed or hashed until needed: `Recent` copies the last entries of each piece, and keeps no segment, whose
-memory is reused.
+Small entries are not parsed or hashed until needed: `Recent` copies the last entries of each piece, and keeps no
+segment, whose memory is reused. Of a large entry it keeps what `row_hashes` has taken from it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.source.positions.row_hashes import ROWS, rows_of
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 KEPT = 16  # transactions in a cursor's trail: 216 characters of its JSON
-ROWS = 4  # the last rows of a transaction, which are hashed
 
 _TIME_BYTES = 4
 _HASH_BYTES = 6
@@ -50,12 +50,16 @@ class EntryLookup(Protocol):
     def timestamps(self) -> array[int]:
         """Times of the entries, ms since 1970."""
 
+    @property
+    def hashed_rows(self) -> Mapping[int, tuple[bytes, ...]]:
+        """See Segment."""
+
     def entry(self, index: int, /) -> bytes:
         """Return the serialized entry. Raises LookupError if it was not kept."""
 
 
 class Copied(NamedTuple):
-    """Entries first..last of a segment (last exclusive); those from `kept` on are copied.
+    """Entries first..last of a segment (last exclusive); those from `kept` on are copied, without `hashed_rows`.
 
     The arrays are the segment's.
     """
@@ -69,6 +73,7 @@ class Copied(NamedTuple):
     last: int
     kept: int
     frames: bytes
+    hashed_rows: Mapping[int, tuple[bytes, ...]]
 
     @classmethod
     def of(cls, segment: Segment, first: int, last: int) -> Copied:
@@ -79,14 +84,22 @@ class Copied(NamedTuple):
         if kinds.rfind(EntryKind.END, first, last - 1) >= 0 or kinds.rfind(EntryKind.DDL, first, last - 1) >= 0:
             most = max(first, last - _COPIED_ENTRIES)
             kept = min(kept, bisect_left(ends, ends[last - 1] - _COPIED_BYTES, most, last))
-        frames = bytes(segment.frames_view(kept, last))
-        return cls(kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames)
+        hashed = segment.hashed_rows
+        stops = [index for index in sorted(hashed) if kept <= index < last]
+        spans = zip([kept, *(index + 1 for index in stops)], [*stops, last], strict=True)
+        frames = b"".join(segment.frames_view(start, stop) for start, stop in spans)
+        return cls(
+            kinds, segment.row_counts, segment.timestamps, ends, segment.entry_ends, first, last, kept, frames, hashed
+        )
 
     def entry(self, index: int) -> bytes:
         """See EntryLookup."""
         if not self.kept <= index < self.last:
             raise LookupError(index)
         end = self.ends[index] - (self.ends[self.kept - 1] if self.kept else 0)
+        for left_out in self.hashed_rows:
+            if self.kept <= left_out < index:
+                end -= self.ends[left_out] - (self.ends[left_out - 1] if left_out else 0)
         size = self.entry_ends[index] - (self.entry_ends[index - 1] if index else 0)
         return self.frames[end - size : end]
 
@@ -262,30 +275,20 @@ def from_text(trail: str) -> tuple[Fingerprint, ...]:
 
 
 def _digest(unit: Unit[Held]) -> bytes:
-    """Hash what all servers write alike. Names and types of columns are left out: they follow the table history."""
     hashed = blake2b(digest_size=_HASH_BYTES)
     if not unit.rows:
-        _, change = _parsed(unit.entries, unit.index)
+        change = pb.RowChange.FromString(pb.Entry.FromString(unit.entries.entry(unit.index)).storeValue)
         hashed.update(f"{change.eventType}\0{change.sql}".encode())
         return hashed.digest()
     hashed.update(b"%d" % unit.rows)
     wanted = ROWS
     for entries, index in unit.tail:
-        header, change = _parsed(entries, index)
-        rows = change.rowDatas[-wanted:]
-        for row in reversed(rows):  # rows count, not how they are grouped into events
-            hashed.update(f"\0{header.schemaName}.{header.tableName}\0{change.eventType}".encode())
-            for side, columns in ((b"-", row.beforeColumns), (b"+", row.afterColumns)):
-                hashed.update(side)
-                for column in columns:
-                    value = b"" if column.isNull else column.value.encode()
-                    hashed.update(b"%d:%d:%d:" % (column.index, column.isNull, len(value)) + value)
+        rows = entries.hashed_rows.get(index)
+        if rows is None:
+            rows = rows_of(entries.entry(index))
+        for row in rows[:wanted]:  # rows count, not how they are grouped into events
+            hashed.update(row)
         wanted -= len(rows)
         if wanted <= 0:
             break
     return hashed.digest()
-
-
-def _parsed(entries: EntryLookup, index: int) -> tuple[pb.Header, pb.RowChange]:
-    entry = pb.Entry.FromString(entries.entry(index))
-    return entry.header, pb.RowChange.FromString(entry.storeValue)

@@ -28,6 +28,7 @@ from canal_ha.source.positions.current_source import CurrentSource
 from canal_ha.source.positions.lost import DUMP_FAILED, ended, superseded
 from canal_ha.source.positions.relocate import Relocation
 from canal_ha.source.positions.resume import Resume
+from canal_ha.source.positions.row_hashes import with_hashed_rows
 from canal_ha.source.positions.scan import Scanner
 
 SMALL_BYTES = 16 * 1024  # a chunk below this is decoded before another thread would get to run
@@ -399,7 +400,7 @@ class Dump:
         fresh = self._resume.new(segment)
         if fresh is None:
             return
-        for new in self._current_source.new(fresh):
+        for new in self._current_source.new(with_hashed_rows(fresh)):
             self._accept(new)
             self._current_source.delivered(new)
         self._resume.delivered(fresh)

@@ -1,0 +1,145 @@
+"""What a fingerprint hashes of a row: what all servers write alike. Pure.
+
+Names and types of columns are left out, because they follow the table history. A small entry is parsed as protobuf. A
+large one is read in place: each copy of a row of 64 MiB would hold the interpreter's lock while it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from typing import NamedTuple
+
+from canal_ha.errors import LocalProtocolError
+from canal_ha.model.entry import EventType
+from canal_ha.model.segment import EntryKind, Segment
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+
+ROWS = 4  # the last rows of a transaction, which are hashed
+LARGE = 1 << 20  # bytes: a longer value is represented by its hash, a longer entry is read in place
+
+_HASH_BYTES = 16
+_ENTRY_HEADER, _ENTRY_STORE = 1, 3
+_HEADER_SCHEMA, _HEADER_TABLE = 8, 9
+_CHANGE_TYPE, _CHANGE_ROWS = 2, 12
+_ROW_BEFORE, _ROW_AFTER = 1, 2
+_COLUMN_INDEX, _COLUMN_NULL, _COLUMN_VALUE = 1, 6, 8
+_VARINT, _BYTES = 0, 2  # wire types; our entries have no others
+
+
+class _Value(NamedTuple):
+    """One value of a row image. text: UTF-8; b"" if it is NULL."""
+
+    place: int
+    null: bool
+    text: bytes | memoryview
+
+
+def with_hashed_rows(segment: Segment) -> Segment:
+    """Return the segment with what `rows_of` gives for its large row entries. Takes time, but no memory of their size.
+
+    Call it on the thread that decodes: later threads then need not look at the rows again.
+    """
+    if segment.ends[-1] < 2 * LARGE:  # looking for them among many small entries would take too long
+        return segment
+    frames, ends = memoryview(segment.frames), segment.ends
+    sizes = [segment.entry_size(index) for index in range(len(segment))]
+    large = {
+        index: _rows_in_place(frames[ends[index] - size : ends[index]])
+        for index, size in enumerate(sizes)
+        if size > LARGE and segment.kinds[index] == EntryKind.ROWS
+    }
+    return replace(segment, hashed_rows=large) if large else segment
+
+
+def rows_of(entry: bytes) -> tuple[bytes, ...]:
+    """Return what is hashed of the last ROWS rows of an entry, for each row, the last one first."""
+    if len(entry) > LARGE:
+        return _rows_in_place(memoryview(entry))
+    parsed = pb.Entry.FromString(entry)
+    change = pb.RowChange.FromString(parsed.storeValue)
+    table = f"\0{parsed.header.schemaName}.{parsed.header.tableName}\0{change.eventType}".encode()
+    return tuple(
+        _row(table, _parsed(row.beforeColumns), _parsed(row.afterColumns)) for row in reversed(change.rowDatas[-ROWS:])
+    )
+
+
+def _parsed(columns: Iterable[pb.Column]) -> Iterator[_Value]:
+    return (_Value(each.index, each.isNull, b"" if each.isNull else each.value.encode()) for each in columns)
+
+
+def _row(table: bytes, before: Iterable[_Value], after: Iterable[_Value]) -> bytes:
+    parts = [table]
+    for side, values in ((b"-", before), (b"+", after)):
+        parts.append(side)
+        for place, null, text in values:
+            size = len(text)
+            shown = blake2b(text, digest_size=_HASH_BYTES).digest() if size > LARGE else bytes(text)
+            parts.append(b"%d:%d:%d:" % (place, null, size) + shown)
+    return b"".join(parts)
+
+
+# ---- in place
+
+
+def _rows_in_place(entry: memoryview) -> tuple[bytes, ...]:
+    schema = table = b""
+    change = entry[:0]
+    for number, _, content in _fields(entry):
+        if number == _ENTRY_HEADER:
+            texts = {inner: bytes(text) for inner, _, text in _fields(content)}
+            schema, table = texts.get(_HEADER_SCHEMA, b""), texts.get(_HEADER_TABLE, b"")
+        elif number == _ENTRY_STORE:
+            change = content
+    event_type: int = EventType.UPDATE
+    rows: list[memoryview] = []
+    for number, value, content in _fields(change):
+        if number == _CHANGE_TYPE:
+            event_type = value
+        elif number == _CHANGE_ROWS:
+            rows.append(content)
+    head = b"\0%b.%b\0%d" % (schema, table, event_type)
+    return tuple(_row(head, _images(row, _ROW_BEFORE), _images(row, _ROW_AFTER)) for row in reversed(rows[-ROWS:]))
+
+
+def _images(row: memoryview, wanted: int) -> Iterator[_Value]:
+    return (_column(content) for number, _, content in _fields(row) if number == wanted)
+
+
+def _column(column: memoryview) -> _Value:
+    place, null, text = 0, False, column[:0]
+    for number, value, content in _fields(column):
+        if number == _COLUMN_INDEX:
+            place = value
+        elif number == _COLUMN_NULL:
+            null = bool(value)
+        elif number == _COLUMN_VALUE:
+            text = content
+    return _Value(place, null, b"" if null else text)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield the number of each field with its value, if that is a number, or else with its content."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        value, at = _varint(message, at)
+        if tag & 7 == _VARINT:
+            yield tag >> 3, value, message[:0]
+        elif tag & 7 == _BYTES:
+            yield tag >> 3, 0, message[at : at + value]
+            at += value
+        else:
+            raise LocalProtocolError(f"a field of wire type {tag & 7} in an entry of ours")
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return value, at
+        shift += 7
