@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import sha256
 from typing import NamedTuple
 
 from canal_ha.errors import LocalProtocolError
@@ -17,9 +17,12 @@ from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 
 ROWS = 4  # the last rows of a transaction, which are hashed
-LARGE = 1 << 20  # bytes: a longer value is represented by its hash, a longer entry is read in place
+LARGE = 1 << 16  # bytes: a longer value is represented by its hash, a longer entry is read in place
 
-_HASH_BYTES = 16
+_WIDE = 16 * 1024  # bytes of an average row: reading many narrow rows in place would take too long
+_FEW = 64  # entries of a segment, each of which is looked at
+_MANY_BYTES = 2 << 20  # of a segment that has more: without a large entry, it is smaller
+
 _ENTRY_HEADER, _ENTRY_STORE = 1, 3
 _HEADER_SCHEMA, _HEADER_TABLE = 8, 9
 _CHANGE_TYPE, _CHANGE_ROWS = 2, 12
@@ -41,14 +44,14 @@ def with_hashed_rows(segment: Segment) -> Segment:
 
     Call it on the thread that decodes: later threads then need not look at the rows again.
     """
-    if segment.ends[-1] < 2 * LARGE:  # looking for them among many small entries would take too long
+    if segment.ends[-1] <= LARGE or (len(segment) > _FEW and segment.ends[-1] < _MANY_BYTES):
         return segment
     frames, ends = memoryview(segment.frames), segment.ends
     sizes = [segment.entry_size(index) for index in range(len(segment))]
     large = {
         index: _rows_in_place(frames[ends[index] - size : ends[index]])
         for index, size in enumerate(sizes)
-        if size > LARGE and segment.kinds[index] == EntryKind.ROWS
+        if size > max(LARGE, _WIDE * segment.row_counts[index]) and segment.kinds[index] == EntryKind.ROWS
     }
     return replace(segment, hashed_rows=large) if large else segment
 
@@ -75,7 +78,7 @@ def _row(table: bytes, before: Iterable[_Value], after: Iterable[_Value]) -> byt
         parts.append(side)
         for place, null, text in values:
             size = len(text)
-            shown = blake2b(text, digest_size=_HASH_BYTES).digest() if size > LARGE else bytes(text)
+            shown = sha256(text).digest() if size > LARGE else bytes(text)
             parts.append(b"%d:%d:%d:" % (place, null, size) + shown)
     return b"".join(parts)
 
