@@ -162,7 +162,30 @@ class Decoder:
         was complete before.
         """
         self.received_bytes += len(data)
-        return self._run(_as_bytes(data))
+        raw = _as_bytes(data)
+        return self._run(lambda: self._stream.feed(raw))
+
+    def room(self) -> memoryview | None:
+        """Return memory for the next bytes of a large event, of which some are missing; None if `feed` must take them.
+
+        Write bytes there, release the view, then call `received`.
+        """
+        return self._stream.room()
+
+    def received(self, count: int) -> Iterator[Output]:
+        """Decode like `feed`, after this many bytes were written to `room`."""
+        self.received_bytes += count
+        return self._run(lambda: self._stream.received(count))
+
+    @property
+    def awaited(self) -> int:
+        """Bytes of the large event of which some are missing; 0 without one."""
+        return self._stream.landing_size
+
+    @property
+    def large_events(self) -> int:
+        """How many large events have begun."""
+        return self._stream.landings
 
     def feed_file(self, data: bytes | bytearray | memoryview) -> Iterator[Output]:
         """Decode bytes of a binlog file, with or without its magic number. One Decoder takes packets or file bytes."""
@@ -178,7 +201,7 @@ class Decoder:
                 return iter(())
             self._file_began = True
             raw = raw.removeprefix(MAGIC)
-        return self._run(raw)
+        return self._run(lambda: self._stream.feed(raw))
 
     def finish(self) -> Iterator[Output]:
         """End the file: yield the entries that waited for their group to continue.
@@ -186,16 +209,17 @@ class Decoder:
         Raises MalformedEvent inside an event or a transaction, whose rows are not yielded.
         """
         work = self._stream
-        reason = "an event" if work.pending else "a transaction" if work.open else ""
+        reason = "an event" if work.pending or work.landing_size else "a transaction" if work.open else ""
         if reason:
             raise MalformedEvent(self._journal, work.position, f"the file ends inside {reason}")
         work.group.flush()
         yield from self._segment()
 
-    def _run(self, data: bytes) -> Iterator[Output]:
+    def _run(self, take: Callable[[], bool]) -> Iterator[Output]:
+        """Decode after `take` has given bytes to the kernel."""
         work = self._stream
         try:
-            if not work.feed(data):
+            if not take():
                 return
             while True:
                 code = work.step()

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from canal_ha.config.model import DecodeOptions
+from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.outputs import Output, Passed, RawPacket, Rotated, SourceFormat, SourceHeartbeat, SourceSaid
 from canal_ha.decode.table_map import TableMap
@@ -415,6 +416,70 @@ def test_an_event_of_more_than_sixteen_megabytes() -> None:
         (row,) = entry.RowChange.FromString(parsed(outputs)[1].storeValue).rowDatas
         assert len(row.afterColumns[0].value) == size
         assert work.received_bytes == len(dump.data)
+
+
+def received(work: Decoder, data: bytes, chunk: int) -> list[Output]:
+    """Decode as a connection does: into `room` if there is any, else at most `chunk` bytes."""
+    outputs: list[Output] = []
+    at = 0
+    while at < len(data):
+        room = work.room()
+        if room is None:
+            outputs += work.feed(data[at : at + chunk])
+            at += chunk
+        else:
+            count = min(len(room), 3_000_000, len(data) - at)
+            room[:count] = data[at : at + count]
+            room.release()
+            outputs += work.received(count)
+            at += count
+    return outputs
+
+
+def test_large_events_are_the_same_however_they_arrive() -> None:
+    """Large events among small ones give the same entries from one chunk, from any chunks, and received in place."""
+    column = (ColumnType(252, b"\4"),)
+    dump = Dump().format().begin().table(columns=column)
+    head = 1 + 19 + 4 + 12 + 1 + 4  # of the row's event, with the zero before it and its checksum
+    for size in (5, (1 << 20) - head, 1 << 20, 3_000_000, 0xFFFFFF - head - 1, 2 * 0xFFFFFF - head, 34_000_000, 7):
+        dump.rows(30, b"\0" + struct.pack("<I", size) + bytes([size % 251]) * size)
+    dump.xid().begin().table(columns=column).rows(30, b"\0" + struct.pack("<I", 2) + b"ab").xid()
+    data = bytes(dump.data)
+    whole = feed(dump)
+    assert frames(whole) == frames(received(decoder(), data, 262_144))
+    for chunk in (65_537, 1_000_003, 20_000_000):
+        work = decoder()
+        assert frames([output for at in range(0, len(data), chunk) for output in work.feed(data[at : at + chunk])]) == (
+            frames(whole)
+        )
+        assert work.received_bytes == len(data)
+        assert not work.awaited
+
+
+def frames(outputs: list[Output]) -> bytes:
+    """Return the entries of all segments."""
+    return b"".join(bytes(output.frames) for output in outputs if isinstance(output, Segment))
+
+
+def test_a_large_event_is_broken_the_same_way_however_it_arrives() -> None:
+    """A wrong length of a later packet, or a damaged byte, is malformed. A large event without its end is awaited."""
+    size = 20_000_000
+    dump = Dump().format().begin().table(columns=(ColumnType(252, b"\4"),))
+    mark = len(dump.data)
+    dump.rows(30, b"\0" + struct.pack("<I", size) + b"x" * size)
+    for at, what in ((mark + 4 + 0xFFFFFF, "another length"), (mark + 1_000_000, "checksum")):
+        data = bytearray(dump.data)
+        data[at] ^= 1
+        with pytest.raises(MalformedEvent, match=what):
+            list(decoder().feed(bytes(data)))
+        with pytest.raises(MalformedEvent, match=what):
+            received(decoder(), bytes(data), 50_000)
+    work = decoder()
+    received(work, bytes(dump.data[:-1]), 262_144)
+    room = work.room()
+    assert room is not None
+    assert len(room) == 1
+    assert work.awaited > size
 
 
 def test_positions_beyond_32_bits() -> None:

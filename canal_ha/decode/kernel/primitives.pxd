@@ -272,6 +272,10 @@ cdef inline int put_byte(bytearray out, int value) except -1 nogil:
     kernel_extend(out, 1)[0] = <char>value
     return 0
 
+cdef inline int lay(bytes room, Py_ssize_t at, bytes src, Py_ssize_t start, Py_ssize_t size) noexcept nogil:
+    memcpy(PyBytes_AS_STRING(room) + at, PyBytes_AS_STRING(src) + start, size)
+    return 0
+
 cdef inline int put_slice(bytearray out, bytes src, Py_ssize_t start, Py_ssize_t stop) except -1 nogil:
     kernel_copy(kernel_extend(out, stop - start), <const char *>_at(src, start), stop - start)
     return 0

@@ -314,6 +314,11 @@ def put_slice(out: bytearray, src: bytes, start: int, stop: int) -> None:
     out += src[start:stop]
 
 
+def lay(room: bytearray, at: int, src: bytes, start: int, size: int) -> None:
+    """Copy src[start:start + size] to room[at:]. room: of reuse.room, with so much memory behind `at`."""
+    room[at : at + size] = src[start : start + size]
+
+
 def put_column(out: bytearray, tag: int, fixed: bytes, src: bytes, start: int, stop: int, after: bytes) -> bool:
     """Append a Column with the value src[start:stop]; return whether that is ASCII.
 

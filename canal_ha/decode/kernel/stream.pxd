@@ -3,6 +3,7 @@ cimport canal_ha.decode.kernel.grouping as g
 cimport canal_ha.decode.kernel.gtid as gtid
 cimport canal_ha.decode.kernel.kinds as k
 cimport canal_ha.decode.kernel.primitives as p
+cimport canal_ha.decode.kernel.reuse as reuse
 cimport canal_ha.decode.kernel.rows as r
 cimport canal_ha.decode.kernel.views as views
 cimport cython
@@ -12,18 +13,18 @@ cdef bytes _NO_TABLE
 cdef int64_t _DUMMY_TABLE, _FULL_PACKET, _HALF, _PLANS_SEEN
 cdef int _GROUP_COMMIT_ID, _XA, _START_ALTER, _ROLLBACK_ALTER
 cdef Py_ssize_t _STATEMENT_KEPT
-cdef Py_ssize_t _ALONE
+cdef Py_ssize_t _ALONE, _LANDED
 cdef int _STATEMENT_ENDS, _GO_ON, _STARVED, _REFILL, _LARGE
 
 @cython.final
 cdef class EventStream:
     cdef public bint announced, packets, payload, compressed, prepared, joined, known_format, open, begun,\
-        drop_savepoints, drop_statements, has_gtids, hold_xa, holding, without_effect
-    cdef public bytes src, chunk, event_src, clock, journal_field
+        drop_savepoints, drop_statements, has_gtids, hold_xa, holding, wide, without_effect
+    cdef public bytes src, chunk, landing, event_src, clock, journal_field
     cdef public list outers
     cdef public bytearray pending, frame, store, text, drop, passed_executed, places
     cdef public Py_ssize_t pos, limit, chunk_pos, need, event_start, event_at, event_stop,\
-        segment_bytes
+        segment_bytes, landing_at, landing_size, landing_stop, landing_packets, landings
     cdef public int64_t position, base, offset, length, timestamp, server_id, flags
     cdef public int64_t passed_position, passed_timestamp, clock_timestamp, clock_server_id, doubts
     cdef public int sub, event_kind, checksum
@@ -39,22 +40,28 @@ cdef class EventStream:
     cdef c.SeenPlan _find_plan(self, int64_t table_id) except NULL with gil
     cdef int take_gtids(self) except -1 nogil
     cpdef bint feed(self, bytes data) except -1
+    cpdef object room(self)
+    cpdef bint received(self, Py_ssize_t count) except -1
     cdef int _enter_chunk(self) except -1
     @cython.locals(pending=bytearray, stop=Py_ssize_t)
     cdef bint _join(self) except -1
     cdef int _starve(self, Py_ssize_t need) except -2
-    @cython.locals(src=bytes, whole=bytes, code=int)
+    cdef int _leave_chunk(self) except -1
+    cdef int _begin_landing(self, Py_ssize_t size, Py_ssize_t first, Py_ssize_t packets) except -1
+    @cython.locals(stop=Py_ssize_t, count=Py_ssize_t)
+    cdef bint _land(self) except -1
+    @cython.locals(part=Py_ssize_t)
+    cdef int _begin_packet(self) except -1
+    cdef bint _landed(self) except -1
+    @cython.locals(src=bytes, code=int)
     cpdef int step(self) except -9
     cdef int _leave_payload(self) except -1
     @cython.locals(code=int)
     cdef int _work(self, bytes src) except -9 nogil
     @cython.locals(pos=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t)
     cdef int _next(self, bytes src) except -9 nogil
-    @cython.locals(
-        pos=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t, packets=Py_ssize_t, whole=bytearray, index=Py_ssize_t,
-        part=Py_ssize_t
-    )
-    cdef bytes _joined_packets(self, bytes src)
+    @cython.locals(pos=Py_ssize_t, size=Py_ssize_t)
+    cdef int _begin_wide(self, bytes src) except -9
     @cython.locals(
         timestamp=int64_t, kind=int, server_id=int64_t, length=int64_t, log_pos=int64_t, flags=int64_t,
         body=Py_ssize_t, placed=bint, code=int

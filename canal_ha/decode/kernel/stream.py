@@ -4,6 +4,9 @@
 handle an event, or the server sent a packet that is not an event. Frequent events (known table maps, rows, transaction
 begins and ends) are handled here completely. Raises Broken.
 
+An incomplete event of more than _LANDED bytes is put together in memory of its size, into which its owner can receive:
+see `room`. So no byte of a large event is copied before it is decoded, except where its packets meet.
+
 While it works on more than a few bytes, it releases the interpreter's lock so that other threads run. `step` does
 everything that needs the lock before and after that; rare work in between takes the lock. Only its owner's thread uses
 an EventStream, and the bytes fed belong to it until `step` returns.
@@ -18,6 +21,7 @@ import canal_ha.decode.kernel.grouping as g
 import canal_ha.decode.kernel.gtid as gtid
 import canal_ha.decode.kernel.kinds as k
 import canal_ha.decode.kernel.primitives as p
+import canal_ha.decode.kernel.reuse as reuse
 import canal_ha.decode.kernel.rows as r
 import canal_ha.decode.kernel.views as views
 
@@ -36,6 +40,7 @@ _STATEMENT_KEPT = 1 << 20  # bytes: memory of a longer one is freed
 _STATEMENT_ENDS = 1  # STMT_END_F of a rows event: its table maps do not count any more
 _DUMMY_TABLE = 0xFFFFFF  # the table id of an event that only ends a statement
 _FULL_PACKET = 0xFFFFFF
+_LANDED = 1 << 20  # bytes: an incomplete event above this gets memory of its size at once
 _GROUP_COMMIT_ID, _XA = 2, 0xC0  # flags of MariaDB's GTID events: further fields follow
 _START_ALTER, _ROLLBACK_ALTER = 2, 8  # their further flags
 _HALF = 0x80000000  # half the range of a position in an event header
@@ -96,6 +101,12 @@ class EventStream:
         "journal_field",
         "known_format",
         "known_gtids",
+        "landing",
+        "landing_at",
+        "landing_packets",
+        "landing_size",
+        "landing_stop",
+        "landings",
         "length",
         "limit",
         "need",
@@ -123,6 +134,7 @@ class EventStream:
         "sub",
         "text",
         "timestamp",
+        "wide",
         "without_effect",
         "writer",
     )
@@ -140,6 +152,13 @@ class EventStream:
         self.chunk = b""  # the last bytes fed, not yet looked at from chunk_pos on
         self.chunk_pos = 0
         self.joined = False  # whether src was joined from pieces, and the rest of the chunk follows it
+        self.landing = reuse.room([], 0, 1, 0, 0)  # memory of a large event; landing_at of landing_size bytes are there
+        self.landing_at = 0
+        self.landing_size = 0  # 0: no large event is being put together
+        self.landing_stop = 0  # where its current packet ends
+        self.landing_packets = 0  # that follow this one
+        self.landings = 0  # large events begun
+        self.wide = False  # whether src is an event of several packets, with the header of the first one only
         # what payloads and prepared parts interrupt: src, pos, limit, pieces, compressed, prepared
         self.outers: list[tuple[bytes, int, int, Iterator[bytes], bool, bool]] = []
         self.payload = False
@@ -267,10 +286,27 @@ class EventStream:
         """Take more bytes; return False if they are not enough for a step. `step` must have returned NEED before."""
         self.chunk = data
         self.chunk_pos = 0
+        if self.landing_size:
+            self._enter_chunk()
+            return self._land()
         if self.pending:
             return self._join()
         self._enter_chunk()
         return True
+
+    def room(self) -> memoryview | None:
+        """Return memory for the next bytes of a large event, which is incomplete; None if `feed` must take them.
+
+        Write bytes there, release the view, then call `received`.
+        """
+        if self.landing_at == self.landing_stop:
+            return None
+        return reuse.writable(self.landing)[self.landing_at : self.landing_stop]
+
+    def received(self, count: int) -> bool:
+        """Take the first bytes in `room`. Return as `feed` does."""
+        self.landing_at += count
+        return self._landed()
 
     def _enter_chunk(self) -> None:
         """Continue with the rest of the last bytes fed."""
@@ -303,16 +339,81 @@ class EventStream:
         if self.joined and self.pos == self.limit:
             self._enter_chunk()
             return -1
+        if need > _LANDED:
+            self._begin_landing(need, need, 0)
+            return _GO_ON if self._land() else k.NEED
         p.put_slice(self.pending, self.src, self.pos, self.limit)
         self.need = need
         if self.joined and self._join():
             return -1
+        self._leave_chunk()
+        return k.NEED
+
+    def _leave_chunk(self) -> None:
+        """Release the bytes fed."""
         self.src = b""
         self.chunk = b""
+        self.event_src = b""
         self.pos = 0
         self.limit = 0
         self.joined = False
-        return k.NEED
+
+    def _begin_landing(self, size: int, first: int, packets: int) -> None:
+        """Begin to put a large event together.
+
+        size: of all its packets, with the header of the first one only.
+        first: of the first packet, with its header.
+        packets: that follow it.
+        """
+        self.landing = reuse.room([], size, 1, 0, 0)
+        self.landing_at = 0
+        self.landing_size = size
+        self.landing_stop = first
+        self.landing_packets = packets
+        self.landings += 1
+
+    def _land(self) -> bool:
+        """Move bytes fed to the large event. Return whether it is complete: what is left belongs to the next event."""
+        while not self._landed():
+            if self.pos == self.limit:
+                if not self.joined:
+                    self._leave_chunk()
+                    return False
+                self._enter_chunk()
+            elif self.landing_at == self.landing_stop:
+                stop = min(self.pos + 4 - len(self.pending), self.limit)
+                p.put_slice(self.pending, self.src, self.pos, stop)
+                self.pos = stop
+                if len(self.pending) == 4:
+                    self._begin_packet()
+            else:
+                count = min(self.landing_stop - self.landing_at, self.limit - self.pos)
+                p.lay(self.landing, self.landing_at, self.src, self.pos, count)
+                self.landing_at += count
+                self.pos += count
+        return True
+
+    def _begin_packet(self) -> None:
+        """Take the header, in `pending`, of the large event's next packet."""
+        part = min(self.landing_size - self.landing_at, _FULL_PACKET)
+        if int.from_bytes(self.pending[:3], "little") != part:
+            raise p.Broken("a packet of another length than its event asks for")
+        self.pending = bytearray()
+        self.landing_stop += part
+        self.landing_packets -= 1
+
+    def _landed(self) -> bool:
+        """Return whether the large event is complete; then continue with it, and after it with the chunk."""
+        if self.landing_at < self.landing_stop or self.landing_packets:
+            return False
+        self.chunk_pos = self.pos
+        self.src = reuse.content(self.landing)
+        self.landing = reuse.room([], 0, 1, 0, 0)
+        self.pos = 0
+        self.limit = self.landing_size
+        self.landing_at = self.landing_size = self.landing_stop = 0
+        self.joined = True
+        return True
 
     def enter_payload(self, pieces: Iterator[bytes]) -> None:
         """Read events from the pieces of the current compressed payload event before continuing."""
@@ -350,13 +451,13 @@ class EventStream:
             else:
                 with cython.nogil:
                     code = self._work(src)
-            if code == _LARGE:
-                code = _STARVED
-                whole = self._joined_packets(src)
-                if whole is not None:
-                    src = whole
-                    with cython.nogil:
-                        code = self._event(src, 1, p.held(src))
+            if code == _LARGE and self.wide:
+                self.wide = False
+                self._enter_chunk()
+                with cython.nogil:
+                    code = self._event(src, 5, p.held(src))
+            elif code == _LARGE:
+                code = self._begin_wide(src)
             if code == k.EVENT or code == k.SAID:
                 self.event_src = src
             elif code == _STARVED:
@@ -366,6 +467,8 @@ class EventStream:
             if code >= 0:
                 return code
             if self.group.visible_bytes >= self.segment_bytes:
+                if self.joined and self.pos == self.limit:
+                    self._enter_chunk()  # frees a large event
                 return k.SEGMENT
 
     def _refill(self) -> None:
@@ -450,36 +553,22 @@ class EventStream:
             return k.SAID
         return self._event(src, pos + 5, self.pos)
 
-    def _joined_packets(self, src: bytes) -> bytes | None:
-        """Join an event sent in several packets, after a zero byte: its header has its total length.
-
-        Return None, and set `need`, if bytes are missing.
-        """
+    def _begin_wide(self, src: bytes) -> int:
+        """Begin to put together an event sent in several packets, whose header has its length. Return as `_next`."""
         pos = self.pos
-        left = self.limit - pos
         self.need = 24
-        if left < 24:
-            return None
+        if self.limit - pos < 24:
+            return _STARVED
         if src[pos + 4]:
             raise p.Broken("a large packet that is no event")
         size = p.u32(src, pos + 14) + 1
-        packets = size // _FULL_PACKET + 1
         if size < _FULL_PACKET:
             raise p.Broken(f"an event of {size - 1} bytes in a larger packet")
         if size > k.EVENT_MAX:
             raise p.Broken(f"an event of {size - 1} bytes")
-        self.need = size + 4 * packets
-        if left < self.need:
-            return None
-        whole = bytearray()
-        for index in range(packets):
-            part = _FULL_PACKET if index + 1 < packets else size % _FULL_PACKET
-            if p.u24(src, pos) != part:
-                raise p.Broken("a packet of another length than its event asks for")
-            p.put_slice(whole, src, pos + 4, pos + 4 + part)
-            pos += 4 + part
-        self.pos = pos
-        return bytes(whole)
+        self.wide = True
+        self._begin_landing(4 + size, 4 + _FULL_PACKET, size // _FULL_PACKET)
+        return _GO_ON if self._land() else k.NEED
 
     # ---- events
 
