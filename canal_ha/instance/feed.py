@@ -70,6 +70,7 @@ class FeedRequest:
     failed: called with an error and the seconds until the next attempt; None: the feed has ended for good.
     moved: called before the feed passes on anything of another server.
     behind: an earlier feed of the stream has passed on everything up to here; the ring leaves it out.
+    await_room: called before a large event is received; blocks and raises like `accept`.
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
     exact: whether values are in the exact form (docs/protocol.md#exact).
     within: the widest table filter of the client's account; "": any.
@@ -84,6 +85,7 @@ class FeedRequest:
     failed: Callable[[CanalError, float | None], None]
     moved: Callable[[Move], None] = lambda move: None
     behind: LogPosition | None = None
+    await_room: Callable[[], None] = lambda: None
     busy: Callable[[bool], None] = lambda busy: None
     exact: bool = False
     within: str = ""

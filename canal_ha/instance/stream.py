@@ -338,6 +338,7 @@ class Stream:
                 failed=lambda error, retry: self._reactor.callFromThread(self._failed, ring, error, retry),
                 moved=lambda move: self._reactor.callFromThread(self._moved, ring, move),
                 behind=self._delivered,
+                await_room=ring.await_room,
                 busy=wakeup.busy,
                 exact=self._exact,
                 within=self.within,

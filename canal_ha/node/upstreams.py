@@ -294,6 +294,7 @@ class Upstreams:
             ),
             start=request.start,
             accept=request.accept,
+            await_room=request.await_room,
             busy=request.busy,
             report=lambda event: _report(request, event),
             may_move=not request.read,

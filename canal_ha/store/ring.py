@@ -108,8 +108,7 @@ class Ring:
             if not self._room.wait_for(lambda: self._closed or self._admits(), timeout_s):
                 held = self.put_seq - self.ack_seq
                 raise StoreFull(f"ring is full: {held} entries, {self.put_bytes - self.ack_bytes} bytes unacknowledged")
-            if self._closed:
-                raise RingClosed("ring is closed: its stream was parked or stopped")
+            self._check_open()
             if not len(segment):
                 return self.put_seq
             if self._full():
@@ -128,6 +127,12 @@ class Ring:
         if tell:
             self._on_data(full)
         return last
+
+    def await_room(self) -> None:
+        """Wait as `put` does, before the segment is made. Raises RingClosed."""
+        with self._lock:
+            self._room.wait_for(lambda: self._closed or self._admits())
+            self._check_open()
 
     # ---- the reactor thread
 
@@ -214,6 +219,10 @@ class Ring:
             self._room.notify_all()
 
     # ---- under the lock
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RingClosed("ring is closed: its stream was parked or stopped")
 
     def _available(self, size: int) -> bool:
         waiting = self.put_seq - self.get_seq

@@ -17,6 +17,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.model.table import Column, TableSchema
 from canal_ha.source.connection.identity import replica
+from canal_ha.source.connection.large_events import OF_PROCESS, LargeEvents
 from canal_ha.source.server.dump import Dump, DumpEvent, DumpFailed, DumpStarted, Upstream
 from canal_ha.wire.proto import entry_protocol_pb2 as pb
 from lab import SqlServer
@@ -56,6 +57,8 @@ class Reading:
         server_id: int = 0,
         options: DecodeOptions | None = None,
         history: TableHistory | None = None,
+        large: LargeEvents = OF_PROCESS,
+        await_room: Callable[[], None] = lambda: None,
         **config: Any,
     ) -> None:
         self.segments: list[Segment] = []
@@ -76,6 +79,8 @@ class Reading:
             start=start,
             accept=self._accept,
             report=self.events.append,
+            large=large,
+            await_room=await_room,
         )
 
     def __enter__(self) -> Reading:

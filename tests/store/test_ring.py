@@ -419,3 +419,25 @@ def test_told_when_what_is_wanted_is_there() -> None:
     store.wanted = 100
     store.put(segment([Item(3)]))
     assert told == [(2, False), (3, True)]
+
+
+def test_room_is_awaited_like_a_put() -> None:
+    """`await_room` returns when a put would not block, also for the rest of a transaction, and ends with the ring."""
+    store = ring(size=3)
+    store.await_room()
+    store.put(rows(3))
+    waiting = threading.Thread(target=store.await_room)
+    waiting.start()
+    batch = store.get(3)
+    assert batch is not None
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    store.ack(batch.range.end, batch.range.end_seq)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    store.put(replace(rows(3, first=200), cut=True))
+    store.get(3)
+    store.await_room()
+    store.close()
+    with pytest.raises(RingClosed):
+        store.await_room()

@@ -1,15 +1,16 @@
 """The connection through which mysql-replication dumps: received bytes go to a decoder, not to the library.
 
 The library gets this class through its public `pymysql_wrapper=` and drives login, TLS, checksum, registration and the
-dump command. After that command, bytes are received in large chunks and passed to `eat`; the library sees only the
-packets that `eat` returns. Errors while dumping are ours: on PyMySQL's own 2006 and 2013 the library would reconnect by
-itself, from a position that does not move because it sees no rows.
+dump command. After that command, bytes are received in large chunks, or where a large event is put together, and passed
+to an eater; the library sees only the packets that it returns. Errors while dumping are ours: on PyMySQL's own 2006 and
+2013 the library would reconnect by itself, from a position that does not move because it sees no rows.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pymysql.protocol import MysqlPacket
@@ -24,24 +25,36 @@ SEND_ANNOTATE_ROWS = 0x02
 _FLAGS_AT = 9  # 4 bytes packet header, command, 4 bytes position
 
 
+@dataclass(frozen=True, slots=True)
+class Eater:
+    """Who takes the received bytes, and returns payloads of packets for the library.
+
+    eat: takes bytes, as a view of a whole bytes object.
+    room: returns memory for the next bytes, or None if `eat` takes them.
+    received: takes the first bytes in that memory, by their number.
+    """
+
+    eat: Callable[[memoryview], Iterable[bytes]]
+    room: Callable[[], memoryview | None] = lambda: None
+    received: Callable[[int], Iterable[bytes]] = lambda count: ()
+
+
 class DumpConnection(Interruptible):
     """An ordinary connection until the dump command is written.
 
-    eat: takes received bytes, as a view of a whole bytes object, and returns payloads of packets for the library.
+    eater: takes received bytes.
     annotate: ask for the statements behind row events (MariaDB).
     receive_bytes: largest chunk to receive.
     options: PyMySQL's.
-    Raises SourceUnavailable, and whatever `eat` raises, while dumping.
+    Raises SourceUnavailable, and whatever `eater` raises, while dumping.
     """
 
     _sock: Any
     _current_timeout: float | None
     _read_timeout: float | None
 
-    def __init__(
-        self, eat: Callable[[memoryview], Iterable[bytes]], *, annotate: bool, receive_bytes: int, **options: Any
-    ) -> None:
-        self._eat = eat
+    def __init__(self, eater: Eater, *, annotate: bool, receive_bytes: int, **options: Any) -> None:
+        self._eater = eater
         self._annotate = annotate
         self._dumping = False
         self._receive_bytes = receive_bytes
@@ -59,26 +72,34 @@ class DumpConnection(Interruptible):
         super()._write_bytes(data)  # type: ignore[misc]  # missing in the stubs
 
     def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
-        """Return the next packet for the library; while dumping, `eat` takes everything else."""
+        """Return the next packet for the library; while dumping, `eater` takes everything else."""
         if not self._dumping:
             return super()._read_packet(packet_type)  # type: ignore[no-untyped-call]  # the stubs name no types
         while not self._packets:
-            self._packets.extend(self._eat(self._receive()))
+            self._packets.extend(self._received())
         return packet_type(self._packets.popleft(), self.encoding)
 
-    def _receive(self) -> memoryview:
+    def _received(self) -> Iterable[bytes]:
+        room = self._eater.room()
+        if room is None:
+            return self._eater.eat(memoryview(self._receive(lambda: self._sock.recv(self._receive_bytes))))
+        with room:
+            count: int = self._receive(lambda: self._sock.recv_into(room))
+        return self._eater.received(count)
+
+    def _receive(self, receive: Callable[[], Any]) -> Any:
         """Receive at least one byte. PyMySQL's buffered `_rfile` is empty, because a waiting server sends nothing."""
         try:
             if self._current_timeout != self._read_timeout:
                 self._sock.settimeout(self._read_timeout)
                 self._current_timeout = self._read_timeout
-            data: bytes = self._sock.recv(self._receive_bytes)
+            received = receive()
         except TimeoutError as error:
             raise SourceUnavailable(
                 f"{self.host}:{self.port}: nothing arrived for {self._read_timeout:g} s, not even a heartbeat"
             ) from error
         except OSError as error:
             raise SourceUnavailable(f"{self.host}:{self.port}: connection lost while dumping: {error}") from error
-        if not data:
+        if not received:
             raise SourceUnavailable(f"{self.host}:{self.port}: the server closed the connection while dumping")
-        return memoryview(data)
+        return received

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pymysqlreplication import BinLogStreamReader
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
-from canal_ha.source.connection.dump_connection import DumpConnection
+from canal_ha.source.connection.dump_connection import DumpConnection, Eater
 from canal_ha.source.connection.identity import ReplicaIdentity
 from canal_ha.source.connection.session import Interruptible, SourceSession, settings
 
@@ -44,17 +44,17 @@ def run(
     session: SourceSession,
     config: InstanceConfig,
     source: SourceConfig,
-    eat: Callable[[memoryview], Iterable[bytes]],
+    eater: Eater,
     opening: Callable[[Interruptible], None] = lambda connection: None,
 ) -> None:
-    """Dump until the connection ends or `eat` raises. Return after the EOF of a non-blocking dump.
+    """Dump until the connection ends or `eater` raises. Return after the EOF of a non-blocking dump.
 
     request: the dump to ask for.
     session: lent to the library for the one question that it asks.
     config, source: the server to connect to.
-    eat: takes the received bytes, see DumpConnection.
+    eater: takes the received bytes.
     opening: called with the connection before it connects.
-    Raises SourceUnavailable, SourceRefused, and whatever `eat` raises.
+    Raises SourceUnavailable, SourceRefused, and whatever `eater` raises.
     """
 
     def connect(**options: Any) -> Interruptible:
@@ -62,7 +62,7 @@ def run(
         if connections:
             return session.connection
         connection = DumpConnection(
-            eat,
+            eater,
             annotate=request.mariadb,
             receive_bytes=config.receive_buffer_bytes,
             defer_connect=True,

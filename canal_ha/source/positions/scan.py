@@ -14,6 +14,7 @@ from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.outputs import Passed, Rotated, SourceHeartbeat, SourceSaid
 from canal_ha.model.position import BinlogServer, LogPosition
+from canal_ha.source.connection.dump_connection import Eater
 from canal_ha.source.connection.flavor import Flavor
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.reader import DumpRequest, run
@@ -152,7 +153,7 @@ class Scanner:
             blocking=False,
         )
         try:
-            run(request, self.session, self.config, self.source, eat, self.opening)
+            run(request, self.session, self.config, self.source, Eater(eat), self.opening)
         except Enough as end:
             where = self.session.where
             if end.errno == DUMP_FAILED and gtid:

@@ -20,7 +20,9 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
 from canal_ha.source.connection import flavor
 from canal_ha.source.connection.backoff import Backoff
+from canal_ha.source.connection.dump_connection import Eater
 from canal_ha.source.connection.identity import ReplicaIdentity, free_server_id
+from canal_ha.source.connection.large_events import LARGE_BYTES, OF_PROCESS, LargeEvents
 from canal_ha.source.connection.reader import HEARTBEAT_S, DumpRequest, run
 from canal_ha.source.connection.session import Interruptible, SourceSession, Where
 from canal_ha.source.positions import gtids, locate, truncated
@@ -67,6 +69,20 @@ class DumpDecoder(Protocol):
     """The decoder of a dump: takes bytes, yields outputs in order. The caller consumes the whole iterator."""
 
     def feed(self, data: memoryview, /) -> Iterator[Output]: ...
+
+    def room(self) -> memoryview | None:
+        """Memory for the next bytes of a large event; None if `feed` must take them."""
+
+    def received(self, count: int, /) -> Iterator[Output]:
+        """Take the first bytes in `room`."""
+
+    @property
+    def awaited(self) -> int:
+        """Bytes of the large event of which some are missing; 0 without one."""
+
+    @property
+    def large_events(self) -> int:
+        """How many large events have begun."""
 
     @property
     def gtid_set(self) -> str:
@@ -121,7 +137,9 @@ class Dump:
         start: LogPosition,
         accept: Callable[[Segment], None],
         report: Callable[[DumpEvent], None],
+        await_room: Callable[[], None] = lambda: None,
         busy: Callable[[bool], None] = lambda busy: None,
+        large: LargeEvents = OF_PROCESS,
         may_move: bool = True,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -134,7 +152,9 @@ class Dump:
         start: a transaction's boundary; inclusive unless consumed.
         accept: takes segments; blocks while there is no room; raises RingClosed to end the dump.
         report: hears of every connection and failure.
+        await_room: called before a large event is received; blocks and raises like `accept`.
         busy: called with True before the dump decodes a small chunk, and with False after that.
+        large: bounds how many large events are received at once.
         may_move: whether to go on in another server's binlog; False ends the dump there.
         rng: for the pauses between attempts.
         clock: seconds, monotonic.
@@ -154,7 +174,11 @@ class Dump:
         self._current_source = CurrentSource(start)
         self._accept = accept
         self._report = report
+        self._await_room = await_room
         self._busy = busy
+        self._large = large
+        self._large_event = 0  # the number of the large event that may be received
+        self._placed = False  # whether it has a place in `large`
         self._clock = clock
         self._resume = Resume(start)
         self._start = start
@@ -279,7 +303,8 @@ class Dump:
             offset=begin.offset,
         )
         try:
-            run(request, session, self._config, self._source, self._eat, self.opened)
+            eater = Eater(self._eat, self._room, self._received)
+            run(request, session, self._config, self._source, eater, self.opened)
         except MalformedEvent as error:
             raise self._stepped_back(server, error) from error
         raise SourceUnavailable(f"{self._where.address}: the dump ended at {self._resume.at}")
@@ -342,24 +367,48 @@ class Dump:
             if connection.open:
                 connection.close()
         self._decoder = self._connected = self._session = None
+        self._leave()
 
     def _eat(self, data: memoryview) -> list[bytes]:
         """Decode received bytes and return the packets that the library must see."""
+        assert self._decoder is not None
         self._busy(len(data) < SMALL_BYTES)
         try:
-            return self._decode(data)
+            return self._decode(self._decoder.feed(data), len(data))
         finally:
             self._busy(False)
 
-    def _decode(self, data: memoryview) -> list[bytes]:
+    def _room(self) -> memoryview | None:
+        """Return memory for the next bytes of a large event, once there is room for the event."""
+        decoder = self._decoder
+        assert decoder is not None
+        if decoder.awaited > LARGE_BYTES and decoder.large_events != self._large_event:
+            self._await_room()
+            self._placed = self._large.enter(self._go_on)
+            self._large_event = decoder.large_events
+        return decoder.room()
+
+    def _received(self, count: int) -> list[bytes]:
+        """Decode bytes received there."""
+        assert self._decoder is not None
+        return self._decode(self._decoder.received(count), count)
+
+    def _leave(self) -> None:
+        """Leave the place of a large event, which is decoded or lost."""
+        if self._placed:
+            self._placed = False
+            self._large.leave()
+        self._large_event = 0
+
+    def _decode(self, outputs: Iterator[Output], count: int) -> list[bytes]:
         assert self._decoder is not None
         if self._session:  # it is not needed while dumping, and a server counts each connection
             self._session.close()
             self._session = None
         self.heard_at = self._clock()
-        self.received_bytes += len(data)
+        self.received_bytes += count
         packets: list[bytes] = []
-        for output in self._decoder.feed(data):
+        for output in self._outputs(outputs):
             match output:
                 case Segment():
                     self._deliver(output)
@@ -387,6 +436,19 @@ class Dump:
         self._go_on()
         self._ready_at = self._clock()
         return packets
+
+    def _outputs(self, outputs: Iterator[Output]) -> Iterator[Output]:
+        """Yield what was decoded; leave the place of a large event as soon as it is decoded."""
+        decoder = self._decoder
+        assert decoder is not None
+        for output in outputs:
+            self._leave_if_decoded(decoder)
+            yield output
+        self._leave_if_decoded(decoder)
+
+    def _leave_if_decoded(self, decoder: DumpDecoder) -> None:
+        if self._large_event and (decoder.large_events != self._large_event or not decoder.awaited):
+            self._leave()
 
     def _go_on(self) -> None:
         """Raise _Stopped or _Rerouted if stop() or reroute() was called."""
