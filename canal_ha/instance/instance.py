@@ -57,6 +57,7 @@ WRITE_AGAIN_S = 1.0  # after a write that failed, if each ACK writes its cursor
 KEEP_WITHIN_S = 10.0  # the choice of a server, before a switch
 LAST_FLUSH_S = 5.0  # how long an orderly stop tries to make cursors durable, while this node owns them
 LAST_FLUSH_PAUSE_S = 0.2
+HASHING_S = 0.005  # that streams hash in a row before others get their turn
 
 
 class InstanceListener(Protocol):
@@ -186,15 +187,14 @@ class Instance:
                 self._claim.check()
             except NotRunningHere:
                 return
-            pause: Deferred[None] = Deferred()
-            self._reactor.callLater(LAST_FLUSH_PAUSE_S, lambda pause=pause: pause.callback(None))
-            await pause
+            await self._pause(LAST_FLUSH_PAUSE_S)
 
     async def flush(self) -> bool:
         """Make acknowledged cursors durable. Return False if the write failed: an alarm, and the next flush repeats it.
 
         If the write is fenced, this node has lost the destination and nothing is left to do.
         """
+        await self._hash_trails()
         try:
             written = await self.meta.flush(self._with_trail)
         except MetaWriteFailed as error:
@@ -483,6 +483,21 @@ class Instance:
         """
         switch = self._origin.source_switch
         return None if switch is None or self.config.decode.filter_transaction_entry else switch.remember
+
+    async def _hash_trails(self) -> None:
+        """Hash what the streams that are due have delivered, for `_with_trail`, without delaying other work."""
+        began = self._reactor.seconds()
+        for client_id in self.meta.due:
+            if client_id in self._streams:
+                self._streams[client_id].hash_trail()
+            if self._reactor.seconds() - began > HASHING_S:
+                await self._pause(0)
+                began = self._reactor.seconds()
+
+    async def _pause(self, seconds: float) -> None:
+        over: Deferred[None] = Deferred()
+        self._reactor.callLater(seconds, lambda: over.callback(None))
+        await over
 
     def _with_trail(self, client_id: int, cursor: LogPosition) -> LogPosition:
         stream = self._streams.get(client_id)

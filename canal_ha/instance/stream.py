@@ -276,6 +276,11 @@ class Stream:
         """Return the cursor with the fingerprints that tell its place in another server's binlog."""
         return replace(cursor, trail=self._recent.trail()) if self._recent else cursor
 
+    def hash_trail(self) -> None:
+        """Do the work of `with_trail` for all that is acknowledged by now."""
+        if self._recent:
+            self._recent.trail()
+
     def _check_form(self, exact: bool) -> None:
         """Raise FormsMixed if batches of the other form are in flight: each switch reads the source again."""
         if exact != self._exact and self._batches.ids:
