@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.source.connection.large_events import PLACES
 from lab.load.clients import SMALL, WIDE, Client, Kind, Tally, connect
 from lab.mysql import MariaDB, MySQL, SqlServer
 from lab.node import Node, follow
@@ -34,7 +35,6 @@ RING_MIB = 1  # canal.instance.memory.buffer.size places of 1024 bytes each
 PROCESS_MIB = 150  # the interpreter, its libraries, the allocator's reserve
 CONNECTION_KIB = 48
 STREAM_MIB = 2  # a thread, its connection and its decoder, beside the ring
-ROWS_HELD = 7  # by a stream: a row in the ring, and the next one as packets, event, statement and frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,9 @@ class Plan:
         """The memory that the configuration allows the node: rings, the rows on their way to them, connections."""
         connections = (self.idle + self.active + self.wide) * CONNECTION_KIB / 1024
         streams = (self.active + self.wide) * (RING_MIB + STREAM_MIB)
-        return PROCESS_MIB + connections + streams + self.wide * ROWS_HELD * self.wide_mib
+        # a row in each ring, or on its way there, and the events of those rows that are being received or decoded
+        rows = (self.wide + min(self.wide, PLACES)) * self.wide_mib
+        return PROCESS_MIB + connections + streams + rows
 
 
 @dataclass(slots=True)
@@ -73,6 +75,8 @@ class Figures:
     before_mib, idle_mib, peak_mib: the node's memory without clients, with all of them before the first row, and its
         peak.
     late_s: the reactor's longest delay; late_connecting_s: while the clients connected.
+    waited_s: how long the reactor's thread was ready to run without a processor, in the second of that delay.
+    waited_all_s: the same, while rows were written.
     stalls: delays above 100 ms.
     wide_written: rows of `wide`.
     written: rows of `small`.
@@ -83,6 +87,8 @@ class Figures:
     peak_mib: float = 0.0
     late_connecting_s: float = 0.0
     late_s: float = 0.0
+    waited_s: float = 0.0
+    waited_all_s: float = 0.0
     stalls: int = 0
     written: int = 0
     wide_written: int = 0
@@ -148,6 +154,7 @@ class _Run:
         self._wide = wide
         self._figures = Figures()
         self._clients: list[Client] = []
+        self._waited_s = 0.0
 
     async def go(self) -> Figures:
         plan, figures, tally = self._plan, self._figures, self._figures.tally
@@ -165,6 +172,7 @@ class _Run:
         await self._until(lambda: tally.ready == plan.idle + plan.active + plan.wide, "all clients are ready")
         await asyncio.sleep(1)
         figures.late_connecting_s, figures.late_s = figures.late_s, 0.0
+        figures.waited_s = figures.waited_all_s = 0.0
         figures.idle_mib = self._memory("VmRSS")
         await asyncio.gather(asyncio.to_thread(self._write_small), asyncio.to_thread(self._write_wide))
         with contextlib.suppress(TimeoutError):  # `broken` tells
@@ -211,9 +219,17 @@ class _Run:
             await asyncio.sleep(1)
 
     async def _note_late(self) -> None:
-        late_s, stalls = await self._late()
-        self._figures.late_s = max(self._figures.late_s, late_s)
-        self._figures.stalls = stalls
+        figures = self._figures
+        late_s, figures.stalls = await self._late()
+        before_s, self._waited_s = self._waited_s, self._waited()
+        figures.waited_all_s += self._waited_s - before_s
+        if late_s > figures.late_s:
+            figures.late_s, figures.waited_s = late_s, self._waited_s - before_s
+
+    def _waited(self) -> float:
+        """Return how long the reactor's thread has waited for a processor since it began, seconds."""
+        fields = Path(f"/proc/{self._node.pid}/task/{self._node.pid}/schedstat").read_text().split()
+        return int(fields[1]) / 1e9
 
     async def _late(self) -> tuple[float, int]:
         """Return the reactor's longest delay since the last call, and its stalls since the node started."""
@@ -258,6 +274,10 @@ def table(plan: Plan, figures: Figures) -> str:
         ("peak memory, and the ceiling", f"{figures.peak_mib:.0f} of {plan.ceiling_mib:.0f} MiB"),
         ("longest delay of the reactor: connecting", f"{figures.late_connecting_s * 1000:.0f} ms"),
         ("longest delay of the reactor: rows", f"{figures.late_s * 1000:.0f} ms"),
+        (
+            "in that second without a processor, in all",
+            f"{figures.waited_s * 1000:.0f}, {figures.waited_all_s * 1000:.0f} ms",
+        ),
         ("delays above 100 ms", f"{figures.stalls}"),
         ("rows written, delivered to healthy clients", f"{figures.written}, {tally.rows}"),
         ("large rows written, delivered", f"{figures.wide_written}, {tally.large_rows}"),
