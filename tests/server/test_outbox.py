@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -137,3 +138,28 @@ def test_a_client_that_goes_ends_the_reply(tls: bool, certificate: Path) -> None
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close with a reset
     client.close()
     until(lambda: factory.done == [True])
+
+
+@pytest.mark.parametrize("takes", [64 << 20, 5 << 20], ids=["all", "a part"])
+def test_a_frame_of_64_mib_leaves_no_copy(takes: int) -> None:
+    """It arrives whole, or as far as the client takes it, and nothing holds its memory afterwards."""
+    frame = bytearray(b"0123456789abcdef" * (4 << 20))
+    before = peak_kib()
+    factory = Replies([(memoryview(frame),)])
+    client = connected(listening(factory, None), False)
+    taken = 0
+    while taken < takes:
+        data = client.recv(1 << 20)
+        assert data == frame[taken : taken + len(data)]
+        taken += len(data)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close with a reset
+    client.close()
+    until(lambda: factory.done == [takes < len(frame)])
+    factory.replies.clear()
+    frame.append(0)  # raises BufferError while a view exists
+    assert peak_kib() - before < 40 << 10
+
+
+def peak_kib() -> int:
+    """Return the process's peak memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
