@@ -1,0 +1,67 @@
+"""Many ready connections do not keep the reactor from its timers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from textwrap import dedent
+
+BUSY = dedent(
+    """
+    import socket
+    import time
+
+    from canal_ha.node.run import READY_AT_ONCE, steady_reactor
+
+    reactor = steady_reactor()
+    from twisted.internet.protocol import Factory, Protocol
+
+    READERS = 10 * READY_AT_ONCE
+    read, timers = [], []
+
+
+    class Slow(Protocol):
+        def dataReceived(self, data):
+            read.append(self)
+            time.sleep(0.002)
+            if len(set(read)) == READERS:
+                reactor.stop()
+
+
+    port = reactor.listenTCP(0, Factory.forProtocol(Slow), interface="127.0.0.1")
+    clients = []
+
+
+    def connect():
+        clients.append(socket.create_connection(("127.0.0.1", port.getHost().port)))
+        if len(clients) < READERS:
+            reactor.callLater(0, connect)
+        else:
+            reactor.callLater(0.2, send)
+
+
+    def send():
+        for client in clients:
+            client.send(b"x")
+        tick()
+
+
+    def tick():
+        timers.append(len(read))
+        reactor.callLater(0, tick)
+
+
+    reactor.callLater(0, connect)
+    reactor.callLater(60, reactor.stop)
+    reactor.run()
+    print(len(set(read)), READERS, max(after - before for before, after in zip(timers, timers[1:])), READY_AT_ONCE)
+    """
+)
+
+
+def test_a_timer_waits_for_a_few_connections_not_for_all() -> None:
+    """Of hundreds of connections that are ready, all are read from, and timers run in between."""
+    done = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, text=True, timeout=90, check=True)
+    read, readers, between_timers, at_once = map(int, done.stdout.split())
+    assert read == readers
+    assert between_timers <= at_once
