@@ -16,6 +16,7 @@ from canal_ha.config.listeners import check_listeners
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.errors import CanalError, ConfigError
 from canal_ha.meta.offline import CursorFiles
+from canal_ha.model.excerpt import some
 from canal_ha.model.position import LogPosition
 from canal_ha.source import checkup
 from canal_ha.source.checkup import Finding, Verdict
@@ -96,7 +97,11 @@ def _zookeeper(config: CanalConfig, kept: dict[str, StoredCursors]) -> Iterator[
                 yield Finding(Verdict.OK, "ZooKeeper", f"{config.zk_servers} is reachable and writable")
             for instance in config.destinations:
                 if instance.cursor_place is CursorPlace.ZOOKEEPER:
-                    kept[instance.destination] = _kept(nodes, instance.destination)
+                    cursors, unreadable = nodes.read_all(instance.destination)
+                    kept[instance.destination] = StoredCursors(cursors, nodes.servers(instance.destination))
+                    if unreadable:
+                        text = f"cursors that cannot be read: {some(unreadable)}; correct or delete them"
+                        yield Finding(Verdict.FAILED, "cursors", text)
     except CanalError as error:
         yield Finding(Verdict.FAILED, "ZooKeeper", f"{error}; check canal.zkServers and canal.zookeeper.auth")
 
@@ -150,7 +155,7 @@ def _writable(directory: Path) -> Finding:
     )
 
 
-def _kept(store: CursorNodes | CursorFiles, destination: str) -> StoredCursors:
+def _kept(store: CursorFiles, destination: str) -> StoredCursors:
     found = {client_id: store.read(destination, client_id) for client_id in store.clients(destination)}
     cursors = {client_id: cursor for client_id, cursor in found.items() if cursor is not None}
     return StoredCursors(cursors, store.servers(destination))

@@ -253,7 +253,7 @@ class Seat:
             return self._left()
         if seen is None:
             return self._claim_free_node(now)
-        if seen.owner in self._past_sessions:
+        if not seen.owner or seen.owner in self._past_sessions:  # no session holds a persistent node
             return self._claim(leftover=seen.version)
         self.state = SeatState.STANDBY
         self._orderly = not seen.active

@@ -9,7 +9,7 @@ from __future__ import annotations
 from canal_ha.errors import CanalError, MetaUnreadable, MetaWriteFailed, TransactionRefused
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Create, Delete, SetData
+from canal_ha.zookeeper.operations import Create, Delete, SetData, Znode
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 ATTEMPTS = 20
@@ -25,17 +25,26 @@ class CursorNodes:
         """Return the cursor; None if this client has none. Raises MetaUnreadable."""
         path = tree.cursor(destination, client_id)
         node = self._znodes.get(path)
-        if node is None:
-            return None
-        try:
-            return LogPosition.from_json(node.data.decode())
-        except ValueError as error:
-            raise MetaUnreadable(f"{path}: {error}") from error
+        return None if node is None else _position(path, node)
+
+    def read_all(self, destination: str) -> tuple[dict[int, LogPosition], tuple[str, ...]]:
+        """Return the cursors of all clients, and the paths of those that nobody can read."""
+        client_ids = tree.client_ids(self._znodes.children(tree.destination(destination)))
+        paths = [tree.cursor(destination, client_id) for client_id in client_ids]
+        cursors: dict[int, LogPosition] = {}
+        unreadable = []
+        for client_id, path, node in zip(client_ids, paths, self._znodes.get_all(paths), strict=True):
+            try:
+                if node is not None and node.data:
+                    cursors[client_id] = _position(path, node)
+            except MetaUnreadable:
+                unreadable.append(path)
+        return cursors, tuple(unreadable)
 
     def servers(self, destination: str) -> tuple[str, ...]:
         """Return the servers that the destination was switched to last; see ServersChosen."""
         node = self._znodes.get(tree.source(destination))
-        return tuple(node.data.decode().split(",")) if node is not None and node.data else ()
+        return tuple(node.data.decode(errors="replace").split(",")) if node is not None and node.data else ()
 
     def write(self, destination: str, client_id: int, position: LogPosition) -> None:
         """Replace a cursor. Raises MetaWriteFailed if there is none."""
@@ -70,7 +79,9 @@ class CursorNodes:
             return [f"writing below {tree.ROOT} failed: {error}"]
         return []
 
-    def clients(self, destination: str) -> tuple[int, ...]:
-        """Return the client ids of the destination."""
-        children = self._znodes.children(tree.destination(destination))
-        return tuple(sorted(int(child) for child in children if child.lstrip("-").isdecimal()))
+
+def _position(path: str, node: Znode) -> LogPosition:
+    try:
+        return LogPosition.from_json(node.data.decode())
+    except ValueError as error:
+        raise MetaUnreadable(f"{path}: {error}") from error

@@ -5,12 +5,13 @@ For commands: it only reads, and it blocks. The caller fetches the status docume
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Znode
 from canal_ha.zookeeper.race_events import RunningNode
 from canal_ha.zookeeper.reading import BlockingZnodes
 
@@ -139,7 +140,8 @@ def _client_with_status(client: ClientView, stream: Mapping[str, Any] | None) ->
 
 def read_overview(znodes: BlockingZnodes) -> Overview:
     """Read the tree. Each node's state is from before or after a simultaneous change. Raises ZooKeeperUnavailable."""
-    nodes = (NodeView(name, _text(znodes, tree.member(name))) for name in znodes.children(tree.CLUSTER))
+    names = znodes.children(tree.CLUSTER)
+    nodes = map(NodeView, names, map(_content, znodes.get_all([tree.member(name) for name in names])))
     destinations = (_destination(znodes, name) for name in znodes.children(tree.DESTINATIONS))
     return Overview(tuple(nodes), tuple(destinations))
 
@@ -147,34 +149,35 @@ def read_overview(znodes: BlockingZnodes) -> Overview:
 def _destination(znodes: BlockingZnodes, name: str) -> DestinationView:
     running = RunningNode.read(znodes.get(tree.running(name)))
     runs_on = running.address if running is not None else ""
-    clients = sorted(int(child) for child in znodes.children(tree.destination(name)) if child.isdecimal())
+    clients = tree.client_ids(znodes.children(tree.destination(name)))
     return DestinationView(
         name,
         runs_on,
         running is not None and not running.active,
         tuple(node for node in znodes.children(tree.destination_members(name)) if node != runs_on),
-        clients=tuple(_client_view(znodes, name, client_id) for client_id in clients),
+        clients=tuple(_client_views(znodes, name, clients)),
     )
 
 
-def _client_view(znodes: BlockingZnodes, destination: str, client_id: int) -> ClientView:
-    active = RunningNode.read(znodes.get(tree.client_running(destination, client_id)))
-    cursor, problem = None, ""
-    text = _text(znodes, tree.cursor(destination, client_id))
-    if text:
-        try:
-            cursor = LogPosition.from_json(text)
-        except ValueError as error:
-            problem = f"{tree.cursor(destination, client_id)} cannot be read: {error}"
-    return ClientView(
-        client_id,
-        _text(znodes, tree.client_filter(destination, client_id)),
-        cursor,
-        "" if active is None else active.address,
-        problem=problem,
-    )
+def _client_views(znodes: BlockingZnodes, destination: str, client_ids: Sequence[int]) -> Iterator[ClientView]:
+    asked = [
+        part(destination, client_id)
+        for client_id in client_ids
+        for part in (tree.client_running, tree.cursor, tree.client_filter)
+    ]
+    nodes = znodes.get_all(asked)
+    for client_id, running, cursor, stored in zip(client_ids, nodes[::3], nodes[1::3], nodes[2::3], strict=True):
+        active = RunningNode.read(running)
+        position, problem = None, ""
+        if cursor is not None and cursor.data:
+            try:
+                position = LogPosition.from_json(_content(cursor))
+            except ValueError as error:
+                problem = f"{tree.cursor(destination, client_id)} cannot be read: {error}"
+        yield ClientView(
+            client_id, _content(stored), position, "" if active is None else active.address, problem=problem
+        )
 
 
-def _text(znodes: BlockingZnodes, path: str) -> str:
-    node = znodes.get(path)
+def _content(node: Znode | None) -> str:
     return "" if node is None else node.data.decode(errors="replace")

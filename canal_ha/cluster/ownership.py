@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, FirstError, gatherResults
 from twisted.python.failure import Failure
 
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.znodes import Stored, ZnodeBackend
+from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Operation, Watch, Znode
@@ -69,14 +70,23 @@ class Ownership:
         if not self._over:
             self._fenced()
 
-    def meta(self, *, replaced: Callable[[int, LogPosition], None], lost: Callable[[int], None]) -> ZnodeBackend:
-        """Return the fenced cursor store of this epoch. replaced, lost: see ZnodeBackend."""
+    def meta(
+        self,
+        *,
+        replaced: Callable[[int, LogPosition], None],
+        lost: Callable[[int], None],
+        skipped: Callable[[str], None],
+        mended: Callable[[ClientIdentity, LogPosition | None], None],
+    ) -> ZnodeBackend:
+        """Return the fenced cursor store of this epoch. replaced, lost, skipped, mended: see ZnodeBackend."""
         self._backend = ZnodeBackend(
             self.destination,
             self.epoch,
             self,
             replaced=replaced,
             lost=lost,
+            skipped=skipped,
+            mended=mended,
             before=self._before,
             restore=self._restore,
         )
@@ -102,6 +112,14 @@ class Ownership:
     async def get(self, path: str) -> Znode | None:
         """See Znodes."""
         return await self._session.get(path)
+
+    async def get_all(self, paths: Sequence[str]) -> tuple[Znode | None, ...]:
+        """See Znodes."""
+        try:
+            asked = [Deferred.fromCoroutine(self._session.get(path)) for path in paths]
+            return tuple(await gatherResults(asked, consumeErrors=True))
+        except FirstError as error:
+            return error.subFailure.raiseException()
 
     async def children(self, path: str) -> tuple[str, ...]:
         """See Znodes."""

@@ -244,7 +244,7 @@ class Race:
             return self._left()
         if seen is None:
             return self._nobody_runs(now)
-        if seen.owner in self._past_sessions:
+        if not seen.owner or seen.owner in self._past_sessions:  # no session holds a persistent node
             return self._claim(leftover=seen.version)
         self._last_owner_was_us = self._restore = False
         self._orderly, self._graced = not seen.active, False

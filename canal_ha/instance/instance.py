@@ -24,7 +24,6 @@ from canal_ha.errors import (
     CanalError,
     Fenced,
     LocalProtocolError,
-    MetaUnreadable,
     MetaWriteFailed,
     NotRunningHere,
     NotSubscribed,
@@ -44,6 +43,7 @@ from canal_ha.meta.memory import MemoryBackend
 from canal_ha.meta.repository import OpenBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
+from canal_ha.model.excerpt import some
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
@@ -147,7 +147,7 @@ class Instance:
         await self.meta.load()
         if self.meta.unreadable:
             self._unreadable_told = True
-            texts = "; ".join(self.meta.unreadable.values())
+            texts = some(list(self.meta.unreadable.values()))
             self._log.event(self.config.destination, "cursor.unreadable", error=texts, alarm=True)
         self._servers = self.meta.servers
         switch, cursors = self._origin.source_switch, self.meta.cursors()
@@ -223,11 +223,11 @@ class Instance:
         exact: the form of values that it will ask for; see GetRequest.
         opens: whether to open the stream. A client with a blank filter that only wants its cursor leaves it as it is.
 
-        Raises FilterInvalid, QuotaReached. Raises SourceUnavailable, SourceRefused if the client has no cursor yet,
-        because only the source can tell the first one.
+        Raises FilterInvalid, QuotaReached, MetaUnreadable. Raises SourceUnavailable, SourceRefused if the client has
+        no cursor yet, because only the source can tell the first one.
         """
         self._check()
-        self._check_readable(identity.client_id)
+        self.meta.check_readable(identity.client_id)
         client_id, account = identity.client_id, identity.account
         only_looks = not opens and self.meta.cursor(client_id) is not None
         place = nullcontext() if only_looks else self._stream_places.reserved(client_id, account)
@@ -352,10 +352,9 @@ class Instance:
 
     def cursor_replaced(self, client_id: int, cursor: LogPosition) -> None:
         """See CursorEdits. The client's stream goes on from there."""
-        if self.meta.cursor(client_id) is None and client_id not in self.meta.unreadable:
+        if self.meta.cursor(client_id) is None:
             return  # unsubscribed meanwhile
         self.meta.replaced(client_id, cursor)
-        self._tell_readable()
         stream = self._streams.get(client_id)
         if stream:
             stream.rewind()
@@ -363,13 +362,21 @@ class Instance:
 
     def cursor_deleted(self, client_id: int) -> None:
         """See CursorEdits."""
-        if self.meta.unreadable.pop(client_id, None) is not None:
-            self._tell_readable()
-            return
         self._log.event(
             self.config.destination, "cursor.deleted", client_id=client_id, action="written again", alarm=True
         )
         self.meta.rewrite(client_id)
+
+    def client_mended(self, identity: ClientIdentity, cursor: LogPosition | None) -> None:
+        """See CursorEdits. The client's stream opens when it subscribes."""
+        self.meta.mended(identity, cursor)
+        self._tell_readable()
+        position = "" if cursor is None else str(cursor)
+        self._log.event(self.config.destination, "client.mended", client_id=identity.client_id, position=position)
+
+    def nodes_skipped(self, text: str) -> None:
+        """See CursorEdits."""
+        self._log.event(self.config.destination, "nodes.skipped", nodes=text, alarm=True)
 
     async def switch_source(self, to: str) -> str:
         """Carry out an operator's switch: see SourceSwitch.switch. Raises LocalProtocolError for a source of files."""
@@ -433,19 +440,14 @@ class Instance:
 
     def _subscribed(self, identity: ClientIdentity) -> Stream:
         self._check()
+        self.meta.check_readable(identity.client_id)
         stream = self._streams.get(identity.client_id)
         if stream is None:
             raise NotSubscribed(self.config.destination, identity.client_id)
-        self._check_readable(identity.client_id)
         return stream
 
-    def _check_readable(self, client_id: int) -> None:
-        """Raise MetaUnreadable if the client's cursor cannot be read: nobody knows what it has acknowledged."""
-        if client_id in self.meta.unreadable:
-            raise MetaUnreadable(self.meta.unreadable[client_id])
-
     def _tell_readable(self) -> None:
-        """Tell that a cursor is no longer unreadable, if no other one is."""
+        """Tell that no client is unreadable any more, if it was told that one is."""
         if self._unreadable_told and not self.meta.unreadable:
             self._unreadable_told = False
             self._log.event(self.config.destination, "cursor.readable")

@@ -61,7 +61,7 @@ class Snapshot:
     clients, cursors: by client id.
     start: kept for the first client.
     servers: see ServersChosen; () before the first switch.
-    unreadable: why the cursor of a client cannot be read, by client id; it has none in `cursors`.
+    unreadable: why the cursor or the filter of a stored client cannot be read, by client id; it is not in `clients`.
     """
 
     clients: dict[int, ClientIdentity] = field(default_factory=dict)
@@ -91,10 +91,15 @@ class CursorEdits(Protocol):
         ...
 
     def cursor_deleted(self, client_id: int) -> None:
-        """The operator deleted this client's cursor or made it unreadable: write it again.
+        """The operator deleted this client's cursor or made it unreadable: write it again."""
+        ...
 
-        If it could not be read from the beginning, the client has none from now on.
-        """
+    def client_mended(self, identity: ClientIdentity, cursor: LogPosition | None) -> None:
+        """The operator repaired a client that was unreadable: from now on it counts as subscribed."""
+        ...
+
+    def nodes_skipped(self, text: str) -> None:
+        """The backend goes on without nodes that it cannot use. text: names some of them."""
         ...
 
 
@@ -116,6 +121,7 @@ def apply(snapshot: Snapshot, changes: Iterable[Change]) -> Snapshot:
                 cursors[client_id] = position
                 unreadable.pop(client_id, None)
             case Subscribed(identity):
+                unreadable.pop(identity.client_id, None)
                 clients[identity.client_id] = same_or_filled(clients.get(identity.client_id), identity)
             case Unsubscribed(client_id):
                 clients.pop(client_id, None)

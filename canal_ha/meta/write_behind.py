@@ -87,6 +87,11 @@ class Meta:
         """Return every client's cursor."""
         return tuple(self._cursors.values())
 
+    def check_readable(self, client_id: int) -> None:
+        """Raise MetaUnreadable if the client is stored, but damaged: a first cursor would skip rows."""
+        if client_id in self.unreadable:
+            raise MetaUnreadable(self.unreadable[client_id])
+
     @property
     def due(self) -> tuple[int, ...]:
         """Clients whose cursor waits for a flush, except those that are being written."""
@@ -101,8 +106,7 @@ class Meta:
         is written again. Raises MetaUnreadable if its cursor cannot be read.
         """
         async with self._my_turn():
-            if identity.client_id in self.unreadable:
-                raise MetaUnreadable(self.unreadable[identity.client_id])
+            self.check_readable(identity.client_id)
             known = self._clients.get(identity.client_id)
             identity = same_or_filled(known, identity)
             first = None if identity.client_id in self._cursors else start
@@ -125,14 +129,14 @@ class Meta:
     async def unsubscribe(self, client_id: int) -> None:
         """Remove this client, its filter and its cursor. An unknown client is not an error."""
         async with self._my_turn():
-            if client_id not in self._clients:
+            if client_id not in self._clients and client_id not in self.unreadable:
                 return
             try:
                 await self._backend.write((Unsubscribed(client_id),))
             except MetaWriteFailed:
                 self.rewrite(client_id)  # the backend may yet remove the client, which still is subscribed
                 raise
-            del self._clients[client_id]
+            self._clients.pop(client_id, None)
             self.unreadable.pop(client_id, None)
             self._cursors.pop(client_id, None)
             self._due.discard(client_id)
@@ -191,9 +195,16 @@ class Meta:
         if client_id not in self._clients:
             raise NotSubscribed(self.destination, client_id)
         self._cursors[client_id] = position
-        self.unreadable.pop(client_id, None)
         self._due.discard(client_id)
         self._start_due |= self.start is not None
+
+    def mended(self, identity: ClientIdentity, cursor: LogPosition | None) -> None:
+        """Take over a client that was unreadable, as the backend has it now."""
+        self.unreadable.pop(identity.client_id, None)
+        self._clients[identity.client_id] = identity
+        if cursor is not None:
+            self._cursors[identity.client_id] = cursor
+            self._start_due |= self.start is not None
 
     def reset(self, client_id: int, position: LogPosition) -> None:
         """Move a cursor anywhere, because its position is lost; the next flush writes it. Raises NotSubscribed."""

@@ -7,8 +7,10 @@ znode, so an edit made with zkCli is noticed and taken over, not overwritten.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import (
@@ -23,11 +25,16 @@ from canal_ha.meta.repository import (
     apply,
 )
 from canal_ha.meta.write_behind import steps_back
+from canal_ha.model.excerpt import excerpt, some
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Znode, Znodes
 
+READ_AT_ONCE = 64  # clients whose nodes are asked for together; the owner's lease needs answers in between
+FILTER_BYTES = 1 << 18  # canal limits no filter; a client of canal-ha may send far less
+SERVERS_BYTES = 1 << 13
+_SERVER = re.compile(r"(\S{1,255}:[0-9]{1,5})?")  # "" for a source that never switched
 ATTEMPTS = 8  # each new attempt means that somebody else created, changed or deleted a node meanwhile
 
 
@@ -51,6 +58,9 @@ class ZnodeBackend:
     znodes: ZooKeeper.
     replaced: called when an operator wrote a client's cursor; continue from there.
     lost: called when a client's cursor was deleted, made unreadable from outside, or came back older; write it again.
+    skipped: called with a text that names nodes which `load` cannot use. A client whose cursor or filter is among them
+        is in Snapshot.unreadable.
+    mended: called with such a client and its cursor once an operator has repaired the nodes.
     before: what this node's last ownership knew. It is written back if a cursor is older now: ZooKeeper has been
         restored from a backup.
     restore: write it back in any case, because ZooKeeper came back empty or older.
@@ -64,6 +74,8 @@ class ZnodeBackend:
         *,
         replaced: Callable[[int, LogPosition], None],
         lost: Callable[[int], None],
+        skipped: Callable[[str], None],
+        mended: Callable[[ClientIdentity, LogPosition | None], None],
         before: Stored | None = None,
         restore: bool = False,
     ) -> None:
@@ -72,6 +84,8 @@ class ZnodeBackend:
         self._znodes = znodes
         self._replaced = replaced
         self._lost = lost
+        self._skipped = skipped
+        self._mended = mended
         self._before = before
         self._restore = restore
         self._loaded = False
@@ -90,42 +104,85 @@ class ZnodeBackend:
         return Stored(self.durable, dict(self._known)) if self._loaded else None
 
     async def load(self) -> Snapshot:
-        """Read everything and start to watch the cursors. Raises MetaUnreadable or ZooKeeperUnavailable.
+        """Read everything and start to watch the cursors. Raises ZooKeeperUnavailable. What is unreadable is skipped.
 
-        A cursor that cannot be read keeps only its own client waiting, until an operator corrects it. If this node was
-        the last owner, it writes the cursor again.
+        A cursor or a filter that cannot be read keeps only its own client waiting, until an operator corrects it. If
+        this node was the last owner, it writes the client again.
 
         The session that claimed the destination reads after its claim, so it sees all writes of an earlier owner.
         """
+        children = await self._znodes.children(self._fence.path)
+        if strangers := tree.strangers(children):
+            self._skipped(f"{self._fence.path} has children that are no client ids: {some(strangers)}")
         clients: dict[int, ClientIdentity] = {}
         cursors: dict[int, LogPosition] = {}
         unreadable: dict[int, str] = {}
-        for name in await self._znodes.children(self._fence.path):
-            if not name.isdigit():
-                continue
-            client_id = int(name)
-            self._known[tree.client(self._destination, client_id)] = Znode(b"", 0)
-            path = tree.client_filter(self._destination, client_id)
-            stored = await self._read(path)
-            clients[client_id] = ClientIdentity(self._destination, client_id, _text(path, stored))
-            cursor = await self._read(tree.cursor(self._destination, client_id))
-            if cursor is not None and cursor.data:
+        client_ids = tree.client_ids(children)
+        for first in range(0, len(client_ids), READ_AT_ONCE):
+            at_once = client_ids[first : first + READ_AT_ONCE]
+            await self._read_all([path for client_id in at_once for path in self._paths(client_id)])
+            for client_id in at_once:
+                self._known[tree.client(self._destination, client_id)] = Znode(b"", 0)
                 try:
-                    cursors[client_id] = _position(tree.cursor(self._destination, client_id), cursor.data)
+                    identity, cursor = self._stored_client(client_id)
                 except MetaUnreadable as error:
                     unreadable[client_id] = str(error)
-            self._watch(client_id)
-        kept = await self._read(tree.parse(self._destination))
-        start = _position(tree.parse(self._destination), kept.data) if kept is not None and kept.data else None
-        chosen = await self._read(tree.source(self._destination))
-        servers = tuple(_text(tree.source(self._destination), chosen).split(",")) if chosen and chosen.data else ()
-        self.durable = Snapshot(clients, cursors, start, servers, unreadable)
+                    self._watch_unreadable(client_id)
+                    continue
+                clients[client_id] = identity
+                if cursor is not None:  # else the client's first write notices what an operator wrote
+                    cursors[client_id] = cursor
+                    self._watch(client_id)
+        self.durable = Snapshot(clients, cursors, await self._start(), await self._servers(), unreadable)
         if self._before is not None:
             back = tuple(self._put_back(self._before))
             if back:
                 await self.write(back)
         self._loaded = True
         return self.durable
+
+    def _paths(self, client_id: int) -> tuple[str, str]:
+        return tree.client_filter(self._destination, client_id), tree.cursor(self._destination, client_id)
+
+    async def _read_all(self, paths: Sequence[str]) -> None:
+        for path, node in zip(paths, await self._znodes.get_all(paths), strict=True):
+            self._remember(path, node)
+
+    def _stored_client(self, client_id: int) -> tuple[ClientIdentity, LogPosition | None]:
+        """Return the client and its cursor as they were read. Raises MetaUnreadable for a damaged node of either."""
+        path, cursor = self._paths(client_id)
+        stored = self._known.get(path)
+        filter_text = _text(path, stored.data, FILTER_BYTES) if stored else ""
+        return ClientIdentity(self._destination, client_id, filter_text), self._stored_position(cursor)
+
+    def _stored_position(self, path: str) -> LogPosition | None:
+        """Return the position that was read, if there is one. Raises MetaUnreadable."""
+        node = self._known.get(path)
+        return _position(path, node.data) if node is not None and node.data else None
+
+    async def _start(self) -> LogPosition | None:
+        """Return the kept start; None, after a report, if it is unreadable: the next one replaces it."""
+        path = tree.parse(self._destination)
+        await self._read(path)
+        try:
+            return self._stored_position(path)
+        except MetaUnreadable as error:
+            self._skipped(str(error))
+            return None
+
+    async def _servers(self) -> tuple[str, ...]:
+        """Return the chosen servers; none, after a report, if the node is unreadable."""
+        path = tree.source(self._destination)
+        chosen = await self._read(path)
+        try:
+            servers = tuple(_text(path, chosen.data, SERVERS_BYTES).split(",")) if chosen and chosen.data else ()
+        except MetaUnreadable as error:
+            self._skipped(str(error))
+            return ()
+        if not all(_SERVER.fullmatch(server) for server in servers):
+            self._skipped(f"{path}: {excerpt(ascii(','.join(servers)))} is not host:port")
+            return ()
+        return servers
 
     def _put_back(self, before: Stored) -> Iterable[Change]:
         """Yield the changes that put back what ZooKeeper has lost, if it has lost anything.
@@ -138,13 +195,13 @@ class ZnodeBackend:
             if _is_older(self._known.get(path := tree.cursor(self._destination, client_id)), before.nodes.get(path))
             and not ((there := self.durable.cursors.get(client_id)) and steps_back(there, cursor))
         ]
-        if not (self._restore or older):
-            for client_id in self.durable.unreadable.keys() & before.snapshot.cursors.keys():
-                yield CursorMoved(client_id, before.snapshot.cursors[client_id])
-        else:
+        if self._restore or older:
             yield from _differing(before.snapshot, self.durable)
             older = [client_id for client_id in older if client_id in self.durable.cursors]  # the others are put back
-            yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
+        else:
+            older = [client_id for client_id in self.durable.unreadable if client_id in before.snapshot.cursors]
+            yield from (Subscribed(before.snapshot.clients[client_id]) for client_id in older)
+        yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
 
     async def write(self, changes: tuple[Change, ...]) -> None:
         """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest."""
@@ -300,8 +357,7 @@ class ZnodeBackend:
     def _client_of(self, path: str) -> int | None:
         """Return the client whose cursor this node is; None for any other node."""
         parent, _, name = path.rpartition("/")
-        owner = parent.rpartition("/")[2]
-        return int(owner) if name == "cursor" and owner.isdigit() else None
+        return tree.client_id_of(parent.rpartition("/")[2]) if name == "cursor" else None
 
     def _is_edit(self, path: str, node: Znode | None) -> bool:
         """Return whether somebody else wrote this cursor.
@@ -323,6 +379,26 @@ class ZnodeBackend:
         self._replaced(client_id, position)
         return True
 
+    # ---- clients whose nodes are damaged
+
+    def _watch_unreadable(self, client_id: int) -> None:
+        for path in self._paths(client_id):
+            self._znodes.watch(path, partial(self._look_at_unreadable, client_id, path))
+
+    def _look_at_unreadable(self, client_id: int, path: str, node: Znode | None) -> None:
+        """Take the client back if an operator has repaired or deleted the damaged node."""
+        if client_id not in self.durable.unreadable:
+            return
+        self._remember(path, node)
+        try:
+            identity, cursor = self._stored_client(client_id)
+        except MetaUnreadable:
+            return
+        moved = (CursorMoved(client_id, cursor),) if cursor is not None else ()
+        self.durable = apply(self.durable, (Subscribed(identity), *moved))
+        self._watch(client_id)
+        self._mended(identity, cursor)
+
     # ---- edits on idle clients
 
     def _watch(self, client_id: int, *, again: bool = False) -> None:
@@ -342,13 +418,6 @@ class ZnodeBackend:
         known, edit = self._known.get(path), self._is_edit(path, node)
         gone = (node is None and known is not None) or _is_older(node, known)
         self._remember(path, node)
-        if client_id in self.durable.unreadable:
-            if node is None or not node.data:
-                self.durable.unreadable.pop(client_id)
-                self._lost(client_id)
-            elif edit:
-                self._take_over(client_id, path, node)
-            return
         if gone or (edit and not self._take_over(client_id, path, node)):
             self._lost(client_id)
 
@@ -374,15 +443,18 @@ def _differing(wanted: Snapshot, there: Snapshot) -> Iterable[Change]:
         yield ServersChosen(wanted.servers)
 
 
-def _text(path: str, node: Znode | None) -> str:
-    try:
-        return "" if node is None else node.data.decode()
-    except ValueError as error:
-        raise MetaUnreadable(f"{path}: {error}; correct it with zkCli, or delete the node") from error
-
-
 def _position(path: str, data: bytes) -> LogPosition:
     try:
         return LogPosition.from_json(data.decode())
     except ValueError as error:
         raise MetaUnreadable(f"{path}: {error}; correct it with zkCli, or delete the node to start afresh") from error
+
+
+def _text(path: str, data: bytes, most_bytes: int) -> str:
+    """Return the text of a node. Raises MetaUnreadable."""
+    if len(data) > most_bytes:
+        raise MetaUnreadable(f"{path}: {len(data)} bytes, at most {most_bytes} are read; delete the node")
+    try:
+        return data.decode()
+    except ValueError as error:
+        raise MetaUnreadable(f"{path}: {error}; correct it with zkCli, or delete the node") from error

@@ -10,6 +10,8 @@ from typing import Any
 
 from canal_ha.model.immutable import immutable
 
+MOST_CHARACTERS = 1 << 20  # of a position's text: a znode holds a megabyte by default
+
 TYPE_NAME = "com.alibaba.otter.canal.protocol.position.LogPosition"
 
 
@@ -148,19 +150,26 @@ class LogPosition:
     def from_json(cls, text: str) -> LogPosition:
         """Read a position that canal, an operator or canal-ha wrote.
 
-        Accepts any key order, blanks, `4L` integers and missing fields. Raises ValueError that names the bad field.
+        Accepts any key order, blanks, `4L` integers and missing fields. Raises ValueError that names the bad field, and
+        for a text above MOST_CHARACTERS. The time grows with the length alone.
         """
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"a position of {len(text)} characters; at most {MOST_CHARACTERS} are read")
         return cls.from_dict(read_json(text))
 
     @classmethod
     def from_dict(cls, body: Any) -> LogPosition:
         """Read a position from parsed JSON, like `from_json`. Raises ValueError."""
+        return cls._from_dict(body, others=True)
+
+    @classmethod
+    def _from_dict(cls, body: Any, *, others: bool) -> LogPosition:
+        """Read a position. others: whether it may hold those of other sources, which hold none themselves."""
         entry = _object(_object(body, "a position").get("postion"), "`postion` of a position")
         identity = _object(body.get("identity") or {}, "`identity` of a position")
         source = _object(identity.get("sourceAddress") or {}, "`sourceAddress` of a position")
         offset = _integer(entry, "position", 0)
-        gtid = entry.get("gtid")
-        journal = str(entry.get("journalName") or "")
+        journal = _text(entry, "journalName")
         marked = entry.get("mark")
         if not isinstance(marked, dict) or (marked.get("at"), marked.get("journal")) != (offset, journal):
             marked = {}
@@ -172,15 +181,15 @@ class LogPosition:
             offset=offset,
             timestamp_ms=_integer(entry, "timestamp", 0),
             server_id=None if entry.get("serverId") is None else _integer(entry, "serverId", 0),
-            gtid=None if gtid is None else str(gtid),
-            address=str(source.get("address") or ""),
+            gtid=None if entry.get("gtid") is None else _text(entry, "gtid"),
+            address=_text(source, "address"),
             port=_integer(source, "port", 3306),
             consumed="consumed" in entry and entry["consumed"] == offset,
-            server=str(known.get("server") or ""),
-            trail=str(known.get("trail") or ""),
-            mark=str(marked.get("text") or ""),
+            server=_text(known, "server"),
+            trail=_text(known, "trail"),
+            mark=_text(marked, "text"),
             part=_integer(body, "part", 0),
-            others=tuple(cls.from_dict(each) for each in _list(body, "others")),
+            others=tuple(cls._from_dict(each, others=False) for each in _list(body, "others", allowed=others)),
         )
 
     def __str__(self) -> str:
@@ -192,42 +201,68 @@ class LogPosition:
 def split_journal(journal: str) -> tuple[str, int]:
     """Split `mysql-bin.000012` into (`mysql-bin`, 12); a name without a number gives 0."""
     base, _, number = journal.rpartition(".")
-    return (base, int(number)) if number.isascii() and number.isdigit() else (journal, 0)
+    return (base, int(number)) if re.fullmatch("[0-9]{1,18}", number) else (journal, 0)
 
 
 def read_json(text: str) -> Any:
     """Parse JSON in which integers may carry Java's suffix (`4L`), as some fastjson versions write them.
 
-    Raises ValueError.
+    Raises ValueError, also for JSON that is nested too deeply. The time grows with the length alone.
     """
     try:
-        return json.loads(text)
-    except ValueError:
-        return json.loads(_STRING_OR_LONG.sub(r"\1\2", text))
+        try:
+            return json.loads(text)
+        except ValueError:
+            return json.loads(_STRING_OR_NUMBER.sub(r"\1\2", text))
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
 
 
-_STRING_OR_LONG = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)L\b')  # strings come first, so their text is unchanged
+# Strings come first, so their text is unchanged. Whatever begins like a string or a number is consumed, also if it is
+# cut off, so that no character is read twice.
+_STRING_OR_NUMBER = re.compile(r'("(?:[^"\\]|\\.)*+"?)|(-?[0-9]++)(?:L\b)?', re.DOTALL)
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} must be a JSON object, not {value!r}")
+        raise ValueError(f"{what} must be a JSON object, not {_shown(value)}")
     return value
 
 
-def _list(holder: dict[str, Any], key: str) -> list[Any]:
+def _list(holder: dict[str, Any], key: str, *, allowed: bool) -> list[Any]:
     value = holder.get(key) or []
-    if not isinstance(value, list):
-        raise ValueError(f"`{key}` of a position must be a JSON list, not {value!r}")
+    if not isinstance(value, list) or (value and not allowed):
+        expected = "a JSON list" if allowed else "absent in a position that is one of others"
+        raise ValueError(f"`{key}` of a position must be {expected}, not {_shown(value)}")
     return value
+
+
+def _text(holder: dict[str, Any], key: str) -> str:
+    """Return a text that can be written again; "" if there is none."""
+    value = holder.get(key)
+    if value is None or value is False:
+        return ""
+    if not isinstance(value, str) or _LONE_SURROGATE.search(value):
+        raise ValueError(f"`{key}` of a position must be a text, not {_shown(value)}")
+    return value
+
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write one, UTF-8 cannot
 
 
 def _integer(holder: dict[str, Any], key: str, default: int) -> int:
     value = holder.get(key)
     if value is None:
         return default
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63:
         return value
-    raise ValueError(f"`{key}` of a position must be an integer, not {value!r}")
+    raise ValueError(f"`{key}` of a position must be an integer of 64 bits, not {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """Return a short description of a value from outside, which may be large or deeply nested."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return ascii(value) if len(ascii(value)) <= 50 else f"{ascii(value)[:49]}…"

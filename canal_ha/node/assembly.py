@@ -61,7 +61,12 @@ class Assembly:
 
         def open_backend(edits: CursorEdits) -> MetaBackend:
             if config.cursor_place is CursorPlace.ZOOKEEPER:
-                return ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted)
+                return ownership.meta(
+                    replaced=edits.cursor_replaced,
+                    lost=edits.cursor_deleted,
+                    skipped=edits.nodes_skipped,
+                    mended=edits.client_mended,
+                )
             return self.cursors(config)
 
         history = HistoryClaim(config.destination, ownership.epoch, ReactorZnodes(ownership, self._reactor))

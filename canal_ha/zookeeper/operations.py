@@ -71,6 +71,10 @@ class Znodes(Protocol):
         """Return the node, or None when it does not exist."""
         ...
 
+    async def get_all(self, paths: Sequence[str]) -> tuple[Znode | None, ...]:
+        """Return the node at each path, as `get` does. All are asked for before the first answer."""
+        ...
+
     async def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names of the node's children; none when the node does not exist."""
         ...

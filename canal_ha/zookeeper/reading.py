@@ -17,6 +17,7 @@ from canal_ha.zookeeper.operations import Operation, Znode
 from canal_ha.zookeeper.port import transaction_of, unavailable, versions_after
 
 CONNECT_MOST_S = 10.0
+READ_AT_ONCE = 512
 
 
 class BlockingZnodes:
@@ -57,13 +58,22 @@ class BlockingZnodes:
 
     def get(self, path: str) -> Znode | None:
         """Return the node, or None when it does not exist."""
-        try:
-            data, stat = self._client.get(path)
-        except NoNodeError:
-            return None
-        except (KazooTimeoutError, KazooException) as error:
-            raise unavailable(self._servers, error) from error
-        return Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid)
+        return self.get_all([path])[0]
+
+    def get_all(self, paths: Sequence[str]) -> tuple[Znode | None, ...]:
+        """Return the node at each path, as `get` does. Many are asked for before the first answer."""
+        found: list[Znode | None] = []
+        for first in range(0, len(paths), READ_AT_ONCE):
+            for answer in [self._client.get_async(path) for path in paths[first : first + READ_AT_ONCE]]:
+                try:
+                    data, stat = answer.get()
+                except NoNodeError:
+                    found.append(None)
+                except (KazooTimeoutError, KazooException) as error:
+                    raise unavailable(self._servers, error) from error
+                else:
+                    found.append(Znode(data or b"", stat.version, stat.ephemeralOwner, stat.czxid))
+        return tuple(found)
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the sorted names of the children; none when the node does not exist."""

@@ -19,11 +19,14 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 ROOT = "/otter/canal"
 CLUSTER = f"{ROOT}/cluster"
 DESTINATIONS = f"{ROOT}/destinations"
+RUNNING_BYTES = 4096  # of the JSON of `running`; an address is far shorter
 
 
 def member(node: str) -> str:
@@ -72,6 +75,31 @@ def client(name: str, client_id: int) -> str:
     return f"{destination(name)}/{client_id}"
 
 
+def client_id_of(child: str) -> int | None:
+    """Return the client id that a child of a destination stands for; None for any other name.
+
+    Anybody with the right can create children of any name. A client id is a whole number of 16 bits as `client` writes
+    it, so no two names mean one client.
+    """
+    if not _CLIENT_ID.fullmatch(child) or str(int(child)) != child:
+        return None
+    return int(child) if -(1 << 15) <= int(child) < 1 << 15 else None
+
+
+def client_ids(children: Iterable[str]) -> tuple[int, ...]:
+    """Return the client ids among the children of a destination, sorted."""
+    return tuple(sorted(each for each in map(client_id_of, children) if each is not None))
+
+
+def strangers(children: Iterable[str]) -> tuple[str, ...]:
+    """Return the children of a destination that are not part of this tree."""
+    return tuple(child for child in children if child not in _BESIDE_CLIENTS and client_id_of(child) is None)
+
+
+_CLIENT_ID = re.compile("-?[0-9]{1,5}")
+_BESIDE_CLIENTS = frozenset({"cluster", "running", "parse", "source", "history"})
+
+
 def cursor(name: str, client_id: int) -> str:
     """Path of the client's cursor."""
     return f"{client(name, client_id)}/cursor"
@@ -111,17 +139,18 @@ class RunningData:
     def from_bytes(cls, data: bytes) -> RunningData:
         """Read what a peer or an operator wrote. Unknown keys are ignored; a missing `active` means true.
 
-        Bytes that are not a JSON object give an empty address, because the node still has an owner.
+        Bytes that are not a JSON object, or more than RUNNING_BYTES, give an empty address, because the node still has
+        an owner. So does an address that is no text, or one that nobody could print.
         """
         try:
-            body = json.loads(data)
-        except ValueError:
+            body = json.loads(data) if len(data) <= RUNNING_BYTES else None
+        except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             return cls(address="")
-        client_id = body.get("clientId")
+        address, client_id = body.get("address"), body.get("clientId")
         return cls(
-            address=str(body.get("address") or ""),
+            address=address if isinstance(address, str) and address.isprintable() else "",
             active=body.get("active") is not False,
-            client_id=client_id if isinstance(client_id, int) else None,
+            client_id=client_id if type(client_id) is int else None,
         )

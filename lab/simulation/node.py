@@ -105,7 +105,12 @@ class Node:
         instance = Instance(
             config,
             origin,
-            lambda edits: ownership.meta(replaced=edits.cursor_replaced, lost=edits.cursor_deleted),
+            lambda edits: ownership.meta(
+                replaced=edits.cursor_replaced,
+                lost=edits.cursor_deleted,
+                skipped=edits.nodes_skipped,
+                mended=edits.client_mended,
+            ),
             OwnedClaim(ownership),
             self.process,
             run_blocking=self._run_blocking,

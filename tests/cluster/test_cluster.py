@@ -122,7 +122,9 @@ def test_a_node_that_only_stands_by_stops_at_once_without_zookeeper() -> None:
     node = Node()
     spawn(node.cluster.remove(D))
     node.run(1.0)
-    node.ensemble.transaction(0, [Create(tree.running(D), tree.RunningData("10.0.0.2:11111").to_bytes())])
+    node.ensemble.transaction(
+        4711, [Create(tree.running(D), tree.RunningData("10.0.0.2:11111").to_bytes(), ephemeral=True)]
+    )
     node.cluster.add(D)
     node.run(1.0)
     assert not node.cluster.runs(D)

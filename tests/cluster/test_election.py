@@ -361,7 +361,11 @@ def test_what_an_owner_of_long_ago_knew_is_not_written_back() -> None:
     first, second = stage.running(), stage.join()
     second.election.add(D)
     stage.run()
-    Deferred.fromCoroutine(first.owner.ownerships[0].meta(replaced=lambda *_: None, lost=lambda _: None).load())
+    Deferred.fromCoroutine(
+        first.owner.ownerships[0]
+        .meta(replaced=lambda *_: None, lost=lambda _: None, skipped=print, mended=print)
+        .load()
+    )
     stage.run()
     first.election.hand_over(D)
     stage.until(lambda: second.election.runs(D))

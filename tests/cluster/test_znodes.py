@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.session import ClusterSession
@@ -22,7 +24,9 @@ from canal_ha.meta.repository import (
     Subscribed,
     Unsubscribed,
 )
-from canal_ha.meta.znodes import Stored, ZnodeBackend
+from canal_ha.meta.write_behind import Meta
+from canal_ha.meta.znodes import FILTER_BYTES, Stored, ZnodeBackend
+from canal_ha.model.excerpt import some
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.zookeeper import tree
@@ -54,6 +58,8 @@ class Store:
         self.under_way: list[Sequence[Operation]] = []
         self.replaced: list[tuple[int, int]] = []
         self.lost: list[int] = []
+        self.skipped: list[str] = []
+        self.mended: list[tuple[ClientIdentity, int | None]] = []
         self.fenced = 0
         self.writes: list[Sequence[Operation]] = []
         self.ownership = Ownership(
@@ -68,7 +74,10 @@ class Store:
             restore=restore,
         )
         self.backend: ZnodeBackend = self.ownership.meta(
-            replaced=lambda client_id, cursor: self.replaced.append((client_id, cursor.offset)), lost=self.lost.append
+            replaced=lambda client_id, cursor: self.replaced.append((client_id, cursor.offset)),
+            lost=self.lost.append,
+            skipped=self.skipped.append,
+            mended=lambda identity, cursor: self.mended.append((identity, cursor.offset if cursor else None)),
         )
 
     def _on_fenced(self) -> None:
@@ -451,31 +460,111 @@ def test_a_backup_restored_under_the_owner_is_no_edit() -> None:
     assert (store.lost, store.replaced) == ([1001], [])
 
 
-def test_a_cursor_that_cannot_be_read_keeps_only_its_own_client_waiting() -> None:
-    """The snapshot names its path; the other client has its cursor. A corrected one is taken over."""
+def poisoned(path: str, data: bytes) -> Store:
+    """Return a new owner's store; client 1001 has an orderly cursor, and a stranger wrote this node beside it."""
     store = subscribed()
-    store.write(Subscribed(ClientIdentity("example", 7)), CursorMoved(7, at(5)))
-    store.edit(SetData(CURSOR, b"what?"))
-    other = Store(store.stage)
-    found = other.load()
-    assert found.cursors == {7: at(5)}
-    assert sorted(found.clients) == [7, 1001]
-    assert CURSOR in found.unreadable[1001]
-    other.edit(SetData(CURSOR, b"still?"))
-    assert (other.replaced, other.lost) == ([], [])
-    other.edit(SetData(CURSOR, at(9).to_json(with_type=True).encode()))
-    assert other.replaced == [(1001, 9)]
-    assert other.backend.durable.unreadable == {}
+    if store.read(path.rpartition("/")[0]) is None:
+        store.edit(Create(path.rpartition("/")[0]))
+    store.edit(SetData(path, data) if store.read(path) else Create(path, data))
+    return Store(store.stage)
 
 
-def test_a_cursor_that_cannot_be_read_and_is_deleted_is_begun_afresh() -> None:
-    """Nothing writes it again."""
+NESTED = b"[" * 100_000
+QUOTES = b'\\"' * 20_000
+UNREADABLE = (b"what?", b"\xff", b"{}", b"[]", NESTED, QUOTES, b'{"postion":' + NESTED, b'{"postion":{"position":1e9}}')
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "00001001", "+1002", "-0", "99999999999999999999", "1002 ", "nothing"])
+def test_a_child_that_is_no_client_id_stops_no_claim(name: str) -> None:
+    """The destination goes on with its clients; the child is named."""
+    store = poisoned(f"{DESTINATION}/{name}", b"")
+    assert list(store.load().clients) == [1001]
+    assert store.skipped == [f"{DESTINATION} has children that are no client ids: {some([name])}"]
+
+
+def test_ten_thousand_strange_children_are_one_line() -> None:
+    """The log names five of them, and how many more there are."""
     store = subscribed()
-    store.edit(SetData(CURSOR, b"what?"))
-    other = Store(store.stage)
-    other.load()
-    other.edit(Delete(CURSOR))
-    assert (other.lost, other.backend.durable.unreadable) == ([1001], {})
+    for number in range(10_000):
+        store.stage.do(partial(store.operator.transaction, [Create(f"{DESTINATION}/x{number:05}")]))
+    again = Store(store.stage)
+    assert list(again.load().clients) == [1001]
+    assert [text.partition("ids: ")[2] for text in again.skipped] == [
+        "x00000, x00001, x00002, x00003, x00004 and 9995 more"
+    ]
+
+
+@pytest.mark.parametrize("client_id", [-1, -32768, 0, 32767])
+def test_every_client_id_of_canal_is_loaded(client_id: int) -> None:
+    """canal's client ids are 16 bits with a sign."""
+    store = subscribed()
+    store.write(Subscribed(ClientIdentity("example", client_id)), CursorMoved(client_id, at(7)))
+    again = Store(store.stage)
+    assert again.load().cursors == {1001: at(4), client_id: at(7)}
+    assert again.skipped == []
+
+
+@pytest.mark.parametrize("data", UNREADABLE, ids=lambda data: repr(data[:12]))
+def test_an_unreadable_cursor_refuses_its_client_alone(data: bytes) -> None:
+    """The other clients are loaded. The node stays as it is, and the refusal names it."""
+    store = poisoned(tree.cursor("example", 7), data)
+    began = time.monotonic()
+    snapshot = store.load()
+    assert time.monotonic() - began < 1.0
+    assert (list(snapshot.clients), list(snapshot.unreadable)) == ([1001], [7])
+    assert snapshot.unreadable[7].startswith(tree.cursor("example", 7))
+    assert len(snapshot.unreadable[7]) < 600
+    node = store.read(tree.cursor("example", 7))
+    assert node is not None
+    assert node.data == data
+    store.write(CursorMoved(1001, at(50)))
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"x" * (FILTER_BYTES + 1)], ids=["no text", "long"])
+def test_an_unreadable_filter_refuses_its_client_alone(data: bytes) -> None:
+    """Without its filter the client would get other tables than it asked for."""
+    store = poisoned(tree.client_filter("example", 7), data)
+    assert list(store.load().unreadable) == [7]
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"nobody", b"a:1,b", b"a:1" * 10_000, b"a b:1", b"h:123456"])
+def test_unreadable_servers_are_skipped(data: bytes) -> None:
+    """The configured server is read, and the node is named."""
+    store = poisoned(tree.source("example"), data)
+    assert store.load().servers == ()
+    assert tree.source("example") in store.skipped[0]
+    store.write(ServersChosen(("db2:3306",)))
+    assert Store(store.stage).load().servers == ("db2:3306",)
+
+
+@pytest.mark.parametrize("data", UNREADABLE, ids=lambda data: repr(data[:12]))
+def test_an_unreadable_start_is_skipped(data: bytes) -> None:
+    """The next start replaces it."""
+    store = poisoned(tree.parse("example"), data)
+    assert store.load().start is None
+    assert tree.parse("example") in store.skipped[0]
+    store.write(StartKept(at(9)))
+    assert Store(store.stage).load().start == at(9)
+
+
+def test_a_repaired_client_is_taken_back() -> None:
+    """As soon as an operator corrects the cursor, or deletes it, the client counts as subscribed."""
+    store = poisoned(tree.cursor("example", 7), b"what?")
+    store.load()
+    store.stage.pass_time()
+    store.edit(SetData(tree.cursor("example", 7), b"worse"))
+    assert store.mended == []
+    store.edit(SetData(tree.cursor("example", 7), at(77).to_json(with_type=True).encode()))
+    assert store.mended == [(ClientIdentity("example", 7), 77)]
+    assert store.backend.durable.unreadable == {}
+    store.write(CursorMoved(7, at(80)))
+    store.edit(SetData(tree.cursor("example", 7), at(60).to_json(with_type=True).encode()))
+    assert store.replaced == [(7, 60)]
+    deleted = poisoned(tree.cursor("example", 7), b"what?")
+    deleted.load()
+    deleted.stage.pass_time()
+    deleted.edit(Delete(tree.cursor("example", 7)))
+    assert deleted.mended == [(ClientIdentity("example", 7), None)]
 
 
 @pytest.mark.parametrize("restore", [False, True])
@@ -491,11 +580,14 @@ def test_the_last_owner_writes_a_cursor_again_that_cannot_be_read(restore: bool)
     assert again.cursor() == 200
 
 
-@pytest.mark.parametrize("path", [tree.client_filter("example", 1001), tree.parse("example"), tree.source("example")])
-def test_what_cannot_be_read_needs_a_person(path: str) -> None:
-    """An unreadable filter, start or choice of the server raises MetaUnreadable with the path of its node."""
-    store = subscribed()
-    store.write(StartKept(at(3)), ServersChosen(("db:3306",)))
-    store.edit(SetData(path, b"\xff"))
-    with pytest.raises(MetaUnreadable, match=path):
-        Store(store.stage).load()
+def test_an_unreadable_client_can_unsubscribe() -> None:
+    """Its damaged nodes are deleted."""
+    store = poisoned(tree.cursor("example", 7), b"what?")
+    meta = Meta("example", store.backend, turn=DeferredLock())
+    store.stage.do(meta.load)
+    with pytest.raises(MetaUnreadable, match=tree.cursor("example", 7)):
+        store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 7), at(1)))
+    store.stage.do(lambda: meta.unsubscribe(7))
+    assert store.read(tree.client("example", 7)) is None
+    store.stage.do(lambda: meta.subscribe(ClientIdentity("example", 7), at(1)))
+    assert meta.cursor(7) == at(1)

@@ -35,6 +35,7 @@ class Node:
         self.metas: dict[str, Meta] = {}
         self.replaced: list[tuple[int, LogPosition]] = []
         self.lost: list[int] = []
+        self.mended: list[ClientIdentity] = []
         self.stops: list[tuple[str, StopReason, float]] = []
         self.starts: list[tuple[str, float]] = []
         self.destinations = destinations
@@ -43,7 +44,12 @@ class Node:
 
     async def start(self, destination: str, ownership: Ownership) -> None:
         """Load the cursors. See Owner."""
-        backend = ownership.meta(replaced=lambda *edit: self.replaced.append(edit), lost=self.lost.append)
+        backend = ownership.meta(
+            replaced=lambda *edit: self.replaced.append(edit),
+            lost=self.lost.append,
+            skipped=print,
+            mended=lambda identity, cursor: self.mended.append(identity),
+        )
         meta = Meta(destination, backend, turn=DeferredLock())
         await meta.load()
         self.held[destination], self.metas[destination] = ownership, meta

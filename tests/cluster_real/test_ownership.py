@@ -11,7 +11,7 @@ from kazoo.exceptions import NoAuthError
 
 from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.ownership import Ownership
-from canal_ha.errors import Fenced
+from canal_ha.errors import Fenced, MetaUnreadable
 from canal_ha.meta.repository import CursorMoved
 from canal_ha.zookeeper import tree
 from lab import ZooKeeper
@@ -132,7 +132,7 @@ def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealSt
         before=None,
         restore=False,
     )
-    late = unleashed.meta(replaced=lambda *edit: None, lost=lambda client: None)
+    late = unleashed.meta(replaced=lambda *edit: None, lost=lambda client: None, skipped=print, mended=print)
 
     async def write_late() -> None:
         await late.load()
@@ -247,3 +247,35 @@ def test_the_time_out_is_the_negotiated_one(zookeeper: ZooKeeper) -> None:
     stage = RealStage(zookeeper.hosts, timeout_ms=90_000)
     assert stage.session().timeout_s == 60.0
     stage.close()
+
+
+def test_a_stranger_with_znodes_of_its_own_keeps_no_node_from_running(nodes: MakeNodes, operator: KazooClient) -> None:
+    """Children of any name and data, thousands of client ids, and a persistent `running` node: the claim succeeds."""
+    destination = tree.destination("example")
+    operator.ensure_path(f"{destination}/cluster/²")
+    operator.create(tree.running("example"), b"[" * 100_000)  # persistent: no session holds it
+    operator.create(f"{destination}/²")
+    operator.create(tree.source("example"), b"\xff")
+    operator.create(tree.parse("example"), b'\\"' * 20_000)
+    operator.create(f"{destination}/history", b"[" * 100_000)
+    operator.create(tree.cursor("example", 7), b"[" * 100_000, makepath=True)
+    operator.create(tree.cursor("example", -5), position(40).to_json(with_type=True).encode(), makepath=True)
+    made = [operator.create_async(tree.client("example", number)) for number in range(10_000, 20_000)]
+    made += [operator.create_async(f"{destination}/{number}") for number in range(70_000, 80_000)]
+    for each in made:
+        each.get()
+    began = time.monotonic()
+    (node,) = nodes(1)
+    owner_of([node], "example", timeout_s=30.0)
+    print(f"running after {time.monotonic() - began:.1f} s")
+    meta = node.metas["example"]
+    assert meta.cursor(-5) == position(40)
+    assert len(meta.clients()) == 10_001
+    node.subscribe("example", 4)
+    with pytest.raises(MetaUnreadable, match=tree.cursor("example", 7)):
+        meta.check_readable(7)
+    operator.delete(tree.cursor("example", 7))
+    wait_until(lambda: 7 in {client.client_id for client in node.mended}, 10.0)
+    node.move("example", 50)
+    time.sleep(3.0)
+    assert "example" in node.held

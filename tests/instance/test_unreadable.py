@@ -18,8 +18,7 @@ CURSOR = LogPosition("mysql-bin.000001", 500)
 
 def bench() -> Bench:
     """Return a running instance with two clients; the cursor of 1001 cannot be read."""
-    clients = {1001: IDENTITY, 7: OTHER}
-    return Bench(snapshot=Snapshot(clients, {7: CURSOR}, unreadable={1001: "…/1001/cursor: broken"}))
+    return Bench(snapshot=Snapshot({7: OTHER}, {7: CURSOR}, unreadable={1001: "…/1001/cursor: broken"}))
 
 
 def test_a_client_whose_cursor_cannot_be_read_does_not_begin_anew() -> None:
@@ -38,14 +37,14 @@ def test_a_client_whose_cursor_cannot_be_read_does_not_begin_anew() -> None:
 def test_a_client_goes_on_when_an_operator_has_corrected_its_cursor() -> None:
     """It starts at the corrected cursor, without a restart."""
     it = bench()
-    it.instance.cursor_replaced(1001, CURSOR)
+    it.instance.client_mended(IDENTITY, CURSOR)
     assert now(it.embedded.subscribe(IDENTITY)) == CURSOR
 
 
 def test_a_client_begins_afresh_when_an_operator_has_deleted_its_cursor() -> None:
     """It gets a start as a new client does."""
     it = bench()
-    it.instance.cursor_deleted(1001)
+    it.instance.client_mended(IDENTITY, None)
     assert now(it.embedded.subscribe(IDENTITY)) is not None
 
 

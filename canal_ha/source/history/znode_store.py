@@ -19,6 +19,7 @@ from canal_ha import logs
 from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import Fenced, HistoryFenced, HistoryUnavailable, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.model.excerpt import excerpt
 from canal_ha.model.position import LogPosition
 from canal_ha.source.history.parts import (
     INFLATED_BYTES,
@@ -34,6 +35,7 @@ LOG = logs.get(__name__)
 MOST_BYTES = 64 << 20  # of one destination: ZooKeeper keeps all znodes in memory
 _ATTEMPTS = 8  # each new attempt means that somebody else wrote, or that an unanswered write succeeded
 _DELETES = 64  # in one transaction
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error)
 
 
 class WaitingZnodes(Protocol):
@@ -76,7 +78,7 @@ class ZnodeStore:
 
     def load(self, source: str) -> Kept:
         """See HistoryStore. Reads everything again."""
-        with self._lock:
+        with self._lock, self._translated():
             self._read = False
             self._fill()
             if self._index.version is None and self._before is not None:
@@ -86,37 +88,37 @@ class ZnodeStore:
 
     def sources(self) -> tuple[str, ...]:
         """Return the sources of which something is stored."""
-        with self._lock:
+        with self._lock, self._translated():
             self._fill()
             return tuple(self._sources)
 
     def count(self) -> int:
         """See HistoryStore."""
-        with self._lock:
+        with self._lock, self._translated():
             self._fill()
             return sum(len(known.records) for known in self._sources.values())
 
     def add(self, source: str, records: Sequence[Record]) -> None:
         """See HistoryStore."""
-        with self._lock:
+        with self._lock, self._translated():
             self._of(source).add(records)
             self._save()
 
     def add_snapshot(self, source: str, snapshot: TableSnapshot) -> None:
         """See HistoryStore."""
-        with self._lock:
+        with self._lock, self._translated():
             self._of(source).add_snapshot(snapshot)
             self._save()
 
     def cover(self, source: str, ranges: Sequence[Range], times: Mapping[str, int]) -> None:
         """See HistoryStore."""
-        with self._lock:
+        with self._lock, self._translated():
             self._of(source).covered.add(ranges, times)
             self._save()
 
     def expire(self, source: str, before: LogPosition, stale_ms: int) -> None:
         """See HistoryStore."""
-        with self._lock:
+        with self._lock, self._translated():
             self._unused += self._of(source).expire(before)
             stale = [
                 name
@@ -129,7 +131,7 @@ class ZnodeStore:
 
     def clear(self, source: str) -> None:
         """See HistoryStore."""
-        with self._lock:
+        with self._lock, self._translated():
             self._fill()
             self._forget(source)
             self._save()
@@ -309,7 +311,8 @@ class ZnodeStore:
             raise HistoryUnavailable(f"cannot use the table history in {self._path}: {error}") from error
         except ZooKeeperUnavailable as error:
             raise HistoryUnavailable(f"cannot use the table history in {self._path}: {error}") from error
-        except (ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
+        except _DAMAGED as error:
             raise HistoryUnavailable(
-                f"{self._path} is unreadable: {error!r}; delete the node with zkCli (deleteall) to begin a new history"
+                f"{self._path} is unreadable: {excerpt(repr(error))}; delete the node with zkCli (deleteall) to begin a"
+                " new history"
             ) from error
