@@ -14,6 +14,7 @@ from canal_ha.cli.server import load_checked
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.config.listeners import check_listeners
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
+from canal_ha.config.tls import unverified
 from canal_ha.errors import CanalError, ConfigError
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.excerpt import some
@@ -53,6 +54,8 @@ def findings(config: CanalConfig) -> Iterator[tuple[str, Finding]]:
     """Yield the findings in the order of the checks, each with its destination or `node`."""
     for warning in config.warnings:
         yield "node", Finding(Verdict.WARNING, "configuration", warning)
+    if warning := unverified(config.destinations):
+        yield "node", Finding(Verdict.WARNING, "TLS", warning)
     for finding in _ports(config):
         yield "node", finding
     for refused in config.refused:

@@ -14,6 +14,7 @@ from canal_ha import logs
 from canal_ha.config.listeners import check_listeners
 from canal_ha.config.load import load_usable
 from canal_ha.config.model import CanalConfig
+from canal_ha.config.tls import unverified
 from canal_ha.decode import kernel
 from canal_ha.decode.filters import TableFilter
 from canal_ha.errors import ConfigError
@@ -55,7 +56,7 @@ def command(conf_dir: Path, sets: tuple[str, ...]) -> None:
         conf=config.main_file.parent,
         destinations=",".join(instance.destination for instance in config.destinations),
     )
-    for warning in filter(None, (*config.warnings, about_ports)):
+    for warning in filter(None, (*config.warnings, about_ports, unverified(config.destinations))):
         log.warning("config.warning", text=warning)
     from canal_ha import node  # installs the reactor, so import it after the configuration is checked
 

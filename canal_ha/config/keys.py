@@ -20,6 +20,7 @@ T = TypeVar("T", covariant=True)
 PORT_MAX = 65535
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
+SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 
 
 class KeyFile(Enum):
@@ -492,6 +493,16 @@ TSDB_URL = _shared(
 )
 TSDB_USERNAME = _shared("instance.tsdb.dbUsername", kinds.text(), "", "MySQL user of the database in tsdb.url")
 TSDB_PASSWORD = _shared("instance.tsdb.dbPassword", kinds.text(), "", "password of tsdb.dbUsername", secret=True)
+TSDB_SSL_MODE = _shared(
+    "instance.tsdb.sslMode", kinds.word(*SSL_MODES), "PREFERRED", "TLS to the database in tsdb.url, as master.sslMode"
+)
+TSDB_SSL_CA = _shared(
+    "instance.tsdb.ssl.ca", kinds.text(), "", "certificates of the trusted authorities of that database", "PEM file"
+)
+TSDB_SSL_CERT = _shared("instance.tsdb.ssl.cert", kinds.text(), "", "client certificate for that database", "PEM file")
+TSDB_SSL_KEY = _shared(
+    "instance.tsdb.ssl.key", kinds.text(), "", "private key of tsdb.ssl.cert; blank: it is in the same file", "PEM file"
+)
 TSDB_INTERVAL = _shared(
     "instance.tsdb.snapshot.interval",
     kinds.whole(-INT32, INT32),
@@ -555,9 +566,9 @@ def _source(who: str, address: str) -> SourceKeys:
         ),
         ssl_mode=_instance(
             f"{who}.sslMode",
-            kinds.word("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"),
-            "DISABLED",
-            "TLS: DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY",
+            kinds.word(*SSL_MODES),
+            "PREFERRED",
+            "TLS: DISABLED, PREFERRED (if the server offers it), REQUIRED, VERIFY_CA or VERIFY_IDENTITY",
         ),
         ssl_ca=_instance(f"{who}.ssl.ca", kinds.text(), "", "certificates of the trusted authorities", "PEM file"),
         ssl_cert=_instance(f"{who}.ssl.cert", kinds.text(), "", "client certificate of canal-ha", "PEM file"),

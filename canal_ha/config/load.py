@@ -26,7 +26,7 @@ from canal_ha.config.model import (
 )
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.scan import DirectoryState
-from canal_ha.config.tls import KeyReader, port_tls, tls_config
+from canal_ha.config.tls import KeyReader, port_tls, tls_config, tsdb_tls
 from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
 
 T = TypeVar("T")
@@ -433,6 +433,7 @@ class _ConfigFiles:
             tsdb_url=_tsdb_url(reader),
             tsdb_username=get(keys.TSDB_USERNAME),
             tsdb_password=get(keys.TSDB_PASSWORD),
+            tsdb_tls=tsdb_tls(reader, self.path),
             tsdb_snapshot_interval_h=get(keys.TSDB_INTERVAL),
             tsdb_snapshot_expire_h=get(keys.TSDB_EXPIRE),
             lazy=self.node.get(lazy if self.node.has(lazy) else keys.LAZY),

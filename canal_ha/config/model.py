@@ -52,10 +52,15 @@ class FilterMode(Enum):
 class TlsConfig:
     """TLS towards MySQL. mode: DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY; files are PEM paths."""
 
-    mode: str = "DISABLED"
+    mode: str = "PREFERRED"
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the server's certificate is checked, so that nobody can pose as the server."""
+        return self.mode in ("VERIFY_CA", "VERIFY_IDENTITY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,7 @@ class InstanceConfig:
     tsdb_url: str = ""
     tsdb_username: str = ""
     tsdb_password: str = field(default="", repr=False)
+    tsdb_tls: TlsConfig = field(default_factory=TlsConfig)
     tsdb_snapshot_interval_h: int = 24
     tsdb_snapshot_expire_h: int = 360
     lazy: bool = False

@@ -5,13 +5,15 @@ There are no Java key stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from canal_ha.config import keys
 from canal_ha.config.keys import Key, SourceKeys
-from canal_ha.config.model import PortTls, TlsConfig
+from canal_ha.config.listeners import is_loopback
+from canal_ha.config.model import GroupMember, InstanceConfig, PortTls, TlsConfig
 from canal_ha.errors import ConfigError
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ class KeyReader(Protocol):
     """The part of the loader's reader that this module needs."""
 
     def get(self, key: Key[T]) -> T: ...
+    def has(self, key: Key[object]) -> bool: ...
     def refusal(self, key: Key[object], expected: str) -> ConfigError: ...
 
 
@@ -35,8 +38,8 @@ def tls_config(reader: KeyReader, names: SourceKeys, path: Callable[[str], Path]
     Raises ConfigError for a key store that is not PEM, and for a missing file.
     """
     mode = reader.get(names.ssl_mode)
-    if mode == "DISABLED":
-        return TlsConfig()
+    if mode == "DISABLED" or not reader.has(names.ssl_mode):  # without a mode, files of unused keys may be missing
+        return TlsConfig(mode)
     cert_file = _file(reader, names.ssl_cert, names.client_type, names.client_url, path)
     key_file = _pem(reader, names.ssl_key, reader.get(names.ssl_key), path)
     return TlsConfig(
@@ -44,6 +47,37 @@ def tls_config(reader: KeyReader, names: SourceKeys, path: Callable[[str], Path]
         ca_file=_file(reader, names.ssl_ca, names.trust_type, names.trust_url, path),
         cert_file=cert_file,
         key_file=key_file or cert_file,
+    )
+
+
+def tsdb_tls(reader: KeyReader, path: Callable[[str], Path]) -> TlsConfig:
+    """Return the TLS settings of the table history's database; see tls_config."""
+    mode = reader.get(keys.TSDB_SSL_MODE)
+    if mode == "DISABLED":
+        return TlsConfig(mode)
+    own = (keys.TSDB_SSL_CA, keys.TSDB_SSL_CERT, keys.TSDB_SSL_KEY)
+    ca_file, cert_file, key_file = (_pem(reader, key, reader.get(key), path) for key in own)
+    return TlsConfig(mode, ca_file, cert_file, key_file or cert_file)
+
+
+def unverified(instances: Iterable[InstanceConfig]) -> str:
+    """Return the warning about servers on other machines whose certificates are not checked; "" without one."""
+    sources = {
+        source.host: source.tls
+        for instance in instances
+        for member in (GroupMember(instance.master, instance.standby), *instance.group)
+        for source in (member.master, member.standby)
+        if source is not None
+    }
+    databases = {
+        urlsplit(instance.tsdb_url.removeprefix("jdbc:")).hostname or "": instance.tsdb_tls for instance in instances
+    }
+    hosts = [host for host, tls in (sources | databases).items() if host and not tls.verified and not is_loopback(host)]
+    if not hosts:
+        return ""
+    return (
+        f"nobody checks the certificate of {', '.join(hosts[:5])}: whoever is between can read rows and passwords."
+        " Set canal.instance.master.sslMode = VERIFY_CA or VERIFY_IDENTITY, and canal.instance.master.ssl.ca"
     )
 
 

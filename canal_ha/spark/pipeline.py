@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from canal_ha.config.model import TlsConfig
 from canal_ha.errors import OptionInvalid, PipelineFailed, SpoolUnusable
 from canal_ha.spark.manifest import Manifest
 from canal_ha.spark.pipeline_file import AVAILABLE_NOW, Pipeline
@@ -59,7 +60,13 @@ def sinks_of(pipeline: Pipeline) -> list[TableTarget]:
                 from canal_ha.spark.sinks.mysql import MySQL
 
                 database, state = given.get("database", "{schema}"), given.get("stateDatabase", "canal_ha")
-                made.append(MySQL(given["address"], given["user"], _password(pipeline, given), database, state))
+                tls = TlsConfig(
+                    given.get("sslMode", "PREFERRED"),
+                    given.get("sslCa", ""),
+                    given.get("sslCert", ""),
+                    given.get("sslKey", ""),
+                )
+                made.append(MySQL(given["address"], given["user"], _password(pipeline, given), database, state, tls))
             case "console":
                 from canal_ha.spark.sinks.console import Console
 

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from canal_ha.config.keys import SSL_MODES
 from canal_ha.errors import OptionInvalid
 from canal_ha.spark.options import SourceOptions, parse
 
@@ -26,7 +27,10 @@ _NOT_FOR_PIPELINES = ("format", "table", "tableSchema")
 _SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> required keys, optional keys
     "parquet": (frozenset({"path"}), frozenset()),
     "delta": (frozenset({"path"}), frozenset({"storage"})),
-    "mysql": (frozenset({"address", "user"}), frozenset({"password", "passwordFile", "database", "stateDatabase"})),
+    "mysql": (
+        frozenset({"address", "user"}),
+        frozenset({"password", "passwordFile", "database", "stateDatabase", "sslMode", "sslCa", "sslCert", "sslKey"}),
+    ),
     "console": (frozenset(), frozenset({"rows"})),
 }
 
@@ -136,6 +140,8 @@ def _check(where: str, key: str, value: Any) -> None:
         case "address":
             host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
             good, expected = bool(host) and port.isdigit(), "host:port"
+        case "sslMode":
+            good, expected = value in SSL_MODES, "one of " + ", ".join(SSL_MODES)
         case _:
             good, expected = isinstance(value, str), "a text"
     if not good:

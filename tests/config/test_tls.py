@@ -25,8 +25,8 @@ def pem(tmp_path: Path) -> Path:
     return path
 
 
-def test_off_by_default(tmp_path: Path) -> None:
-    """Without sslMode there is no TLS, whatever files are named."""
+def test_preferred_by_default(tmp_path: Path) -> None:
+    """Without sslMode, TLS is used if the server offers it, whatever files are named."""
     assert tls(tmp_path) == TlsConfig()
     assert tls(tmp_path, "ssl.ca=/gone.pem") == TlsConfig()
 

@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pymysql
-from pymysql.constants import CLIENT, ER
+from pymysql.constants import CLIENT, CR, ER
 from pymysql.cursors import DictCursor
 
-from canal_ha.config.model import InstanceConfig, SourceConfig, TlsConfig
+from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
+from canal_ha.source.connection.tls import secured
 
 CONNECT_TIMEOUT_S = 5.0  # docs/protocol.md#source-session
 
@@ -79,6 +80,8 @@ class Where:
             return SourceRefused(f"{head}; run: {grant}")
         if errno in _ACCOUNT:
             return SourceRefused(f"{head}; run {_ACCOUNT[errno]} for {account}")
+        if errno == CR.CR_AUTH_PLUGIN_ERR:
+            return SourceRefused(head)
         if errno == _TLS_WANTED:
             return SourceRefused(f"{head}; set canal.instance.master.sslMode = REQUIRED")
         return SourceUnavailable(head)
@@ -89,6 +92,11 @@ class Where:
         try:
             yield
         except pymysql.MySQLError as error:
+            if isinstance(reason := getattr(error, "original_exception", None), ssl.SSLError):
+                raise SourceRefused(
+                    f"{self.address}: TLS failed: {reason}; mend the server's TLS or the certificates in"
+                    " canal.instance.master.ssl.*. With sslMode = DISABLED the connection has no TLS"
+                ) from error
             errno = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             raise self.error(errno, str(error.args[-1]) if error.args else type(error).__name__) from error
 
@@ -169,31 +177,5 @@ def settings(config: InstanceConfig, source: SourceConfig) -> dict[str, Any]:
         "read_timeout": config.so_timeout_s,
         "write_timeout": config.so_timeout_s,
         "program_name": "canal-ha",
-        **_tls(source.tls),
+        **secured(source.tls),
     }
-
-
-def _tls(tls: TlsConfig) -> dict[str, Any]:
-    """Return PyMySQL's options for TLS. Without options it uses TLS if the server offers it, which is PREFERRED."""
-    if tls.mode == "DISABLED":
-        return {"ssl_disabled": True}
-    if tls.mode == "PREFERRED" and not (tls.ca_file or tls.cert_file):
-        return {}
-    try:
-        return {"ssl": _context(tls)}
-    except OSError as error:  # SSLError is one
-        raise SourceRefused(
-            f"cannot use TLS files {tls.ca_file} {tls.cert_file} {tls.key_file}: {error}; check their paths and rights"
-        ) from error
-
-
-def _context(tls: TlsConfig) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file or None)
-    if hasattr(ssl, "VERIFY_X509_STRICT"):
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL generates do not pass it
-    verify = tls.mode in ("VERIFY_CA", "VERIFY_IDENTITY")
-    context.check_hostname = tls.mode == "VERIFY_IDENTITY"
-    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
-    if tls.cert_file:
-        context.load_cert_chain(tls.cert_file, tls.key_file or None)
-    return context

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 
+from canal_ha.config.model import TlsConfig
 from canal_ha.decode.ddl.script import statements
 from canal_ha.decode.history.definitions import definition_of, table_of
 from canal_ha.decode.history.ranges import Range
@@ -28,9 +29,11 @@ from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnaps
 from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.session import CONNECT_TIMEOUT_S
+from canal_ha.source.connection.tls import secured
 from canal_ha.source.history.coverage import Coverage, from_place, place_of
 
 FILE = "table_history.db"
+PREFERRED = TlsConfig()
 _IO_TIMEOUT_S = 10.0
 
 _PART_BYTES = 1 << 19  # of a snapshot in one INSERT: servers refuse one above max_allowed_packet, 1 MB at least
@@ -397,13 +400,16 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
     )
 
 
-def in_mysql(destination: str, url: str, user: str, password: str, claim: Fencing | None = None) -> HistoryStore:
+def in_mysql(
+    destination: str, url: str, user: str, password: str, claim: Fencing | None = None, *, tls: TlsConfig = PREFERRED
+) -> HistoryStore:
     """Return a history in a MySQL or MariaDB database.
 
     destination: its name.
     url: jdbc:mysql://host:port/database or mysql://…
     user, password: the database account.
     claim: fences the writes.
+    tls: towards that database.
     """
     parts = urlsplit(url.removeprefix("jdbc:"))
     database = parts.path.strip("/")
@@ -419,6 +425,7 @@ def in_mysql(destination: str, url: str, user: str, password: str, claim: Fencin
             read_timeout=_IO_TIMEOUT_S,
             write_timeout=_IO_TIMEOUT_S,
             program_name="canal-ha",
+            **secured(tls),
         )
         try:
             with suppress(pymysql.err.OperationalError):  # the account may use the database but not create it

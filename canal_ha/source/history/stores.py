@@ -57,7 +57,9 @@ def history_store(config: InstanceConfig, claim: HistoryClaim | None = None) -> 
     if not config.decode.table_history:
         return None
     if config.tsdb_url:
-        return in_mysql(config.destination, config.tsdb_url, config.tsdb_username, config.tsdb_password, claim)
+        return in_mysql(
+            config.destination, config.tsdb_url, config.tsdb_username, config.tsdb_password, claim, tls=config.tsdb_tls
+        )
     directory = Path(config.tsdb_dir) if config.tsdb_dir else None
     if claim is None or not config.tsdb_in_zookeeper:
         return in_file(config.destination, directory) if directory else None

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 import pymysql
 from pymysql.constants import ER
 
-from canal_ha.errors import SinkRefused
+from canal_ha.config.model import TlsConfig
+from canal_ha.errors import SinkRefused, SourceRefused
+from canal_ha.source.connection.tls import secured
 from canal_ha.spark.fold import Row, TableChanges
 from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.mysql_types import ColumnType, plain
@@ -27,6 +29,7 @@ from canal_ha.spark.sinks.declaration import declaration
 T = TypeVar("T")
 STATE_TABLE = "canal_ha_batches"
 TARGETS_TABLE = "canal_ha_targets"
+PREFERRED = TlsConfig()
 CHUNK = 500  # rows per statement
 _COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")  # the last one ignores trailing spaces
 _NAME_BYTES = 64 * 3  # of a name of a database or table
@@ -43,13 +46,23 @@ class MySQL:
     user, password: account.
     database: database of the copies; `{schema}` is replaced by the source's schema.
     state_database: database of the sink's state.
+    tls: towards the target.
     """
 
-    def __init__(self, address: str, user: str, password: str, database: str, state_database: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        user: str,
+        password: str,
+        database: str,
+        state_database: str,
+        tls: TlsConfig = PREFERRED,
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host, int(port)
         self._user, self._password = user, password
         self._database, self._state_database = database, state_database
+        self._tls = tls
         self._collation = ""  # not read yet
         self._ignores_case: bool | None = None  # not read yet
 
@@ -100,12 +113,13 @@ class MySQL:
                 host=self._host,
                 port=self._port,
                 user=self._user,
-                password=self._password,
+                password=self._password.encode(),  # PyMySQL would encode text as Latin-1
                 charset="utf8mb4",
                 autocommit=True,
                 init_command=_SESSION,
+                **secured(self._tls),
             )
-        except pymysql.MySQLError as error:
+        except (pymysql.MySQLError, SourceRefused) as error:
             raise SinkRefused(f"mysql at {self._host}:{self._port}: {error}") from error
 
     def _state(self, table: str = STATE_TABLE) -> str:

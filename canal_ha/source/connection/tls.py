@@ -1,0 +1,83 @@
+"""TLS towards MySQL, and no password in plain text outside it: PyMySQL's options for every connection to a database."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR
+
+from canal_ha.config.model import TlsConfig
+from canal_ha.errors import SourceRefused
+
+
+def secured(tls: TlsConfig) -> dict[str, Any]:
+    """Return PyMySQL's options for TLS and for plugins that send the password itself. Raises SourceRefused.
+
+    PREFERRED is PyMySQL's default: TLS without a check of the certificate if the server offers TLS, else a plain
+    connection. If the handshake fails, there is no plain connection, as with MySQL's own client.
+    """
+    return {"auth_plugin_map": {"mysql_clear_password": _PlainPassword, "dialog": _Dialog}, **_tls(tls)}
+
+
+def _tls(tls: TlsConfig) -> dict[str, Any]:
+    if tls.mode == "DISABLED":
+        return {"ssl_disabled": True}
+    if tls.mode == "PREFERRED" and not tls.cert_file:
+        return {}
+    try:
+        return {"ssl": _context(tls)}
+    except OSError as error:  # SSLError is one
+        raise SourceRefused(
+            f"cannot use TLS files {tls.ca_file} {tls.cert_file} {tls.key_file}: {error}; check their paths and rights"
+        ) from error
+
+
+def _context(tls: TlsConfig) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca_file or None)
+    if hasattr(ssl, "VERIFY_X509_STRICT"):
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL generates do not pass it
+    verify = tls.mode in ("VERIFY_CA", "VERIFY_IDENTITY")
+    context.check_hostname = tls.mode == "VERIFY_IDENTITY"
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if tls.cert_file:
+        context.load_cert_chain(tls.cert_file, tls.key_file or None)
+    return context
+
+
+class _Plugin:
+    """A plugin of PyMySQL for which the password itself crosses the network. connection: PyMySQL's."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def _check(self) -> None:
+        if not self._connection._secure:
+            raise pymysql.OperationalError(
+                CR.CR_AUTH_PLUGIN_ERR,
+                "the server asks for the password in plain text, and the connection has no TLS; the password was not"
+                " sent. Enable TLS at the server and set sslMode to VERIFY_CA or VERIFY_IDENTITY",
+            )
+
+
+class _PlainPassword(_Plugin):
+    """mysql_clear_password, for LDAP and PAM."""
+
+    def authenticate(self, packet: Any) -> Any:
+        """Send the password inside TLS and return the answer. Raises OperationalError without TLS."""
+        self._check()
+        self._connection.write_packet(self._connection.password + b"\0")
+        answer = self._connection._read_packet()
+        answer.check_error()
+        return answer
+
+
+class _Dialog(_Plugin):
+    """MariaDB's dialog, for PAM."""
+
+    @property
+    def authenticate(self) -> Any:
+        """Raise OperationalError without TLS; inside TLS, have no such attribute, so that PyMySQL answers."""
+        self._check()
+        raise AttributeError
