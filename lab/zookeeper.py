@@ -13,6 +13,7 @@ from lab.process import Process, StartFailed
 # The jar's manifest names its dependencies except the logger.
 _JAR = Path("/usr/share/java/zookeeper.jar")
 _LOGGER = Path("/usr/share/java/slf4j-simple.jar")
+_NETTY = Path("/usr/share/java/netty-codec.jar")  # the manifest lacks the part that TLS needs
 
 _SETTINGS = """\
 tickTime=500
@@ -32,12 +33,17 @@ class ZooKeeper(Process):
 
     Session time-outs lie between 1 s and 60 s. Writes survive kill() because they are written, though not synced.
     hosts: connection string for kazoo and canal.zkServers.
+    settings: further lines of zoo.cfg; java: further options of the JVM.
     """
 
-    def __init__(self, *, my_id: int = 1, members: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *, my_id: int = 1, members: Sequence[str] = (), settings: str = "", java: Sequence[str] = ()
+    ) -> None:
         super().__init__(f"zookeeper{my_id}", free_port())
         self.my_id = my_id
         self.members = tuple(members)
+        self.settings = settings
+        self.java = tuple(java)
 
     @property
     def hosts(self) -> str:
@@ -52,7 +58,7 @@ class ZooKeeper(Process):
         data.mkdir(exist_ok=True)
         (data / "myid").write_text(f"{self.my_id}\n")
         (self.directory / "zoo.cfg").write_text(
-            f"{_SETTINGS}dataDir={data}\nclientPort={self.port}\nclientPortAddress={LOOPBACK}\n"
+            f"{_SETTINGS}{self.settings}dataDir={data}\nclientPort={self.port}\nclientPortAddress={LOOPBACK}\n"
             + "".join(f"{member}\n" for member in self.members)
         )
 
@@ -67,8 +73,9 @@ class ZooKeeper(Process):
             "-Dzookeeper.jmx.log4j.disable=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            *self.java,
             "-cp",
-            f"{_JAR}:{_LOGGER}",
+            ":".join(map(str, (_JAR, _LOGGER, _NETTY))),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(self.directory / "zoo.cfg"),
         ]

@@ -12,6 +12,7 @@ import click
 
 from canal_ha.cli.server import load_checked
 from canal_ha.cluster.cursors import CursorNodes
+from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
 from canal_ha.config.listeners import check_listeners
 from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
 from canal_ha.config.tls import unverified
@@ -91,13 +92,17 @@ def _ports(config: CanalConfig) -> Iterator[Finding]:
 
 def _zookeeper(config: CanalConfig, kept: dict[str, StoredCursors]) -> Iterator[Finding]:
     try:
-        with BlockingZnodes(config.zk_servers, config.zk_auth, read_only=False) as znodes:
+        with BlockingZnodes(config.zk_servers, config.zk_access, read_only=False) as znodes:
             nodes = CursorNodes(znodes)
             problems = nodes.problems()
             for problem in problems:
                 yield Finding(Verdict.FAILED, "ZooKeeper", problem)
             if not problems:
                 yield Finding(Verdict.OK, "ZooKeeper", f"{config.zk_servers} is reachable and writable")
+            if not config.zk_access.named:
+                yield Finding(Verdict.WARNING, "ZooKeeper", NO_CREDENTIALS)
+            elif warning := open_znodes(znodes, [each.destination for each in config.destinations]):
+                yield Finding(Verdict.WARNING, "ZooKeeper", warning)
             for instance in config.destinations:
                 if instance.cursor_place is CursorPlace.ZOOKEEPER:
                     cursors, unreadable = nodes.read_all(instance.destination)

@@ -16,12 +16,14 @@ from types import FrameType
 import click
 
 from canal_ha import logs
+from canal_ha.cli.zookeeper_options import first_line, zookeeper_options
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message
 from canal_ha.client.pretty import pretty
 from canal_ha.client.rows import rows_of
 from canal_ha.client.tls import client_tls
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
 from canal_ha.model.place import END_FORMS, FORMS, Place, end_of_read
 
@@ -145,11 +147,7 @@ class Follower:
     metavar="HOST:PORT[,...][/CHROOT]",
     help="Find the node through ZooKeeper and follow it; only one process per client id is active. Excludes --server.",
 )
-@click.option(
-    "--zk-auth-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with user:password in its first line; required if the nodes set canal.zookeeper.auth.",
-)
+@zookeeper_options
 @click.option("--destination", required=True, help="Name of the destination.")
 @click.option("--client-id", type=click.IntRange(-(2**15), 2**15 - 1), default=1001, show_default=True)
 @click.option(
@@ -210,7 +208,7 @@ class Follower:
 def command(
     server: str | None,
     zk: str | None,
-    zk_auth_file: Path | None,
+    zk_access: ZooKeeperAccess,
     destination: str,
     client_id: int,
     filter_text: str,
@@ -254,7 +252,7 @@ def command(
             password,
             call_timeout_s=idle_exit_s,
             rollback_on_disconnect=no_ack,
-            zk_auth=first_line(zk_auth_file) if zk_auth_file else "",
+            zk_auth=zk_access,
             private=bool(start),
             exact=exact,
             tls=secured,
@@ -300,11 +298,6 @@ def follow_with_retries(follower: Follower) -> None:
             click.echo(f"canal-ha: {error}; retrying", err=True)
         pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(pause_s * 2, LONGEST_PAUSE_S)
         time.sleep(pause_s)
-
-
-def first_line(file: Path) -> str:
-    """Return a file's first line, which holds the secret."""
-    return file.read_text().partition("\n")[0].rstrip("\r")
 
 
 def address(text: str) -> tuple[str, int]:

@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from canal_ha.cli.client import first_line
+from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.config.load import load_usable
-from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig
+from canal_ha.config.model import CanalConfig, CursorPlace, InstanceConfig, ZooKeeperAccess
 from canal_ha.errors import CanalError, LocalProtocolError
 from canal_ha.meta.offline import CursorFiles
 from canal_ha.model.place import FORMS, Place
@@ -69,7 +69,7 @@ def command() -> None:
 def options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that all three commands share."""
     for option in (
-        click.option("--zk-auth-file", type=click.Path(exists=True, dir_okay=False, path_type=Path)),
+        zookeeper_options,
         click.option("--zk", metavar="HOST:PORT[,...][/CHROOT]", help="ZooKeeper servers; used instead of --conf."),
         click.option(
             "--conf",
@@ -138,7 +138,7 @@ def reset(**given: Any) -> None:
 
 
 def choose(
-    stack: ExitStack, destination: str, client_id: int, conf: Path | None, zk: str | None, zk_auth_file: Path | None
+    stack: ExitStack, destination: str, client_id: int, conf: Path | None, zk: str | None, zk_access: ZooKeeperAccess
 ) -> Chosen:
     """Open the store that holds the cursor.
 
@@ -147,14 +147,13 @@ def choose(
     client_id: the client's id.
     conf: configuration directory; None with zk.
     zk: ZooKeeper servers; None with conf.
-    zk_auth_file: file with user:password for ZooKeeper; None if it needs none.
+    zk_access: how to reach ZooKeeper with `zk`, and as whom.
     Raises click.UsageError, and LocalProtocolError if the cursor is only in a node's memory.
     """
     if (conf is None) == (zk is None):
         raise click.UsageError("give one of --conf and --zk")
-    auth = first_line(zk_auth_file) if zk_auth_file else ""
     if zk is not None:
-        znodes = stack.enter_context(BlockingZnodes(zk, auth, read_only=False))
+        znodes = stack.enter_context(BlockingZnodes(zk, zk_access, read_only=False))
         return Chosen(destination, client_id, CursorNodes(znodes), None, None)
     assert conf is not None
     config = load_usable(conf, (), os.environ)
@@ -167,7 +166,8 @@ def choose(
     if instance.cursor_place is CursorPlace.MEMORY:
         raise LocalProtocolError(f"cursors of {destination} exist only in its node's memory (memory-instance)")
     if instance.cursor_place is CursorPlace.ZOOKEEPER:
-        znodes = stack.enter_context(BlockingZnodes(config.zk_servers, auth or config.zk_auth, read_only=False))
+        access = zk_access if zk_access.named or zk_access.secured else config.zk_access
+        znodes = stack.enter_context(BlockingZnodes(config.zk_servers, access, read_only=False))
         return Chosen(destination, client_id, CursorNodes(znodes), instance, None)
     return Chosen(destination, client_id, CursorFiles(instance.data_dir), instance, config)
 

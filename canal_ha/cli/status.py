@@ -16,6 +16,8 @@ import click
 from canal_ha.cli.access import HttpAccess, access_options, http_access
 from canal_ha.cli.figures import duration, size
 from canal_ha.cli.node_status import DEFAULT_URL, fetch
+from canal_ha.cli.zookeeper_options import zookeeper_options
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import CanalError
 from canal_ha.instance.alarms import MEANINGS
 
@@ -33,18 +35,14 @@ T = TypeVar("T")
 @click.option(
     "--zk", metavar="HOST:PORT[,...][/CHROOT]", help="Show the whole cluster, found through ZooKeeper; excludes --url."
 )
-@click.option(
-    "--zk-auth-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with user:password in its first line; required if the nodes set canal.zookeeper.auth.",
-)
+@zookeeper_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one line per refresh.")
 @click.option("--watch", is_flag=True, help=f"Refresh every {WATCH_S:.0f} s until interrupted.")
 @access_options
 def command(
     url: str | None,
     zk: str | None,
-    zk_auth_file: Path | None,
+    zk_access: ZooKeeperAccess,
     as_json: bool,
     watch: bool,
     user: str,
@@ -58,16 +56,16 @@ def command(
     access = http_access(user, password_file, tls_ca, token_file)
     with suppress(KeyboardInterrupt):
         if zk:
-            show_cluster(zk, zk_auth_file, access, as_json=as_json, watch=watch)
+            show_cluster(zk, zk_access, access, as_json=as_json, watch=watch)
         else:
             repeat(lambda: fetch(url or DEFAULT_URL, access), show, as_json=as_json, watch=watch)
 
 
-def show_cluster(zk: str, zk_auth_file: Path | None, access: HttpAccess, *, as_json: bool, watch: bool) -> None:
+def show_cluster(zk: str, zk_access: ZooKeeperAccess, access: HttpAccess, *, as_json: bool, watch: bool) -> None:
     """Show the cluster through one ZooKeeper session.
 
     zk: ZooKeeper servers, with an optional chroot.
-    zk_auth_file: file with user:password; None if ZooKeeper needs none.
+    zk_access: how to reach it, and as whom.
     access: the login at the nodes.
     as_json: print JSON instead of tables.
     watch: refresh until interrupted.
@@ -76,8 +74,7 @@ def show_cluster(zk: str, zk_auth_file: Path | None, access: HttpAccess, *, as_j
     from canal_ha.zookeeper.reading import BlockingZnodes
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # errors that matter are raised
-    auth = zk_auth_file.read_text().partition("\n")[0].rstrip("\r") if zk_auth_file else ""
-    with BlockingZnodes(zk, auth) as znodes:
+    with BlockingZnodes(zk, zk_access) as znodes:
         seen = partial(overview.look, znodes, access)
         if as_json:
             repeat(lambda: overview.document_of(seen()), lambda document, console: None, as_json=True, watch=watch)

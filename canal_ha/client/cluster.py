@@ -14,6 +14,7 @@ from canal_ha.client.numbering import Numbering
 from canal_ha.client.reading import Reading
 from canal_ha.client.running import TAKEOVER_DELAY_S
 from canal_ha.client.tls import ClientTls
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import LocalProtocolError
 from canal_ha.model.batch import EMPTY_BATCH_ID
 from canal_ha.model.place import Place, end_of_read
@@ -38,7 +39,8 @@ class ClusterConnector:
     retry_interval_ms: longest pause between retries. The first retry has no pause, and a node newly named by ZooKeeper
         ends a pause.
     call_timeout_s: longest time a call waits for a connection before it raises WaitedTooLong; None: no limit.
-    zk_auth: user:password; required if the nodes set canal.zookeeper.auth.
+    zk_auth: user:password of ZooKeeper's digest scheme, or a ZooKeeperAccess with SASL or TLS; required if the nodes
+        set canal.zookeeper.auth or another key of canal.zookeeper.*.
     judge: called on every connection with the server's cursor and mark, before the connection subscribes, rolls back or
         fetches; gets None from a server that does not send them. Its exception ends the call.
     private: for `read_from`: a private read never waits to become active and never subscribes.
@@ -68,7 +70,7 @@ class ClusterConnector:
         rollback_on_connect: bool = True,
         rollback_on_disconnect: bool = False,
         zk_session_timeout_ms: int = 6000,
-        zk_auth: str = "",
+        zk_auth: str | ZooKeeperAccess = "",
         takeover_delay_s: float = TAKEOVER_DELAY_S,
         private: bool = False,
         judge: Callable[[LogPosition | None], None] | None = None,
@@ -101,7 +103,7 @@ class ClusterConnector:
                 rollback_on_connect and not private,
                 rollback_on_disconnect and not private,
                 zk_session_timeout_ms,
-                zk_auth,
+                zk_auth if isinstance(zk_auth, ZooKeeperAccess) else ZooKeeperAccess(zk_auth),
                 takeover_delay_s,
                 private,
                 exact,

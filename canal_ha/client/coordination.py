@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from canal_ha import logs, steady_time
 from canal_ha.client import running_inputs as i
 from canal_ha.client.running import Seat, SeatState
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Znode
@@ -102,7 +103,7 @@ class Coordination:
     tell: called with all news, on the thread of this object.
     address: address in `running` before there is a connection.
     timeout_ms: requested session timeout.
-    auth: user:password of a digest; "" for none.
+    access: how to reach ZooKeeper, and as whom.
     takeover_delay_s: how long to wait after another process disappeared.
     takes_turns: False: only watch the destination; always active, without a race.
     """
@@ -116,7 +117,7 @@ class Coordination:
         *,
         address: str,
         timeout_ms: int,
-        auth: str,
+        access: ZooKeeperAccess,
         takeover_delay_s: float,
         takes_turns: bool = True,
     ) -> None:
@@ -129,7 +130,7 @@ class Coordination:
         self._session = KazooPort(
             servers,
             timeout_ms=timeout_ms,
-            auth=auth,
+            access=access,
             post=self._queue.put,
             later=self._later,
             changed=self._session_changed,

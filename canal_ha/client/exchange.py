@@ -34,6 +34,7 @@ from canal_ha.client.coordination import (
 from canal_ha.client.discovery import Discovered, FixedList, split_address
 from canal_ha.client.refusals import as_canal_says, kind_of
 from canal_ha.client.tls import ClientTls
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import (
     Busy,
     CanalError,
@@ -70,7 +71,7 @@ class Access:
     rollback_on_connect: bool
     rollback_on_disconnect: bool
     zk_session_timeout_ms: int
-    zk_auth: str
+    zk_access: ZooKeeperAccess
     takeover_delay_s: float
     private: bool = False
     exact: bool = True
@@ -184,7 +185,7 @@ class Exchange:
                     self._on_news,
                     address=host_address(),
                     timeout_ms=access.zk_session_timeout_ms,
-                    auth=access.zk_auth,
+                    access=access.zk_access,
                     takeover_delay_s=access.takeover_delay_s,
                     takes_turns=not access.private,
                 )

@@ -4,7 +4,7 @@ In: one session, the node's address, the destinations it can run. Out: Owner.sta
 destination: `epoch`; `lease_ok()`, to be checked before each GET, ACK and flush; `meta(...)`, the fenced cursor store;
 `failed()`. A node:
 
-    session = Session(config.zk_servers, timeout_ms=config.zk_session_timeout_ms, auth=config.zk_auth, reactor=reactor)
+    session = ZooKeeperSession(config.zk_servers, access=config.zk_access, reactor=reactor, timeout_ms=6000)
     cluster = Cluster(config, reactor, session, owner, status_address)
     await cluster.start(); cluster.add("example"); await cluster.remove("example"); await cluster.stop()
 

@@ -10,6 +10,7 @@ import structlog
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import CanalError
 from canal_ha.zookeeper.operations import Operation, Watch, Znode
 from canal_ha.zookeeper.port import KazooPort
@@ -57,7 +58,7 @@ class ZooKeeperSession:
     servers: as in canal.zkServers.
     timeout_ms: the session time-out to ask for.
     reactor: its thread owns the session.
-    auth: user:password of a digest; "" for none.
+    access: how to reach ZooKeeper, and as whom.
     log: structlog's.
     """
 
@@ -67,7 +68,7 @@ class ZooKeeperSession:
         *,
         timeout_ms: int,
         reactor: Any,
-        auth: str = "",
+        access: ZooKeeperAccess,
         log: Any = None,
     ) -> None:
         self._reactor = reactor
@@ -75,7 +76,7 @@ class ZooKeeperSession:
         self._port = KazooPort(
             servers,
             timeout_ms=timeout_ms,
-            auth=auth,
+            access=access,
             post=reactor.callFromThread,
             later=reactor.callLater,
             changed=self._changed,

@@ -213,7 +213,34 @@ ZK_FLUSH = _node(
     "ms",
 )
 ZK_AUTH = _node(
-    "canal.zookeeper.auth", kinds.credentials(), "", "digest ACL of our znodes", "user:password", secret=True
+    "canal.zookeeper.auth",
+    kinds.credentials(),
+    "",
+    "account of ZooKeeper's digest scheme; new znodes belong to it alone",
+    "user:password",
+    secret=True,
+)
+ZK_SASL = _node(
+    "canal.zookeeper.sasl",
+    kinds.credentials(),
+    "",
+    "account of SASL DIGEST-MD5 at the ZooKeeper servers; new znodes belong to it alone",
+    "user:password",
+    secret=True,
+)
+ZK_WORLD_READ = _node(
+    "canal.zookeeper.world.read",
+    kinds.switch(),
+    "false",
+    "with zookeeper.auth or zookeeper.sasl: everybody may read which node runs a destination, and which could",
+)
+ZK_TLS = _node("canal.zookeeper.tls", kinds.switch(), "false", "TLS to ZooKeeper; also if one of its files is set")
+ZK_TLS_CA = _node(
+    "canal.zookeeper.tls.ca", kinds.text(), "", "authorities of the ZooKeeper servers; blank: the system's", "PEM file"
+)
+ZK_TLS_CERT = _node("canal.zookeeper.tls.cert", kinds.text(), "", "certificate of this node for ZooKeeper", "PEM file")
+ZK_TLS_KEY = _node(
+    "canal.zookeeper.tls.key", kinds.text(), "", "its private key; blank: it is in the same file", "PEM file"
 )
 
 # ---- destinations

@@ -26,7 +26,7 @@ from canal_ha.config.model import (
 )
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.scan import DirectoryState
-from canal_ha.config.tls import KeyReader, port_tls, tls_config, tsdb_tls
+from canal_ha.config.tls import KeyReader, port_tls, tls_config, tsdb_tls, zookeeper_access
 from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ def load_usable(
         zk_servers=zk_servers,
         zk_session_timeout_ms=node.get(keys.ZK_SESSION),
         zk_flush_period_ms=node.get(keys.ZK_FLUSH),
-        zk_auth=node.get(keys.ZK_AUTH),
+        zk_access=zookeeper_access(node, files.path),
         without_netty=node.get(keys.WITHOUT_NETTY),
         max_frame_bytes=node.get(keys.MAX_FRAME),
         auto_scan=auto_scan,

@@ -78,6 +78,38 @@ class PortTls:
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperAccess:
+    """How to reach ZooKeeper, and as whom; files are PEM paths.
+
+    digest: user:password of ZooKeeper's digest scheme; "" for none.
+    sasl: user:password of SASL DIGEST-MD5; "" for none.
+    tls: speak TLS; also if one of the files is named.
+    ca_file: authorities of the servers' certificates; "": those of the system.
+    cert_file: the own certificate; "": none.
+    key_file: its key; "": in cert_file.
+    world_read: with a digest or SASL, let everybody read who runs a destination and who could.
+    """
+
+    digest: str = field(default="", repr=False)
+    sasl: str = field(default="", repr=False)
+    tls: bool = False
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    world_read: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Whether ZooKeeper knows who we are, so that new znodes can belong to us alone."""
+        return bool(self.digest or self.sasl)
+
+    @property
+    def secured(self) -> bool:
+        """Whether the connection is TLS."""
+        return self.tls or bool(self.ca_file or self.cert_file)
+
+
+@dataclass(frozen=True, slots=True)
 class SourceConfig:
     """One MySQL or MariaDB server and where to start in its binlog. 0 and "" mean: not configured.
 
@@ -270,7 +302,7 @@ class CanalConfig:
     zk_servers: str = ""
     zk_session_timeout_ms: int = 6000
     zk_flush_period_ms: int = 1000
-    zk_auth: str = field(default="", repr=False)  # user:password of a digest ACL, "": world:anyone
+    zk_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     without_netty: bool = False
     max_frame_bytes: int = 16 * 1024 * 1024
     auto_scan: bool = True

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from canal_ha.config import keys
 from canal_ha.config.keys import Key, SourceKeys
 from canal_ha.config.listeners import is_loopback
-from canal_ha.config.model import GroupMember, InstanceConfig, PortTls, TlsConfig
+from canal_ha.config.model import GroupMember, InstanceConfig, PortTls, TlsConfig, ZooKeeperAccess
 from canal_ha.errors import ConfigError
 
 T = TypeVar("T")
@@ -78,6 +78,21 @@ def unverified(instances: Iterable[InstanceConfig]) -> str:
     return (
         f"nobody checks the certificate of {', '.join(hosts[:5])}: whoever is between can read rows and passwords."
         " Set canal.instance.master.sslMode = VERIFY_CA or VERIFY_IDENTITY, and canal.instance.master.ssl.ca"
+    )
+
+
+def zookeeper_access(reader: KeyReader, path: Callable[[str], Path]) -> ZooKeeperAccess:
+    """Return how the node reaches ZooKeeper. Raises ConfigError for a file that is missing or not PEM."""
+    own = (keys.ZK_TLS_CA, keys.ZK_TLS_CERT, keys.ZK_TLS_KEY)
+    ca_file, cert_file, key_file = (_pem(reader, key, reader.get(key), path) for key in own)
+    return ZooKeeperAccess(
+        reader.get(keys.ZK_AUTH),
+        reader.get(keys.ZK_SASL),
+        reader.get(keys.ZK_TLS),
+        ca_file,
+        cert_file,
+        key_file,
+        reader.get(keys.ZK_WORLD_READ),
     )
 
 

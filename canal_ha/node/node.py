@@ -14,11 +14,13 @@ from canal_ha import logs
 from canal_ha.admin import api
 from canal_ha.admin.document import NodeFacts
 from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, node_address
+from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
 from canal_ha.cluster.session import ZooKeeperSession
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig, InstanceConfig
 from canal_ha.decode import kernel
+from canal_ha.errors import ZooKeeperUnavailable
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.status import InstanceStatus
 from canal_ha.model.alarm import NodeAlarm
@@ -35,6 +37,7 @@ from canal_ha.server.entrance import Entrance
 from canal_ha.server.heartbeat import Heartbeat
 from canal_ha.server.limits import PortLimits
 from canal_ha.server.service import CanalService
+from canal_ha.zookeeper.reading import BlockingZnodes
 
 
 class Node:
@@ -76,7 +79,7 @@ class Node:
             session = ZooKeeperSession(
                 config.zk_servers,
                 timeout_ms=config.zk_session_timeout_ms,
-                auth=config.zk_auth,
+                access=config.zk_access,
                 reactor=reactor,
                 log=log,
             )
@@ -99,6 +102,7 @@ class Node:
         self._open_side_ports()
         if self._cluster:
             await self._cluster.start()
+            self._warn_of_open_znodes()
         for instance in self._config.destinations:
             await self._begin(instance)
         self._scan.start(self._config.refused)
@@ -118,6 +122,23 @@ class Node:
         self._audit.stop()
         if self._audit_file:
             self._audit_file.close()
+
+    def _warn_of_open_znodes(self) -> None:
+        """Warn once if everybody who reaches ZooKeeper may change what the cluster keeps there."""
+        log, config = logs.get("canal_ha.cluster"), self._config
+        if not config.zk_access.named:
+            log.warning("zookeeper.open", servers=config.zk_servers, advice=NO_CREDENTIALS)
+            return
+
+        def look() -> None:
+            try:
+                with BlockingZnodes(config.zk_servers, config.zk_access) as znodes:
+                    if warning := open_znodes(znodes, [each.destination for each in config.destinations]):
+                        log.warning("zookeeper.open_znodes", advice=warning)
+            except ZooKeeperUnavailable as error:
+                log.info("zookeeper.rights_not_checked", error=str(error))
+
+        self._reactor.callInThread(look)
 
     @property
     def reload_certificates(self) -> Callable[[], None] | None:

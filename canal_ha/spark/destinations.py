@@ -15,7 +15,7 @@ def resolve(options: SourceOptions) -> tuple[str, ...]:
     names = {name for name in options.destinations if not _is_glob(name)}
     globs = [name for name in options.destinations if _is_glob(name)]
     if globs:
-        with BlockingZnodes(options.zk_servers) as znodes:
+        with BlockingZnodes(options.zk_servers, options.zk_access) as znodes:
             known = znodes.children(DESTINATIONS)
         found = {name for name in known for glob in globs if fnmatchcase(name, glob)}
         if not found | names:

@@ -78,7 +78,7 @@ def _client_ids(options: SourceOptions, names: tuple[str, ...]) -> Iterator[Part
     for name in names:
         what = f"{options.client_id} of {name}"
         try:
-            with BlockingZnodes(options.zk_servers) as znodes:
+            with BlockingZnodes(options.zk_servers, options.zk_access) as znodes:
                 cursor = CursorNodes(znodes).read(name, options.client_id)
             storage = open_storage(options.spool_dir, name, str(options.client_id))
             manifest = newest_manifest(storage) or Manifest(spool="(a new one)")  # read last: has the mark

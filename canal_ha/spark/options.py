@@ -1,6 +1,8 @@
 """The source's options, parsed from Spark's texts; names in any case. Each error is one sentence. Pure.
 
 zkServers | servers     host:port,...            ZooKeeper, or the nodes themselves
+zkAuthFile, zkSaslFile  user:password            account at ZooKeeper: digest scheme, or SASL DIGEST-MD5
+zkTls, zkTlsCa, zkTlsCert, zkTlsKey              TLS to ZooKeeper; PEM files on the driver
 destination             name,name or a glob      globs need ZooKeeper
 clientId                1001                     used by one driver at a time
 filter                  schema\\.table,...        regular expressions, as in canal's clients
@@ -25,6 +27,7 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from canal_ha.client.tls import ClientTls, client_tls
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import OptionInvalid
 
 GLOB_CHARACTERS = "*?["
@@ -52,6 +55,7 @@ class SourceOptions:
     """The parsed options. max_rows, max_bytes: 0 for no limit; table: "" unless the shape is TABLE."""
 
     zk_servers: str
+    zk_access: ZooKeeperAccess
     servers: tuple[str, ...]
     destinations: tuple[str, ...]
     client_id: int
@@ -83,6 +87,12 @@ class SourceOptions:
 
 _NAMES = (
     "zkServers",
+    "zkAuthFile",
+    "zkSaslFile",
+    "zkTls",
+    "zkTlsCa",
+    "zkTlsCert",
+    "zkTlsKey",
     "servers",
     "destination",
     "clientId",
@@ -143,6 +153,14 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         raise OptionInvalid(f"canal: option timeZone names no time zone: {time_zone!r}") from error
     options = SourceOptions(
         zk_servers=zk_servers,
+        zk_access=ZooKeeperAccess(
+            read.file("zkAuthFile"),
+            read.file("zkSaslFile"),
+            read.switch("zkTls", default=False),
+            read.text("zkTlsCa"),
+            read.text("zkTlsCert"),
+            read.text("zkTlsKey"),
+        ),
         servers=servers,
         destinations=destinations,
         client_id=read.whole("clientId", 1001, 0, 32767),
@@ -218,9 +236,14 @@ class _OptionReader:
         password, file = self.text("password"), self.text("passwordFile")
         if password and file:
             raise OptionInvalid("canal: set only one of the options password and passwordFile")
-        if not file:
-            return password
+        return self.file("passwordFile") if file else password
+
+    def file(self, name: str) -> str:
+        """Return the text of the file that an option names; "" without one."""
+        path = self.text(name)
+        if not path:
+            return ""
         try:
-            return Path(file).read_text().strip()
+            return Path(path).read_text().strip()
         except OSError as error:
-            raise OptionInvalid(f"canal: option passwordFile = {file!r} cannot be read: {error.strerror}") from error
+            raise OptionInvalid(f"canal: option {name} = {path!r} cannot be read: {error.strerror}") from error

@@ -241,6 +241,7 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             call_timeout_s=CALL_TIMEOUT_S,
             rollback_on_disconnect=True,  # a fenced driver's batches in flight go to the newer driver
             zk_session_timeout_ms=options.session_timeout_ms,
+            zk_auth=options.zk_access,
             judge=judge,
             tls=options.tls,
         )

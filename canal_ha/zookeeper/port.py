@@ -28,9 +28,11 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
+from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.connect_string import connect_string
 from canal_ha.zookeeper.operations import Check, Create, Delete, Operation, SetData, Watch, Znode
 from canal_ha.zookeeper.race_events import SessionEvent, SessionLost, SessionSuspended, SessionUp
@@ -54,7 +56,7 @@ class KazooPort:
 
     servers: as in canal.zkServers.
     timeout_ms: the session time-out to ask for.
-    auth: user:password of a digest; new nodes then belong to it alone. "" leaves them open.
+    access: how to reach ZooKeeper, and as whom.
     post: runs a call on the owner's thread. Any thread calls it, and it does not block.
     later: runs a call on the owner's thread after that many seconds. The owner's thread calls it.
     changed: called with every change of the session's state. It may send requests.
@@ -66,7 +68,7 @@ class KazooPort:
         servers: str,
         *,
         timeout_ms: int,
-        auth: str,
+        access: ZooKeeperAccess,
         post: Post,
         later: Later,
         changed: Callable[[SessionEvent], None],
@@ -77,7 +79,7 @@ class KazooPort:
         self.timeout_s = timeout_ms / 1000  # as negotiated; as requested before the first connection
         self.connected = False
         self._timeout_ms = timeout_ms
-        self._auth = auth
+        self._access = access
         self._post = post
         self._later = later
         self._changed = changed
@@ -118,8 +120,7 @@ class KazooPort:
             timeout=self._timeout_ms / 1000,
             randomize_hosts=self._random_order,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_MOST_S),
-            auth_data=[("digest", self._auth)] if self._auth else None,
-            default_acl=CREATOR_ALL_ACL if self._auth else None,
+            **client_options(self._access),
             logger=logging.getLogger("kazoo.client"),
         )
         # kazoo does not publish the negotiated time-out, so read the answer to its connect request
@@ -250,7 +251,7 @@ class KazooPort:
             else:
                 answer(versions_after(operations, results))
 
-        self._ask(lambda client: transaction_of(client, operations).commit_async(), done)
+        self._ask(lambda client: transaction_of(client, operations, self._access).commit_async(), done)
 
     def ensure(self, path: str, answer: Callable[[ZooKeeperUnavailable | None], None]) -> None:
         """Create the persistent node if it is missing, and its missing parents, including the chroot."""
@@ -258,7 +259,18 @@ class KazooPort:
         def done(result: Any) -> None:
             answer(self._unavailable(result) if isinstance(result, Exception) else None)
 
-        self._ask(lambda client: client.ensure_path_async(path), done)
+        acl = acl_of(path, self._access)
+        if acl is None:
+            self._ask(lambda client: client.ensure_path_async(path), done)
+            return
+
+        def parent_done(error: ZooKeeperUnavailable | None) -> None:
+            if error is not None:
+                answer(error)
+            else:
+                self._ask(lambda client: client.ensure_path_async(path, acl), done)
+
+        self.ensure(path.rpartition("/")[0], parent_done)
 
     def _missing(
         self,
@@ -319,7 +331,7 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
     if isinstance(error, ZooKeeperUnavailable):
         return error
     if isinstance(error, NoAuthError):
-        text = f"ZooKeeper at {servers} denies access: set canal.zookeeper.auth as on the node that made the tree"
+        text = f"ZooKeeper at {servers} denies access: set canal.zookeeper.auth or sasl as on the node that made it"
     else:
         text = f"ZooKeeper at {servers}: {type(error).__name__} {error}".rstrip()
     translated = ZooKeeperUnavailable(text)
@@ -327,7 +339,28 @@ def unavailable(servers: str, error: Exception) -> ZooKeeperUnavailable:
     return translated
 
 
-def transaction_of(client: KazooClient, operations: Sequence[Operation]) -> Any:
+def client_options(access: ZooKeeperAccess) -> dict[str, Any]:
+    """Return kazoo's options for credentials, TLS and the rights on new znodes: all for their creator, else open."""
+    options: dict[str, Any] = {"default_acl": CREATOR_ALL_ACL if access.named else None}
+    if access.digest:
+        options["auth_data"] = [("digest", access.digest)]
+    if access.sasl:
+        user, _, password = access.sasl.partition(":")
+        options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+    if access.secured:
+        options |= {"use_ssl": True, "verify_certs": True, "check_hostname": True, "ca": access.ca_file or None}
+    if access.cert_file:
+        options |= {"certfile": access.cert_file, "keyfile": access.key_file or access.cert_file}
+    return options
+
+
+def acl_of(path: str, access: ZooKeeperAccess) -> list[Any] | None:
+    """Return the rights on a new znode if they differ from those of `client_options`: everybody may read it."""
+    open_to_all = access.named and access.world_read and tree.tells_who_runs(path)
+    return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if open_to_all else None
+
+
+def transaction_of(client: KazooClient, operations: Sequence[Operation], access: ZooKeeperAccess) -> Any:
     """Return kazoo's transaction for these operations, not yet sent."""
     request = client.transaction()
     for operation in operations:
@@ -335,7 +368,7 @@ def transaction_of(client: KazooClient, operations: Sequence[Operation]) -> Any:
             case Check(path, version):
                 request.check(path, version)
             case Create(path, data, ephemeral):
-                request.create(path, data, ephemeral=ephemeral)
+                request.create(path, data, acl=acl_of(path, access), ephemeral=ephemeral)
             case SetData(path, data, version):
                 request.set_data(path, data, version)
             case Delete(path, version):

@@ -9,13 +9,15 @@ from typing import Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.security import Permissions
 
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper.connect_string import connect_string
 from canal_ha.zookeeper.operations import Operation, Znode
-from canal_ha.zookeeper.port import transaction_of, unavailable, versions_after
+from canal_ha.zookeeper.port import acl_of, client_options, transaction_of, unavailable, versions_after
 
+OPEN = ZooKeeperAccess()
 CONNECT_MOST_S = 10.0
 READ_AT_ONCE = 512
 
@@ -24,19 +26,19 @@ class BlockingZnodes:
     """Znodes for a caller that may wait; `with` opens and closes the session. Every method raises ZooKeeperUnavailable.
 
     servers: as in canal.zkServers.
-    auth: user:password of a digest; new nodes then belong to it alone. "" leaves them open.
+    access: how to reach ZooKeeper, and as whom.
     read_only: accept also a server without a quorum, which cannot write.
     """
 
-    def __init__(self, servers: str, auth: str = "", *, read_only: bool = True) -> None:
+    def __init__(self, servers: str, access: ZooKeeperAccess = OPEN, *, read_only: bool = True) -> None:
         self._servers = servers
+        self._access = access
         hosts, random_order = connect_string(servers)
         self._client = KazooClient(
             hosts,
             randomize_hosts=random_order,
             read_only=read_only,
-            auth_data=[("digest", auth)] if auth else None,
-            default_acl=CREATOR_ALL_ACL if auth else None,
+            **client_options(access),
         )
 
     def __enter__(self) -> Self:
@@ -84,10 +86,24 @@ class BlockingZnodes:
         except (KazooTimeoutError, KazooException) as error:
             raise unavailable(self._servers, error) from error
 
+    def open_to_all(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the nodes that exist and that everybody may change or delete."""
+        found = []
+        for path in paths:
+            try:
+                acls, _ = self._client.get_acls(path)
+            except NoNodeError:
+                continue
+            except (KazooTimeoutError, KazooException) as error:
+                raise unavailable(self._servers, error) from error
+            if any(acl.id.scheme == "world" and acl.perms & ~Permissions.READ for acl in acls):
+                found.append(path)
+        return tuple(found)
+
     def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
         """Do all operations or none, as Znodes.transaction. Raises TransactionRefused."""
         try:
-            results = transaction_of(self._client, operations).commit()
+            results = transaction_of(self._client, operations, self._access).commit()
         except (KazooTimeoutError, KazooException) as error:
             raise unavailable(self._servers, error) from error
         versions = versions_after(operations, results)
@@ -98,6 +114,9 @@ class BlockingZnodes:
     def ensure(self, path: str) -> None:
         """Create the persistent node if it is missing, and its missing parents, including the chroot."""
         try:
-            self._client.ensure_path(path)
+            acl = acl_of(path, self._access)
+            if acl is not None:
+                self._client.ensure_path(path.rpartition("/")[0])
+            self._client.ensure_path(path, acl)
         except (KazooTimeoutError, KazooException) as error:
             raise unavailable(self._servers, error) from error

@@ -49,6 +49,14 @@ def destination_member(name: str, node: str) -> str:
     return f"{destination_members(name)}/{node}"
 
 
+def tells_who_runs(path: str) -> bool:
+    """Return whether clients read this node to find the owner of a destination."""
+    parts = path.removeprefix(f"{DESTINATIONS}/").split("/")
+    return path.startswith(f"{DESTINATIONS}/") and (
+        parts[1:] == ["running"] or (len(parts) in (2, 3) and parts[1] == "cluster")
+    )
+
+
 def running(name: str) -> str:
     """Path of the node that names the owner of the destination."""
     return f"{destination(name)}/running"

@@ -28,6 +28,7 @@ from canal_ha.client.coordination import (
 )
 from canal_ha.client.exchange import Access, Exchange
 from canal_ha.client.failover import ConnectorState
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import (
     ConnectionLost,
     ConnectorStopped,
@@ -268,7 +269,7 @@ class Stage:
             "rollback_on_connect": True,
             "rollback_on_disconnect": False,
             "zk_session_timeout_ms": 6000,
-            "zk_auth": "",
+            "zk_access": ZooKeeperAccess(),
             "takeover_delay_s": 0.0,
             **access,
         }

@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import blockingCallFromThread
 
 from canal_ha.cluster.session import ClusterSession, Listener, ZooKeeperSession
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.zookeeper.operations import Operation, Watch, Znode
 from canal_ha.zookeeper.port import KazooPort
 from canal_ha.zookeeper.race_events import SessionEvent
@@ -88,7 +89,11 @@ class RealStage:
     def open(self) -> ZooKeeperSession:
         """Return a session that is not started yet."""
         session = ZooKeeperSession(
-            self.hosts, timeout_ms=self._timeout_ms, reactor=reactor, auth=self._auth, log=structlog.get_logger()
+            self.hosts,
+            timeout_ms=self._timeout_ms,
+            reactor=reactor,
+            access=ZooKeeperAccess(self._auth),
+            log=structlog.get_logger(),
         )
         self._sessions.append(session)
         return session
@@ -128,7 +133,7 @@ class QueueSession:
         self.port = KazooPort(
             hosts,
             timeout_ms=timeout_ms,
-            auth=auth,
+            access=ZooKeeperAccess(auth),
             post=self._queue.put,
             later=lambda delay_s, call: threading.Timer(delay_s, self._queue.put, [call]).start(),
             changed=self.heard.append,

@@ -11,6 +11,7 @@ from kazoo.exceptions import NoAuthError
 
 from canal_ha.cluster.cursors import CursorNodes
 from canal_ha.cluster.overview import read_overview
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, SetData
@@ -79,13 +80,13 @@ def test_a_missing_right_has_a_name_for_every_user(stage: QueueStage) -> None:
         with pytest.raises(ZooKeeperUnavailable, match=r"canal\.zookeeper\.auth"):
             znodes.get("/closed")
         assert znodes.get("/open") is None
-    with BlockingZnodes(stage.hosts, AUTH, read_only=False) as znodes:
+    with BlockingZnodes(stage.hosts, ZooKeeperAccess(AUTH), read_only=False) as znodes:
         assert znodes.transaction([SetData("/closed", b"mine")]) == (1,)
 
 
 def test_a_command_that_comes_first_does_not_leave_the_tree_open(stage: QueueStage, operator: KazooClient) -> None:
     """`canal-ha check` with canal.zookeeper.auth creates /otter/canal so that other users cannot read it."""
-    with BlockingZnodes(stage.hosts, AUTH, read_only=False) as znodes:
+    with BlockingZnodes(stage.hosts, ZooKeeperAccess(AUTH), read_only=False) as znodes:
         assert CursorNodes(znodes).problems() == []
         assert znodes.children(tree.ROOT) == ()
     with pytest.raises(NoAuthError):

@@ -1,0 +1,128 @@
+"""Credentials, TLS and rights at a real ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from canal_ha.cluster.rights import open_znodes
+from canal_ha.config.model import ZooKeeperAccess
+from canal_ha.errors import ZooKeeperUnavailable
+from canal_ha.zookeeper import tree
+from canal_ha.zookeeper.operations import Create
+from canal_ha.zookeeper.reading import BlockingZnodes
+from lab import ZooKeeper
+from lab.certificates import Authority
+from lab.ports import free_port
+
+pytestmark = pytest.mark.real
+
+DESTINATION = tree.destination("example")
+SASL = ZooKeeperAccess(sasl="canal:secret")
+
+
+def make(znodes: BlockingZnodes) -> None:
+    """Make one node of each kind, as nodes of a cluster do."""
+    znodes.ensure(tree.destination_members("example"))
+    znodes.transaction(
+        [
+            Create(tree.running("example"), b"{}"),
+            Create(tree.destination_member("example", "n:1")),
+            Create(tree.client("example", 1001)),
+            Create(tree.cursor("example", 1001), b"{}"),
+        ]
+    )
+
+
+@pytest.fixture
+def stranger(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+    """Yield a session without credentials."""
+    client = KazooClient(zookeeper.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_everybody_reads_who_runs_a_destination_if_the_key_says_so(zookeeper: ZooKeeper, stranger: KazooClient) -> None:
+    """`running` and `cluster` are readable for canal's clients; nobody may change them, or read anything else."""
+    root = "/world"
+    with BlockingZnodes(f"{zookeeper.hosts}{root}", ZooKeeperAccess("u:p", world_read=True), read_only=False) as znodes:
+        make(znodes)
+        assert open_znodes(znodes, ["example"]) == ""
+    assert stranger.get(root + tree.running("example"))[0] == b"{}"
+    assert stranger.get_children(root + tree.destination_members("example")) == ["n:1"]
+    assert stranger.get(root + tree.destination_member("example", "n:1"))[0] == b""
+    for path in (tree.cursor("example", 1001), tree.client("example", 1001), DESTINATION, tree.DESTINATIONS):
+        with pytest.raises(NoAuthError):
+            stranger.get(root + path)
+    for path in (tree.running("example"), tree.destination_member("example", "n:1")):
+        with pytest.raises(NoAuthError):
+            stranger.set(root + path, b"")
+    with pytest.raises(NoAuthError):
+        stranger.create(root + tree.destination_member("example", "mine:1"))
+
+
+def test_open_znodes_are_named_with_the_command_that_closes_them(zookeeper: ZooKeeper) -> None:
+    """Nodes without credentials made them before."""
+    hosts = f"{zookeeper.hosts}/open"
+    with BlockingZnodes(hosts, read_only=False) as znodes:
+        make(znodes)
+    with BlockingZnodes(hosts, ZooKeeperAccess("u:p")) as znodes:
+        warning = open_znodes(znodes, ["example"])
+    assert warning.startswith(f"everybody may change {tree.ROOT}, ")
+    assert "zk/acl.sh" in warning
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """Yield a ZooKeeper with an account for SASL DIGEST-MD5."""
+    jaas = tmp_path_factory.mktemp("zookeeper") / "jaas.conf"
+    jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_canal="secret"; };\n')
+    provider = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
+    with ZooKeeper(settings=provider, java=[f"-Djava.security.auth.login.config={jaas}"]) as server:
+        yield server
+
+
+def test_znodes_of_a_sasl_account_are_its_own(guarded: ZooKeeper) -> None:
+    """The account reads and writes them; nobody else does, and a wrong password does not connect."""
+    with BlockingZnodes(guarded.hosts, SASL, read_only=False) as znodes:
+        make(znodes)
+        assert open_znodes(znodes, ["example"]) == ""
+    with BlockingZnodes(guarded.hosts) as znodes, pytest.raises(ZooKeeperUnavailable, match="denies access"):
+        znodes.get(tree.cursor("example", 1001))
+    with BlockingZnodes(guarded.hosts, SASL) as znodes:
+        assert znodes.get(tree.cursor("example", 1001)) is not None
+    wrong = ZooKeeperAccess(sasl="canal:wrong")
+    with pytest.raises(ZooKeeperUnavailable), BlockingZnodes(guarded.hosts, wrong) as znodes:
+        znodes.get(tree.cursor("example", 1001))
+
+
+def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
+    """The server is checked against the authority and its name; it asks for a certificate of the client."""
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    server_file, client_file = authority.sign("localhost"), authority.sign("node")
+    secure = free_port()
+    settings = (
+        f"secureClientPort={secure}\nsecureClientPortAddress=127.0.0.1\n"
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+        f"ssl.keyStore.location={server_file}\nssl.keyStore.type=PEM\n"
+        f"ssl.trustStore.location={authority.file}\nssl.trustStore.type=PEM\n"
+    )
+    good = ZooKeeperAccess(ca_file=str(authority.file), cert_file=str(client_file))
+    with ZooKeeper(settings=settings):
+        hosts = f"127.0.0.1:{secure}"
+        with BlockingZnodes(hosts, good, read_only=False) as znodes:
+            make(znodes)
+            assert znodes.children(DESTINATION) == ("1001", "cluster", "running")
+        for bad in (
+            ZooKeeperAccess(ca_file=str(other.file), cert_file=str(client_file)),
+            ZooKeeperAccess(ca_file=str(authority.file)),
+            ZooKeeperAccess(),
+        ):
+            with pytest.raises(ZooKeeperUnavailable):
+                BlockingZnodes(hosts, bad).__enter__()
