@@ -23,6 +23,7 @@ from canal_ha.client.coordination import (
     RunningIs,
     StandsBy,
 )
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import TransactionRefused, ZooKeeperUnavailable
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData, Watch
@@ -215,7 +216,13 @@ class Begun:
             D,
             CLIENT,
             self._tell,
-            **{"address": "10.9.9.9", "timeout_ms": 6000, "auth": "", "takeover_delay_s": 0.0, **options},
+            **{
+                "address": "10.9.9.9",
+                "timeout_ms": 6000,
+                "access": ZooKeeperAccess(),
+                "takeover_delay_s": 0.0,
+                **options,
+            },
         )
         self.port = stage.ports[-1]
         self._stage = stage
