@@ -59,14 +59,15 @@ def sinks_of(pipeline: Pipeline) -> list[TableTarget]:
             case "mysql":
                 from canal_ha.spark.sinks.mysql import MySQL
 
-                database, state = given.get("database", "{schema}"), given.get("stateDatabase", "canal_ha")
                 tls = TlsConfig(
                     given.get("sslMode", "PREFERRED"),
                     given.get("sslCa", ""),
                     given.get("sslCert", ""),
                     given.get("sslKey", ""),
                 )
-                made.append(MySQL(given["address"], given["user"], _password(pipeline, given), database, state, tls))
+                password, databases = _password(pipeline, given), given["databases"]
+                places = given["database"], given["stateDatabase"]
+                made.append(MySQL(given["address"], given["user"], password, *places, databases, tls))
             case "console":
                 from canal_ha.spark.sinks.console import Console
 

@@ -19,6 +19,7 @@ from typing import Any
 from canal_ha.config.keys import SSL_MODES
 from canal_ha.errors import OptionInvalid
 from canal_ha.spark.options import SourceOptions, parse
+from canal_ha.spark.sinks.databases import SCHEMA, named_databases, refusal
 
 _TRIGGER = re.compile(r"(\s*\d+\s+(milli|micro)?(second|minute|hour|day)s?)+\s*")
 DEFAULT_MAX_ROWS = 100_000  # rows of a micro-batch, which is folded in the driver's memory
@@ -29,7 +30,8 @@ _SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> requi
     "delta": (frozenset({"path"}), frozenset({"storage"})),
     "mysql": (
         frozenset({"address", "user"}),
-        frozenset({"password", "passwordFile", "database", "stateDatabase", "sslMode", "sslCa", "sslCert", "sslKey"}),
+        frozenset({"password", "passwordFile", "database", "databases", "stateDatabase"})
+        | frozenset({"sslMode", "sslCa", "sslCert", "sslKey"}),
     ),
     "console": (frozenset(), frozenset({"rows"})),
 }
@@ -88,15 +90,16 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
     except OptionInvalid as error:
         raise OptionInvalid(f"{file}: [source] {error}") from error
     spark = {key: _text(value) for key, value in read.table("spark").items()}
+    tables = read.names("tables", body.get("tables", ["*"]))
     return Pipeline(
         file=file,
         name=read.text("name"),
         checkpoint=read.text("checkpoint"),
-        tables=read.names("tables", body.get("tables", ["*"])),
+        tables=tables,
         trigger=_trigger(read.text("trigger", ""), file),
         source=source,
         options=options,
-        sinks=_sinks(body.get("sink"), file),
+        sinks=_sinks(body.get("sink"), tables, file),
         keys={table: read.names(f"keys.{table}", names) for table, names in read.table("keys").items()},
         master=spark.pop("master", "local[2]"),
         spark=spark,
@@ -109,7 +112,7 @@ def _trigger(text: str, file: str) -> str:
     return text
 
 
-def _sinks(given: Any, file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+def _sinks(given: Any, tables: tuple[str, ...], file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     if not isinstance(given, list) or not given:
         raise OptionInvalid(f"{file}: [[sink]] is missing: add at least one sink")
     sinks = []
@@ -126,12 +129,33 @@ def _sinks(given: Any, file: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
             raise OptionInvalid(f"{file}: sink {number} ({kind}): {unknown} is unknown; its keys are {allowed}")
         for key in sorted(keys):
             _check(f"{file}: sink {number} ({kind}): {key} = {sink[key]!r}", key, sink[key])
-        sinks.append((kind, {key: value for key, value in sink.items() if key != "type"}))
+        described = {key: value for key, value in sink.items() if key != "type"}
+        if kind == "mysql":
+            described = _with_databases(described, tables, f"{file}: sink {number} (mysql)")
+        sinks.append((kind, described))
     return tuple(sinks)
+
+
+def _with_databases(sink: Mapping[str, Any], tables: tuple[str, ...], where: str) -> dict[str, Any]:
+    """Return a MySQL sink with its databases. Raises OptionInvalid if they are left to the source, or not allowed."""
+    database, state = sink.get("database", SCHEMA), sink.get("stateDatabase", "canal_ha")
+    databases = sink.get("databases") or named_databases(database, tables)
+    if databases is None:
+        raise OptionInvalid(
+            f"{where}: the source would choose the databases of the copies, because a pattern under tables names no"
+            ' schema; list them, as databases = ["shop"], or set database = "copy_{schema}"'
+        )
+    why = refusal(database, databases, state) if SCHEMA not in database else ""
+    if why:
+        raise OptionInvalid(f"{where}: no copy can be in the database {database!r}, {why}; choose another database")
+    return {**sink, "database": database, "databases": databases, "stateDatabase": state}
 
 
 def _check(where: str, key: str, value: Any) -> None:
     match key:
+        case "databases":
+            good = isinstance(value, list) and all(isinstance(text, str) and text for text in value)
+            good, expected = good and bool(value), "a list of databases, as ['shop', 'copy_*']"
         case "rows":
             good, expected = isinstance(value, int) and value > 0, "a whole number of at least 1"
         case "storage":

@@ -46,7 +46,7 @@ def test_every_copy_of_a_bank_ends_equal_to_its_source(
             {"type": "parquet", "path": str(tmp_path / "log")},
             {"type": "delta", "path": str(tmp_path / "lake")},
             {"type": "mysql", "address": mariadb.address, "user": "admin", "password": "admin",
-             "database": "copy_{schema}", "stateDatabase": f"copy_{database}"},
+             "database": "copy_{schema}", "stateDatabase": f"state_{database}"},
         ],
         tables=[f"{database}.*"],
     )  # fmt: skip

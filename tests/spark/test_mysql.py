@@ -29,7 +29,7 @@ class Copy:
     """A sink into its own database, and the rows of that database."""
 
     def __init__(self, server: SqlServer, database: str) -> None:
-        self.sink = MySQL(server.address, "admin", "admin", "copy_{schema}", f"state_{database}")
+        self.sink = MySQL(server.address, "admin", "admin", "copy_{schema}", f"state_{database}", ["copy_*"])
         self.server = server
         self.database = database
 
@@ -165,7 +165,7 @@ def test_percent_signs_and_back_quotes_in_names_are_part_of_the_names(copy: Copy
 @pytest.mark.parametrize("schema", ["mysql", "sys", "information_schema", "performance_schema", "MySQL", "canal_ha"])
 def test_the_source_cannot_choose_a_database_of_the_servers_own(copy: Copy, schema: str) -> None:
     """A schema name that leads there is refused with advice, even for a statement without rows."""
-    sink = MySQL(copy.server.address, "admin", "admin", "{schema}", "canal_ha")
+    sink = MySQL(copy.server.address, "admin", "admin", "{schema}", "canal_ha", ["*"])
     change = copy.put("insert", "1", "x")._replace(schema=schema, table="user")
     emptied = copy.statement("TRUNCATE TABLE user")._replace(schema=schema, table="user")
     for changes in (change, emptied):
@@ -173,12 +173,22 @@ def test_the_source_cannot_choose_a_database_of_the_servers_own(copy: Copy, sche
             sink.apply(Made(0, changes))
 
 
-def test_a_table_named_like_our_state_is_refused_beside_it(copy: Copy, database: str) -> None:
-    """Copies and state may share a database, except for this one name."""
-    sink = MySQL(copy.server.address, "admin", "admin", "copy_{schema}", f"copy_{database}")
-    sink.apply(Made(0, copy.put("insert", "1", "x")))
-    with pytest.raises(SinkRefused, match="own state under this name"):
-        sink.apply(Made(1, copy.put("insert", "1", "x")._replace(table="CANAL_HA_batches")))
+def test_the_source_cannot_choose_a_database_that_the_pipeline_does_not_name(copy: Copy, database: str) -> None:
+    """A new schema of the source, or one with another case, creates nothing at the target."""
+    sink = MySQL(copy.server.address, "admin", "admin", "{schema}", f"state_{database}", [f"{database}_a", "x?"])
+    for schema in (f"{database}_b", f"{database}_A", f"{database}_a.b", "x"):
+        with pytest.raises(SinkRefused, match="not among the databases of the sink"):
+            sink.apply(Made(0, copy.put("insert", "1", "x")._replace(schema=schema)))
+        assert not copy.server.query(f"SHOW DATABASES LIKE '{schema}'")
+    sink.apply(Made(0, copy.put("insert", "1", "x")._replace(schema=f"{database}_a")))
+    assert copy.server.query(f"SELECT id FROM {database}_a.t") == [{"id": 1}]
+
+
+def test_no_copy_shares_a_database_with_the_state(copy: Copy, database: str) -> None:
+    """A table canal_ha_batches of the source would replace the progress."""
+    sink = MySQL(copy.server.address, "admin", "admin", "copy_{schema}", f"Copy_{database}", ["*"])
+    with pytest.raises(SinkRefused, match="it holds the pipeline's own state"):
+        sink.apply(Made(0, copy.put("insert", "1", "x")))
 
 
 def test_segments_of_a_restored_spool_are_new_to_the_copy(copy: Copy) -> None:
@@ -243,7 +253,7 @@ def test_two_tables_of_the_source_do_not_meet_in_one(copy: Copy, database: str) 
     second = copy.put("insert", "2", "b")._replace(schema="b")
 
     def sink() -> MySQL:
-        return MySQL(copy.server.address, "admin", "admin", f"copy_{database}", f"state_{database}")
+        return MySQL(copy.server.address, "admin", "admin", f"copy_{database}", f"state_{database}", ["copy_*"])
 
     with pytest.raises(SinkRefused, match=r"a\.t and b\.t of the source .*into the table .*\{schema\}"):
         sink().apply(Made(0, first, second))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from canal_ha.spark.pipeline_file import load, pipeline
 
 GOOD = {"servers": "a:1, b:2", "destination": "d", "spoolDir": "/spool"}
 FILE: dict[str, Any] = {"name": "n", "checkpoint": "/c", "source": GOOD, "sink": [{"type": "console"}]}
+COPY = {"type": "mysql", "address": "db:3306", "user": "u"}
 
 
 def test_names_in_any_case_and_defaults() -> None:
@@ -77,6 +79,13 @@ def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
         ({"sink": [{"type": "delta", "path": "/x", "storage": {"a": 1}}]}, "expected a table of texts"),
         ({"sink": [{"type": "console", "rows": "x"}]}, "rows = 'x': expected a whole number"),
         ({"sink": [{"type": "mysql", "address": "db", "user": "u"}]}, "address = 'db': expected host:port"),
+        ({"sink": [{**COPY}]}, "the source would choose the databases of the copies"),
+        ({"sink": [{**COPY}], "tables": ["shop.*", "?*.[ab]"]}, "the source would choose the databases"),
+        ({"sink": [{**COPY, "databases": []}]}, "databases = []: expected a list"),
+        ({"sink": [{**COPY, "databases": "shop"}]}, "databases = 'shop': expected a list"),
+        ({"sink": [{**COPY, "database": "canal_ha"}]}, "it holds the pipeline's own state"),
+        ({"sink": [{**COPY, "database": "MySQL"}]}, "which belongs to the server"),
+        ({"sink": [{**COPY, "database": "a", "databases": ["b"]}]}, "not among the databases of the sink (b)"),
         ({"trigger": "5s"}, "trigger = '5s': expected an interval"),
     ],
 )
@@ -94,6 +103,25 @@ def test_tables_are_globs() -> None:
     assert described.takes("log", "day1")
     assert not described.takes("log", "day10")
     assert not described.takes("shops", "x")
+
+
+@pytest.mark.parametrize(
+    ("tables", "sink", "databases"),
+    [
+        (["shop.orders", "shop.customers", "log.*"], {}, ("shop", "log")),
+        (["shop_*.orders"], {}, ("shop_*",)),
+        (["*"], {"database": "copy_{schema}"}, ("copy_*",)),
+        (["shop.*"], {"database": "copy_{schema}"}, ("copy_shop",)),
+        (["*"], {"database": "copy[1]"}, ("copy[[]1]",)),
+        (["*"], {"databases": ["shop", "log_*"]}, ["shop", "log_*"]),
+    ],
+)
+def test_a_mysql_sink_writes_the_databases_that_the_pipeline_names(
+    tables: list[str], sink: dict[str, Any], databases: Sequence[str]
+) -> None:
+    """Without `databases`, the schemas under `tables` and the text around {schema} name them."""
+    [(_, described)] = pipeline({**FILE, "tables": tables, "sink": [{**COPY, **sink}]}, "f").sinks
+    assert described["databases"] == databases
 
 
 def test_the_shipped_files_are_right() -> None:

@@ -36,7 +36,7 @@ def test_a_pipeline_that_is_restored_says_so_and_ends_complete(
         [
             {"type": "delta", "path": str(tmp_path / "lake")},
             {"type": "mysql", "address": mariadb.address, "user": "admin", "password": "admin",
-             "database": "copy_{schema}", "stateDatabase": f"copy_{database}"},
+             "database": "copy_{schema}", "stateDatabase": f"state_{database}"},
         ],
         tables=[f"{database}.*"],
     )  # fmt: skip

@@ -4,8 +4,8 @@ Changed keys are deleted, and existing rows are inserted again. Unlike an upsert
 unique key swapped places within the batch. Missing tables and columns are added first, as declared at the source, and
 columns with a new declaration are changed. These statements commit separately and can be repeated. The copy compares
 texts byte by byte, so keys that differ at the source differ in the copy. A value that the copy cannot hold ends the
-query; no value is truncated or changed. No text of the source becomes SQL: declarations are rebuilt, names are quoted,
-and databases of the server itself are refused.
+query; no value is truncated or changed. No text of the source becomes SQL: declarations are rebuilt and names are
+quoted. The sink writes only to allowed databases.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from canal_ha.spark.fold import Row, TableChanges
 from canal_ha.spark.lineage import Epoch, ReportedProgress
 from canal_ha.spark.mysql_types import ColumnType, plain
 from canal_ha.spark.sinks.batch import MicroBatch
+from canal_ha.spark.sinks.databases import SCHEMA, refusal
 from canal_ha.spark.sinks.declaration import declaration
 
 T = TypeVar("T")
@@ -33,7 +34,6 @@ PREFERRED = TlsConfig()
 CHUNK = 500  # rows per statement
 _COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin", "utf8mb4_bin")  # the last one ignores trailing spaces
 _NAME_BYTES = 64 * 3  # of a name of a database or table
-_SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 _LENIENT = "NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES"
 _STRICT = f"{_LENIENT},STRICT_ALL_TABLES"
 _SESSION = f"SET SESSION time_zone = '+00:00', foreign_key_checks = 0, sql_mode = '{_STRICT}'"
@@ -46,6 +46,7 @@ class MySQL:
     user, password: account.
     database: database of the copies; `{schema}` is replaced by the source's schema.
     state_database: database of the sink's state.
+    databases: globs of the databases that the sink may write copies to.
     tls: towards the target.
     """
 
@@ -56,12 +57,13 @@ class MySQL:
         password: str,
         database: str,
         state_database: str,
+        databases: Sequence[str],
         tls: TlsConfig = PREFERRED,
     ) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host, int(port)
         self._user, self._password = user, password
-        self._database, self._state_database = database, state_database
+        self._database, self._state_database, self._databases = database, state_database, databases
         self._tls = tls
         self._collation = ""  # not read yet
         self._ignores_case: bool | None = None  # not read yet
@@ -172,24 +174,18 @@ class MySQL:
                 )
 
     def _target(self, changes: TableChanges) -> tuple[str, str]:
-        return self._database.replace("{schema}", changes.schema), changes.table
+        return self._database.replace(SCHEMA, changes.schema), changes.table
 
     def _check_target(self, changes: TableChanges) -> None:
-        """Check a table's target. Raises SinkRefused for a database of the server itself and for our state."""
-        database, table = self._target(changes)
-        ours = database.lower() == self._state_database.lower()
-        if database.lower() in _SYSTEM:
-            why = "which belongs to the server"
-        elif ours and changes.schema.lower() == self._state_database.lower():
-            why = "which is stateDatabase: it holds the pipeline's own state"
-        elif ours and table.lower() in (STATE_TABLE, TARGETS_TABLE):
-            why = "where the pipeline keeps its own state under this name"
-        else:
-            return
-        raise SinkRefused(
-            f"mysql at {self._host}:{self._port}: {changes.name} of the source would go into the database {database!r},"
-            f" {why}; list the tables to copy under `tables`, or choose another database, such as 'copy_{{schema}}'"
-        )
+        """Check that the sink may write the database of a table's copy. Raises SinkRefused."""
+        database, _ = self._target(changes)
+        why = refusal(database, self._databases, self._state_database)
+        if why:
+            raise SinkRefused(
+                f"mysql at {self._host}:{self._port}: {changes.name} of the source would go into the database"
+                f" {database!r}, {why}; list the tables to copy under `tables`, choose another database, such as"
+                " 'copy_{schema}', or list what the sink may write under `databases`"
+            )
 
     def _new_targets(
         self, cursor: Any, batch: MicroBatch, tables: Iterable[TableChanges]
