@@ -12,6 +12,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T", covariant=True)
 E = TypeVar("E", bound=Enum)
 
+DESTINATION_BYTES = 128  # longest name of a destination
+
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[^\s:\[\]/@,]+))(?::(?P<port>\d{1,5}))?")
 _TEMPLATE = re.compile(r"(?:.*[/:])?(memory|file|default|local|group)-instance\.xml")
 _PASSWORD_HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
@@ -218,7 +220,8 @@ def names() -> ValueKind[tuple[str, ...]]:
         items = [item.strip() for item in value.split(",") if item.strip()]
         return tuple(dict.fromkeys(destination(item) for item in items))
 
-    return ValueKind("comma-separated names without blanks and slashes", read)
+    expected = f"comma-separated names without blanks and slashes, of at most {DESTINATION_BYTES} bytes each"
+    return ValueKind(expected, read)
 
 
 def numbered_names() -> ValueKind[tuple[str, ...]]:
@@ -237,6 +240,7 @@ def numbered_names() -> ValueKind[tuple[str, ...]]:
 
 def destination(name: str) -> str:
     """Return the name if it is valid as a directory and as a znode. Raises ValueError if not."""
-    if not re.fullmatch(r"[^\s/\\\x00-\x1f]+", name) or name in (".", ".."):
+    plain = re.fullmatch(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff]+", name) and name not in (".", "..")
+    if not plain or len(name.encode()) > DESTINATION_BYTES:
         raise ValueError(name)
     return name

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from canal_ha.config import absent, keys
 from canal_ha.config.keys import Key
+from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.config.kinds import destination as checked_name
 from canal_ha.config.model import (
     CanalConfig,
@@ -331,7 +332,8 @@ class _ConfigFiles:
         try:
             checked_name(destination)
         except ValueError as error:
-            raise ConfigError(str(where), "(directory)", destination, "a name without blanks and slashes") from error
+            expected = f"a name without blanks and slashes, of at most {DESTINATION_BYTES} bytes"
+            raise ConfigError(str(where), "(directory)", destination, expected) from error
         try:
             path = _instance_file(scan_root / destination)
             if path and _is_broken_link(path):

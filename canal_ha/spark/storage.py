@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.fs as arrow_fs
 
@@ -46,13 +46,15 @@ def open_storage(root: str, *parts: str) -> Storage:
     """Open a storage. root: a path, or a URI for pyarrow; parts: directories below it. Raises SpoolUnusable."""
     scheme = urlsplit(root).scheme if "://" in root else ""
     if scheme in ("", "file"):
-        path = urlsplit(root).path if scheme else root
+        path = unquote(urlsplit(root).path) if scheme else root
         return LocalStorage(Path(path, *parts).absolute())
     try:
         filesystem, base = arrow_fs.FileSystem.from_uri(root)
     except (OSError, ValueError) as error:
         raise SpoolUnusable(f"spoolDir = {root!r} cannot be opened: {error}") from error
-    return ArrowStorage(filesystem, "/".join((base.rstrip("/"), *parts)), "/".join((root.rstrip("/"), *parts)))
+    place, mark, query = root.partition("?")
+    uri = "/".join((place.rstrip("/"), *(quote(part, safe="") for part in parts))) + mark + query
+    return ArrowStorage(filesystem, "/".join((base.rstrip("/"), *parts)), uri)
 
 
 class LocalStorage:

@@ -14,6 +14,7 @@ from typing import ClassVar
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
+from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.errors import AckUnmatched, BatchNotFirst, CanalError, RemoteProtocolError
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.get_request import GetRequest
@@ -24,7 +25,6 @@ from canal_ha.wire.framing import frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 
 DEFAULT_FETCH_SIZE = 1000
-DESTINATION_BYTES = 128  # longest name; a longer one is not looked up, kept or sent back
 GENERIC, MISSING, NO_BATCH = 400, 401, 402  # canal's error codes; canal_ha.errors has 403 and 429
 MARK_BYTES = 200  # longest mark; it is written with every cursor
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 import pytest
 from twisted.internet.task import Clock
 
+from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
 from canal_ha.server.complaints import (
     ALL_LINES_AT_ONCE,
@@ -24,7 +25,7 @@ from canal_ha.server.complaints import (
 from canal_ha.server.counters import PEERS as COUNTED_PEERS
 from canal_ha.server.counters import UNKNOWN, RequestCounters
 from canal_ha.server.metrics import CanalCollector, exposition
-from canal_ha.wire.packets import DESTINATION_BYTES, client_frame
+from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
 from canal_ha.wire.server_session import Reply
 from tests.server.harness import Served

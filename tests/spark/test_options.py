@@ -10,6 +10,7 @@ import pytest
 
 from canal_ha.client.tls import ClientTls
 from canal_ha.errors import OptionInvalid
+from canal_ha.spark.destinations import resolve
 from canal_ha.spark.options import Evolution, Shape, parse
 from canal_ha.spark.pipeline_file import load, pipeline
 
@@ -94,6 +95,13 @@ def test_what_is_wrong_in_a_file_is_named(change: dict[str, Any], says: str) -> 
     with pytest.raises(OptionInvalid, match=r"^some\.toml: ") as caught:
         pipeline({**FILE, **change}, "some.toml")
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["..", "../../etc", "a/b", "a\\b", "a\0b", "a\nb", "x" * 129])
+def test_a_name_of_a_destination_leads_to_no_other_directory(name: str) -> None:
+    """The spool has a directory for each destination."""
+    with pytest.raises(OptionInvalid, match="is no name of a destination"):
+        resolve(parse({**GOOD, "destination": f"shop,{name}"}))
 
 
 def test_tables_are_globs() -> None:

@@ -190,3 +190,24 @@ def test_a_full_disk_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(NoRoom, match="No space left"):
         storage.write("x", b"data")
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+@pytest.mark.parametrize("root", ["{}/my spool", "file://{}/my%20spool"])
+@pytest.mark.parametrize("destination", ["shop", "字", "a%2F..%2Fb", "a?b#c", "a.b"])
+def test_an_executor_finds_the_spool_of_any_destination(tmp_path: Path, root: str, destination: str) -> None:
+    """An executor has only the storage's URI, in which characters are escaped."""
+    storage = open_storage(root.format(tmp_path), destination, "1001")
+    storage.write("file", b"data")
+    assert (tmp_path / "my spool" / destination / "1001" / "file").read_bytes() == b"data"
+    assert open_storage(storage.uri).read("file") == b"data"
+
+
+@pytest.mark.parametrize(
+    "root", ["s3://bucket/my%20spool?region=us-east-1", "s3://k:s@bucket/my%20spool/?region=us-east-1"]
+)
+@pytest.mark.parametrize("destination", ["shop", "字", "a%2F..%2Fb", "a?b#c", "a.b"])
+def test_an_executor_finds_the_spool_of_any_destination_in_an_object_store(root: str, destination: str) -> None:
+    """The directories are part of the URI's path, also if it has a query."""
+    uri = open_storage(root, destination, "1001").uri
+    assert arrow_fs.FileSystem.from_uri(uri)[1] == f"bucket/my spool/{destination}/1001"
+    assert uri.partition("?")[2] == root.partition("?")[2]
