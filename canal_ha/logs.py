@@ -9,6 +9,7 @@ Before `setup` is called, events follow the standard library's default configura
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import re
@@ -19,14 +20,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from io import TextIOWrapper
 from ipaddress import ip_address
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
 from canal_ha.model.position import LogPosition
+from canal_ha.private_files import make_directory, opener, tighten
 
 Log = structlog.stdlib.BoundLogger
 
@@ -141,7 +144,10 @@ def failures() -> Mapping[Path, LogFailure]:
 
 
 class _LogFile(RotatingFileHandler):
-    """A file that says whether it can be written. Lines that do not reach it are on standard error."""
+    """A file that only the node's user reads, and that says whether it can be written.
+
+    Lines that do not reach it are on standard error.
+    """
 
     failure = LogFailure("", 0.0)  # the last one
     _failed = False  # whether the record that is being written failed
@@ -169,6 +175,12 @@ class _LogFile(RotatingFileHandler):
         _failing.pop(Path(self.baseFilename), None)
         super().close()
 
+    def _open(self) -> TextIOWrapper:
+        return cast(
+            TextIOWrapper,
+            open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=opener),
+        )
+
 
 _failing: dict[Path, _LogFile] = {}
 
@@ -185,7 +197,9 @@ class _LogFiles:
     def open(self, path: Path) -> logging.Handler:
         handler = self._handlers.get(path)
         if handler is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(path.parent)
+            for rotated in path.parent.glob(f"{glob.escape(path.name)}.*"):
+                tighten(rotated)
             handler = _LogFile(path, maxBytes=ROTATE_BYTES, backupCount=ROTATE_FILES, encoding="utf-8")
             handler.setFormatter(self._formatter)
             self._handlers[path] = handler

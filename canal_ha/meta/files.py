@@ -21,6 +21,7 @@ from canal_ha.errors import MetaUnreadable, MetaWriteFailed
 from canal_ha.meta.repository import Change, Snapshot, apply
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition, read_json
+from canal_ha.private_files import make_directory, opener
 
 T = TypeVar("T")
 
@@ -124,16 +125,20 @@ def meta_text(destination: str, snapshot: Snapshot) -> str:
 def _read_text(file: Path) -> str | None:
     with _understanding(file):
         try:
-            return file.read_text(encoding="utf-8")
+            with open(file, encoding="utf-8", opener=opener) as found:
+                return found.read()
         except FileNotFoundError:
             return None
 
 
 def _replace(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(file.parent)
     beside = file.with_name(file.name + ".new")
     try:
-        with beside.open("wb") as out:
+        with open(beside, "wb", opener=opener) as out:
+            if os.geteuid() == 0:  # `canal-ha cursor set` by root leaves a file that the node can read
+                owner = (file if file.exists() else file.parent).stat()
+                os.fchown(out.fileno(), owner.st_uid, owner.st_gid)
             out.write(text.encode())
             out.flush()
             os.fsync(out.fileno())

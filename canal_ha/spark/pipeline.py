@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -134,12 +135,23 @@ def start(
             batch.frame.unpersist()
         steps("commit")
 
+    make_private(spark, pipeline.checkpoint)
     writer = reader.load().writeStream.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
     if once or pipeline.trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     elif pipeline.trigger:
         writer = writer.trigger(processingTime=pipeline.trigger)
     return writer.foreachBatch(write).start()
+
+
+def make_private(spark: SparkSession, checkpoint: str) -> None:
+    """Create a missing checkpoint for the driver's user alone, with Hadoop's file system, as Spark does."""
+    context: Any = spark.sparkContext
+    hadoop = context._jvm.org.apache.hadoop.fs  # PySpark has no public interface to file systems
+    place = hadoop.Path(checkpoint)
+    files = place.getFileSystem(context._jsc.hadoopConfiguration())
+    if not files.exists(place):
+        files.mkdirs(place, hadoop.permission.FsPermission("700"))
 
 
 def chosen(pipeline: Pipeline) -> Column:

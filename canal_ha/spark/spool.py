@@ -62,6 +62,7 @@ class SpoolWriter:
         self._retain_batches = retain_batches
         self._steps = steps
         self.follows = False
+        storage.tighten()
         claimed = manifests.claims(storage.names())
         self.epoch = Epoch(claimed[-1].number + 1 if claimed else 1, secrets.token_hex(4))
         storage.write(manifests.claim_name(self.epoch), b"")

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pyarrow.fs as arrow_fs
 
 from canal_ha.errors import NoRoom, SpoolUnusable
+from canal_ha.private_files import make_directory, opener, tighten
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _HIDDEN = "."  # prefix of unfinished files
@@ -41,13 +42,15 @@ class Storage(Protocol):
     def delete(self, names: Iterable[str]) -> None:
         """Remove files; missing files are ignored."""
 
+    def tighten(self) -> None:
+        """Take other users' access to the files of earlier versions away, if this storage has modes."""
+
 
 def open_storage(root: str, *parts: str) -> Storage:
     """Open a storage. root: a path, or a URI for pyarrow; parts: directories below it. Raises SpoolUnusable."""
-    scheme = urlsplit(root).scheme if "://" in root else ""
-    if scheme in ("", "file"):
-        path = unquote(urlsplit(root).path) if scheme else root
-        return LocalStorage(Path(path, *parts).absolute())
+    local = local_path(root)
+    if local is not None:
+        return LocalStorage(local.joinpath(*parts).absolute())
     try:
         filesystem, base = arrow_fs.FileSystem.from_uri(root)
     except (OSError, ValueError) as error:
@@ -55,6 +58,14 @@ def open_storage(root: str, *parts: str) -> Storage:
     place, mark, query = root.partition("?")
     uri = "/".join((place.rstrip("/"), *(quote(part, safe="") for part in parts))) + mark + query
     return ArrowStorage(filesystem, "/".join((base.rstrip("/"), *parts)), uri)
+
+
+def local_path(root: str) -> Path | None:
+    """Return the directory of a path or of a file: URI; None for another URI."""
+    if "://" not in root:
+        return Path(root)
+    parts = urlsplit(root)
+    return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
 
 
 class LocalStorage:
@@ -68,9 +79,9 @@ class LocalStorage:
         """Write and fsync a hidden file, rename it, and fsync the directory."""
         under_way = self._path / f"{_HIDDEN}{name}.{os.getpid()}"
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
+            make_directory(self._path)
             try:
-                with under_way.open("wb") as file:
+                with open(under_way, "wb", opener=opener) as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
@@ -119,6 +130,11 @@ class LocalStorage:
                 (self._path / name).unlink(missing_ok=True)
         except OSError as error:
             raise SpoolUnusable(f"the spool cannot remove files of {self._path}: {error.strerror}") from error
+
+    def tighten(self) -> None:
+        """Change the modes of all files."""
+        for name in self._all():
+            tighten(self._path / name)
 
 
 class ArrowStorage:
@@ -171,3 +187,6 @@ class ArrowStorage:
                 continue
             except OSError as error:
                 raise SpoolUnusable(f"the spool cannot remove {self._path}/{name}: {error}") from error
+
+    def tighten(self) -> None:
+        """Change nothing: the bucket's policy decides who reads its objects."""

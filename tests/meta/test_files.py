@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -221,6 +222,17 @@ def test_killed_in_the_middle(tmp_path: Path, event: str, expected: Snapshot) ->
     assert loaded(tmp_path) == expected
     run(written(tmp_path, (Unsubscribed(1001),)))
     assert loaded(tmp_path).start == expected.start
+
+
+def test_the_node_can_read_what_root_wrote(tmp_path: Path) -> None:
+    """`canal-ha cursor set` by root leaves the file to the user of the node, whom the directory belongs to."""
+    directory = tmp_path / "example"
+    directory.mkdir()
+    if os.geteuid() == 0:
+        os.chown(directory, 65534, 65533)
+    run(written(tmp_path, (Subscribed(CLIENT),), (CursorMoved(1001, CURSOR),)))
+    file, owner = (directory / "meta.dat").stat(), directory.stat()
+    assert (file.st_uid, file.st_gid, file.st_mode & 0o777) == (owner.st_uid, owner.st_gid, 0o600)
 
 
 POSITIONS = st.builds(

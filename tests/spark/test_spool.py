@@ -192,6 +192,21 @@ def test_a_full_disk_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+def test_nobody_else_reads_the_rows_of_a_spool(tmp_path: Path) -> None:
+    """Files that an earlier version left readable are closed when the next driver starts."""
+    before = os.umask(0)
+    try:
+        directory = tmp_path / "spool" / "d" / "1001"
+        append(writer(LocalStorage(directory)), 10)
+        for file in directory.iterdir():
+            file.chmod(0o644)
+        append(writer(LocalStorage(directory)), 20)
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "spool", *(tmp_path / "spool").rglob("*"))}
+    assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in modes}
+
+
 @pytest.mark.parametrize("root", ["{}/my spool", "file://{}/my%20spool"])
 @pytest.mark.parametrize("destination", ["shop", "字", "a%2F..%2Fb", "a?b#c", "a.b"])
 def test_an_executor_finds_the_spool_of_any_destination(tmp_path: Path, root: str, destination: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import threading
 from collections import defaultdict
@@ -28,6 +29,7 @@ from canal_ha.decode.history.ranges import Range
 from canal_ha.decode.history.store import HistoryStore, Kept, Record, TableSnapshot
 from canal_ha.errors import HistoryUnavailable
 from canal_ha.model.position import LogPosition
+from canal_ha.private_files import make_directory, opener
 from canal_ha.source.connection.session import CONNECT_TIMEOUT_S
 from canal_ha.source.connection.tls import secured
 from canal_ha.source.history.coverage import Coverage, from_place, place_of
@@ -379,7 +381,8 @@ def in_file(destination: str, directory: Path) -> HistoryStore:
     """Return a history in a file of this directory, which is created when needed."""
 
     def connect() -> sqlite3.Connection:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
+        os.close(opener(str(directory / FILE), os.O_RDWR | os.O_CREAT))  # the files beside it get its mode
         connection = sqlite3.connect(directory / FILE, check_same_thread=False, timeout=_IO_TIMEOUT_S)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")

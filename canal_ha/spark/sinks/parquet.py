@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from canal_ha.errors import CanalError, SinkRefused
 from canal_ha.spark.sinks.batch import MicroBatch
-from canal_ha.spark.storage import open_storage
+from canal_ha.spark.storage import local_path, open_storage
 
 _DIRECTORY = "batch_id="
 _LAYOUT = "names ARRAY<STRING>, types ARRAY<STRING>, codes ARRAY<INT>, keys ARRAY<INT>, partial BOOLEAN"
@@ -30,10 +30,13 @@ class Parquet:
     def check(self) -> str:
         """Write a test file; return a description. Raises SinkRefused."""
         try:
+            local = local_path(self._path)
+            if local is not None:
+                local.mkdir(parents=True, exist_ok=True)  # as Spark would: others may read it if the umask lets them
             storage = open_storage(self._path)
             storage.write("canal-ha-check", b"")
             storage.delete(["canal-ha-check"])
-        except CanalError as error:
+        except (CanalError, OSError) as error:
             raise SinkRefused(f"parquet: {error}") from error
         return f"parquet at {self._path}"
 
