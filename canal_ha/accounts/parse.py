@@ -22,12 +22,15 @@ _CLIENT_IDS = range(-(2**15), 2**15)
 _TOML_LINE = re.compile(r"at line (\d+)")
 
 
-def parse(text: str, file: str, taken: str = "") -> tuple[Account, ...]:
+def parse(
+    text: str, file: str, taken: str = "", filled: Callable[[str], str] = lambda password: password
+) -> tuple[Account, ...]:
     """Return the accounts of a file.
 
     text: the file's content.
     file: its path, for errors.
     taken: canal.user; no account of the file may have this name.
+    filled: replaces the placeholders of a password or token, or raises ValueError with what it expected.
     Raises FileUnusable with file, line and reason.
     """
     try:
@@ -48,7 +51,7 @@ def parse(text: str, file: str, taken: str = "") -> tuple[Account, ...]:
                 raise _Wrong("", f"write a table [accounts.{name}]")
             if name == taken or not name:
                 raise _Wrong("", "canal.user has this name already" if name else "an account needs a name")
-            account = _account(name, table)
+            account = _account(name, table, filled)
             if any(token in each.tokens for each in accounts for token in account.tokens):
                 raise _Wrong("tokens", "another account has this token")
             accounts.append(account)
@@ -81,7 +84,7 @@ class _Wrong(Exception):
         self.key = key
 
 
-def _account(name: str, table: Mapping[str, Any]) -> Account:
+def _account(name: str, table: Mapping[str, Any], filled: Callable[[str], str]) -> Account:
     for key in table.keys() - _KEYS.keys():
         near = get_close_matches(key, _KEYS, n=1)
         raise _Wrong(key, "unknown key" + (f", did you mean {near[0]}?" if near else f"; known: {', '.join(_KEYS)}"))
@@ -91,7 +94,7 @@ def _account(name: str, table: Mapping[str, Any]) -> Account:
     values = {}
     for key, value in table.items():
         field, read = _KEYS[key]
-        values[field] = read(key, value)
+        values[field] = read(key, _filled(key, value, filled) if key in ("passwords", "tokens") else value)
     return Account(name, **values)
 
 
@@ -99,6 +102,13 @@ def _texts(key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         raise _Wrong(key, 'expected a list of texts, as ["a", "b"]')
     return tuple(value)
+
+
+def _filled(key: str, value: object, filled: Callable[[str], str]) -> list[str]:
+    try:
+        return [filled(text).strip() for text in _texts(key, value)]
+    except ValueError as error:
+        raise _Wrong(key, f"expected {error}") from error
 
 
 def _passwords(key: str, value: object) -> tuple[bytes, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from canal_ha.client.pretty import pretty
 from canal_ha.client.rows import rows_of
 from canal_ha.client.tls import client_tls
 from canal_ha.config.model import ZooKeeperAccess
+from canal_ha.config.outside import filled, has_placeholder
 from canal_ha.errors import ConnectionLost, ConnectorStopped, ServerRefused
 from canal_ha.model.place import END_FORMS, FORMS, Place, end_of_read
 
@@ -194,7 +196,11 @@ class Follower:
     "--retry", is_flag=True, help="Reconnect after a lost connection; always on with --zk or several servers."
 )
 @click.option("--user", default="", help="User name, if the server requires one.")
-@click.option("--password", default="", help="Password; --password-file is safer.")
+@click.option(
+    "--password",
+    default="",
+    help="Password, ${file:PATH} or ${env:NAME}; `ps` shows a password that is written here. --password-file is safer.",
+)
 @click.option(
     "--password-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -234,8 +240,7 @@ def command(
     if server and zk:
         raise click.UsageError("--server and --zk exclude each other")
     check_range(start, until)
-    if password_file:
-        password = first_line(password_file)
+    password = first_line(password_file) if password_file else secret(password)
     servers = [address(part) for part in (server or DEFAULT_SERVER).split(",") if part.strip()]
     if not servers:
         raise click.BadParameter(f"{server!r} names no server", param_hint="--server")
@@ -298,6 +303,16 @@ def follow_with_retries(follower: Follower) -> None:
             click.echo(f"canal-ha: {error}; retrying", err=True)
         pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(pause_s * 2, LONGEST_PAUSE_S)
         time.sleep(pause_s)
+
+
+def secret(password: str) -> str:
+    """Return the password of --password; warn if the command line shows it. Raises click.BadParameter."""
+    if password and not has_placeholder(password):
+        click.echo("canal-ha: other users can see --password in the list of processes; use --password-file", err=True)
+    try:
+        return filled(password, Path(), os.environ)
+    except ValueError as error:
+        raise click.BadParameter(f"expected {error}", param_hint="--password") from error
 
 
 def address(text: str) -> tuple[str, int]:

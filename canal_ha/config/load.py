@@ -25,6 +25,7 @@ from canal_ha.config.model import (
     Stamp,
     WhenLost,
 )
+from canal_ha.config.outside import has_placeholder
 from canal_ha.config.properties import Layers, Setting, from_environment, from_mapping, from_sets, read, references
 from canal_ha.config.scan import DirectoryState
 from canal_ha.config.tls import KeyReader, port_tls, tls_config, tsdb_tls, zookeeper_access
@@ -314,6 +315,13 @@ class _ConfigFiles:
         """Yield warnings about canal.properties and --set; call it after all instance files are read."""
         for where, settings in ((self.main_file, self._main), ("--set", from_sets(self.sets))):
             yield from absent.warnings(where, settings, self.node.layers.resolve, instance=False, used=self._used)
+        for name, setting in from_sets(self.sets).items():
+            key = keys.BY_NAME.get(name)
+            if key is not None and key.secret and setting.text and not has_placeholder(setting.text):
+                yield (
+                    f"--set {name}: other users can see this value in the list of processes; write"
+                    f" --set '{name}=${{file:PATH}}'"
+                )
 
     def instance(
         self, scan_root: Path, destination: str, zk_servers: str, check_filter: FilterCheck | None

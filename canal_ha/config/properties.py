@@ -1,8 +1,7 @@
 """Properties files and placeholders: where a value comes from and how it is resolved (docs/protocol.md#lookup).
 
 ${key:default}    another setting, or the default
-${file:PATH}      the text of a file without the newline at its end; a relative path starts at the properties file
-${env:NAME}       a variable of the process environment; ${env:NAME:default} if it may be missing
+${file:PATH}, ${env:NAME}, ${env:NAME:default}    see outside.py
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from pathlib import Path
 
 import javaproperties
 
+from canal_ha.config.outside import KINDS, outside
 from canal_ha.errors import ConfigError, FileUnusable
 
 _REFERENCE = re.compile(r"\$\{([^:{}]+)")
 _SERVICE_LINK = re.compile(r"(tcp|udp)://")
 _SHOWN_MOST = 300  # characters of a value in a message
 _SHALLOW = "fewer placeholders in one value"
-_OUTSIDE = frozenset({"file", "env"})
-_MOST_CHARACTERS = 1 << 16  # of a value with its placeholders resolved, and of a file in a placeholder
+_MOST_CHARACTERS = 1 << 16  # of a value with its placeholders resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,7 @@ class _Resolution:
             return text
         name, _, default = text[start + 2 : end].partition(":")
         name = self.text(name, setting, referrers).strip()
-        if name in _OUTSIDE:
+        if name in KINDS:
             value = self._outside(name, self.text(default, setting, referrers).strip(), setting, referrers[0])
         else:
             found = self.find(name, referrers)
@@ -197,30 +196,16 @@ class _Resolution:
 
     def _outside(self, kind: str, name: str, setting: Setting, key: str) -> str:
         """Return the text of a file, or of a variable of the environment (or its default, NAME:default)."""
-        if not name:
-            raise setting.refusal(key, f"${{{kind}:NAME}}: the name is missing")
         self._outside_used = True
-        if kind == "env":
-            variable, colon, default = name.partition(":")
-            if variable not in self._layers.environ and not colon:
-                raise setting.refusal(key, f"a variable of the node's environment: {variable} is not set")
-            return self._layers.environ.get(variable, default)
-        path = Path(setting.file).parent / name
         try:
-            with path.open("rb") as file:
-                raw = file.read(_MOST_CHARACTERS + 1)
-            text = raw.decode()
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise setting.refusal(key, f"a readable file: {path}: {reason}") from error
-        if len(raw) > _MOST_CHARACTERS:
-            raise setting.refusal(key, f"a file of at most {_MOST_CHARACTERS} bytes: {path} is larger")
-        return text.removesuffix("\n").removesuffix("\r")
+            return outside(kind, name, Path(setting.file).parent, self._layers.environ)
+        except ValueError as error:
+            raise setting.refusal(key, str(error)) from error
 
 
 def references(text: str) -> set[str]:
     """Return the names in a value's placeholders."""
-    return {name.strip() for name in _REFERENCE.findall(text)} - _OUTSIDE
+    return {name.strip() for name in _REFERENCE.findall(text)} - KINDS
 
 
 def _closing_brace(text: str, start: int) -> int:

@@ -5,6 +5,7 @@ A file that cannot be used changes nothing: it is an alarm for as long as it sta
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from canal_ha.accounts.parse import of_properties, parse
 from canal_ha.config import alarms
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.model import CanalConfig
+from canal_ha.config.outside import filled
 from canal_ha.errors import FileUnusable
 from canal_ha.server.audit import REFUSED, Audit
 
@@ -44,7 +46,9 @@ def read_accounts(config: CanalConfig) -> Accounts:
         raise FileUnusable(str(file), "is not UTF-8 text") from error
     if len(text) > LARGEST_BYTES:
         raise FileUnusable(str(file), f"has more than {LARGEST_BYTES} bytes")
-    return Accounts((*accounts, *parse(text, str(file), config.user)))
+    return Accounts(
+        (*accounts, *parse(text, str(file), config.user, lambda secret: filled(secret, file.parent, os.environ)))
+    )
 
 
 class AccountsFile:

@@ -1,4 +1,4 @@
-"""The source's options, parsed from Spark's texts; names in any case. Each error is one sentence. Pure.
+"""The source's options, parsed from Spark's texts; names in any case. Each error is one sentence.
 
 zkServers | servers     host:port,...            ZooKeeper, or the nodes themselves
 zkAuthFile, zkSaslFile  user:password            account at ZooKeeper: digest scheme, or SASL DIGEST-MD5
@@ -6,7 +6,7 @@ zkTls, zkTlsCa, zkTlsCert, zkTlsKey              TLS to ZooKeeper; PEM files on 
 destination             name,name or a glob      globs need ZooKeeper
 clientId                1001                     used by one driver at a time
 filter                  schema\\.table,...        regular expressions, as in canal's clients
-user, password | passwordFile                    account on canal's port
+user, password | passwordFile                    account on canal's port; password may be ${file:…} or ${env:…}
 tls, tlsCa, tlsCert, tlsKey, tlsName             TLS to the nodes; PEM files on the driver
 spoolDir                /path or s3://...        shared by the driver and all executors
 maxRowsPerTrigger, maxBytesPerTrigger            limits of a micro-batch; bytes of raw entries
@@ -19,8 +19,9 @@ spoolMaxBytes, retainBatches, fetchSize, segmentBytes, availableNowQuietMs, time
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +29,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from canal_ha.client.tls import ClientTls, client_tls
 from canal_ha.config.model import ZooKeeperAccess
+from canal_ha.config.outside import filled
 from canal_ha.errors import OptionInvalid
 
 GLOB_CHARACTERS = "*?["
@@ -61,7 +63,7 @@ class SourceOptions:
     client_id: int
     filter: str
     user: str
-    password: str
+    password: str = field(repr=False)
     tls: ClientTls | None
     spool_dir: str
     max_rows: int
@@ -236,7 +238,12 @@ class _OptionReader:
         password, file = self.text("password"), self.text("passwordFile")
         if password and file:
             raise OptionInvalid("canal: set only one of the options password and passwordFile")
-        return self.file("passwordFile") if file else password
+        if file:
+            return self.file("passwordFile")
+        try:
+            return filled(password, Path(), os.environ)
+        except ValueError as error:
+            raise OptionInvalid(f"canal: option password: expected {error}") from error
 
     def file(self, name: str) -> str:
         """Return the text of the file that an option names; "" without one."""

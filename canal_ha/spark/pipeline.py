@@ -7,14 +7,20 @@ pipeline.run(spark, pipeline_file.load("conf/pipeline/shop.toml"))
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import shlex
 import signal
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import javaproperties
+from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -23,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from canal_ha.config.model import TlsConfig
 from canal_ha.errors import OptionInvalid, PipelineFailed, SpoolUnusable
 from canal_ha.spark.manifest import Manifest
-from canal_ha.spark.pipeline_file import AVAILABLE_NOW, Pipeline
+from canal_ha.spark.pipeline_file import AVAILABLE_NOW, SECRET_NAMES, Pipeline
 from canal_ha.spark.progress import Display, Summary
 from canal_ha.spark.sinks.batch import MicroBatch, TableTarget
 from canal_ha.spark.source import CanalSource
@@ -37,6 +43,8 @@ _STACK = "-Xss16m"
 the error's text with a pattern that recurs for every character. 4 MB are too little for the usual text; the log then
 gets 1,024 lines of stack trace.
 """
+_SUBMIT = "PYSPARK_SUBMIT_ARGS"
+_REDACTION = "spark.redaction.regex"
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -244,6 +252,34 @@ def session(pipeline: Pipeline) -> SparkSession:
     if "-Xss" not in java:
         java = f"{_STACK} {java}"
     settings[_JAVA] = java.rstrip()
+    if pipeline.secrets:
+        hidden = "|".join(re.escape(name) for name in pipeline.secrets)
+        settings.setdefault(_REDACTION, f"{SECRET_NAMES}|{hidden}")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    if SparkContext._gateway is not None:  # an earlier session's JVM still runs: its command line is written
+        for name, value in pipeline.secrets.items():
+            builder = builder.config(name, value)
+    with _hidden(pipeline.secrets):
+        return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _hidden(secrets: Mapping[str, str]) -> Iterator[None]:
+    """Pass settings to a JVM that starts within the block in a file, because `ps` shows its command line."""
+    if not secrets:
+        yield
+        return
+    before = os.environ.get(_SUBMIT)
+    with tempfile.NamedTemporaryFile("w", prefix="canal-ha-", suffix=".properties") as file:  # mode 0600
+        file.write(javaproperties.dumps(secrets))
+        file.flush()
+        options = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults"
+        os.environ[_SUBMIT] = f"{options} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SUBMIT]
+            else:
+                os.environ[_SUBMIT] = before

@@ -1,28 +1,33 @@
-"""Reads a pipeline's TOML file (conf/pipeline/). Each error names file and key. Pure except for reading files.
+"""Reads a pipeline's TOML file (conf/pipeline/). Each error names file and key. Pure but for files and the environment.
 
 name = "shop"                                  checkpoint = "/var/lib/canal-ha/checkpoints/shop"
 tables = ["shop.*"]                            trigger = "5 seconds"       # or "available-now"; default: no pause
 [source]       the source's options            [spark]  master and Spark's own settings
 [keys]         "shop.log" = ["id"]             [[sink]] type = "parquet" | "delta" | "mysql" | "console"
+
+${file:PATH} and ${env:NAME} (config/outside.py) work in the texts of [[sink]] and [spark], and in [source] password.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from canal_ha.config.keys import SSL_MODES
+from canal_ha.config.outside import filled, has_placeholder, with_absolute_paths
 from canal_ha.errors import OptionInvalid
 from canal_ha.spark.options import SourceOptions, parse
 from canal_ha.spark.sinks.databases import SCHEMA, named_databases, refusal
 
 _TRIGGER = re.compile(r"(\s*\d+\s+(milli|micro)?(second|minute|hour|day)s?)+\s*")
 DEFAULT_MAX_ROWS = 100_000  # rows of a micro-batch, which is folded in the driver's memory
+SECRET_NAMES = "(?i)secret|password|passwd|token|access[.]?key"  # Spark's default of spark.redaction.regex
 AVAILABLE_NOW = "available-now"
 _NOT_FOR_PIPELINES = ("format", "table", "tableSchema")
 _SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> required keys, optional keys
@@ -35,23 +40,31 @@ _SINKS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # type -> requi
     ),
     "console": (frozenset(), frozenset({"rows"})),
 }
+_SECRET = ("password", "storage")
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline as described by its file. source: options as texts; sinks: type and other keys; spark: settings."""
+    """A pipeline as described by its file.
+
+    source: options as texts; a password is a placeholder if it is one in the file.
+    sinks: type and other keys, with placeholders replaced.
+    spark: settings.
+    secrets: settings with a secret's name or with placeholders, which are replaced; they must not show in `ps`.
+    """
 
     file: str
     name: str
     checkpoint: str
     tables: tuple[str, ...]
     trigger: str
-    source: Mapping[str, str]
+    source: Mapping[str, str] = field(repr=False)
     options: SourceOptions
-    sinks: tuple[tuple[str, Mapping[str, Any]], ...]
+    sinks: tuple[tuple[str, Mapping[str, Any]], ...] = field(repr=False)
     keys: Mapping[str, tuple[str, ...]]
     master: str
-    spark: Mapping[str, str]
+    spark: Mapping[str, str] = field(repr=False)
+    secrets: Mapping[str, str] = field(repr=False)
 
     def with_sink(self, kind: str, given: Mapping[str, Any]) -> Pipeline:
         """Return this pipeline with one sink only."""
@@ -85,11 +98,16 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
     if not lower & {"maxrowspertrigger", "maxbytespertrigger"}:
         source["maxRowsPerTrigger"] = str(DEFAULT_MAX_ROWS)
     source["format"] = "changes"
+    for name in source:
+        if name.lower() == "password":  # Spark shows options: the source replaces the placeholder
+            source[name] = with_absolute_paths(source[name], Path(file).parent)
     try:
         options = parse(source)
     except OptionInvalid as error:
         raise OptionInvalid(f"{file}: [source] {error}") from error
-    spark = {key: _text(value) for key, value in read.table("spark").items()}
+    given = {key: _text(value) for key, value in read.table("spark").items()}
+    hidden = {key for key, text in given.items() if has_placeholder(text) or re.search(SECRET_NAMES, key)}
+    secrets = {key: _filled(given.pop(key), f"[spark] {key}", file) for key in sorted(hidden)}
     tables = read.names("tables", body.get("tables", ["*"]))
     return Pipeline(
         file=file,
@@ -101,8 +119,9 @@ def pipeline(body: Mapping[str, Any], file: str) -> Pipeline:
         options=options,
         sinks=_sinks(body.get("sink"), tables, file),
         keys={table: read.names(f"keys.{table}", names) for table, names in read.table("keys").items()},
-        master=spark.pop("master", "local[2]"),
-        spark=spark,
+        master=given.pop("master", "local[2]"),
+        spark=given,
+        secrets=secrets,
     )
 
 
@@ -127,13 +146,27 @@ def _sinks(given: Any, tables: tuple[str, ...], file: str) -> tuple[tuple[str, M
         for unknown in sorted(keys - required - optional):
             allowed = ", ".join(sorted(required | optional)) or "none"
             raise OptionInvalid(f"{file}: sink {number} ({kind}): {unknown} is unknown; its keys are {allowed}")
+        described = {}
         for key in sorted(keys):
-            _check(f"{file}: sink {number} ({kind}): {key} = {sink[key]!r}", key, sink[key])
-        described = {key: value for key, value in sink.items() if key != "type"}
+            shown = "***" if key in _SECRET else repr(sink[key])
+            described[key] = _filled(sink[key], f"sink {number} ({kind}): {key}", file)
+            _check(f"{file}: sink {number} ({kind}): {key} = {shown}", key, described[key])
         if kind == "mysql":
             described = _with_databases(described, tables, f"{file}: sink {number} (mysql)")
         sinks.append((kind, described))
     return tuple(sinks)
+
+
+def _filled(value: Any, where: str, file: str) -> Any:
+    """Return a value with the placeholders of its texts replaced. Raises OptionInvalid."""
+    if isinstance(value, dict):
+        return {key: _filled(text, f"{where}.{key}", file) for key, text in value.items()}
+    if not isinstance(value, str):
+        return value
+    try:
+        return filled(value, Path(file).parent, os.environ)
+    except ValueError as error:
+        raise OptionInvalid(f"{file}: {where}: expected {error}") from error
 
 
 def _with_databases(sink: Mapping[str, Any], tables: tuple[str, ...], where: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,8 @@ class CanalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ended = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tailers": {}, "_targets": None}
+        executors = replace(self._options, password="")  # they read the spool, and log in nowhere
+        return {**self.__dict__, "_options": executors, "_tailers": {}, "_targets": None}
 
     # ---- offsets, in the driver
 

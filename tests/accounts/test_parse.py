@@ -77,6 +77,22 @@ def test_what_is_wrong_is_named_with_its_line(text: str, line: int, reason: str)
     assert reason in str(caught.value)
 
 
+def test_a_hash_can_come_from_a_file() -> None:
+    """The caller reads it. A file that cannot be read is named with the line, and an unusable text is not shown."""
+    text = "[accounts.a]\nroles = ['read']\ndestinations = ['*']\npasswords = ['${file:one}', '${file:two}']\n"
+    (account,) = parse(text, "accounts.toml", filled=lambda password: f"{HASH}\n")
+    assert account.secrets == (SECRET, SECRET)
+
+    def unreadable(password: str) -> str:
+        raise ValueError(f"a readable file: {password[7:10]}: No such file or directory")
+
+    for filled, reason in ((unreadable, "a readable file: one: No such"), (lambda password: "s3cret", "40 hexa")):
+        with pytest.raises(FileUnusable, match=rf"account a: passwords: expected .*{reason}") as caught:
+            parse(text, "accounts.toml", filled=filled)
+        assert caught.value.line == 4
+        assert "s3cret" not in str(caught.value)
+
+
 def test_canals_keys_are_one_account_with_all_rights() -> None:
     """canal.user and canal.passwd make one account; without a user it has every name; without both there is none."""
     (account,) = of_properties("canal", HASH)

@@ -177,7 +177,7 @@ canal.auto.reset.latest.pos.mode=true
     assert (a.data_dir, a.position_lost) == (conf / "data", WhenLost.LATEST)
     assert a.stamp is not None
     assert a.stamp.modified_ns == (conf / "a/instance.properties").stat().st_mtime_ns
-    assert config.warnings == ()
+    assert [text.partition(": ")[0] for text in config.warnings] == ["--set canal.passwd"]
 
 
 @pytest.mark.parametrize(
@@ -377,3 +377,15 @@ def test_a_directory_instead_of_a_server(tmp_path: Path) -> None:
     config = one(tmp_path / "conf", directory, "canal.instance.master.address=db")
     assert config.destinations[0].local is None
     assert any("canal.instance.parser.directory has no effect" in warning for warning in config.warnings)
+
+
+def test_a_secret_on_the_command_line_is_warned_about(tmp_path: Path) -> None:
+    """`ps` shows it to every user. The warning does not repeat it."""
+    (tmp_path / "canal.properties").write_text("canal.ip = 127.0.0.1\n")
+    (tmp_path / "password").write_text("s3cret")
+    sets = ["canal.instance.dbPassword=s3cret", f"canal.zookeeper.auth=a:${{file:{tmp_path}/password}}", "canal.port=1"]
+    config = load(tmp_path, sets, {})
+    [warning] = [text for text in config.warnings if "list of processes" in text]
+    assert warning.startswith("--set canal.instance.dbPassword: ")
+    assert "s3cret" not in warning
+    assert config.zk_auth == "a:s3cret"

@@ -87,6 +87,9 @@ def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
         ({"sink": [{**COPY, "database": "canal_ha"}]}, "it holds the pipeline's own state"),
         ({"sink": [{**COPY, "database": "MySQL"}]}, "which belongs to the server"),
         ({"sink": [{**COPY, "database": "a", "databases": ["b"]}]}, "not among the databases of the sink (b)"),
+        ({"source": {**GOOD, "password": "${file:absent}"}}, "password: expected a readable file: "),
+        ({"sink": [{**COPY, "database": "a", "password": "${env:ABSENT}"}]}, "(mysql): password: expected a variable"),
+        ({"spark": {"spark.x": "${file:absent}"}}, "[spark] spark.x: expected a readable file: absent: No such file"),
         ({"trigger": "5s"}, "trigger = '5s': expected an interval"),
     ],
 )
@@ -130,6 +133,39 @@ def test_a_mysql_sink_writes_the_databases_that_the_pipeline_names(
     """Without `databases`, the schemas under `tables` and the text around {schema} name them."""
     [(_, described)] = pipeline({**FILE, "tables": tables, "sink": [{**COPY, **sink}]}, "f").sinks
     assert described["databases"] == databases
+
+
+def test_secrets_of_a_pipeline_come_from_files_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path starts at the pipeline's file. Spark gets the placeholder of the source, and only in a private file the
+    settings with secrets. No message and no repr shows one.
+    """
+    monkeypatch.setenv("S3_KEY", "s3cret env")
+    (tmp_path / "password").write_text("s3cret file\n")
+    body = {
+        **FILE,
+        "tables": ["shop.*"],
+        "source": {**GOOD, "user": "u", "Password": "${file:password}"},
+        "sink": [
+            {**COPY, "password": "${file:password}"},
+            {"type": "delta", "path": "/x", "storage": {"AWS_SECRET_ACCESS_KEY": "${env:S3_KEY}"}},
+        ],
+        "spark": {"master": "local[1]", "spark.a.secret": "s3cret", "spark.b": "<${env:S3_KEY}>", "spark.c": "c"},
+    }
+    made = pipeline(body, str(tmp_path / "p.toml"))
+    assert made.options.password == "s3cret file"
+    assert made.source["Password"] == f"${{file:{tmp_path}/password}}"
+    assert [sink.get("password", sink.get("storage")) for _, sink in made.sinks] == [
+        "s3cret file",
+        {"AWS_SECRET_ACCESS_KEY": "s3cret env"},
+    ]
+    assert (made.spark, made.master) == ({"spark.c": "c"}, "local[1]")
+    assert made.secrets == {"spark.a.secret": "s3cret", "spark.b": "<s3cret env>"}
+    assert "s3cret" not in repr(made)
+    with pytest.raises(OptionInvalid, match="expected a table of texts") as caught:
+        pipeline({**FILE, "sink": [{"type": "delta", "path": "/x", "storage": {"a": "s3cret", "b": 1}}]}, "f")
+    assert "s3cret" not in str(caught.value)
 
 
 def test_the_shipped_files_are_right() -> None:

@@ -1,0 +1,67 @@
+"""Reads `${file:PATH}` and `${env:NAME}`: text that a configuration does not hold itself, such as a password.
+
+${file:PATH}    the text of a file without the newline at its end; a relative path starts at the configuration file
+${env:NAME}     a variable of the process environment; ${env:NAME:default} if it may be missing
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+MOST_CHARACTERS = 1 << 16  # of a file in a placeholder
+KINDS = frozenset({"file", "env"})
+_PLACEHOLDER = re.compile(r"\$\{(file|env):([^{}]*)\}")
+
+
+def has_placeholder(text: str) -> bool:
+    """Return whether a text has a placeholder of a file or of the environment."""
+    return _PLACEHOLDER.search(text) is not None
+
+
+def filled(text: str, directory: Path, environ: Mapping[str, str]) -> str:
+    """Return a text with these placeholders replaced; everything else stays as it is.
+
+    text: of a configuration file or an option.
+    directory: where relative paths start.
+    environ: the process environment.
+    Raises ValueError with a file or variable that cannot be read.
+    """
+    return _PLACEHOLDER.sub(lambda found: outside(found[1], found[2].strip(), directory, environ), text)
+
+
+def with_absolute_paths(text: str, directory: Path) -> str:
+    """Return a text whose placeholders name the same files from any directory, for another process."""
+    return _PLACEHOLDER.sub(
+        lambda found: f"${{file:{(directory / found[2].strip()).absolute()}}}" if found[1] == "file" else found[0], text
+    )
+
+
+def outside(kind: str, name: str, directory: Path, environ: Mapping[str, str]) -> str:
+    """Return the text of one placeholder.
+
+    kind: one of KINDS.
+    name: what is behind the colon.
+    directory: where relative paths start.
+    environ: the process environment.
+    Raises ValueError, whose text says what was expected.
+    """
+    if not name:
+        raise ValueError(f"${{{kind}:NAME}}: the name is missing")
+    if kind == "env":
+        variable, colon, default = name.partition(":")
+        if variable not in environ and not colon:
+            raise ValueError(f"a variable of the environment: {variable} is not set")
+        return environ.get(variable, default)
+    path = directory / name
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_CHARACTERS + 1)
+        text = raw.decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"a readable file: {path}: {reason}") from error
+    if len(raw) > MOST_CHARACTERS:
+        raise ValueError(f"a file of at most {MOST_CHARACTERS} bytes: {path} is larger")
+    return text.removesuffix("\n").removesuffix("\r")
