@@ -126,9 +126,12 @@ def test_a_password_on_the_command_line_is_warned_about(tmp_path: Path) -> None:
     client = ("client", "--server", f"{LOOPBACK}:1", "--destination", "d", "--idle-exit", "1")
     (tmp_path / "password").write_text("s3cret\n")
     secret = secrets.token_hex(12)
-    with lab_process.spawn([PROGRAM, *client[:-1], "60", "--retry", "--password", secret]) as shown:
-        assert leaks.in_processes({"password": secret})
+    shown = lab_process.spawn([PROGRAM, *client[:-1], "60", "--retry", "--password", secret])
+    try:
+        until(lambda: leaks.in_processes({"password": secret}), what="the password in /proc")
+    finally:
         shown.kill()
+        shown.wait()
     assert "other users can see --password" in run(*client, "--password", "s3cret")
     assert "other users" not in run(*client, "--password", f"${{file:{tmp_path}/password}}")
     assert "expected a readable file" in run(*client, "--password", f"${{file:{tmp_path}/absent}}")
