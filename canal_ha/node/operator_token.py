@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from canal_ha import logs
+from canal_ha.private_files import make_directory
 
 LOG = logs.get(__name__)
 
@@ -19,7 +20,7 @@ def write_token(file: Path) -> bytes:
     """Write a new token, for the node's user alone, and return its SHA-256; b"" if it cannot be written."""
     token = secrets.token_urlsafe(32)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(file.parent)
         file.unlink(missing_ok=True)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.write(token + "\n")
