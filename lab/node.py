@@ -1,6 +1,7 @@
 """A canal-ha node, started like a user does: `canal-ha server --conf DIR`, with its own configuration directory."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -86,6 +87,10 @@ class Node(Process):
 
     def ready(self) -> bool:
         return listens(self.port) and (not self._wait_for or self._wait_for <= self.running())
+
+    def connect(self) -> socket.socket:
+        """Return a new connection to the data port."""
+        return socket.create_connection((LOOPBACK, self.port), 60)
 
     def status(self) -> dict[str, Any]:
         """Return the status document. Raises OSError while the node does not answer."""

@@ -32,6 +32,7 @@ from canal_ha.errors import (
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
 from canal_ha.instance.from_thread import answer_of
+from canal_ha.instance.one_at_a_time import OneAtATime
 from canal_ha.instance.origin import Origin, Remembered
 from canal_ha.instance.places import Places, Quota
 from canal_ha.instance.private_read import BinlogRead
@@ -136,6 +137,7 @@ class Instance:
         self._unreadable_told = False
         self._compiling = DeferredLock()
         self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
+        self._subscribing = OneAtATime(reactor)  # by client id
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
         self._loops: list[LoopingCall] = []
         self._stopped = False
@@ -173,6 +175,7 @@ class Instance:
             stream.close(NotRunningHere(self.config.destination))
         for read in tuple(self._reads):
             read.close("the destination stopped on this node")
+        self._origin.interrupt()  # first: the flush and the close may need threads that wait for the source
         if flush:
             await self._last_flush()
         await self._run_blocking(self._origin.close)
@@ -219,6 +222,9 @@ class Instance:
     ) -> LogPosition | None:
         """Make the client and its first cursor durable, open its stream, and return its cursor.
 
+        A SUBSCRIBE and an UNSUBSCRIBE of one client id are carried out one after the other, in the order in which they
+        came. Else the one could take the cursor away that the other has found.
+
         identity: the client, with its filter.
         exact: the form of values that it will ask for; see GetRequest.
         opens: whether to open the stream. A client with a blank filter that only wants its cursor leaves it as it is.
@@ -226,6 +232,11 @@ class Instance:
         Raises FilterInvalid, QuotaReached, MetaUnreadable. Raises SourceUnavailable, SourceRefused if the client has
         no cursor yet, because only the source can tell the first one.
         """
+        self._check()
+        async with self._subscribing.of(identity.client_id):
+            return await self._subscribe(identity, exact=exact, opens=opens)
+
+    async def _subscribe(self, identity: ClientIdentity, *, exact: bool, opens: bool) -> LogPosition | None:
         self._check()
         self.meta.check_readable(identity.client_id)
         client_id, account = identity.client_id, identity.account
@@ -261,13 +272,14 @@ class Instance:
 
     async def unsubscribe(self, identity: ClientIdentity) -> None:
         """End the client's stream and delete its cursor and filter durably."""
-        self._check()
-        stream = self._streams.pop(identity.client_id, None)
-        self._accounts.pop(identity.client_id, None)
-        if stream:
-            stream.close(NotSubscribed(self.config.destination, identity.client_id))
-        await self.meta.unsubscribe(identity.client_id)
-        self._tell_readable()
+        async with self._subscribing.of(identity.client_id):
+            self._check()
+            stream = self._streams.pop(identity.client_id, None)
+            self._accounts.pop(identity.client_id, None)
+            if stream:
+                stream.close(NotSubscribed(self.config.destination, identity.client_id))
+            await self.meta.unsubscribe(identity.client_id)
+            self._tell_readable()
 
     async def get(self, identity: ClientIdentity, request: GetRequest) -> GetAnswer:
         """Return the client's next batch. Raises NotSubscribed, NotRunningHere, and the error that ended its stream."""

@@ -83,7 +83,10 @@ class SourceSwitch(Protocol):
 
 
 class Origin(Protocol):
-    """Everything that an instance needs of its source. `open_feed` runs on the reactor, everything else on the pool."""
+    """Everything that an instance needs of its source.
+
+    `open_feed` and `interrupt` run on the reactor, everything else on the pool.
+    """
 
     @property
     def view(self) -> SourceView:
@@ -107,6 +110,12 @@ class Origin(Protocol):
         """Return, by client id, how long the source keeps the journals of these cursors.
 
         Raises CanalError when the source does not answer.
+        """
+
+    def interrupt(self) -> None:
+        """End the questions under way with an error, and refuse new ones, because the instance stops.
+
+        Does not block: a source that hangs may hold every thread of the pool.
         """
 
     def close(self) -> None:

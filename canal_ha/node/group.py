@@ -78,6 +78,11 @@ class GroupOrigin:
             if any(client_id in answer for answer in answers)
         }
 
+    def interrupt(self) -> None:
+        """See Origin."""
+        for origin in self._origins:
+            origin.interrupt()
+
     def close(self) -> None:
         """Close every source."""
         for origin in self._origins:

@@ -68,9 +68,13 @@ class FilesOrigin:
         """Return nothing: nobody knows when a file will be deleted."""
         return {}
 
+    def interrupt(self) -> None:
+        """See Origin."""
+        self._stop_signal.end()
+
     def close(self) -> None:
         """Close the connection that is asked for table definitions."""
-        self._stop_signal.end()
+        self.interrupt()
         if self._server:
             self._server.close()
 

@@ -134,10 +134,15 @@ class Upstreams:
         own = {client_id: cursor for client_id, cursor in cursors.items() if now.has(cursor)}
         return {client_id: Outlook(*found) for client_id, found in now.view.kept_for(own).items()}
 
-    def close(self) -> None:
+    def interrupt(self) -> None:
         """See Origin."""
         self._closed = True
         self._own.end()
+        self._now.stop_signal.end()
+
+    def close(self) -> None:
+        """See Origin."""
+        self.interrupt()
         with self._changing:
             if self._detecting:
                 self._detecting.stop()

@@ -390,6 +390,9 @@ class MemoryOrigin:
         """See Origin."""
         return {}
 
+    def interrupt(self) -> None:
+        """See Origin."""
+
     def close(self) -> None:
         """See Origin."""
         self.closed = True

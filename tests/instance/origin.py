@@ -29,5 +29,8 @@ class PlainOrigin:
         """See Origin."""
         return {}
 
+    def interrupt(self) -> None:
+        """See Origin."""
+
     def close(self) -> None:
         """See Origin."""

@@ -219,6 +219,34 @@ def test_a_subscribe_during_a_stop_leaves_no_stream_open() -> None:
     assert OpenFeeds.open == set()
 
 
+def test_a_subscribe_during_an_unsubscribe_of_the_same_client_gets_a_durable_cursor() -> None:
+    """It is a new client then, with a start of its own, and its stream stays open."""
+    bench = Bench()
+    bench.acknowledged()
+    bench.store.gate = gate = Deferred[None]()
+    left = begun(bench.embedded.unsubscribe(IDENTITY))
+    subscribed = begun(bench.embedded.subscribe(IDENTITY))
+    bench.store.gate = None
+    gate.callback(None)
+    bench.pass_time(0.1)
+    assert left == [None]
+    assert subscribed == [NoRows().newest()]
+    assert bench.store.snapshot.cursors == {1001: NoRows().newest()}
+    assert now(bench.embedded.get(IDENTITY, GetRequest(1, 0.0))).batch is None
+
+
+def test_hundreds_of_subscribes_that_wait_for_one_another_are_all_answered() -> None:
+    """The client's connections send them while its first one is being written."""
+    bench = Bench()
+    bench.store.gate = gate = Deferred[None]()
+    answers = [begun(bench.embedded.subscribe(IDENTITY)) for _ in range(500)]
+    bench.store.gate = None
+    gate.callback(None)
+    for _ in range(500):
+        bench.clock.advance(0)
+    assert answers == [[NoRows().newest()]] * 500
+
+
 def test_the_kept_start_of_the_first_client_counts_also_if_its_node_came_first() -> None:
     """A client makes its node in ZooKeeper before it subscribes. It begins at the kept start, not at the newest row."""
     start = LogPosition("mysql-bin.000001", 100)

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import Any, Protocol
 
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.wire import messages
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
-from tests.server.harness import Served, read_frame
+from tests.server.harness import read_frame
 
 EXAMPLE = ClientIdentity("example", 1001)
+
+
+class Reachable(Protocol):
+    """A server with a data port."""
+
+    def connect(self) -> socket.socket:
+        """Return a new connection to the port."""
 
 
 class RawClient:
     """A client that has read the handshake and, unless `authenticate` is false, is authenticated."""
 
-    def __init__(self, served: Served, *, client_id: int = 1001, authenticate: bool = True, idle_ms: int = 0) -> None:
-        self.sock: socket.socket = served.connect()
+    def __init__(
+        self, server: Reachable, *, client_id: int = 1001, authenticate: bool = True, idle_ms: int = 0
+    ) -> None:
+        self.sock: socket.socket = server.connect()
         self.names: dict[str, Any] = {"destination": "example", "client_id": str(client_id)}
         handshake = self.packet()
         assert handshake.type == pb.HANDSHAKE
