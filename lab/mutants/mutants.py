@@ -143,6 +143,13 @@ MUTANTS = (
         "            self._due.add(identity.client_id)\n            self._clients",
     ),
     Mutant(
+        "SUBSCRIBE during an UNSUBSCRIBE of the client",
+        INSTANCE,
+        "self._subscribing.of(identity.client_id)",
+        "self._subscribing.of(object())",
+        2,
+    ),
+    Mutant(
         "own late write taken for an edit",
         ZNODES,
         "        ours = node == known or node in self._unanswered.get(path, ())",

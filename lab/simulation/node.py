@@ -331,7 +331,7 @@ class _TypedSession:
 
     def failed(self, error: Exception) -> Reply:
         request = self._take()
-        self._referee.failed(error)
+        self._referee.failed(request, error)
         return Reply(((request, None, error),))  # type: ignore[arg-type]  # typed, not bytes
 
     def _take(self) -> Request:

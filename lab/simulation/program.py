@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ class Program:
 
     sturdy: it keeps its connection after an error, as simple clients do: it rolls back and goes on.
     patient: it acknowledges nothing before it has a batch that ends with a transaction.
+    tells_cursor: its SUBSCRIBEs ask for the cursor.
     """
 
     def __init__(self, simulation: Simulation, destination: str, client_id: int, random: Random) -> None:
@@ -39,6 +41,7 @@ class Program:
         self._filter = random.choice(tuple(FILTERS))
         self._sturdy = random.random() < 0.5
         self._patient = random.random() < 0.2
+        self._tells_cursor = random.random() < 0.5
         self._ahead = random.choice((1, 1, 2, 4))  # GETs that it sends before their turn
         self._size = random.choice((1, 3, 8, 20, 60))
         self._busy_s = random.choice((0.0, 0.02, 0.2))  # how long it works at a batch, at most
@@ -63,6 +66,12 @@ class Program:
             self._look(self._random.uniform(0.0, 1.0))
         else:
             self._wishes.append(what)
+
+    def meet_another(self) -> None:
+        """A second program of the client id begins, and this one unsubscribes at times."""
+        if self._random.random() < 0.5:
+            self.wish("unsubscribe")
+        SecondProgram(self._simulation, self._destination, self._client_id, ("", self._filter))
 
     def hurry(self) -> None:
         """Work fast from now on."""
@@ -139,7 +148,7 @@ class Program:
 
     def _subscribe(self) -> None:
         self._begin_round()
-        self._send(Subscribe(self.identity))
+        self._send(Subscribe(self.identity, tell_cursor=self._tells_cursor))
         self._send(Rollback(self.identity, 0))
         self._ask()
 
@@ -204,7 +213,7 @@ class Program:
             self._filter = self._random.choice([each for each in FILTERS if each and each != self._filter])
             held = tuple(self._held)
             self._begin_round()
-            self._send(Subscribe(self.identity))
+            self._send(Subscribe(self.identity, tell_cursor=self._tells_cursor))
             if self._random.random() < 0.5:  # what the old filter has chosen is acknowledged, to no effect
                 for delivery in held:
                     self._referee.acknowledged(self._destination, self._client_id, delivery)
@@ -231,3 +240,37 @@ class Program:
 
     def _may_acknowledge(self) -> bool:
         return any(delivery.whole or not self._patient for delivery in self._held)
+
+
+class SecondProgram:
+    """Another program of a client id, on a connection of its own: it subscribes and unsubscribes a few times."""
+
+    def __init__(self, simulation: Simulation, destination: str, client_id: int, filters: Sequence[str]) -> None:
+        """Begin at once, if a node runs the destination.
+
+        filters: what it subscribes to, one of these at a time.
+        """
+        self._world = simulation.world
+        self._random = simulation.random
+        self._filters = filters
+        self._destination = destination
+        self._client_id = client_id
+        self._left = self._random.randint(1, 6)  # requests
+        runners = simulation.runners(destination)
+        self._connection = Connection(runners[0], lambda *reply: None, lambda: None) if runners else None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        connection, random = self._connection, self._random
+        if connection is None or connection.over:
+            return
+        if not self._left:
+            connection.close()
+            return
+        self._left -= 1
+        identity = ClientIdentity(self._destination, self._client_id, random.choice(self._filters))
+        if random.random() < 0.3:
+            connection.send(Unsubscribe(identity))
+        else:
+            connection.send(Subscribe(identity, tell_cursor=random.random() < 0.5))
+        self._world.callLater(random.choice((0.0, random.uniform(0.0, 0.02), random.uniform(0.0, 0.3))), self._go_on)

@@ -13,13 +13,23 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from canal_ha.cluster.inputs import StopReason
-from canal_ha.errors import AckUnmatched, CanalError
+from canal_ha.errors import (
+    BatchNotFirst,
+    BatchUnknown,
+    CanalError,
+    CursorReplaced,
+    Fenced,
+    MetaWriteFailed,
+    NotRunningHere,
+    NotSubscribed,
+    SourceUnavailable,
+)
 from canal_ha.instance.instance import Instance
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind
-from canal_ha.wire.packets import Acknowledge
+from canal_ha.wire.packets import Acknowledge, Get, Request, Subscribe, Unsubscribe
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
 from lab.simulation.source import FILTERS, Server, Source, rows_of
@@ -56,6 +66,18 @@ PROMISES = {
     "start-is-durable": "A client's first cursor is durable before its SUBSCRIBE is answered.",
     "switch-is-durable": "After a switch of the source, every later owner begins with the new server.",
 }
+
+
+ANY_REFUSAL = (NotRunningHere,)
+"""Why a node may refuse any request."""
+
+REFUSALS: dict[type[Request], tuple[type[CanalError], ...]] = {
+    Subscribe: (Fenced, MetaWriteFailed, SourceUnavailable),
+    Unsubscribe: (Fenced, MetaWriteFailed),
+    Get: (CursorReplaced, NotSubscribed),
+    Acknowledge: (BatchNotFirst, BatchUnknown, CursorReplaced, MetaWriteFailed, NotSubscribed),
+}
+"""Why it may refuse one of these, besides."""
 
 
 class Broken(AssertionError):
@@ -428,7 +450,7 @@ class Referee:
         consumer.answered = True
         if self._world.seconds() < self._meddled.get(destination, -1.0):
             return
-        if tree.cursor(destination, client_id) not in self._ensemble.tree:
+        if cursor is None or tree.cursor(destination, client_id) not in self._ensemble.tree:
             self.broke("start-is-durable", f"{destination}/{client_id}: subscribed without a cursor in ZooKeeper")
             return
         if cursor is not None and consumer.spans and consumer.spans[-1][1] != FILTERS[consumer.filter]:
@@ -463,10 +485,10 @@ class Referee:
 
             self._world.callLater(wait_s, check)
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, request: Request, error: Exception) -> None:
         """A node answers with an error."""
-        if not isinstance(error, CanalError) or isinstance(error, AckUnmatched):
-            self.broke("no-surprise", repr(error))
+        if not isinstance(error, (*ANY_REFUSAL, *REFUSALS.get(type(request), ()))):
+            self.broke("no-surprise", f"{type(request).__name__}: {error!r}")
 
     def switched(self, destination: str, server: Server | None) -> Server | None:
         """An operator's switch has succeeded; None: nobody knows whether it did. Return what was chosen before."""

@@ -315,6 +315,8 @@ class Simulation:
                 self._be_silent(5.0)
                 self.world.callLater(random.uniform(0.5, 1.5), self.blip, node)
                 self.world.callLater(random.uniform(2.3, 3.0), self.edit_cursor, destination, client_id)
+            case "second program":
+                self.programs[destination, client_id].meet_another()
             case "client cut off":
                 self.programs[destination, client_id].cut()
             case _:
@@ -431,6 +433,7 @@ FAULTS = {
     "lose server": 1,
     "edit cursor": 2,
     "edit in silence": 2,
+    "second program": 2,
     "client cut off": 2,
     "die": 2,
     "roll back": 3,
