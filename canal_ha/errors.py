@@ -254,7 +254,7 @@ class MetaWriteFailed(CanalError):
 
 
 class Fenced(CanalError):
-    """Another node now owns the destination; this node's write was refused."""
+    """This node's write was refused, because it does not own the destination any more or its lease is over."""
 
     retryable = True
 

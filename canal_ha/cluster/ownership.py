@@ -65,11 +65,6 @@ class Ownership:
         if not self._over:
             self._failed(reason)
 
-    def fenced(self) -> None:
-        """Step down because a durable write was Fenced. Writes through `meta` report this themselves."""
-        if not self._over:
-            self._fenced()
-
     def meta(
         self,
         *,
@@ -126,7 +121,10 @@ class Ownership:
         return await self._session.children(path)
 
     async def transaction(self, operations: Sequence[Operation]) -> tuple[int, ...]:
-        """See Znodes. Raises Fenced without a request if this node has stepped down or its lease is over."""
+        """See Znodes. Raises Fenced without a request if this node has stepped down or its lease is over.
+
+        The race hears of it: from here if ZooKeeper has refused the epoch, else from the lease itself.
+        """
         if not self.lease_ok():
             raise Fenced(f"{self.destination}: this node is not its owner any more")
         try:
@@ -134,8 +132,12 @@ class Ownership:
         except TransactionRefused as refused:
             operation = operations[refused.index]
             if isinstance(operation, Check) and operation.path == tree.destination(self.destination):
-                self.fenced()
+                self._report_fenced()
             raise
+
+    def _report_fenced(self) -> None:
+        if not self._over:
+            self._fenced()
 
     def watch(self, path: str, changed: Callable[[Znode | None], None]) -> None:
         """See Znodes. The watch lasts until this ownership ends. A path has one, so that each change is told once."""

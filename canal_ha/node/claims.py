@@ -20,10 +20,8 @@ class OwnedClaim:
             raise NotRunningHere(self._ownership.destination)
 
     def lost(self, error: CanalError) -> None:
-        """Step down at once if another node owns the destination, else let another node try."""
-        if isinstance(error, Fenced):
-            self._ownership.fenced()
-        else:
+        """Let another node try. After a Fenced write the race steps down by itself, and knows the reason."""
+        if not isinstance(error, Fenced):
             self._ownership.failed(str(error))
 
 

@@ -29,7 +29,7 @@ from canal_ha.model.batch import GetAnswer
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind
-from canal_ha.wire.packets import Acknowledge, Get, Request, Subscribe, Unsubscribe
+from canal_ha.wire.packets import Acknowledge, Get, Request, Rollback, Subscribe, Unsubscribe
 from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create, Delete, Operation, SetData
 from lab.simulation.source import FILTERS, Server, Source, rows_of
@@ -76,6 +76,7 @@ REFUSALS: dict[type[Request], tuple[type[CanalError], ...]] = {
     Unsubscribe: (Fenced, MetaWriteFailed),
     Get: (CursorReplaced, NotSubscribed),
     Acknowledge: (BatchNotFirst, BatchUnknown, CursorReplaced, MetaWriteFailed, NotSubscribed),
+    Rollback: (BatchUnknown,),
 }
 """Why it may refuse one of these, besides."""
 

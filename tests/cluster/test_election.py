@@ -347,7 +347,6 @@ def test_an_ownership_that_has_ended_writes_and_reports_nothing() -> None:
     answers: list[object] = []
     Deferred.fromCoroutine(old.transaction([SetData(tree.cursor(D, 1), b"")])).addBoth(answers.append)
     old.failed("it broke late")
-    old.fenced()
     stage.run(0.1)
     assert [type(answer.value) for answer in answers if hasattr(answer, "value")] == [Fenced]
     assert len(node.session.sent) == sent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import Deferred
 
+from canal_ha.cluster.inputs import StopReason
 from canal_ha.zookeeper import tree
 from lab.simulation.session import Link
 from lab.simulation.source import Source
@@ -43,6 +44,21 @@ def test_a_dead_owner_is_followed_within_a_second_of_its_session() -> None:
         simulation.crash(simulation.nodes.index(owner))
         simulation.run(simulation.timeout_s + 1.0)
         simulation.must_run()
+
+
+def test_a_frozen_owner_does_not_blame_another_claim() -> None:
+    """It stops because its lease is over. With an unflushed cursor too, nobody but ZooKeeper tells of a new epoch."""
+    told = set()
+    for seed in range(20):
+        simulation = Simulation(seed, nodes=1)
+        simulation.run(3.0 + seed * 0.07)
+        (owner,) = simulation.runners("d0")
+        owner.process.pause()
+        simulation.run(simulation.timeout_s * 0.9)
+        owner.process.resume()
+        simulation.run(0.5)
+        told |= {line.partition(": ")[2] for line in simulation.referee.trace if " stops: " in line}
+    assert told == {f"{owner.name} stops: {StopReason.LEASE_OVER.value}"}
 
 
 def test_an_owner_that_is_cut_off_stops_before_another_starts() -> None:
