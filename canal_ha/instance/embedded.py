@@ -92,6 +92,11 @@ class Embedded:
         """The names of the instances here."""
         return tuple(self._running)
 
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """The instances here."""
+        return tuple(self._running.values())
+
     def status(self) -> Sequence[InstanceStatus]:
         """Return the figures of every instance here."""
         return [instance.status() for instance in self._running.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred, DeferredList, gatherResults
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
@@ -21,6 +21,7 @@ from canal_ha.node.instance_log import InstanceLog
 from canal_ha.server.audit import Audit
 
 LOG = logs.get(__name__)
+FLUSH_WAIT_S = 0.5  # for the flush that begins an orderly stop
 START_AGAIN_S = 5.0  # on a node of its own, after an instance gave up
 
 
@@ -72,6 +73,12 @@ class Hosting:
         self._audit.note("release", destination=destination, details={"reason": reason.value})
         await self._embedded.stop(destination, flush=reason.orderly)
 
+    async def flush(self) -> None:
+        """Make durable what clients have acknowledged by now. Without an answer go on after a moment."""
+        flushes = [Deferred.fromCoroutine(instance.flush()) for instance in self._embedded.instances]
+        flushed = gatherResults(flushes, consumeErrors=True).addErrback(_flush_broke)
+        await DeferredList([flushed, deferLater(self._reactor, FLUSH_WAIT_S)], fireOnOneCallback=True)
+
     # ---- without a cluster
 
     async def start_alone(self, destination: str) -> None:
@@ -114,3 +121,7 @@ class Hosting:
 
     def _broke(self, failure: Failure) -> None:
         LOG.error("instance.start_broken", error=failure.getErrorMessage(), trace=failure.getTraceback())
+
+
+def _flush_broke(failure: Failure) -> None:
+    LOG.error("instance.flush_broken", error=failure.getErrorMessage(), trace=failure.getTraceback())

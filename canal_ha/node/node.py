@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from canal_ha import logs
 from canal_ha.admin import api
@@ -109,13 +109,20 @@ class Node:
         self._accounts.start()
 
     async def stop(self) -> None:
-        """Stop accepting, flush cursors, let go of what runs here, close the ports."""
+        """Flush cursors, stop accepting, let go of what runs here, close the ports.
+
+        The first flush comes before anything that a client can delay. The last one has the acknowledgements of the
+        batches that were on their way. Slow replies go on leaving while the destinations are released.
+        """
         self._scan.stop()
         self._accounts.stop()
-        await self._service.stop()
+        await self._hosting.flush()
+        await self._service.end()
+        closed = Deferred.fromCoroutine(self._service.stop())
         if self._cluster:
             await self._cluster.stop()
         await self._hosting.stop_all()
+        await closed
         for port in self._ports:
             await maybeDeferred(port.stopListening)
         self._heartbeat.stop()

@@ -21,7 +21,7 @@ from canal_ha.model.clock import Clock
 from canal_ha.server.audit import Actor
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.complaints import Complaints
-from canal_ha.server.conversation import Shared
+from canal_ha.server.conversation import LAST_WORDS_S, Shared
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations
 from canal_ha.server.entrance import Entrance, Visitor
@@ -114,10 +114,10 @@ class CanalService(ServerFactory):
             raise ConfigError("canal.properties", "canal.port", str(self._port), f"a free port: {error}") from error
         LOG.info("server.listening", host=self._host or "*", port=self.port, tls=self._certificates is not None)
 
-    async def stop(self, grace_s: float = 5.0) -> None:
-        """Stop accepting and close every connection.
+    async def end(self) -> None:
+        """Stop accepting, end every conversation, and let clients acknowledge what is on its way for half a second.
 
-        grace_s: how long replies may take to leave, seconds. A waiting GET ends at once.
+        A waiting GET ends at once. A reply that leaves more slowly goes on leaving, until `stop` is over.
         """
         if self._listening is not None:
             listening, self._listening = self._listening, None
@@ -126,15 +126,28 @@ class CanalService(ServerFactory):
                 await stopped
         for connection in tuple(self._open):
             connection.end()
-        deadline = self._reactor.seconds() + grace_s
-        while self._open and self._reactor.seconds() < deadline:
-            await self._pause()
+        await self._all_closed(LAST_WORDS_S)
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Close every connection, after `end`.
+
+        grace_s: how long replies may take to leave, seconds.
+        """
+        if self._listening is not None:
+            await self.end()
+        await self._all_closed(grace_s)
         for connection in tuple(self._open):
             connection.abort()
         while self._open:
             await self._pause()
         self._complaints.stop()
         LOG.info("server.stopped")
+
+    async def _all_closed(self, within_s: float) -> None:
+        """Wait until the clients have gone, but not longer than this."""
+        deadline = self._reactor.seconds() + within_s
+        while self._open and self._reactor.seconds() < deadline:
+            await self._pause()
 
     async def _pause(self) -> None:
         pause = Deferred[None]()
