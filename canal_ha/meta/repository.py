@@ -79,7 +79,10 @@ class MetaBackend(Protocol):
         ...
 
     async def write(self, changes: tuple[Change, ...]) -> None:
-        """Make all changes durable in one step, or none. Raises MetaWriteFailed (try again) or Fenced."""
+        """Make all changes durable, in their order.
+
+        Raises MetaWriteFailed (try again) or Fenced. Then a first part of them, or all, may be durable or become so.
+        """
         ...
 
 

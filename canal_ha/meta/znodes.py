@@ -1,14 +1,15 @@
 """ZnodeBackend: stores cursors and subscriptions in canal's znodes; only the owner's writes succeed.
 
-Every write is one transaction that begins with a check of `{d}` at the owner's epoch. Once another node claims the
-destination, ZooKeeper refuses the old owner's writes. Writing a cursor also checks the last seen version of its
-znode, so an edit made with zkCli is noticed and taken over, not overwritten.
+Every transaction begins with a check of `{d}` at the owner's epoch. Once another node claims the destination, ZooKeeper
+refuses the old owner's writes. A write is one transaction, or several if ZooKeeper would not take it in one. Writing a
+cursor also checks the last seen version of its znode, so an edit made with zkCli is noticed and taken over, not
+overwritten.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,6 +36,8 @@ READ_AT_ONCE = 64  # clients whose nodes are asked for together; the owner's lea
 FILTER_BYTES = 1 << 18  # canal limits no filter; a client of canal-ha may send far less
 SERVERS_BYTES = 1 << 13
 _SERVER = re.compile(r"(\S{1,255}:[0-9]{1,5})?")  # "" for a source that never switched
+TRANSACTION_BYTES = 400_000  # ZooKeeper drops a connection that sends more than 1 MB at once (jute.maxbuffer)
+OPERATION_BYTES = 60  # of an operation in a transaction, besides its path and data; rather more than less
 ATTEMPTS = 8  # each new attempt means that somebody else created, changed or deleted a node meanwhile
 
 
@@ -204,7 +207,10 @@ class ZnodeBackend:
         yield from (CursorMoved(client_id, before.snapshot.cursors[client_id]) for client_id in older)
 
     async def write(self, changes: tuple[Change, ...]) -> None:
-        """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest."""
+        """See MetaBackend. If an operator edited a cursor meanwhile, keep the edit and write the rest.
+
+        What is too large for one transaction is written in several, in the order of the changes.
+        """
         due = list(changes)
         self._writing = {
             tree.cursor(self._destination, change.client_id)
@@ -216,7 +222,10 @@ class ZnodeBackend:
                 await self._look_again(path, due)
             for _ in range(ATTEMPTS):
                 operations, after = await self._plan(due)
-                if not operations or await self._done(operations, after, due):
+                for piece in _pieces(operations):
+                    if not await self._done(piece, {each.path: after[each.path] for each in piece}, due):
+                        break  # the rest of the plan may be wrong
+                else:
                     break
             else:
                 raise MetaWriteFailed(f"{self._destination}: the znodes changed in all {ATTEMPTS} attempts to write")
@@ -301,9 +310,13 @@ class ZnodeBackend:
             self._unanswered.setdefault(refused.path, [])
             await self._settle(due)
             return False
-        except ZooKeeperUnavailable:
+        except ZooKeeperUnavailable as error:
             for path, data in after.items():
                 self._unanswered.setdefault(path, []).append(self._written(path, data))
+            large = sum(map(_size, operations))
+            if large > TRANSACTION_BYTES:
+                text = f"{error}; {operations[0].path} makes a write of {large} bytes, and ZooKeeper takes 1 MB at most"
+                raise ZooKeeperUnavailable(text) from error
             raise
         else:
             for operation, version in zip(operations, versions[1:], strict=True):
@@ -420,6 +433,26 @@ class ZnodeBackend:
         self._remember(path, node)
         if gone or (edit and not self._take_over(client_id, path, node)):
             self._lost(client_id)
+
+
+def _size(operation: Operation) -> int:
+    """Return about how many bytes an operation adds to a transaction."""
+    data = operation.data if isinstance(operation, Create | SetData) else b""
+    return OPERATION_BYTES + len(operation.path) + len(data)
+
+
+def _pieces(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    """Yield the operations in transactions of a size that ZooKeeper takes."""
+    piece: list[Operation] = []
+    size = 0
+    for operation in operations:
+        if piece and size + _size(operation) > TRANSACTION_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(operation)
+        size += _size(operation)
+    if piece:
+        yield piece
 
 
 def _is_older(node: Znode | None, known: Znode | None) -> bool:

@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.meta import znodes
 from canal_ha.meta.repository import (
     Change,
     CursorMoved,
@@ -55,6 +56,7 @@ class Store:
         # When the connection is lost at the next write: "before" or "after" ZooKeeper does it, or "under way". Such a
         # write waits at another server and is done when it `lands`, at the latest before the next write that arrives.
         self.lose: str = ""
+        self.lose_at = 0  # "after" at the write of this number, from 1
         self.under_way: list[Sequence[Operation]] = []
         self.replaced: list[tuple[int, int]] = []
         self.lost: list[int] = []
@@ -89,6 +91,7 @@ class Store:
     async def _write(self, operations: Sequence[Operation]) -> tuple[int, ...]:
         self.writes.append(operations)
         lose, self.lose = self.lose, ""
+        lose = "after" if len(self.writes) == self.lose_at else lose
         if lose == "before":
             raise ZooKeeperUnavailable("connection lost")
         if lose == "under way":
@@ -173,6 +176,46 @@ def test_the_server_that_was_switched_to_is_read_by_the_next_owner() -> None:
     store.edit(SetData(DESTINATION, b""))
     with pytest.raises(Fenced):
         store.write(ServersChosen(("db2:3306", "")))
+
+
+def many_changes(count: int) -> list[Change]:
+    """Return the first subscriptions of clients 1 to `count`, with cursors as large as those of a GTID source."""
+    return [
+        change
+        for client_id in range(1, count + 1)
+        for change in (
+            Subscribed(ClientIdentity("example", client_id, "")),
+            CursorMoved(client_id, replace(at(client_id), gtid="x" * 300)),
+        )
+    ]
+
+
+def test_thousands_of_cursors_are_put_back_in_pieces_that_zookeeper_takes() -> None:
+    """The ensemble has come back empty. One transaction above 1 MB makes it drop the connection, again and again."""
+    store = Store()
+    store.load()
+    store.write(*many_changes(3000))
+    empty = Store(before=store.backend.stored, restore=True)
+    assert len(empty.load().cursors) == 3000
+    assert len(empty.writes) > 3
+    for each in (store, empty):
+        assert (
+            max(sum(len(step.path) + len(getattr(step, "data", b"")) for step in write) for write in each.writes) < 5e5
+        )
+
+
+def test_a_write_in_pieces_goes_on_where_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is lost in the middle of it. The same changes again write what is missing."""
+    monkeypatch.setattr(znodes, "TRANSACTION_BYTES", 4000)
+    store = Store()
+    store.load()
+    changes = many_changes(30)
+    store.lose_at = 2
+    with pytest.raises(MetaWriteFailed):
+        store.write(*changes)
+    store.write(*changes)
+    assert store.read(tree.cursor("example", 30)) is not None
+    assert len(store.backend.durable.cursors) == 30
 
 
 def test_a_late_writer_is_refused() -> None:
