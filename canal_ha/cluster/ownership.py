@@ -10,6 +10,7 @@ from twisted.python.failure import Failure
 
 from canal_ha.cluster.session import ClusterSession
 from canal_ha.errors import Fenced, TransactionRefused, ZooKeeperUnavailable
+from canal_ha.meta.repository import CursorLoss
 from canal_ha.meta.znodes import Stored, ZnodeBackend
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.position import LogPosition
@@ -69,7 +70,7 @@ class Ownership:
         self,
         *,
         replaced: Callable[[int, LogPosition], None],
-        lost: Callable[[int], None],
+        lost: Callable[[int, CursorLoss], None],
         skipped: Callable[[str], None],
         mended: Callable[[ClientIdentity, LogPosition | None], None],
     ) -> ZnodeBackend:

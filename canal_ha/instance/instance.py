@@ -41,10 +41,10 @@ from canal_ha.instance.stream import Reactor, Stream, StreamState
 from canal_ha.meta.batch_ids import BatchIds
 from canal_ha.meta.files import RunBlocking
 from canal_ha.meta.memory import MemoryBackend
-from canal_ha.meta.repository import OpenBackend
+from canal_ha.meta.repository import CursorLoss, OpenBackend
 from canal_ha.meta.write_behind import Meta
 from canal_ha.model.batch import GetAnswer
-from canal_ha.model.excerpt import some
+from canal_ha.model.excerpt import excerpt, some
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
@@ -178,6 +178,7 @@ class Instance:
         self._origin.interrupt()  # first: the flush and the close may need threads that wait for the source
         if flush:
             await self._last_flush()
+        self._report_unwritten()
         await self._run_blocking(self._origin.close)
         if self._loops:  # else it has never started
             self._log.event(self.config.destination, "instance.stopped")
@@ -191,6 +192,20 @@ class Instance:
             except NotRunningHere:
                 return
             await self._pause(LAST_FLUSH_PAUSE_S)
+
+    def _report_unwritten(self) -> None:
+        """Say whose acknowledged rows come again, because the stop has not made their cursors durable."""
+        due = self.meta.due
+        if due:
+            self._log.event(
+                self.config.destination,
+                "cursor.not_written",
+                clients=len(due),
+                client_ids=excerpt(", ".join(map(str, due))),
+                effect="rows acknowledged since the last flush come again",
+                error=self._write_error,
+                alarm=True,
+            )
 
     async def flush(self) -> bool:
         """Make acknowledged cursors durable. Return False if the write failed: an alarm, and the next flush repeats it.
@@ -372,11 +387,10 @@ class Instance:
             stream.rewind()
         self._log.event(self.config.destination, "cursor.replaced", client_id=client_id, position=str(cursor))
 
-    def cursor_deleted(self, client_id: int) -> None:
+    def cursor_lost(self, client_id: int, loss: CursorLoss) -> None:
         """See CursorEdits."""
-        self._log.event(
-            self.config.destination, "cursor.deleted", client_id=client_id, action="written again", alarm=True
-        )
+        name = f"cursor.{loss.value}"
+        self._log.event(self.config.destination, name, client_id=client_id, action="written again", alarm=True)
         self.meta.rewrite(client_id)
 
     def client_mended(self, identity: ClientIdentity, cursor: LogPosition | None) -> None:

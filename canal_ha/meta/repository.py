@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from canal_ha.model.identity import ClientIdentity
@@ -86,6 +87,14 @@ class MetaBackend(Protocol):
         ...
 
 
+class CursorLoss(Enum):
+    """How a stored cursor got lost."""
+
+    DELETED = "deleted"
+    UNREADABLE = "unreadable"  # somebody has written what is no cursor
+    OLDER = "older"  # the store has been restored from a backup
+
+
 class CursorEdits(Protocol):
     """Hears what an operator does to stored cursors. A backend calls it between `load` and the end of its ownership."""
 
@@ -93,8 +102,8 @@ class CursorEdits(Protocol):
         """The operator wrote this client's cursor: go on from there."""
         ...
 
-    def cursor_deleted(self, client_id: int) -> None:
-        """The operator deleted this client's cursor or made it unreadable: write it again."""
+    def cursor_lost(self, client_id: int, loss: CursorLoss) -> None:
+        """The store has lost this client's cursor: write it again."""
         ...
 
     def client_mended(self, identity: ClientIdentity, cursor: LogPosition | None) -> None:

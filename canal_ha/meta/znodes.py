@@ -16,6 +16,7 @@ from functools import partial
 from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, TransactionRefused, ZooKeeperUnavailable
 from canal_ha.meta.repository import (
     Change,
+    CursorLoss,
     CursorMoved,
     ServersChosen,
     Snapshot,
@@ -76,7 +77,7 @@ class ZnodeBackend:
         znodes: Znodes,
         *,
         replaced: Callable[[int, LogPosition], None],
-        lost: Callable[[int], None],
+        lost: Callable[[int, CursorLoss], None],
         skipped: Callable[[str], None],
         mended: Callable[[ClientIdentity, LogPosition | None], None],
         before: Stored | None = None,
@@ -429,10 +430,13 @@ class ZnodeBackend:
         if client_id not in self.durable.clients:
             return
         known, edit = self._known.get(path), self._is_edit(path, node)
-        gone = (node is None and known is not None) or _is_older(node, known)
         self._remember(path, node)
-        if gone or (edit and not self._take_over(client_id, path, node)):
-            self._lost(client_id)
+        if node is None and known is not None:
+            self._lost(client_id, CursorLoss.DELETED)
+        elif _is_older(node, known):
+            self._lost(client_id, CursorLoss.OLDER)
+        elif edit and not self._take_over(client_id, path, node):
+            self._lost(client_id, CursorLoss.UNREADABLE)
 
 
 def _size(operation: Operation) -> int:

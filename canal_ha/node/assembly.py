@@ -63,7 +63,7 @@ class Assembly:
             if config.cursor_place is CursorPlace.ZOOKEEPER:
                 return ownership.meta(
                     replaced=edits.cursor_replaced,
-                    lost=edits.cursor_deleted,
+                    lost=edits.cursor_lost,
                     skipped=edits.nodes_skipped,
                     mended=edits.client_mended,
                 )

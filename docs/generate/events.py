@@ -15,6 +15,7 @@ from pathlib import Path
 
 from canal_ha.config import alarms as configuration
 from canal_ha.instance import alarms as streams
+from canal_ha.meta.repository import CursorLoss
 from docs.generate.markdown import code, table
 
 ROOT = Path(__file__).parents[2] / "canal_ha"
@@ -25,6 +26,7 @@ DESTINATION, NODE = "destination", "node"
 
 FAMILIES: Mapping[str, Sequence[str]] = {
     "alarm": tuple(streams.MEANINGS),
+    "cursor": tuple(loss.value for loss in CursorLoss),
     "scan": (configuration.REFUSED, configuration.UNREADABLE, configuration.GONE, configuration.RESTART),
 }
 """What stands behind the dot in `f"alarm.{...}"`."""

@@ -107,7 +107,7 @@ class Node:
             origin,
             lambda edits: ownership.meta(
                 replaced=edits.cursor_replaced,
-                lost=edits.cursor_deleted,
+                lost=edits.cursor_lost,
                 skipped=edits.nodes_skipped,
                 mended=edits.client_mended,
             ),

@@ -362,7 +362,7 @@ def test_what_an_owner_of_long_ago_knew_is_not_written_back() -> None:
     stage.run()
     Deferred.fromCoroutine(
         first.owner.ownerships[0]
-        .meta(replaced=lambda *_: None, lost=lambda _: None, skipped=print, mended=print)
+        .meta(replaced=lambda *_: None, lost=lambda *_: None, skipped=print, mended=print)
         .load()
     )
     stage.run()

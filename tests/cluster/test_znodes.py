@@ -17,6 +17,7 @@ from canal_ha.errors import Fenced, MetaUnreadable, MetaWriteFailed, Transaction
 from canal_ha.meta import znodes
 from canal_ha.meta.repository import (
     Change,
+    CursorLoss,
     CursorMoved,
     ServersChosen,
     Snapshot,
@@ -59,7 +60,7 @@ class Store:
         self.lose_at = 0  # "after" at the write of this number, from 1
         self.under_way: list[Sequence[Operation]] = []
         self.replaced: list[tuple[int, int]] = []
-        self.lost: list[int] = []
+        self.lost: list[tuple[int, CursorLoss]] = []
         self.skipped: list[str] = []
         self.mended: list[tuple[ClientIdentity, int | None]] = []
         self.fenced = 0
@@ -77,7 +78,7 @@ class Store:
         )
         self.backend: ZnodeBackend = self.ownership.meta(
             replaced=lambda client_id, cursor: self.replaced.append((client_id, cursor.offset)),
-            lost=self.lost.append,
+            lost=lambda *loss: self.lost.append(loss),
             skipped=self.skipped.append,
             mended=lambda identity, cursor: self.mended.append((identity, cursor.offset if cursor else None)),
         )
@@ -370,14 +371,14 @@ def test_an_edit_to_what_the_node_holds_is_told_too() -> None:
 
 
 def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -> None:
-    """A deleted or unreadable cursor is reported as lost, and the owner can write it again."""
+    """A deleted or unreadable cursor is reported as that, and the owner can write it again."""
     store = subscribed()
     store.edit(SetData(CURSOR, b"{"))
-    assert store.lost == [1001]
+    assert store.lost == [(1001, CursorLoss.UNREADABLE)]
     store.write(CursorMoved(1001, at(5)))
     store.stage.pass_time()
     store.edit(Delete(CURSOR))
-    assert store.lost == [1001, 1001]
+    assert store.lost[1:] == [(1001, CursorLoss.DELETED)]
     store.write(CursorMoved(1001, at(5)))
     assert store.cursor() == 5
     assert store.replaced == []
@@ -500,7 +501,7 @@ def test_a_backup_restored_under_the_owner_is_no_edit() -> None:
     restored(store, 200)
     store.ownership.watch_again()
     store.stage.pass_time()
-    assert (store.lost, store.replaced) == ([1001], [])
+    assert (store.lost, store.replaced) == ([(1001, CursorLoss.OLDER)], [])
 
 
 def poisoned(path: str, data: bytes) -> Store:

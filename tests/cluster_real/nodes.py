@@ -46,7 +46,7 @@ class Node:
         """Load the cursors. See Owner."""
         backend = ownership.meta(
             replaced=lambda *edit: self.replaced.append(edit),
-            lost=self.lost.append,
+            lost=lambda client_id, _: self.lost.append(client_id),
             skipped=print,
             mended=lambda identity, cursor: self.mended.append(identity),
         )

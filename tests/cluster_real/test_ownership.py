@@ -132,7 +132,7 @@ def test_an_expired_owner_stops_and_another_runs(nodes: MakeNodes, stage: RealSt
         before=None,
         restore=False,
     )
-    late = unleashed.meta(replaced=lambda *edit: None, lost=lambda client: None, skipped=print, mended=print)
+    late = unleashed.meta(replaced=lambda *edit: None, lost=lambda *_: None, skipped=print, mended=print)
 
     async def write_late() -> None:
         await late.load()

@@ -77,6 +77,17 @@ class OpenFeeds(ReplayFeed):
         self.open.discard(self)
 
 
+class Heard(Silent):
+    """An InstanceListener that keeps events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, object]]] = []
+
+    def event(self, destination: str, name: str, /, *, alarm: bool = False, **facts: object) -> None:
+        """See InstanceListener."""
+        self.events.append((name, facts))
+
+
 class Bench:
     """One instance behind an Embedded, in virtual time."""
 
@@ -86,6 +97,8 @@ class Bench:
         self.store = Store(snapshot)
         self.embedded = Embedded()
         OpenFeeds.open.clear()
+        heard = Heard()
+        self.events = heard.events
 
         def open_feed(request: FeedRequest) -> Feed:
             return PromptFeed(request, [transactions(2)]) if rows else OpenFeeds(request, [])
@@ -97,7 +110,7 @@ class Bench:
             self.lease,
             self.clock,
             run_blocking=blocking,
-            log=Silent(),
+            log=heard,
             flush_period_ms=flush_period_ms,
             batch_ids=self.embedded.batch_ids,
         )
@@ -158,6 +171,19 @@ def test_an_orderly_stop_without_an_answer_ends_in_time(lease_ends: bool) -> Non
     assert stopped == ([None] if lease_ends else [])
     bench.pass_time(LAST_FLUSH_S)
     assert stopped == [None]
+
+
+def test_a_stop_that_could_not_write_cursors_says_whose_rows_come_again() -> None:
+    """It names the client ids and the reason. After a stop that has written everything it says nothing."""
+    for away in (False, True):
+        bench = Bench()
+        bench.acknowledged()
+        bench.store.away = away
+        stopped = begun(bench.embedded.stop("example"))
+        bench.pass_time(LAST_FLUSH_S + 1.0)
+        assert stopped == [None]
+        said = [facts for name, facts in bench.events if name == "cursor.not_written"]
+        assert [(facts["client_ids"], facts["error"]) for facts in said] == ([("1001", "no answer")] if away else [])
 
 
 def test_an_ack_that_could_not_be_written_at_once_says_so_and_is_written_later() -> None:
