@@ -18,6 +18,7 @@ from canal_ha.cli.node_status import NO_LOGIN, fetch
 from canal_ha.cluster.overview import ClientView, DestinationView, NodeView, Overview, read_overview
 from canal_ha.errors import NodeUnreachable
 from canal_ha.instance.alarms import MEANINGS
+from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.reading import BlockingZnodes
 
 ASKED_AT_ONCE = 16
@@ -45,6 +46,15 @@ def _ask(access: HttpAccess, node: NodeView) -> Mapping[str, Any] | str:
     if document["node"]["address"] != node.address:  # the endpoint is on loopback, so this machine's own node answered
         return f"{node.status_address} is {document['node']['address']} seen from here, not {node.address}"
     return document
+
+
+def nobody(servers: str, destinations: int) -> NodeUnreachable:
+    """Return the error for a cluster without a node. servers: of ZooKeeper. destinations: how many it knows."""
+    known = f"{destinations} destinations below {tree.DESTINATIONS}" if destinations else "no destination"
+    return NodeUnreachable(
+        f"no node is alive: ZooKeeper at {servers} answers, and has {known} and no node below {tree.CLUSTER}. Is this"
+        " the right ensemble and chroot? One that came back empty gets its nodes back when they reconnect"
+    )
 
 
 def document_of(seen: Overview) -> dict[str, Any]:

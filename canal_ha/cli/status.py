@@ -77,13 +77,19 @@ def show_cluster(zk: str, zk_access: ZooKeeperAccess, access: HttpAccess, *, as_
     with BlockingZnodes(zk, zk_access) as znodes:
         seen = partial(overview.look, znodes, access)
         if as_json:
-            repeat(lambda: overview.document_of(seen()), lambda document, console: None, as_json=True, watch=watch)
+            document = repeat(
+                lambda: overview.document_of(seen()), lambda document, console: None, as_json=True, watch=watch
+            )
+            nodes, destinations = document["nodes"], document["destinations"]
         else:
-            repeat(seen, overview.show, as_json=False, watch=watch)
+            last = repeat(seen, overview.show, as_json=False, watch=watch)
+            nodes, destinations = last.nodes, last.destinations
+    if not nodes:
+        raise overview.nobody(zk, len(destinations))
 
 
-def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json: bool, watch: bool) -> None:
-    """Show the state once, or refresh it until interrupted; print a failed refresh and go on.
+def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json: bool, watch: bool) -> T:
+    """Show the state once and return it, or refresh it until interrupted; print a failed refresh and go on.
 
     look: reads the state.
     show: prints the state on a console.
@@ -104,7 +110,7 @@ def repeat(look: Callable[[], T], show: Callable[[T, Console], None], *, as_json
                 console.clear()
             show(seen, console)
         if not watch:
-            return
+            return seen
         while True:
             time.sleep(WATCH_S)
             try:

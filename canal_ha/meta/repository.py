@@ -91,7 +91,7 @@ class CursorLoss(Enum):
     """How a stored cursor got lost."""
 
     DELETED = "deleted"
-    UNREADABLE = "unreadable"  # somebody has written what is no cursor
+    MALFORMED = "malformed"  # somebody has written what is no cursor
     OLDER = "older"  # the store has been restored from a backup
 
 

@@ -436,7 +436,7 @@ class ZnodeBackend:
         elif _is_older(node, known):
             self._lost(client_id, CursorLoss.OLDER)
         elif edit and not self._take_over(client_id, path, node):
-            self._lost(client_id, CursorLoss.UNREADABLE)
+            self._lost(client_id, CursorLoss.MALFORMED)
 
 
 def _size(operation: Operation) -> int:

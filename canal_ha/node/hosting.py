@@ -12,7 +12,7 @@ from canal_ha import logs
 from canal_ha.cluster.inputs import StopReason
 from canal_ha.cluster.ownership import Ownership
 from canal_ha.config.model import CanalConfig, InstanceConfig
-from canal_ha.errors import CanalError, MetaUnreadable, ZooKeeperUnavailable
+from canal_ha.errors import CanalError, MetaUnreadable, MetaWriteFailed, ZooKeeperUnavailable
 from canal_ha.instance.embedded import Embedded
 from canal_ha.instance.instance import Instance
 from canal_ha.model.alarm import NodeAlarm
@@ -63,7 +63,7 @@ class Hosting:
     async def _start(self, instance: Instance) -> None:
         try:
             await self._embedded.start(instance)
-        except (MetaUnreadable, ZooKeeperUnavailable) as error:
+        except (MetaUnreadable, MetaWriteFailed, ZooKeeperUnavailable) as error:
             self._log.event(instance.config.destination, "instance.unloadable", error=str(error), alarm=True)
             raise
 

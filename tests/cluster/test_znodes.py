@@ -374,7 +374,7 @@ def test_a_cursor_deleted_or_spoilt_by_hand_is_told_and_can_be_written_again() -
     """A deleted or unreadable cursor is reported as that, and the owner can write it again."""
     store = subscribed()
     store.edit(SetData(CURSOR, b"{"))
-    assert store.lost == [(1001, CursorLoss.UNREADABLE)]
+    assert store.lost == [(1001, CursorLoss.MALFORMED)]
     store.write(CursorMoved(1001, at(5)))
     store.stage.pass_time()
     store.edit(Delete(CURSOR))

@@ -99,3 +99,12 @@ def test_no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     with pytest.raises(ZooKeeperUnavailable, match=f"no ZooKeeper answers at 127.0.0.1:{port}"):
         BlockingZnodes(f"127.0.0.1:{port}").__enter__()
+
+
+def test_an_empty_ensemble_is_an_error_that_says_what_was_seen(zookeeper: ZooKeeper) -> None:
+    """A script or a person at night must not take it for a healthy cluster."""
+    hosts = f"{zookeeper.hosts}/empty{time.time_ns()}"
+    for options in ((), ("--json",)):
+        done = subprocess.run([PROGRAM, "status", "--zk", hosts, *options], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1
+        assert "has no destination and no node below /otter/canal/cluster" in done.stderr
