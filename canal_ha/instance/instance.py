@@ -135,7 +135,8 @@ class Instance:
         self._write_error = ""
         self._start_unwritten = False
         self._unreadable_told = False
-        self._compiling = DeferredLock()
+        self._compiling = OneAtATime(reactor)  # by account, or by client id without one
+        self._compiled: dict[int, str] = {}  # the filter of each client's last SUBSCRIBE
         self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
         self._subscribing = OneAtATime(reactor)  # by client id
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
@@ -258,7 +259,7 @@ class Instance:
         only_looks = not opens and self.meta.cursor(client_id) is not None
         place = nullcontext() if only_looks else self._stream_places.reserved(client_id, account)
         with self._client_places.reserved(client_id), place:
-            await self._check_filter(identity.filter)
+            await self._check_filter(identity)
             start = None
             if self.meta.cursor(identity.client_id) is None:
                 # The table history must begin before the start. If the source does not answer, the next call reports it
@@ -273,6 +274,7 @@ class Instance:
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
         stream = self._stream(known)
         self._accounts[client_id] = account
+        self._compiled[client_id] = identity.filter
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         return self.meta.cursor(identity.client_id)
@@ -291,6 +293,7 @@ class Instance:
             self._check()
             stream = self._streams.pop(identity.client_id, None)
             self._accounts.pop(identity.client_id, None)
+            self._compiled.pop(identity.client_id, None)
             if stream:
                 stream.close(NotSubscribed(self.config.destination, identity.client_id))
             await self.meta.unsubscribe(identity.client_id)
@@ -348,7 +351,7 @@ class Instance:
                 f"{self.config.destination} has several sources: one position cannot be the end of a read"
             )
         with self._read_places.reserved(object(), identity.account):
-            await self._check_filter(identity.filter)
+            await self._check_filter(identity)
             async with self._asking:
                 start = await self._run_blocking(lambda: self._origin.view.find(place))
                 end = None
@@ -562,10 +565,15 @@ class Instance:
             alarm=True,
         )
 
-    async def _check_filter(self, text: str) -> None:
-        """Compile a client's filter on the pool, one filter at a time. Raises FilterInvalid."""
-        config = self.config
-        async with self._compiling:
+    async def _check_filter(self, identity: ClientIdentity) -> None:
+        """Compile a client's filter on the pool, unless it is blank or the client's last one. Raises FilterInvalid.
+
+        Whoever sends filters that take long waits for them alone.
+        """
+        config, text = self.config, identity.filter
+        if not text or self._compiled.get(identity.client_id) == text:
+            return
+        async with self._compiling.of(identity.account or identity.client_id):
             await self._run_blocking(
                 lambda: effective(config.filter_regex, config.filter_black_regex, text, config.filter_client_mode)
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -94,6 +95,7 @@ class Bench:
     def __init__(self, *, snapshot: Snapshot | None = None, flush_period_ms: int = 1000, rows: bool = False) -> None:
         self.clock = OneThread()
         self.lease = Lease()
+        self.held: list[Deferred[Any]] | None = None  # calls that the pool does not get to
         self.store = Store(snapshot)
         self.embedded = Embedded()
         OpenFeeds.open.clear()
@@ -109,12 +111,19 @@ class Bench:
             lambda edits: self.store,
             self.lease,
             self.clock,
-            run_blocking=blocking,
+            run_blocking=self.blocking,
             log=heard,
             flush_period_ms=flush_period_ms,
             batch_ids=self.embedded.batch_ids,
         )
         now(self.embedded.start(self.instance))
+
+    def blocking(self, call: Callable[[], T], /) -> Deferred[T]:
+        """Run the call at once, or hold it back while there is a list."""
+        if self.held is None:
+            return blocking(call)
+        self.held.append(answer := Deferred[T]())
+        return answer
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass in small steps."""
@@ -271,6 +280,22 @@ def test_hundreds_of_subscribes_that_wait_for_one_another_are_all_answered() -> 
     for _ in range(500):
         bench.clock.advance(0)
     assert answers == [[NoRows().newest()]] * 500
+
+
+def test_a_filter_that_compiles_slowly_delays_no_other_client() -> None:
+    """One client's filters wait for each other. A blank or a known filter, and another client's, wait for none."""
+    bench = Bench()
+    known, other = replace(IDENTITY, filter="shop"), replace(IDENTITY, client_id=1002)
+    now(bench.embedded.subscribe(known))
+    now(bench.embedded.subscribe(other))
+    bench.held = []
+    slow = [begun(bench.embedded.subscribe(replace(other, client_id=1003, filter=f"slow{n}"))) for n in range(3)]
+    assert len(bench.held) == 1
+    assert begun(bench.embedded.subscribe(known)) == [NoRows().newest()]
+    assert begun(bench.embedded.subscribe(other)) == [NoRows().newest()]
+    assert begun(bench.embedded.subscribe(replace(other, filter="new"))) == []
+    assert len(bench.held) == 2
+    assert slow == [[], [], []]
 
 
 def test_the_kept_start_of_the_first_client_counts_also_if_its_node_came_first() -> None:
