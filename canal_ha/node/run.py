@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from canal_ha import logs, steady_time
 from canal_ha.config.model import CanalConfig
 from canal_ha.errors import ConfigError
+from canal_ha.node.descriptors import raise_limit
 from canal_ha.node.node import Node
 
 LOG = logs.get(__name__)
@@ -54,6 +55,7 @@ def serve(config: CanalConfig) -> int:
 
     Returns 0 after an orderly stop, 1 when it broke, 2 when its configuration cannot be used (a port that is taken).
     """
+    raise_limit(config.connections_max)
     reactor = steady_reactor()
     node = Node(config, reactor)
     reload = node.reload_certificates
