@@ -211,6 +211,10 @@ class RolledBackLate(CanalError):
     """A transaction rolled back rows after a part of them was delivered. The stream stops; an operator must decide."""
 
 
+class ColumnExposed(CanalError):
+    """A statement renames a protected column so that no rule protects it. The stream stops; an operator must decide."""
+
+
 class HistoryUnavailable(CanalError):
     """The store of a table history cannot be read or written; the history stays in memory and the write is retried."""
 

@@ -14,6 +14,7 @@ from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.outputs import Output
 from canal_ha.decode.plan_cache import PLANS_BYTES
+from canal_ha.decode.privacy import NO_PRIVACY, Privacy
 from canal_ha.decode.table_map import TableMap
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
@@ -173,6 +174,7 @@ def decoder(
     position: int = 4,
     tables: TableFilter | None = None,
     fields: FieldFilter | None = None,
+    privacy: Privacy = NO_PRIVACY,
     segment_bytes: int = 262144,
     plans_bytes: int = PLANS_BYTES,
     gtid_set: str | None = None,
@@ -186,6 +188,7 @@ def decoder(
         options=options or DecodeOptions(),
         tables=tables or TableFilter("", ""),
         fields=fields or FieldFilter("", ""),
+        privacy=privacy,
         history=history or AnyTable(),
         segment_bytes=segment_bytes,
         plans_bytes=plans_bytes,

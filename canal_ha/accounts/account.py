@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
 
+from canal_ha.model.privacy import NO_RULES, ColumnRules, Within
+
 
 class AccountRole(Enum):
     """What an account is for."""
@@ -26,6 +28,7 @@ class Account:
     destinations: globs of destination names.
     client_ids: ranges, ends included; None: every client id.
     filter: the widest table filter of its reads; "": any. A client's own filter only narrows it.
+    privacy: columns that it may not see in clear, besides those of the destination.
     """
 
     name: str
@@ -35,6 +38,12 @@ class Account:
     destinations: tuple[str, ...] = ()
     client_ids: tuple[tuple[int, int], ...] | None = None
     filter: str = ""
+    privacy: ColumnRules = NO_RULES
+
+    @property
+    def within(self) -> Within:
+        """The most that it may read."""
+        return Within(self.filter, self.privacy)
 
     def reaches(self, destination: str) -> bool:
         """Return whether one of its globs matches the destination."""

@@ -6,19 +6,23 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
 from canal_ha.accounts.account import Account, AccountRole
 from canal_ha.decode.name_lists import match_of_server
+from canal_ha.decode.privacy import Privacy
 from canal_ha.errors import ConfigError, FileUnusable, FilterInvalid
 from canal_ha.model.excerpt import excerpt
+from canal_ha.model.privacy import ColumnRules
 
 PASSWORDS_MOST = 2
 _HASH = re.compile(r"\*?([0-9A-Fa-f]{40})")
 _TOKEN_HASH = re.compile(r"[0-9A-Fa-f]{64}")
 _RANGE = re.compile(r"(-?[0-9]{1,5})(?:-(-?[0-9]{1,5}))?")
 _CLIENT_IDS = range(-(2**15), 2**15)
+_ANY_KEY = "the destination has its own"
 _TOML_LINE = re.compile(r"at line (\d+)")
 
 
@@ -160,6 +164,20 @@ def _filter(key: str, value: object) -> str:
     return value
 
 
+def _privacy(key: str, value: object) -> ColumnRules:
+    known = [each.name for each in fields(ColumnRules)]
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise _Wrong(key, r"expected a table of texts, as { hash = 'shop\.users:email' }")
+    for name in value.keys() - {*known}:
+        raise _Wrong(key, f"unknown key {excerpt(name)}; known: {', '.join(known)}")
+    rules = ColumnRules(**value)
+    try:
+        Privacy([rules], key=_ANY_KEY)
+    except FilterInvalid as error:
+        raise _Wrong(key, str(error)) from error
+    return rules
+
+
 _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "passwords": ("secrets", _passwords),
     "tokens": ("tokens", _tokens),
@@ -167,6 +185,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str, object], Any]]] = {
     "destinations": ("destinations", _texts),
     "client_ids": ("client_ids", _client_ids),
     "filter": ("filter", _filter),
+    "privacy": ("privacy", _privacy),
 }
 
 

@@ -21,6 +21,7 @@ from canal_ha.decode.history.history import History
 from canal_ha.decode.kernel.kinds import FORMAT_DESCRIPTION
 from canal_ha.decode.kernel.primitives import varint
 from canal_ha.decode.outputs import Output
+from canal_ha.decode.privacy import privacy_of
 from canal_ha.errors import FileBroken, MalformedEvent, TableUnknown
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import Segment, Source
@@ -41,6 +42,7 @@ class Files:
         self._options = options
         self._tables = tables
         self._fields = FieldFilter(options.field_filter, options.field_black_filter)
+        self._privacy = privacy_of(options)
         fetch = definitions.fetch if definitions is not None else _nothing
         self._history = History(fetch, live_texts=not options.table_history)
         self._exact = exact
@@ -58,6 +60,7 @@ class Files:
                     options=self._options,
                     tables=self._tables,
                     fields=self._fields,
+                    privacy=self._privacy,
                     history=self._history.view(LogPosition(path.name, len(MAGIC))),
                     gtid_set=self._executed_before(path, file.peek(CHUNK_BYTES)),
                     exact=self._exact,

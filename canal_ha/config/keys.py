@@ -302,6 +302,13 @@ POSITION_LOST = _shared(
     "earliest, latest and timestamp (the cursor's time) continue from there and lose the rows between. "
     "Overrides auto.reset.latest.pos.mode",
 )
+PRIVACY_KEY = _shared(
+    "instance.privacy.key",
+    kinds.secret(16),
+    "",
+    "secret key of hashed columns, of at least 16 characters; ${file:NAME} reads it from a file",
+    secret=True,
+)
 BUFFER_SIZE = _shared(
     "instance.memory.buffer.size", kinds.whole(1, INT32), "16384", "capacity of a stream's ring", "entries"
 )
@@ -681,6 +688,21 @@ FILTER_FIELD = _instance(
     "filter.field", kinds.column_list(), "", "columns to include: schema.table:col1/col2,schema2.table2:col3"
 )
 FILTER_BLACK_FIELD = _instance("filter.black.field", kinds.column_list(), "", "columns to exclude, in the same form")
+PRIVACY_DROP = _instance(
+    "privacy.drop",
+    kinds.column_rules(),
+    "",
+    "columns that never leave the node: TABLE:col1/col2,... with a regular expression that matches schema.table",
+)
+PRIVACY_MASK = _instance(
+    "privacy.mask", kinds.column_rules(), "", "columns delivered as ***, in the same form; NULL stays NULL"
+)
+PRIVACY_HASH = _instance(
+    "privacy.hash",
+    kinds.column_rules(),
+    "",
+    "columns delivered as hex(HMAC-SHA-256(privacy.key, text)), in the same form; NULL stays NULL",
+)
 
 KEYS: tuple[Key[Any], ...] = tuple(_table)
 BY_NAME: dict[str, Key[Any]] = {key.name: key for key in KEYS}

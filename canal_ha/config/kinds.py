@@ -202,6 +202,29 @@ def column_list() -> ValueKind[str]:
     return ValueKind("schema.table:column/column,schema.table:column", read)
 
 
+def column_rules() -> ValueKind[str]:
+    r"""Accept schema\.table:column/column,... with a regular expression for the table, which has no comma."""
+    item = re.compile(r"[^,]*\.[^,]*:[^:,/]+(/[^:,/]+)*")
+
+    def read(value: str) -> str:
+        if not all(item.fullmatch(part.strip()) for part in value.split(",") if part.strip()):
+            raise ValueError(value)
+        return value
+
+    return ValueKind(r"schema\.table:column/column,schema\.table:column", read)
+
+
+def secret(least: int) -> ValueKind[str]:
+    """Accept a text of so many characters at least, or nothing."""
+
+    def read(value: str) -> str:
+        if value and len(value) < least:
+            raise ValueError(value)
+        return value
+
+    return ValueKind(f"at least {least} characters", read)
+
+
 def credentials() -> ValueKind[str]:
     """Accept user:password, or nothing."""
 

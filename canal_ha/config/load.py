@@ -377,6 +377,12 @@ class _ConfigFiles:
                     check_filter(reader.get(key))
                 except FilterInvalid as error:
                     raise reader.refusal(key, f"a list of regular expressions ({error})") from error
+            for key in (keys.PRIVACY_DROP, keys.PRIVACY_MASK, keys.PRIVACY_HASH):
+                for rule in reader.get(key).split(","):
+                    try:
+                        check_filter(rule.rpartition(":")[0].strip())
+                    except FilterInvalid as error:
+                        raise reader.refusal(key, f"regular expressions for tables ({error})") from error
         try:
             return self._instance(reader, destination, cursor_place, stamp, template), warnings
         except ConfigError as error:
@@ -545,6 +551,15 @@ def _tsdb_url(reader: _LayeredValues) -> str:
     return url
 
 
+def _privacy_key(reader: _LayeredValues) -> str:
+    key = reader.get(keys.PRIVACY_KEY)
+    if not key and reader.get(keys.PRIVACY_HASH):
+        raise reader.refusal(
+            keys.PRIVACY_KEY, f"a secret of at least 16 characters, because of {keys.PRIVACY_HASH.name}"
+        )
+    return key
+
+
 def _decode_options(reader: _LayeredValues, tsdb: Key[bool]) -> DecodeOptions:
     get = reader.get
     return DecodeOptions(
@@ -563,5 +578,9 @@ def _decode_options(reader: _LayeredValues, tsdb: Key[bool]) -> DecodeOptions:
         ddl_parser=get(keys.DDL_PARSER),
         field_filter=get(keys.FILTER_FIELD),
         field_black_filter=get(keys.FILTER_BLACK_FIELD),
+        privacy_drop=get(keys.PRIVACY_DROP),
+        privacy_mask=get(keys.PRIVACY_MASK),
+        privacy_hash=get(keys.PRIVACY_HASH),
+        privacy_key=_privacy_key(reader),
         table_history=get(tsdb),
     )

@@ -165,6 +165,10 @@ class DecodeOptions:
     ddl_parser: bool = True  # canal.instance.filter.druid.ddl; False: canal's regular expressions
     field_filter: str = ""
     field_black_filter: str = ""
+    privacy_drop: str = ""
+    privacy_mask: str = ""
+    privacy_hash: str = ""
+    privacy_key: str = field(default="", repr=False)
     table_history: bool = True  # canal.instance.tsdb.enable
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import canal_ha.decode.kernel.primitives as p
 from canal_ha.config.model import DecodeOptions
@@ -24,10 +25,12 @@ from canal_ha.decode.outputs import (
 from canal_ha.decode.plan_cache import PLANS_BYTES, PlanCache
 from canal_ha.decode.plans import table_names
 from canal_ha.decode.prepared import PreparedParts, XaCommit, Xid, xid_of_event, xid_of_statement
+from canal_ha.decode.privacy import NO_PRIVACY, Privacy
+from canal_ha.decode.protected_statements import exposed, tells_nothing
 from canal_ha.decode.savepoints import ROLLBACK_TO, SAVEPOINT, behind, last_of_name
-from canal_ha.decode.table_map import parse_table_map
+from canal_ha.decode.table_map import TableMap, parse_table_map
 from canal_ha.decode.values import inflated, packed_integer
-from canal_ha.errors import CanalError, MalformedEvent, RolledBackLate, TableUnknown
+from canal_ha.errors import CanalError, ColumnExposed, MalformedEvent, RolledBackLate, TableUnknown
 from canal_ha.model.entry import DDL_TYPES, EntryType, EventType
 from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment, Source
@@ -72,6 +75,7 @@ class Decoder:
         tables: TableFilter,
         fields: FieldFilter,
         history: TableHistory,
+        privacy: Privacy = NO_PRIVACY,
         segment_bytes: int = 262144,
         plans_bytes: int = PLANS_BYTES,
         gtid_set: str | None = None,
@@ -87,6 +91,7 @@ class Decoder:
         tables: which tables the stream gets.
         fields: which columns it gets.
         history: the columns of the tables.
+        privacy: which columns are protected; with any, entries with the text of a statement come for DDL only.
         segment_bytes: size at which a segment is yielded.
         plans_bytes: see PlanCache.
         gtid_set: executed before the first event; None if unknown. If it is known and options.gtid_on, entries carry
@@ -98,6 +103,9 @@ class Decoder:
         """
         self._source = source
         self._journal = journal
+        if privacy.on:
+            options = replace(options, filter_query_dml=True, filter_query_dcl=True)
+        self._privacy = privacy
         self._options = options
         self._tables = tables
         self._history = history
@@ -112,8 +120,10 @@ class Decoder:
             self._stream,
             fields,
             options.charset,
+            privacy=privacy,
             budget_bytes=plans_bytes,
-            charset_of=history.charset if exact else None,
+            charset_of=history.charset,
+            exact=exact,
         )
         self._prepared = prepared
         self._stream.hold_xa = prepared is not None
@@ -507,9 +517,19 @@ class Decoder:
                 plan = self._plans.plan(table_map, schema, body)
             except TableUnknown:
                 if not self._options.filter_table_error:
+                    self._refuse(table_map)
                     raise
         self._plans.keep(table_map.table_id, plan)
         return iter(())
+
+    def _refuse(self, table_map: TableMap) -> None:
+        """Raise TableUnknown without the statement behind it, whose text is not for a reader of protected columns."""
+        if self._privacy.on:
+            raise TableUnknown(
+                f"columns of {table_map.schema}.{table_map.name} at {self._here()} are not known for certain"
+                " (canal.instance.privacy hides the statement). Start this stream after the position"
+                " (canal-ha cursor set), or exclude the table (canal.instance.filter.black.regex)"
+            ) from None
 
     def _here(self) -> LogPosition:
         """Return the position of the current event."""
@@ -581,6 +601,8 @@ class Decoder:
         results = classify(sql, statement.schema, sql_parser=self._options.ddl_parser)
         changes_rows = bool(results) and results[0].event_type in _DML_TYPES
         # apply filtered statements too: another stream's filters may pass their tables
+        if not changes_rows and self._privacy.on:
+            self._check_exposed(sql, statement.schema)
         if not changes_rows and self._history.apply(self._here(), statement.schema, sql):
             self._stream.doubt_plans()
         if not any(self._passes(result) for result in results):
@@ -590,7 +612,20 @@ class Decoder:
         if is_ddl and self._options.filter_query_ddl:
             return
         names = table_names(first.schema, first.table)
+        if self._privacy.on and not tells_nothing(sql, self._privacy):
+            statement = replace(statement, sql="")
         self._put(entries.statement_entry(statement, first.event_type, names, ddl=is_ddl))
+
+    def _check_exposed(self, sql: str, schema: str) -> None:
+        """Raise ColumnExposed if a statement takes a column out of the rules that protect it."""
+        names = exposed(sql, schema, self._privacy, self._tables)
+        if names is not None:
+            old, new = names
+            raise ColumnExposed(
+                f"{self._journal}:{self._stream.offset}: a statement turns the protected column {old} into {new},"
+                " which is protected less: add that name to the rules (canal.instance.privacy.*, or privacy of the"
+                " account), or remove the old one"
+            )
 
     def _passes(self, result: DdlResult) -> bool:
         """Return whether one result passes the filters (docs/protocol.md#statements)."""

@@ -68,30 +68,38 @@ def exact_types(table_map: TableMap, columns: tuple[Column, ...]) -> tuple[Exact
     columns: the table's columns, one for each of the event at least.
     Raises TableUnknown for an unknown type, and for a charset in doubt.
     """
-    collations = table_map.collations()
-    found = []
-    for index, code in enumerate(table_map.real_types):
-        column, meta = columns[index], table_map.metas[index]
-        read = types.reading(table_map.types[index], meta, column.mysql_type, utf8=True)
-        charset = charset_of(collations[index]) or column.charset
-        if code in _TEXT_CODES:
-            if in_doubt(charset):
-                raise TableUnknown(
-                    f"charset of {table_map.schema}.{table_map.name}.{column.name} is not known: it depends on the"
-                    " server's version whether CONVERT TO CHARACTER SET changed the default of the table, and the"
-                    " server's current definition may be a later one. Start this stream after the position"
-                    " (canal-ha cursor set), or exclude the table (canal.instance.filter.black.regex)"
-                )
-            found.append(_text(code, meta, read, column, charset))
-        elif code in (types.TIMESTAMP, types.TIMESTAMP2):
-            kind = kinds.UTC_TIMESTAMP2 if code == types.TIMESTAMP2 else kinds.UTC_TIMESTAMP
-            utc = replace(read, kind=kind, sql_type=UTC_TYPE, null_sql_type=UTC_TYPE)
-            found.append(ExactType(utc, "", column.mysql_type))
-        elif code == types.JSON:
-            found.append(ExactType(replace(read, text=kinds.EXACT_JSON), "", column.mysql_type))
-        else:
-            found.append(ExactType(read, "", column.mysql_type))
-    return tuple(found)
+    each = zip(columns, table_map.collations(), strict=False)
+    return tuple(exact_type(table_map, index, column, collation) for index, (column, collation) in enumerate(each))
+
+
+def exact_type(table_map: TableMap, index: int, column: Column, collation: int) -> ExactType:
+    """Return how to read one column of an event.
+
+    table_map: the event.
+    index: of the column in it.
+    column: its definition.
+    collation: of the event; see TableMap.collations.
+    Raises TableUnknown; see exact_types.
+    """
+    code, meta = table_map.real_types[index], table_map.metas[index]
+    read = types.reading(table_map.types[index], meta, column.mysql_type, utf8=True)
+    charset = charset_of(collation) or column.charset
+    if code in _TEXT_CODES:
+        if in_doubt(charset):
+            raise TableUnknown(
+                f"charset of {table_map.schema}.{table_map.name}.{column.name} is not known: it depends on the"
+                " server's version whether CONVERT TO CHARACTER SET changed the default of the table, and the"
+                " server's current definition may be a later one. Start this stream after the position"
+                " (canal-ha cursor set), or exclude the table (canal.instance.filter.black.regex)"
+            )
+        return _text(code, meta, read, column, charset)
+    if code in (types.TIMESTAMP, types.TIMESTAMP2):
+        kind = kinds.UTC_TIMESTAMP2 if code == types.TIMESTAMP2 else kinds.UTC_TIMESTAMP
+        utc = replace(read, kind=kind, sql_type=UTC_TYPE, null_sql_type=UTC_TYPE)
+        return ExactType(utc, "", column.mysql_type)
+    if code == types.JSON:
+        return ExactType(replace(read, text=kinds.EXACT_JSON), "", column.mysql_type)
+    return ExactType(read, "", column.mysql_type)
 
 
 def _text(code: int, meta: int, read: CellType, column: Column, charset: str) -> ExactType:

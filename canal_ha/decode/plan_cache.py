@@ -15,6 +15,7 @@ from canal_ha.decode.filters import FieldFilter
 from canal_ha.decode.kernel.cells import TablePlan
 from canal_ha.decode.kernel.stream import EventStream
 from canal_ha.decode.plans import Columns, plan_of
+from canal_ha.decode.privacy import NO_PRIVACY, Privacy
 from canal_ha.decode.table_map import TableMap
 from canal_ha.model.table import Column, TableSchema
 
@@ -34,7 +35,9 @@ class PlanCache:
     fields: which columns to drop.
     charset: canal.instance.connectionCharset.
     budget_bytes: a bound on all plans. The plans of one statement may exceed it until the statement ends.
-    charset_of: for values in the exact form (docs/protocol.md#exact), see TableHistory.charset; None for canal's form.
+    charset_of: see TableHistory.charset.
+    exact: whether values are in the exact form (docs/protocol.md#exact), not in canal's.
+    privacy: which columns to protect.
     """
 
     def __init__(
@@ -44,12 +47,16 @@ class PlanCache:
         charset: str,
         *,
         budget_bytes: int,
-        charset_of: Callable[[str], str] | None = None,
+        charset_of: Callable[[str], str],
+        exact: bool = False,
+        privacy: Privacy = NO_PRIVACY,
     ) -> None:
         self._work = work
         self._fields = fields
+        self._privacy = privacy
         self._charset = charset
         self._charset_of = charset_of
+        self._exact = exact
         self._most_bytes = budget_bytes // 2  # of one generation
         self._younger: dict[_Key, Columns] = {}
         self._older: dict[_Key, Columns] = {}
@@ -84,17 +91,17 @@ class PlanCache:
         names = (table_map.schema, table_map.name, schema.version)
         names_end = 8 + body[8] + 2  # id, flags, schema
         names_end += body[names_end] + 2
-        asks = self._charset_of is not None and lacks_charsets(schema.columns, table_map)
-        own = asks or self._fields.touches(table_map.schema, table_map.name)
+        protects = bool(self._privacy.columns_of(table_map.schema, table_map.name))
+        asks = (self._exact or protects) and lacks_charsets(schema.columns, table_map)
+        own = asks or protects or self._fields.touches(table_map.schema, table_map.name)
         key = (body[names_end:], schema.columns, names if own else ("", "", 0))
         columns = self._younger.get(key)
         if columns is None:
             columns = self._older.get(key)
             if columns is None:
-                if asks and self._charset_of is not None:
+                if asks:
                     schema = replace(schema, columns=with_charset(schema.columns, self._charset_of(table_map.schema)))
-                exact = self._charset_of is not None
-                columns = Columns(table_map, schema, self._fields, self._charset, exact=exact)
+                columns = Columns(table_map, schema, self._fields, self._privacy, self._charset, exact=self._exact)
             self._younger[key] = columns
             texts = sum(len(column.mysql_type) for column in schema.columns)
             self._columns_bytes += len(key[0]) + _COLUMN_BYTES * len(columns.before) + _TEXT_COPIES * texts

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from canal_ha.decode import types
-from canal_ha.decode.exact import exact_types
+from canal_ha.decode.exact import ExactType, exact_type, exact_types
 from canal_ha.decode.filters import FieldFilter
 from canal_ha.decode.kernel import cells, kinds
 from canal_ha.decode.kernel.primitives import varint
+from canal_ha.decode.privacy import PROTECTED_TYPE, Privacy, Protection
 from canal_ha.decode.table_map import TableMap
 from canal_ha.errors import TableUnknown
 from canal_ha.model.table import Column, TableSchema
@@ -41,6 +42,7 @@ class Columns:
         table_map: TableMap,
         schema: TableSchema,
         fields: FieldFilter,
+        privacy: Privacy,
         charset: str,
         *,
         exact: bool = False,
@@ -50,6 +52,7 @@ class Columns:
         table_map: the event.
         schema: the table's columns.
         fields: which columns to drop.
+        privacy: which columns to protect.
         charset: canal.instance.connectionCharset.
         exact: whether values are in the exact form.
         Raises TableUnknown if a column of the event has no definition.
@@ -65,24 +68,31 @@ class Columns:
         self.json_columns = 0
         readings = exact_types(table_map, schema.columns) if exact else None
         touched = fields.touches(table_map.schema, table_map.name)
+        protected = privacy.columns_of(table_map.schema, table_map.name)
         for index in range(count):
             column = schema.columns[index]
             code = table_map.types[index]
             unsigned = column.unsigned
             if not column.mysql_type and table_map.unsigned is not None:
                 unsigned = table_map.unsigned[index]
-            codec = charset
-            if readings is None:
-                read = types.reading(code, table_map.metas[index], column.mysql_type, is_utf8(charset))
+            protection = protected.get(column.name.lower(), Protection.NONE)
+            dropped = touched and not fields.keeps(table_map.schema, table_map.name, column.name)
+            if readings is not None:
+                reading = readings[index]
+            elif protection is Protection.HASH:  # equal values have equal hashes, whatever form a reader asks for
+                reading = exact_type(table_map, index, column, table_map.collations()[index])
             else:
-                read, codec = readings[index].read, readings[index].codec
-                column = replace(column, mysql_type=readings[index].mysql_type)
+                read = types.reading(code, table_map.metas[index], column.mysql_type, is_utf8(charset))
+                reading = ExactType(read, charset, column.mysql_type)
+            column = replace(column, mysql_type=reading.mysql_type)
             for side, tag, updated in ((self.before, _BEFORE, False), (self.after, _AFTER, True)):
-                cell = _cell(index, column, read, unsigned, tag, updated)
-                cell.codec = codec
+                cell = _cell(index, column, reading.read, unsigned, tag, updated)
+                cell.codec = reading.codec
                 cell.json_index = self.json_columns
-                dropped = touched and not fields.keeps(table_map.schema, table_map.name, column.name)
-                cell.skip = dropped or column.hidden
+                if protection in (Protection.HASH, Protection.MASK):
+                    cell = _protected(cell, column, tag, updated)
+                    cell.protect = privacy.protect(protection)
+                cell.skip = dropped or column.hidden or protection is Protection.DROP
                 side.append(cell)
             if code == types.JSON:
                 self.json_columns += 1
@@ -99,6 +109,14 @@ def plan_of(columns: Columns, table_map: TableMap, body: bytes) -> cells.TablePl
     plan = cells.TablePlan(body, table_names(table_map.schema, table_map.name), change, columns.before, columns.after)
     plan.json_columns = columns.json_columns
     return plan
+
+
+def _protected(clear: cells.Cell, column: Column, tag: bytes, updated: bool) -> cells.Cell:
+    """Return the cell of a hashed or masked column. clear: how to read its value."""
+    read = types.CellType(kinds.PROTECTED, 0, types.SQL_VARCHAR, types.SQL_VARCHAR, text=clear.text)
+    cell = _cell(clear.index, replace(column, mysql_type=PROTECTED_TYPE), read, False, tag, updated)
+    cell.clear = clear
+    return cell
 
 
 def _cell(index: int, column: Column, read: types.CellType, unsigned: bool, tag: bytes, updated: bool) -> cells.Cell:

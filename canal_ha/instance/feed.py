@@ -8,6 +8,7 @@ from typing import Protocol
 
 from canal_ha.errors import CanalError
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
 
 
@@ -73,7 +74,7 @@ class FeedRequest:
     await_room: called before a large event is received; blocks and raises like `accept`.
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
     exact: whether values are in the exact form (docs/protocol.md#exact).
-    within: the widest table filter of the client's account; "": any.
+    within: the most that the client's account may read.
     """
 
     client_id: int
@@ -88,7 +89,7 @@ class FeedRequest:
     await_room: Callable[[], None] = lambda: None
     busy: Callable[[bool], None] = lambda busy: None
     exact: bool = False
-    within: str = ""
+    within: Within = ANYTHING
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

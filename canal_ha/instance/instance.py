@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 
 from canal_ha.config.model import InstanceConfig, WhenLost
 from canal_ha.decode.filters import effective
+from canal_ha.decode.privacy import privacy_of
 from canal_ha.errors import (
     CanalError,
     Fenced,
@@ -49,6 +50,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ANYTHING, NO_RULES, ColumnRules
 
 T = TypeVar("T")
 
@@ -136,7 +138,7 @@ class Instance:
         self._start_unwritten = False
         self._unreadable_told = False
         self._compiling = OneAtATime(reactor)  # by account, or by client id without one
-        self._compiled: dict[int, str] = {}  # the filter of each client's last SUBSCRIBE
+        self._compiled: dict[int, tuple[str, ColumnRules]] = {}  # of each client's last SUBSCRIBE
         self._asking = DeferredLock()  # clients' questions to the source take one thread of the pool
         self._subscribing = OneAtATime(reactor)  # by client id
         self._servers: tuple[str, ...] = ()  # the last choice that was durable in time
@@ -259,7 +261,7 @@ class Instance:
         only_looks = not opens and self.meta.cursor(client_id) is not None
         place = nullcontext() if only_looks else self._stream_places.reserved(client_id, account)
         with self._client_places.reserved(client_id), place:
-            await self._check_filter(identity)
+            await self._check_limits(identity)
             start = None
             if self.meta.cursor(identity.client_id) is None:
                 # The table history must begin before the start. If the source does not answer, the next call reports it
@@ -267,14 +269,14 @@ class Instance:
                     with suppress(CanalError):
                         await self._run_blocking(lambda: self._origin.keep_house(None))
                     start = await self._start_position()
-            await self.meta.subscribe(replace(identity, within="", account=""), start)
+            await self.meta.subscribe(replace(identity, within=ANYTHING, account=""), start)
         # A known client's subscription may write nothing that could be fenced, and nobody would close a stream that
         # opens after the stop.
         self._check()
         known = next(held for held in self.meta.clients() if held.client_id == identity.client_id)
         stream = self._stream(known)
         self._accounts[client_id] = account
-        self._compiled[client_id] = identity.filter
+        self._compiled[client_id] = identity.filter, identity.within.privacy
         if opens or stream.within != identity.within:
             stream.subscribed(known.filter, exact=exact, within=identity.within, opens=opens)
         return self.meta.cursor(identity.client_id)
@@ -351,7 +353,7 @@ class Instance:
                 f"{self.config.destination} has several sources: one position cannot be the end of a read"
             )
         with self._read_places.reserved(object(), identity.account):
-            await self._check_filter(identity)
+            await self._check_limits(identity)
             async with self._asking:
                 start = await self._run_blocking(lambda: self._origin.view.find(place))
                 end = None
@@ -482,7 +484,7 @@ class Instance:
             self._log.event(self.config.destination, "cursor.readable")
 
     def _check_within(self, stream: Stream, identity: ClientIdentity) -> None:
-        """Raise NotSubscribed if the last SUBSCRIBE on this node came from an account with another widest filter."""
+        """Raise NotSubscribed if the last SUBSCRIBE on this node came from an account with other limits."""
         if stream.within != identity.within:
             raise NotSubscribed(self.config.destination, identity.client_id)
 
@@ -565,18 +567,22 @@ class Instance:
             alarm=True,
         )
 
-    async def _check_filter(self, identity: ClientIdentity) -> None:
-        """Compile a client's filter on the pool, unless it is blank or the client's last one. Raises FilterInvalid.
+    async def _check_limits(self, identity: ClientIdentity) -> None:
+        """Compile a client's filter and the rules of its account on the pool, unless they are its last ones.
 
-        Whoever sends filters that take long waits for them alone.
+        Whoever sends filters that take long waits for them alone. Raises FilterInvalid.
         """
-        config, text = self.config, identity.filter
-        if not text or self._compiled.get(identity.client_id) == text:
+        config, text, privacy = self.config, identity.filter, identity.within.privacy
+        known = self._compiled.get(identity.client_id, ("", NO_RULES))
+        if (text, privacy) == known:
             return
+
+        def compiled() -> None:
+            effective(config.filter_regex, config.filter_black_regex, text, config.filter_client_mode)
+            privacy_of(config.decode, privacy)
+
         async with self._compiling.of(identity.account or identity.client_id):
-            await self._run_blocking(
-                lambda: effective(config.filter_regex, config.filter_black_regex, text, config.filter_client_mode)
-            )
+            await self._run_blocking(compiled)
         self._check()
 
     def _open_streams(self) -> dict[object, str]:

@@ -14,6 +14,7 @@ from canal_ha.instance.stream import Accept, Stream
 from canal_ha.model.batch import GetAnswer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
 
 LOOK_MS = 100.0  # the feed may reach the end without an entry that would wake the GET
@@ -46,7 +47,7 @@ class BinlogRead:
         """Seconds since the last GET; 0.0 while one waits."""
         return self._stream.silent_s if self._stream else 0.0
 
-    def begin(self, stream: Stream, filter_text: str, *, exact: bool, within: str = "") -> None:
+    def begin(self, stream: Stream, filter_text: str, *, exact: bool, within: Within = ANYTHING) -> None:
         """Open the stream. exact, within: see Stream.subscribed."""
         stream.subscribed(filter_text, exact=exact, within=within)
         self._stream = stream

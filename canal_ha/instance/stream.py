@@ -32,6 +32,7 @@ from canal_ha.model.batch import EMPTY_BATCH_ID, GetAnswer
 from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
 from canal_ha.model.tell import Tell
 from canal_ha.sink import Sink
@@ -138,7 +139,7 @@ class Stream:
         self._asked_at = reactor.seconds()
         self._failing_since = 0.0  # counts while there is an error
         self._filter = filter_text
-        self.within = ""  # the widest filter of the account that subscribed last
+        self.within = ANYTHING  # of the account that subscribed last
         self._exact = False  # the form of values that the client asked for last
         self._position_lost = position_lost
         self._read = read
@@ -153,12 +154,14 @@ class Stream:
 
     # ---- requests of the client
 
-    def subscribed(self, filter_text: str, *, exact: bool = False, within: str = "", opens: bool = True) -> None:
-        """The client has subscribed: open. Begin again at the cursor if a filter is new or the feed had ended.
+    def subscribed(
+        self, filter_text: str, *, exact: bool = False, within: Within = ANYTHING, opens: bool = True
+    ) -> None:
+        """The client has subscribed: open. Begin again at the cursor if a limit is new or the feed had ended.
 
         filter_text: the filter of the subscription.
         exact: the form of values that its GETs will ask for.
-        within: the widest filter of its account.
+        within: the most that its account may read.
         opens: whether to open now; the next GET opens it otherwise.
         """
         changed = (filter_text, within) != (self._filter, self.within)

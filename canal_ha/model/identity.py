@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from canal_ha.model.privacy import ANYTHING, Within
+
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
@@ -11,12 +13,12 @@ class ClientIdentity:
 
     client_id: signed 16 bit, as canal's.
     filter: "" keeps the server's.
-    within: the widest table filter of the account that asks; "": any. It is not stored with the client.
+    within: the most that the account that asks may read. It is not stored with the client.
     account: its name, for its quotas; "" without one. It is not stored with the client.
     """
 
     destination: str
     client_id: int
     filter: str = ""
-    within: str = ""
+    within: Within = ANYTHING
     account: str = ""

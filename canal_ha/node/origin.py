@@ -10,6 +10,7 @@ from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter, effective
 from canal_ha.decode.history.history import TableHistory
 from canal_ha.decode.prepared import KeptParts
+from canal_ha.decode.privacy import Privacy, privacy_of
 from canal_ha.errors import FilterInvalid
 from canal_ha.instance.alarms import Outlook
 from canal_ha.instance.feed import Feed, FeedRequest
@@ -99,8 +100,15 @@ def decoding(
                 config.filter_black_regex,
                 request.filter,
                 config.filter_client_mode,
-                request.within,
+                request.within.filter,
             )
+        except FilterInvalid as error:
+            raise FilterInvalid(f"{config.destination}, client {request.client_id}: {error}") from error
+
+    @cache
+    def privacy() -> Privacy:
+        try:
+            return privacy_of(config.decode, request.within.privacy)
         except FilterInvalid as error:
             raise FilterInvalid(f"{config.destination}, client {request.client_id}: {error}") from error
 
@@ -116,6 +124,7 @@ def decoding(
             options=config.decode,
             tables=tables(),
             fields=fields,
+            privacy=privacy(),
             history=history,
             gtid_set=gtid_set,
             exact=request.exact,

@@ -18,6 +18,7 @@ from canal_ha.errors import Busy, LoginRefused, NotAllowed
 from canal_ha.model.clock import Clock
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.privacy import ANYTHING
 from canal_ha.server.audit import Actor, Audit
 from canal_ha.wire import scramble
 
@@ -163,7 +164,7 @@ class Visitor:
         self._allowed.clear()
 
     def admitted(self, kind: str, identity: ClientIdentity) -> ClientIdentity:
-        """Return the identity with the name and the widest filter of the account. Raises NotAllowed.
+        """Return the identity with the name and the limits of the account. Raises NotAllowed.
 
         kind: the packet's type.
         identity: what the request names.
@@ -181,10 +182,10 @@ class Visitor:
                 self._allowed.clear()
             self._allowed.add(key)
         account = self._account
-        if account is None or not (account.name or account.filter):
+        if account is None or (not account.name and account.within == ANYTHING):
             return identity
         if identity is not self._last[0] or account is not self._last[2]:
-            self._last = identity, replace(identity, within=account.filter, account=account.name), account
+            self._last = identity, replace(identity, within=account.within, account=account.name), account
         return self._last[1]
 
 

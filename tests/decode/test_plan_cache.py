@@ -52,7 +52,7 @@ def test_table_ids_without_end_do_not_fill_the_memory() -> None:
 def test_tables_with_equal_columns_share_them() -> None:
     """A table under a new id, or another table that looks the same, needs no columns of its own."""
     work = EventStream(JOURNAL, 4, 1024, 262144, None)
-    cache = PlanCache(work, FieldFilter("", ""), "utf-8", budget_bytes=PLANS_BYTES)
+    cache = PlanCache(work, FieldFilter("", ""), "utf-8", budget_bytes=PLANS_BYTES, charset_of=AnyTable().charset)
     bodies = [table_map(table_id, "s", f"t{table_id % 2}", INTS) for table_id in range(4)]
     history = AnyTable()
     maps = [parse_table_map(body) for body in bodies]

@@ -21,8 +21,10 @@ from canal_ha.decode.kernel import kinds
 from canal_ha.decode.kernel.documents import document_text
 from canal_ha.decode.kernel.primitives import Broken
 from canal_ha.decode.outputs import Output
+from canal_ha.decode.privacy import NO_PRIVACY, Privacy
 from canal_ha.decode.table_map import parse_table_map
 from canal_ha.errors import MalformedEvent, TableUnknown
+from canal_ha.model.privacy import ColumnRules
 from canal_ha.model.segment import Segment
 from canal_ha.model.table import Column
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry, RowChange
@@ -174,11 +176,17 @@ def generated(chance: random.Random, checksums: float = 0.8) -> tuple[bytes, lis
     return bytes(dump.data), columns, chance.choice(("", "", "s.t:c1"))
 
 
+PRIVACY = Privacy([ColumnRules(hash="s.t:c0/c3", mask="s.t:c2")], "a key of the tests")
+
+
 def generated_lines(seed: int, count: int) -> Iterator[str]:
     for index in range(count):
         chance = random.Random(f"{seed} {index}")
         data, columns, skipped = generated(chance)
-        work = decoder(AnyTable(*columns), fields=FieldFilter("", skipped), **with_gtids(index % 2 == 1))
+        privacy = PRIVACY if index % 3 == 0 else NO_PRIVACY
+        work = decoder(
+            AnyTable(*columns), fields=FieldFilter("", skipped), privacy=privacy, **with_gtids(index % 2 == 1)
+        )
         at = chance.randrange(len(data))
         yield f"generated {index} " + digest(output for part in (data[:at], data[at:]) for output in work.feed(part))
 

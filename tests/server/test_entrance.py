@@ -15,6 +15,7 @@ from canal_ha.accounts.lockout import FREE_FAILURES
 from canal_ha.accounts.parse import of_properties
 from canal_ha.errors import Busy, LoginRefused, NotAllowed
 from canal_ha.model.identity import ClientIdentity
+from canal_ha.model.privacy import Within
 from canal_ha.server.entrance import Entrance, Visitor
 from canal_ha.wire import scramble
 
@@ -107,7 +108,7 @@ def test_rights_follow_the_accounts_of_the_moment() -> None:
     made = Visitor(Entrance(lambda: held[0], Clock()), FAR)
     made.log_in("shop", token("pw"), SEED)
     client = ClientIdentity("example", 1001)
-    assert made.admitted("GET", client) == ClientIdentity("example", 1001, within=r"a\..*", account="shop")
+    assert made.admitted("GET", client) == ClientIdentity("example", 1001, within=Within(r"a\..*"), account="shop")
     held[0] = Accounts([reader("shop", "pw")])
     wide = made.admitted("GET", client)
     assert wide == ClientIdentity("example", 1001, account="shop")

@@ -31,7 +31,8 @@ cdef class Cell:
     cdef public bint unsigned, skip
     cdef public bytes fixed, wide_fixed, suffix, null, null_same, name
     cdef public str codec
-    cdef public Cell twin
+    cdef public Cell twin, clear
+    cdef public object protect
     cdef View view
     cdef tuple kept  # the objects that the view points into
 

@@ -7,13 +7,14 @@ build makes views of cells and plans, which it reads without the interpreter's l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 class Cell:
     """One column of one image: how to read it, and the bytes around its value."""
 
     __slots__ = (
+        "clear",
         "codec",
         "column_start",
         "column_stop",
@@ -26,6 +27,7 @@ class Cell:
         "null",
         "null_same",
         "precision",
+        "protect",
         "size",
         "skip",
         "source_size",
@@ -63,6 +65,8 @@ class Cell:
         self.json_index = -1  # among the table's JSON columns, for partial updates
         self.unsigned = False
         self.skip = False  # filtered out: read, not written
+        self.clear: Cell | None = None  # of a PROTECTED cell: how to read the value
+        self.protect: Callable[[bytes], bytes] | None = None  # and what it is delivered as, both UTF-8
         # Where a before image's value is in the output (the start may be k.NULL or k.ABSENT), and, for a value, where
         # its whole Column is and which bytes of the event it was made of.
         self.start = 0
@@ -113,6 +117,8 @@ class TablePlan:
         self.json_columns = 0
         for cell, twin in zip(after, before, strict=True):
             cell.twin = twin
+            if cell.clear is not None:
+                cell.clear.twin = twin
 
 
 def dropped(body: bytes) -> TablePlan:

@@ -12,7 +12,7 @@ cdef Py_ssize_t _TEXT_KEPT
 
 @cython.final
 cdef class RowWriter:
-    cdef bytearray text, before_cells, after_cells
+    cdef bytearray text, clear, before_cells, after_cells
     cdef Py_ssize_t pos, partial_at, length_size
     cdef bint partial
 
@@ -49,6 +49,10 @@ cdef class RowWriter:
         self, c.View *cell, bytes src, Py_ssize_t start, Py_ssize_t stop, bytearray out
     ) except -1 nogil
     cdef int _forget_text(self) except -1 with gil
+    @cython.locals(clear=c.Seen, cell=c.Cell, size=Py_ssize_t, end=Py_ssize_t, text=bytearray)
+    cdef Py_ssize_t _put_protected(
+        self, c.View *view, bytes src, Py_ssize_t stop, bytearray out
+    ) except -1 with gil
     @cython.locals(text=bytearray)
     cdef Py_ssize_t _put_repaired(
         self, c.View *view, bytes src, Py_ssize_t start, Py_ssize_t stop, bytearray out

@@ -27,7 +27,7 @@ _TEXT_KEPT = 1 << 20  # bytes: memory of a longer document is freed
 class RowWriter:
     """Writes the rows of one event at a time; keeps nothing between events."""
 
-    __slots__ = ("after_cells", "before_cells", "length_size", "partial", "partial_at", "pos", "text")
+    __slots__ = ("after_cells", "before_cells", "clear", "length_size", "partial", "partial_at", "pos", "text")
 
     def __init__(self) -> None:
         self.pos = 0
@@ -35,6 +35,7 @@ class RowWriter:
         self.partial_at = 0
         self.length_size = 2  # bytes reserved for a RowData's length: as many as the last one needed
         self.text = bytearray()  # of the value being written
+        self.clear = bytearray()  # the Column of a PROTECTED cell's value, which goes nowhere else
         self.before_cells = bytearray()  # memory for the cells of images that lack columns
         self.after_cells = bytearray()
 
@@ -230,6 +231,8 @@ class RowWriter:
             p.truncate(self.text, 0)
             p.put_upper_half(self.text, value, size)
             return p.put_text_column(out, cell.tag, cell.wide_fixed, self.text, cell.suffix)
+        if kind == k.PROTECTED:
+            return self._put_protected(cell, src, stop, out)
         p.truncate(self.text, 0)
         self._put_fixed(cell, src, pos, self.text)
         return p.put_text_column(out, cell.tag, cell.fixed, self.text, cell.suffix)
@@ -286,6 +289,22 @@ class RowWriter:
 
     def _forget_text(self) -> None:
         self.text = bytearray()
+
+    def _put_protected(self, view: c.Cell, src: bytes, stop: int, out: bytearray) -> int:
+        """Write a Column with what stands for the value, as Python makes it."""
+        clear = views.clear(view)
+        cell = views.cell(view)
+        assert cell.protect is not None
+        p.truncate(self.clear, 0)
+        try:
+            size = self._cell(clear, src, stop, self.clear)
+        except p.Broken:
+            raise p.Broken("a value of a protected column cannot be read") from None  # the reason can tell the value
+        end = len(self.clear) - clear.suffix_size
+        text = bytearray(cell.protect(bytes(self.clear[end - size : end])))
+        if size > _TEXT_KEPT:
+            self.clear = bytearray()
+        return p.put_text_column(out, view.tag, view.fixed, text, view.suffix)
 
     def _put_repaired(self, view: c.Cell, src: bytes, start: int, stop: int, out: bytearray) -> int:
         """Write a Column of UTF-8 text whose malformed bytes become U+FFFD, as in Java."""

@@ -33,6 +33,8 @@ cdef inline int _look(c.Cell cell) except -1:
     view.skip = cell.skip
     view.twin = NULL if cell.twin is None else &cell.twin.view
     view.cell = <void *>cell
+    if cell.clear is not None:
+        _look(cell.clear)
     return 0
 
 cdef inline c.PlanView *view(c.TablePlan plan) except NULL:
@@ -77,6 +79,9 @@ cdef inline c.SeenPlan *places(bytearray room, Py_ssize_t count) except NULL:
 
 cdef inline c.Cell cell(c.View *view):
     return <c.Cell>view.cell
+
+cdef inline c.View *clear(c.View *view):
+    return &(<c.Cell>view.cell).clear.view
 
 cdef inline c.View **present(
     c.View **cells, bytes src, Py_ssize_t at, Py_ssize_t width, bytearray room

@@ -33,6 +33,12 @@ def cell(view: c.Cell) -> c.Cell:
     return view
 
 
+def clear(view: c.Cell) -> c.Cell:
+    """Return the view of the cell that reads the value of a PROTECTED one."""
+    assert view.clear is not None
+    return view.clear
+
+
 def present(cells: Sequence[c.Cell], src: bytes, at: int, width: int, room: bytearray) -> Sequence[c.Cell]:
     """Return the cells whose bits are set in a column bitmap. room: memory used for nothing else."""
     return [cell for cell in cells if src[at + (cell.index >> 3)] >> (cell.index & 7) & 1]

@@ -1,0 +1,278 @@
+"""Protected columns: what is delivered in the place of their values, and what statements still tell."""
+
+from __future__ import annotations
+
+import hmac
+import random
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canal_ha.decode.filters import FieldFilter
+from canal_ha.decode.history.history import History
+from canal_ha.decode.privacy import MASK, Privacy, Protection
+from canal_ha.errors import ColumnExposed, FilterInvalid, MalformedEvent, TableUnknown
+from canal_ha.model.entry import DDL_TYPES, EventType
+from canal_ha.model.position import LogPosition
+from canal_ha.model.privacy import ColumnRules
+from canal_ha.model.table import Column
+from canal_ha.wire.proto import entry_protocol_pb2 as pb
+from lab.column_kinds import KINDS, Kind, json_bytes
+from lab.dump import JOURNAL, AnyTable, ColumnType, Dump, decoder, entries, packed, table_map
+
+KEY = "a key of the tests"
+INT, TEXT = ColumnType(3), ColumnType(15, struct.pack("<H", 100))
+CLEAR = "clear-text-7f3a"
+
+
+def hashed(text: str) -> str:
+    return hmac.digest(KEY.encode(), text.encode(), "sha256").hex()
+
+
+def rules(drop: str = "", hash: str = "", mask: str = "") -> Privacy:
+    return Privacy([ColumnRules(drop, hash, mask)], KEY)
+
+
+def stored(text: str) -> bytes:
+    return bytes([len(text.encode())]) + text.encode()
+
+
+def delivered(dump: Dump, **options: object) -> list[pb.Entry]:
+    outputs = list(decoder(**options).feed(bytes(dump.data)))  # type: ignore[arg-type] # keywords of `decoder`
+    return [pb.Entry.FromString(raw) for raw in entries(outputs)]
+
+
+def change(found: list[pb.Entry], index: int) -> pb.RowChange:
+    return pb.RowChange.FromString(found[index].storeValue)
+
+
+# ---- values
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.mysql_type)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_a_hash_is_that_of_the_exact_text_whatever_form_is_asked_for(kind: Kind, data: st.DataObject) -> None:
+    """A value of any type has one hash for all readers, and its column becomes a varchar(64)."""
+    history = AnyTable(Column("c0", kind.mysql_type, charset="utf8mb4"))
+    image = b"\0" + kind.store(data.draw(kind.value))
+    dump = Dump().format().begin().table(columns=[kind.column]).rows(30, image).xid()
+    (clear,) = change(delivered(dump, history=history, exact=True), 1).rowDatas
+    for exact in (True, False):
+        for privacy, expected in (
+            (rules(hash=r"s\.t:c0"), hashed(clear.afterColumns[0].value)),
+            (rules(mask=r"s\.t:c0"), MASK.decode()),
+        ):
+            (row,) = change(delivered(dump, history=history, exact=exact, privacy=privacy), 1).rowDatas
+            (column,) = row.afterColumns
+            assert (column.value, column.mysqlType, column.sqlType) == (expected, "varchar(64)", 12)
+            assert not column.isNull
+
+
+def test_null_stays_null_and_updated_compares_what_is_delivered() -> None:
+    """A mask hides that a value changed; a hash tells it. Keys are protected too."""
+    table = AnyTable(Column("id", "int", key=True), Column("email", "varchar(100)"), Column("phone", "varchar(100)"))
+    before = b"\0" + struct.pack("<i", 1) + stored(CLEAR) + stored("1")
+    after = b"\0" + struct.pack("<i", 1) + stored("new") + stored("2")
+    nulls = b"\6" + struct.pack("<i", 1)
+    dump = Dump().format().begin().table(columns=(INT, TEXT, TEXT))
+    dump.rows(31, before + after + after + nulls + nulls + before, width=3).xid()
+    found = delivered(dump, history=table, privacy=rules(hash=r"s\.t:ID/email", mask=r"s\..*:phone"))
+    assert CLEAR not in str(found)
+    shown = [
+        [(column.value, column.isNull, column.updated) for column in row.afterColumns]
+        for row in change(found, 1).rowDatas
+    ]
+    assert shown == [
+        [(hashed("1"), False, False), (hashed("new"), False, True), ("***", False, False)],
+        [(hashed("1"), False, False), ("", True, True), ("", True, True)],
+        [(hashed("1"), False, False), (hashed(CLEAR), False, True), ("***", False, True)],
+    ]
+    assert [column.isKey for column in change(found, 1).rowDatas[0].beforeColumns] == [True, False, False]
+
+
+def test_the_strictest_rule_applies() -> None:
+    """Of the destination's rules and the account's, and of overlapping tables: drop before mask before hash."""
+    privacy = Privacy(
+        [
+            ColumnRules(hash=r"shop\.users:a/b/c/d", mask=r"shop\..*:b"),
+            ColumnRules(drop=r".*\.users:c", hash=r"x\.y:a"),
+        ],
+        KEY,
+    )
+    assert privacy.columns_of("Shop", "USERS") == {
+        "a": Protection.HASH,
+        "b": Protection.MASK,
+        "c": Protection.DROP,
+        "d": Protection.HASH,
+    }
+    assert privacy.columns_of("shop", "orders") == {"b": Protection.MASK}
+    dump = Dump().format().begin().table(columns=(INT, INT)).rows(30, b"\0" + struct.pack("<ii", 7, 8), width=2).xid()
+    (row,) = change(delivered(dump, privacy=rules(drop=r"s\.t:c1"), fields=FieldFilter("s.t:c0/c1", "")), 1).rowDatas
+    assert [(column.name, column.value) for column in row.afterColumns] == [("c0", "7")]
+
+
+@pytest.mark.parametrize("rule", ["users:email", r"s\.t:", r"s\.t", r"s\.t:a//b", r"s\.(:a", ":a"])
+def test_a_rule_that_cannot_be_read_is_refused(rule: str) -> None:
+    with pytest.raises(FilterInvalid):
+        rules(mask=rule)
+
+
+def test_hashes_need_a_key() -> None:
+    with pytest.raises(FilterInvalid, match=r"canal\.instance\.privacy\.key"):
+        Privacy([ColumnRules(hash=r"s\.t:a")])
+    assert not Privacy([ColumnRules()]).on
+
+
+# ---- JSON
+
+
+def partial(diffs: bytes, *, whole: bool) -> Dump:
+    """An update of the JSON column c1. whole: the before image has the document."""
+    document = json_bytes({"a": CLEAR})
+    sized = len(document).to_bytes(4, "little") + document
+    image = b"\0" + struct.pack("<i", 1)
+    dump = Dump().format().begin()
+    dump.add(19, table_map(1, "s", "t", [INT, ColumnType(245, b"\x04")]))
+    bitmaps, first = (b"\3\3", image + sized) if whole else (b"\1\3", image)
+    head = struct.pack("<Q", 1)[:6] + b"\1\0\2\0" + packed(2) + bitmaps
+    return dump.add(39, head + first + b"\1\1" + image + len(diffs).to_bytes(4, "little") + diffs).xid()
+
+
+def diff(path: str, value: object) -> bytes:
+    raw = json_bytes(value)
+    return b"\0" + stored(path) + bytes([len(raw)]) + raw
+
+
+def test_a_partial_update_of_json_has_the_hash_of_the_whole_document() -> None:
+    privacy = rules(hash=r"s\.t:c1")
+    for exact in (True, False):
+        found = delivered(partial(diff("$.a", "other"), whole=True), privacy=privacy, exact=exact)
+        (row,) = change(found, 1).rowDatas
+        assert row.beforeColumns[1].value == hashed(f'{{"a": "{CLEAR}"}}')
+        assert row.afterColumns[1].value == hashed('{"a": "other"}')
+        assert row.afterColumns[1].updated
+
+
+def test_a_partial_update_without_its_document_tells_nothing() -> None:
+    for privacy in (rules(hash=r"s\.t:c1"), rules(mask=r"s\.t:c1"), rules(drop=r"s\.t:c1")):
+        found = delivered(partial(diff("$.a", CLEAR), whole=False), privacy=privacy)
+        assert CLEAR not in str(found)
+        assert len(change(found, 1).rowDatas) == 1
+
+
+def test_an_error_does_not_tell_a_protected_value() -> None:
+    with pytest.raises(MalformedEvent, match="a value of a protected column cannot be read"):
+        delivered(partial(diff(f"$.{CLEAR}", 1), whole=True), privacy=rules(hash=r"s\.t:c1"))
+
+
+# ---- statements
+
+
+def test_statements_behind_rows_are_not_delivered() -> None:
+    """ROWS_QUERY, ANNOTATE_ROWS, user variables, statement-format changes, and statements that are no DDL."""
+    dump = Dump().format().begin()
+    dump.add(29, b"\0" + f"INSERT INTO t VALUES ('{CLEAR}')".encode())
+    dump.add(160, f"INSERT INTO t VALUES ('{CLEAR}')".encode())
+    dump.add(14, struct.pack("<I", 1) + b"a" + b"\0" + b"\0" + struct.pack("<II", 45, len(CLEAR)) + CLEAR.encode())
+    dump.query(f"INSERT INTO t VALUES ('{CLEAR}')").query(f"WITH a AS (SELECT '{CLEAR}') UPDATE t, a SET x = 1")
+    dump.query(f"CALL p('{CLEAR}')").table().insert(1).xid()
+    dump.query(f"CREATE USER u IDENTIFIED BY '{CLEAR}'").query(f"GRANT SELECT ON t TO u /* {CLEAR} */")
+    assert CLEAR in str(delivered(dump))
+    for privacy in (rules(mask=r"s\.t:other"), rules(drop=r"other\.other:other")):
+        found = delivered(dump, privacy=privacy)
+        assert CLEAR not in str(found)
+        assert [entry.entryType for entry in found] == [pb.TRANSACTIONBEGIN, pb.ROWDATA, pb.TRANSACTIONEND]
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("CREATE TABLE u (id int, note text DEFAULT 'x')", True),
+        ("ALTER TABLE t ADD COLUMN note varchar(10) DEFAULT 'x'", True),
+        ("DROP TABLE t", True),
+        (f"CREATE TABLE u (id int, EMAIL text DEFAULT '{CLEAR}')", False),
+        (f"ALTER TABLE t MODIFY `email` varchar(90) DEFAULT '{CLEAR}' COMMENT 'x'", False),
+        (f"CREATE TABLE u AS SELECT '{CLEAR}' AS a", False),
+        (f"ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN ('{CLEAR}'))", False),
+        (f"ALTER TABLE t ADD CHECK (length(email) <> '{CLEAR}')", False),
+        (f"CREATE INDEX i ON t ((substr(email, '{CLEAR}')))", False),
+        (f"ALTER TABLE t FROM '{CLEAR}", False),
+    ],
+)
+def test_the_text_of_ddl_that_can_tell_values_is_left_out(sql: str, told: bool) -> None:
+    """A statement that names a protected column, or holds a query or values, keeps its type and its table only."""
+    dump = Dump().format().query(sql)
+    clear = [entry for entry in delivered(dump) if EventType(entry.header.eventType) in DDL_TYPES]
+    found = delivered(dump, privacy=rules(hash=r"s\.t:email"))
+    assert [entry.header for entry in found] == [entry.header for entry in clear]
+    assert [change(found, index).sql for index in range(len(clear))] == [sql if told else ""] * len(clear)
+    assert CLEAR not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("ALTER TABLE t RENAME COLUMN email TO mail", "t.email into t.mail"),
+        ("ALTER TABLE t CHANGE email mail text", "t.email into t.mail"),
+        ("ALTER TABLE t RENAME TO u", "t.email into u.email"),
+        ("RENAME TABLE t TO u, v TO t", "t.email into u.email"),
+        ("CREATE TABLE u LIKE t", "t.email into u.email"),
+        ("ALTER TABLE t RENAME TO weaker", "t.email into weaker.email"),
+    ],
+)
+def test_a_protected_column_that_is_renamed_out_of_the_rules_stops_the_stream(sql: str, names: str) -> None:
+    """With a rule for the new name too, the stream goes on."""
+    dump = Dump().format().query(sql)
+    with pytest.raises(ColumnExposed, match=names):
+        delivered(dump, privacy=rules(mask=r"s\.t:email", hash=r"s\.weaker:email"))
+    assert len(delivered(dump, privacy=rules(mask=r"s\.(t|u|weaker):email/mail"))) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t MODIFY email text", "RENAME TABLE v TO w", "DROP TABLE t"],
+)
+def test_other_statements_stop_no_stream(sql: str) -> None:
+    assert delivered(Dump().format().query(sql), privacy=rules(mask=r"s\.t:email"))
+
+
+def test_an_unknown_table_does_not_tell_its_statement() -> None:
+    """The error goes to the log and to the client."""
+    history = History(lambda schema, table: None).view(LogPosition(JOURNAL, 4))
+    dump = Dump().format().query(f"CREATE TABLE t (id int DEFAULT '{CLEAR}')").begin()
+    dump.table(columns=(INT, INT)).rows(30, b"\0" + struct.pack("<ii", 1, 2), width=2)
+    with pytest.raises(TableUnknown, match=CLEAR):
+        delivered(dump, history=history)
+    history = History(lambda schema, table: None).view(LogPosition(JOURNAL, 4))
+    with pytest.raises(TableUnknown) as error:
+        delivered(dump, history=history, privacy=rules(mask=r"s\.t:email"))
+    assert CLEAR not in str(error.value)
+
+
+def test_random_rows_never_show_what_is_protected() -> None:
+    """Rows of many columns, of which any are protected, in every kind of event."""
+    chance = random.Random(5)
+    for _ in range(60):
+        width = chance.randrange(1, 8)
+        kept = {index for index in range(width) if chance.random() < 0.4}
+        hidden = [index for index in range(width) if index not in kept]
+        lists = {"drop": "", "hash": "", "mask": ""}
+        for index in hidden:
+            kind = chance.choice(("drop", "hash", "mask"))
+            lists[kind] += f"s\\.t:c{index},"
+        event = chance.choice((30, 31, 32))
+        images = b""
+        for secret in (CLEAR, CLEAR + "2")[: 1 + (event == 31)]:
+            texts = ["open" if index in kept else secret for index in range(width)]
+            images += bytes((width + 7) // 8) + b"".join(map(stored, texts))
+        dump = Dump().format().begin().table(columns=[TEXT] * width).rows(event, images, width=width).xid()
+        found = delivered(dump, privacy=rules(**lists))
+        assert CLEAR not in str(found)
+        (row,) = change(found, 1).rowDatas
+        for columns in (row.beforeColumns, row.afterColumns):
+            assert [column.name for column in columns if column.value == "open"] == [
+                f"c{index}" for index in sorted(kept) if columns
+            ]
