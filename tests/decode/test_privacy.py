@@ -120,6 +120,12 @@ def test_a_rule_that_cannot_be_read_is_refused(rule: str) -> None:
         rules(mask=rule)
 
 
+def test_a_key_longer_than_a_block_is_hashed_first() -> None:
+    key = "ü" * 40
+    made = Privacy([ColumnRules(hash=r"s\.t:a")], key).protect(Protection.HASH)(b"x")
+    assert made.decode() == hmac.digest(key.encode(), b"x", "sha256").hex()
+
+
 def test_hashes_need_a_key() -> None:
     with pytest.raises(FilterInvalid, match=r"canal\.instance\.privacy\.key"):
         Privacy([ColumnRules(hash=r"s\.t:a")])

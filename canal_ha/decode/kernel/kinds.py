@@ -22,7 +22,6 @@ TIME = 16
 UTC_TIMESTAMP2 = 17  # in the exact form: UTC, whatever the zone of this process
 UTC_TIMESTAMP = 18
 NOTHING = 19  # type NULL: no bytes
-PROTECTED = 20  # hashed or masked: Cell.clear reads the value, Cell.protect makes its text
 
 # How the bytes of a PREFIXED cell become text.
 UTF8 = 1

@@ -25,15 +25,17 @@ cdef class RowWriter:
     ) except -1 nogil
     @cython.locals(nulls=Py_ssize_t)
     cdef bint _nulls(self, Py_ssize_t count, bytes src, Py_ssize_t stop) except -1 nogil
-    @cython.locals(nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, mark=Py_ssize_t)
+    @cython.locals(nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen)
     cdef int _image(self, c.View **cells, Py_ssize_t count, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
     @cython.locals(nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, size=Py_ssize_t)
     cdef int _before(self, c.View **cells, Py_ssize_t count, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
     @cython.locals(
-        nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, twin=c.Seen, mark=Py_ssize_t,
-        size=Py_ssize_t, start=Py_ssize_t
+        nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, twin=c.Seen, size=Py_ssize_t,
+        start=Py_ssize_t
     )
     cdef int _after(self, c.View **cells, Py_ssize_t count, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
+    @cython.locals(mark=Py_ssize_t, size=Py_ssize_t)
+    cdef Py_ssize_t _aside(self, c.View *cell, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
     cdef bint _repeats(self, c.View *cell, c.View *twin, bytes src, Py_ssize_t stop) noexcept nogil
     @cython.locals(pos=Py_ssize_t, options=int)
     cdef int _partial(self, c.PlanView *plan, bytes src, Py_ssize_t stop) except -1 nogil

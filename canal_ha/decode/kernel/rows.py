@@ -35,7 +35,7 @@ class RowWriter:
         self.partial_at = 0
         self.length_size = 2  # bytes reserved for a RowData's length: as many as the last one needed
         self.text = bytearray()  # of the value being written
-        self.clear = bytearray()  # the Column of a PROTECTED cell's value, which goes nowhere else
+        self.clear = bytearray()  # the Column of a protected value, which goes nowhere else
         self.before_cells = bytearray()  # memory for the cells of images that lack columns
         self.after_cells = bytearray()
 
@@ -119,10 +119,8 @@ class RowWriter:
             if any_null and p.is_set(src, nulls, bit):
                 if not cell.skip:
                     p.put_piece(out, cell.null)
-            elif cell.skip:
-                mark = p.size(out)
-                self._cell(cell, src, stop, out)
-                p.truncate(out, mark)
+            elif cell.aside:
+                self._aside(cell, src, stop, out)
             else:
                 self._cell(cell, src, stop, out)
 
@@ -139,13 +137,9 @@ class RowWriter:
             else:
                 cell.column_start = p.size(out)
                 cell.source_start = self.pos
-                size = self._cell(cell, src, stop, out)
+                size = self._aside(cell, src, stop, out) if cell.aside else self._cell(cell, src, stop, out)
                 cell.source_size = self.pos - cell.source_start
-                if cell.skip:
-                    p.truncate(out, cell.column_start)
-                    cell.column_stop = cell.column_start
-                else:
-                    cell.column_stop = p.size(out)
+                cell.column_stop = p.size(out)
                 cell.stop = cell.column_stop - cell.suffix_size
                 cell.start = cell.stop - size
 
@@ -164,15 +158,21 @@ class RowWriter:
                 if not cell.skip:
                     p.repeat_column(out, cell.tag, twin.column_start, twin.column_stop)
             else:
-                mark = p.size(out)
-                size = self._cell(cell, src, stop, out)
-                if cell.skip:
-                    p.truncate(out, mark)
-                elif twin.start >= 0 and twin.stop - twin.start == size:
+                size = self._aside(cell, src, stop, out) if cell.aside else self._cell(cell, src, stop, out)
+                if not cell.skip and twin.start >= 0 and twin.stop - twin.start == size:
                     start = p.size(out) - cell.suffix_size - size
                     if p.same_text(out, start, twin.start, size):
                         # ... updated(28 01) isNull(30 00) value(42 n ...): step back over n and five bytes
                         p.set_byte(out, start - p.varint_size(size) - 4, 0)
+
+    def _aside(self, cell: c.Cell, src: bytes, stop: int, out: bytearray) -> int:
+        """Read a value that is not NULL and write what stands for it, or nothing; return the length of the text."""
+        if not cell.skip:
+            return self._put_protected(cell, src, stop, out)
+        mark = p.size(out)
+        size = self._cell(cell, src, stop, out)
+        p.truncate(out, mark)
+        return size
 
     def _repeats(self, cell: c.Cell, twin: c.Cell, src: bytes, stop: int) -> bool:
         """Return whether the next value has the bytes of the before image's, and so the same text."""
@@ -231,8 +231,6 @@ class RowWriter:
             p.truncate(self.text, 0)
             p.put_upper_half(self.text, value, size)
             return p.put_text_column(out, cell.tag, cell.wide_fixed, self.text, cell.suffix)
-        if kind == k.PROTECTED:
-            return self._put_protected(cell, src, stop, out)
         p.truncate(self.text, 0)
         self._put_fixed(cell, src, pos, self.text)
         return p.put_text_column(out, cell.tag, cell.fixed, self.text, cell.suffix)

@@ -34,7 +34,7 @@ def cell(view: c.Cell) -> c.Cell:
 
 
 def clear(view: c.Cell) -> c.Cell:
-    """Return the view of the cell that reads the value of a PROTECTED one."""
+    """Return the view of the cell that reads the value of a hashed or masked one."""
     assert view.clear is not None
     return view.clear
 
