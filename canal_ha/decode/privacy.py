@@ -1,4 +1,4 @@
-r"""Protected columns: dropped, masked or hashed before anything leaves the node (docs/privacy.md).
+r"""Protected columns: dropped, masked or hashed before anything leaves the node (docs/how-to/hide-columns.md).
 
 A rule is `schema\.table:column/column`: a regular expression that must match the whole `schema.table`, and names of
 columns. Letter case is ignored. If several rules name a column, the strictest protection applies.

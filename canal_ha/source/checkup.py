@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from canal_ha.config.model import InstanceConfig, LocalFiles, SourceConfig
+from canal_ha.decode.privacy import Protection, privacy_of
 from canal_ha.errors import CanalError, HistoryUnavailable
 from canal_ha.model.position import LogPosition
 from canal_ha.source.connection.flavor import BinaryLog, Flavor, binary_logs, check, examine, expiry, may_contain
@@ -59,6 +61,7 @@ def source(config: InstanceConfig, source: SourceConfig, cursors: Mapping[int, L
             server = examine(session)
             yield from _settings(server, config, address)
             yield from _rights(session, server, config, source)
+            yield from _generated(session, config)
             yield from _clock_and_expiry(session, address)
             yield from _positions(binary_logs(session), cursors)
         except CanalError as error:
@@ -150,6 +153,28 @@ def _rights(session: SourceSession, server: Flavor, config: InstanceConfig, sour
             "rights",
             f"no table is visible: if there are tables, run: GRANT SELECT ON *.* TO {session.where.account}",
         )
+
+
+def _generated(session: SourceSession, config: InstanceConfig) -> Iterator[Finding]:
+    """Warn of generated columns that mention a protected column and are less protected."""
+    privacy = privacy_of(config.decode)
+    if not privacy.on:
+        return
+    rows = session.query(
+        "SELECT table_schema AS s, table_name AS t, column_name AS c, generation_expression AS e"
+        " FROM information_schema.columns WHERE generation_expression <> ''"
+    )
+    for row in rows:
+        protected = privacy.columns_of(row["s"], row["t"])
+        named = [name for name in re.findall(r"[\w$]+", row["e"].lower()) if name in protected]
+        own = protected.get(row["c"].lower(), Protection.NONE)
+        if any(protected[name] > own for name in named):
+            yield Finding(
+                Verdict.WARNING,
+                "privacy",
+                f"{row['s']}.{row['t']}.{row['c']} is generated from {', '.join(sorted({*named}))}, which is protected"
+                " more: add it to the rules canal.instance.privacy.*",
+            )
 
 
 def _clock_and_expiry(session: SourceSession, address: str) -> Iterator[Finding]:

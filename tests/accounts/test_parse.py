@@ -10,6 +10,7 @@ from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account, AccountRole
 from canal_ha.accounts.parse import of_properties, parse
 from canal_ha.errors import FileUnusable
+from canal_ha.model.privacy import ColumnRules
 
 HASH = "E3619321C1A937C46A0D8BD1DAC39F93B27D4458"
 SECRET = bytes.fromhex(HASH)
@@ -21,6 +22,7 @@ roles = ["read"]
 destinations = ["shop", "orders-*"]
 client_ids = [1001, "2000-2999", "-5--3"]
 filter = 'shop\\.invoice.*'
+privacy = {{ mask = 'shop\\..*:phone', hash = 'shop\\.users:email/name' }}
 
 [accounts."Jane Doe"]
 roles = ["read", "admin"]
@@ -38,6 +40,7 @@ def test_accounts_are_read_as_they_are_meant() -> None:
         ("shop", "orders-*"),
         ((1001, 1001), (2000, 2999), (-5, -3)),
         r"shop\.invoice.*",
+        ColumnRules(mask=r"shop\..*:phone", hash=r"shop\.users:email/name"),
     )
     assert jane == Account("Jane Doe", (), frozenset(AccountRole), ("*",))
     assert billing.reaches("orders-7")
@@ -57,6 +60,10 @@ def test_accounts_are_read_as_they_are_meant() -> None:
     ("[accounts.b]\nroles = ['read']\ndestinations = ['*']\n[accounts.a]\nroles = ['read']\ndestinations = ['*']\n"
      "role = 1\n", 7, "account a: role: unknown key, did you mean roles?"),
     ("[accounts.a]\ndestinations = ['*']\n\nroles = ['write']\n", 4, "roles: expected a list of read and admin"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nprivacy = 'x'\n", 4, "privacy: expected a table of texts"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nprivacy = { hide = 'x' }\n", 4, "unknown key hide"),
+    ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\nprivacy = { mask = 'users:a' }\n", 4,
+     "column rule 'users:a' is not"),
     ("[accounts.a]\nroles = ['read']\ndestinations = '*'\n", 3, "account a: destinations: expected a list"),
     ("[accounts.a]\nroles = ['read']\ndestinations = ['*']\npasswords = ['geheim']\n", 4, "40 hexadecimal digits"),
     (f"[accounts.a]\nroles = ['read']\ndestinations = ['*']\npasswords = {['0' * 40] * 3}\n", 4, "at most 2 times"),

@@ -210,6 +210,8 @@ canal.auto.reset.latest.pos.mode=true
         ("canal.instance.master.sslMode=SOME", "VERIFY_CA"),
         ("canal.instance.filter.black.field=users:password", "schema.table:column/column"),
         ("canal.instance.filter.field=s.t:a/,s.u:b", "schema.table:column/column"),
+        ("canal.instance.privacy.mask=users:password", r"schema\.table:column/column"),
+        ("canal.instance.privacy.drop=s.t:a/,s.u:b", r"schema\.table:column/column"),
     ],
 )
 def test_bad_values_are_named(tmp_path: Path, setting: str, expected: str) -> None:
@@ -228,6 +230,21 @@ def test_bad_values_in_files_are_named_with_their_line(tmp_path: Path) -> None:
         load(conf, [], {})
     with pytest.raises(ConfigError, match=r"environment CANAL_PORT: canal\.port"):
         load(conf, [], {"CANAL_PORT": "x"})
+
+
+def test_hashed_columns_need_a_long_key_which_is_never_shown(tmp_path: Path) -> None:
+    """The key can stand in a file of its own, and for all destinations."""
+    (tmp_path / "key").write_text("0123456789abcdef\n")
+    hashes = "canal.instance.privacy.hash = s\\\\..*:email\n"
+    with pytest.raises(ConfigError, match=r"canal\.instance\.privacy\.key.*at least 16 characters") as error:
+        one(write(tmp_path, a=hashes))
+    with pytest.raises(ConfigError, match="at least 16 characters") as error:
+        one(write(tmp_path, a=hashes + "canal.instance.privacy.key = hush-hush\n"))
+    assert "hush-hush" not in str(error.value)
+    conf = write(tmp_path, "canal.destinations = a\ncanal.instance.privacy.key = ${file:key}\n", a=hashes)
+    decode = load(conf, [], {}).destinations[0].decode
+    assert (decode.privacy_hash, decode.privacy_key) == (r"s\..*:email", "0123456789abcdef")
+    assert "0123456789abcdef" not in repr(decode)
 
 
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:

@@ -98,3 +98,19 @@ def test_a_lost_position(mysql: SqlServer, tmp_path: Path) -> None:
         file.write_text(file.read_text().replace(mysql.position()[0], "mysql-bin.999999"))
         code, text = check(node.conf)
         assert (code, "canal-ha cursor set" in text) == (1, True), text
+
+
+@pytest.mark.real
+def test_a_generated_column_of_a_protected_one(source_server: SqlServer, database: str) -> None:
+    """It has a warning, unless it is protected as much."""
+    source_server.execute(
+        f"CREATE DATABASE {database}",
+        f"CREATE TABLE {database}.users (id int PRIMARY KEY, email varchar(60), domain varchar(60) AS"
+        " (substring_index(email, '@', -1)), size int AS (length(`email`)) STORED)",
+    )
+    rules = {"canal.instance.privacy.mask": rf"{database}\\.users:email/size"}
+    with Node({"example": follow(source_server, rules)}) as node:
+        code, text = check(node.conf)
+    assert code == 0
+    assert f"{database}.users.domain is generated from email, which is protected more" in text
+    assert "users.size" not in text
