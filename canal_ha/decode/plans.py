@@ -93,7 +93,6 @@ class Columns:
                     cell = _protected(cell, column, tag, updated)
                     cell.protect = privacy.protect(protection)
                 cell.skip = dropped or column.hidden or protection is Protection.DROP
-                cell.aside = cell.skip or cell.clear is not None
                 side.append(cell)
             if code == types.JSON:
                 self.json_columns += 1
@@ -114,7 +113,7 @@ def plan_of(columns: Columns, table_map: TableMap, body: bytes) -> cells.TablePl
 
 def _protected(clear: cells.Cell, column: Column, tag: bytes, updated: bool) -> cells.Cell:
     """Return the cell of a hashed or masked column. clear: how to read its value."""
-    read = types.CellType(kinds.NOTHING, 0, types.SQL_VARCHAR, types.SQL_VARCHAR, text=clear.text)
+    read = types.CellType(kinds.PREFIXED, 0, types.SQL_VARCHAR, types.SQL_VARCHAR, text=kinds.PROTECTED)
     cell = _cell(clear.index, replace(column, mysql_type=PROTECTED_TYPE), read, False, tag, updated)
     cell.clear = clear
     return cell

@@ -234,7 +234,6 @@ def test_bad_values_in_files_are_named_with_their_line(tmp_path: Path) -> None:
 
 def test_hashed_columns_need_a_long_key_which_is_never_shown(tmp_path: Path) -> None:
     """The key can stand in a file of its own, and for all destinations."""
-    (tmp_path / "key").write_text("0123456789abcdef\n")
     hashes = "canal.instance.privacy.hash = s\\\\..*:email\n"
     with pytest.raises(ConfigError, match=r"canal\.instance\.privacy\.key.*at least 16 characters") as error:
         one(write(tmp_path, a=hashes))
@@ -242,6 +241,7 @@ def test_hashed_columns_need_a_long_key_which_is_never_shown(tmp_path: Path) -> 
         one(write(tmp_path, a=hashes + "canal.instance.privacy.key = hush-hush\n"))
     assert "hush-hush" not in str(error.value)
     conf = write(tmp_path, "canal.destinations = a\ncanal.instance.privacy.key = ${file:key}\n", a=hashes)
+    (conf / "key").write_text("0123456789abcdef\n")
     decode = load(conf, [], {}).destinations[0].decode
     assert (decode.privacy_hash, decode.privacy_key) == (r"s\..*:email", "0123456789abcdef")
     assert "0123456789abcdef" not in repr(decode)

@@ -7,7 +7,7 @@ cdef struct View:  # view of a Cell
     Py_ssize_t index, size, suffix_size, json_index
     Py_ssize_t start, stop, column_start, column_stop, source_start, source_size
     int tag, kind, text, precision, decimals
-    bint unsigned, skip, aside
+    bint unsigned, skip
     View *twin
     void *cell
 
@@ -28,7 +28,7 @@ cdef class Cell:
     cdef public Py_ssize_t index, size, suffix_size, json_index, start, stop, column_start, column_stop, source_start,\
         source_size
     cdef public int tag, kind, text, precision, decimals
-    cdef public bint unsigned, skip, aside
+    cdef public bint unsigned, skip
     cdef public bytes fixed, wide_fixed, suffix, null, null_same, name
     cdef public str codec
     cdef public Cell twin, clear

@@ -14,7 +14,6 @@ class Cell:
     """One column of one image: how to read it, and the bytes around its value."""
 
     __slots__ = (
-        "aside",
         "clear",
         "codec",
         "column_start",
@@ -66,7 +65,6 @@ class Cell:
         self.json_index = -1  # among the table's JSON columns, for partial updates
         self.unsigned = False
         self.skip = False  # filtered out: read, not written
-        self.aside = False  # `skip`, or `clear` is set
         self.clear: Cell | None = None  # of a hashed or masked cell: how to read the value
         self.protect: Callable[[bytes], bytes] | None = None  # and what it is delivered as, both UTF-8
         # Where a before image's value is in the output (the start may be k.NULL or k.ABSENT), and, for a value, where

@@ -27,6 +27,7 @@ cdef enum:
     COMPRESSED_UTF8 = 5
     COMPRESSED = 6
     EXACT_JSON = 7
+    PROTECTED = 8
     INSERT = 1
     UPDATE = 2
     DELETE = 3

@@ -31,6 +31,7 @@ JSON = 4
 COMPRESSED_UTF8 = 5  # MariaDB's column compression
 COMPRESSED = 6
 EXACT_JSON = 7  # JSON of the exact form
+PROTECTED = 8  # no bytes of its own: Cell.clear reads them
 
 # What a rows event does.
 INSERT = 1

@@ -13,7 +13,7 @@ cdef Py_ssize_t _TEXT_KEPT
 @cython.final
 cdef class RowWriter:
     cdef bytearray text, clear, before_cells, after_cells
-    cdef Py_ssize_t pos, partial_at, length_size
+    cdef Py_ssize_t pos, stop, partial_at, length_size
     cdef bint partial
 
     @cython.locals(
@@ -25,17 +25,15 @@ cdef class RowWriter:
     ) except -1 nogil
     @cython.locals(nulls=Py_ssize_t)
     cdef bint _nulls(self, Py_ssize_t count, bytes src, Py_ssize_t stop) except -1 nogil
-    @cython.locals(nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen)
+    @cython.locals(nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, mark=Py_ssize_t)
     cdef int _image(self, c.View **cells, Py_ssize_t count, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
     @cython.locals(nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, size=Py_ssize_t)
     cdef int _before(self, c.View **cells, Py_ssize_t count, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
     @cython.locals(
-        nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, twin=c.Seen, size=Py_ssize_t,
-        start=Py_ssize_t
+        nulls=Py_ssize_t, any_null=bint, bit=Py_ssize_t, cell=c.Seen, twin=c.Seen, mark=Py_ssize_t,
+        size=Py_ssize_t, start=Py_ssize_t
     )
     cdef int _after(self, c.View **cells, Py_ssize_t count, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
-    @cython.locals(mark=Py_ssize_t, size=Py_ssize_t)
-    cdef Py_ssize_t _aside(self, c.View *cell, bytes src, Py_ssize_t stop, bytearray out) except -1 nogil
     cdef bint _repeats(self, c.View *cell, c.View *twin, bytes src, Py_ssize_t stop) noexcept nogil
     @cython.locals(pos=Py_ssize_t, options=int)
     cdef int _partial(self, c.PlanView *plan, bytes src, Py_ssize_t stop) except -1 nogil
@@ -51,10 +49,6 @@ cdef class RowWriter:
         self, c.View *cell, bytes src, Py_ssize_t start, Py_ssize_t stop, bytearray out
     ) except -1 nogil
     cdef int _forget_text(self) except -1 with gil
-    @cython.locals(clear=c.Seen, cell=c.Cell, size=Py_ssize_t, end=Py_ssize_t, text=bytearray)
-    cdef Py_ssize_t _put_protected(
-        self, c.View *view, bytes src, Py_ssize_t stop, bytearray out
-    ) except -1 with gil
     @cython.locals(text=bytearray)
     cdef Py_ssize_t _put_repaired(
         self, c.View *view, bytes src, Py_ssize_t start, Py_ssize_t stop, bytearray out
@@ -63,5 +57,7 @@ cdef class RowWriter:
     cdef Py_ssize_t _put_rare(
         self, c.View *view, bytes src, Py_ssize_t start, Py_ssize_t stop, bytearray out
     ) except -1 with gil
+    @cython.locals(size=Py_ssize_t, end=Py_ssize_t)
+    cdef bytes _protected(self, c.Cell cell, c.View *clear, bytes src)
     @cython.locals(twin=c.Seen)
     cdef bytes _before_bytes(self, c.View *view, bytes src)

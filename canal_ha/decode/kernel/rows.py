@@ -27,10 +27,11 @@ _TEXT_KEPT = 1 << 20  # bytes: memory of a longer document is freed
 class RowWriter:
     """Writes the rows of one event at a time; keeps nothing between events."""
 
-    __slots__ = ("after_cells", "before_cells", "clear", "length_size", "partial", "partial_at", "pos", "text")
+    __slots__ = ("after_cells", "before_cells", "clear", "length_size", "partial", "partial_at", "pos", "stop", "text")
 
     def __init__(self) -> None:
         self.pos = 0
+        self.stop = 0  # where the event ends
         self.partial = False  # whether the image being read is an after image with JSON diffs
         self.partial_at = 0
         self.length_size = 2  # bytes reserved for a RowData's length: as many as the last one needed
@@ -47,6 +48,7 @@ class RowWriter:
         src[pos:stop]: the event from its column count on, without checksum.
         out: the output. When Broken is raised, it ends with invalid bytes.
         """
+        self.stop = stop
         if pos >= stop:
             p.broken("no column count")
         width = p.u8(src, pos)
@@ -119,8 +121,10 @@ class RowWriter:
             if any_null and p.is_set(src, nulls, bit):
                 if not cell.skip:
                     p.put_piece(out, cell.null)
-            elif cell.aside:
-                self._aside(cell, src, stop, out)
+            elif cell.skip:
+                mark = p.size(out)
+                self._cell(cell, src, stop, out)
+                p.truncate(out, mark)
             else:
                 self._cell(cell, src, stop, out)
 
@@ -137,9 +141,13 @@ class RowWriter:
             else:
                 cell.column_start = p.size(out)
                 cell.source_start = self.pos
-                size = self._aside(cell, src, stop, out) if cell.aside else self._cell(cell, src, stop, out)
+                size = self._cell(cell, src, stop, out)
                 cell.source_size = self.pos - cell.source_start
-                cell.column_stop = p.size(out)
+                if cell.skip:
+                    p.truncate(out, cell.column_start)
+                    cell.column_stop = cell.column_start
+                else:
+                    cell.column_stop = p.size(out)
                 cell.stop = cell.column_stop - cell.suffix_size
                 cell.start = cell.stop - size
 
@@ -158,21 +166,15 @@ class RowWriter:
                 if not cell.skip:
                     p.repeat_column(out, cell.tag, twin.column_start, twin.column_stop)
             else:
-                size = self._aside(cell, src, stop, out) if cell.aside else self._cell(cell, src, stop, out)
-                if not cell.skip and twin.start >= 0 and twin.stop - twin.start == size:
+                mark = p.size(out)
+                size = self._cell(cell, src, stop, out)
+                if cell.skip:
+                    p.truncate(out, mark)
+                elif twin.start >= 0 and twin.stop - twin.start == size:
                     start = p.size(out) - cell.suffix_size - size
                     if p.same_text(out, start, twin.start, size):
                         # ... updated(28 01) isNull(30 00) value(42 n ...): step back over n and five bytes
                         p.set_byte(out, start - p.varint_size(size) - 4, 0)
-
-    def _aside(self, cell: c.Cell, src: bytes, stop: int, out: bytearray) -> int:
-        """Read a value that is not NULL and write what stands for it, or nothing; return the length of the text."""
-        if not cell.skip:
-            return self._put_protected(cell, src, stop, out)
-        mark = p.size(out)
-        size = self._cell(cell, src, stop, out)
-        p.truncate(out, mark)
-        return size
 
     def _repeats(self, cell: c.Cell, twin: c.Cell, src: bytes, stop: int) -> bool:
         """Return whether the next value has the bytes of the before image's, and so the same text."""
@@ -288,22 +290,6 @@ class RowWriter:
     def _forget_text(self) -> None:
         self.text = bytearray()
 
-    def _put_protected(self, view: c.Cell, src: bytes, stop: int, out: bytearray) -> int:
-        """Write a Column with what stands for the value, as Python makes it."""
-        clear = views.clear(view)
-        cell = views.cell(view)
-        assert cell.protect is not None
-        p.truncate(self.clear, 0)
-        try:
-            size = self._cell(clear, src, stop, self.clear)
-        except p.Broken:
-            raise p.Broken("a value of a protected column cannot be read") from None  # the reason can tell the value
-        end = len(self.clear) - clear.suffix_size
-        text = bytearray(cell.protect(bytes(self.clear[end - size : end])))
-        if size > _TEXT_KEPT:
-            self.clear = bytearray()
-        return p.put_text_column(out, view.tag, view.fixed, text, view.suffix)
-
     def _put_repaired(self, view: c.Cell, src: bytes, start: int, stop: int, out: bytearray) -> int:
         """Write a Column of UTF-8 text whose malformed bytes become U+FFFD, as in Java."""
         text = bytearray(src[start:stop].decode("utf-8", UTF8_ERRORS).encode())
@@ -313,7 +299,10 @@ class RowWriter:
         """Write a Column with one of the rarer texts, which Python makes."""
         data = src[start:stop]
         cell = views.cell(view)
-        if cell.text == k.JSON:
+        if cell.clear is not None:
+            self.pos = start
+            text = self._protected(cell, views.clear(view), src)
+        elif cell.text == k.JSON:
             text = values.json_diff_text(cell.name, data)
         elif cell.text == k.EXACT_JSON:
             text = values.updated_document(cell.name, self._before_bytes(view, src), data)
@@ -322,6 +311,20 @@ class RowWriter:
         else:
             text = values.uncompressed(data, cell.text == k.COMPRESSED_UTF8, cell.codec)
         return p.put_text_column(out, view.tag, view.fixed, bytearray(text), view.suffix)
+
+    def _protected(self, cell: c.Cell, clear: c.Cell, src: bytes) -> bytes:
+        """Return what stands for a protected value, and skip the value. clear: how to read it."""
+        assert cell.protect is not None
+        p.truncate(self.clear, 0)
+        try:
+            size = self._cell(clear, src, self.stop, self.clear)
+        except p.Broken:
+            raise p.Broken("a value of a protected column cannot be read") from None  # the reason can tell the value
+        end = len(self.clear) - clear.suffix_size
+        text = bytes(self.clear[end - size : end])
+        if size > _TEXT_KEPT:
+            self.clear = bytearray()
+        return cell.protect(text)
 
     def _before_bytes(self, view: c.Cell, src: bytes) -> bytes:
         """Return the stored document of the before image; b"" if the image lacks it."""

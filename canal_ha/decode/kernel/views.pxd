@@ -31,7 +31,6 @@ cdef inline int _look(c.Cell cell) except -1:
     view.decimals = cell.decimals
     view.unsigned = cell.unsigned
     view.skip = cell.skip
-    view.aside = cell.aside
     view.twin = NULL if cell.twin is None else &cell.twin.view
     view.cell = <void *>cell
     if cell.clear is not None:
