@@ -31,10 +31,11 @@ cdef class Cell:
     cdef public bint unsigned, skip
     cdef public bytes fixed, wide_fixed, suffix, null, null_same, name
     cdef public str codec
-    cdef public Cell twin, clear
-    cdef public object protect
+    cdef public Cell twin
     cdef View view
     cdef tuple kept  # the objects that the view points into
+    cdef public Cell clear
+    cdef public object protect
 
 @cython.final
 cdef class TablePlan:

@@ -12,9 +12,11 @@ cdef Py_ssize_t _TEXT_KEPT
 
 @cython.final
 cdef class RowWriter:
-    cdef bytearray text, clear, before_cells, after_cells
-    cdef Py_ssize_t pos, stop, partial_at, length_size
+    cdef bytearray text, before_cells, after_cells
+    cdef Py_ssize_t pos, partial_at, length_size
     cdef bint partial
+    cdef bytearray clear
+    cdef Py_ssize_t stop
 
     @cython.locals(
         width=Py_ssize_t, size=Py_ssize_t, cells=c.Image, afters=c.Image, count=Py_ssize_t,
@@ -57,7 +59,5 @@ cdef class RowWriter:
     cdef Py_ssize_t _put_rare(
         self, c.View *view, bytes src, Py_ssize_t start, Py_ssize_t stop, bytearray out
     ) except -1 with gil
-    @cython.locals(size=Py_ssize_t, end=Py_ssize_t)
-    cdef bytes _protected(self, c.Cell cell, c.View *clear, bytes src)
     @cython.locals(twin=c.Seen)
     cdef bytes _before_bytes(self, c.View *view, bytes src)

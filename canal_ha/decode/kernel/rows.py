@@ -301,7 +301,7 @@ class RowWriter:
         cell = views.cell(view)
         if cell.clear is not None:
             self.pos = start
-            text = self._protected(cell, views.clear(view), src)
+            text = self.protected(cell, src)
         elif cell.text == k.JSON:
             text = values.json_diff_text(cell.name, data)
         elif cell.text == k.EXACT_JSON:
@@ -312,9 +312,13 @@ class RowWriter:
             text = values.uncompressed(data, cell.text == k.COMPRESSED_UTF8, cell.codec)
         return p.put_text_column(out, view.tag, view.fixed, bytearray(text), view.suffix)
 
-    def _protected(self, cell: c.Cell, clear: c.Cell, src: bytes) -> bytes:
-        """Return what stands for a protected value, and skip the value. clear: how to read it."""
+    def protected(self, cell: c.Cell, src: bytes) -> bytes:
+        """Return what stands for a protected value, and skip the value.
+
+        It is no C function: the C compiler inlines `_cell` into its loops only if `_cell` does not call itself.
+        """
         assert cell.protect is not None
+        clear = views.clear(cell)
         p.truncate(self.clear, 0)
         try:
             size = self._cell(clear, src, self.stop, self.clear)

@@ -80,8 +80,8 @@ cdef inline c.SeenPlan *places(bytearray room, Py_ssize_t count) except NULL:
 cdef inline c.Cell cell(c.View *view):
     return <c.Cell>view.cell
 
-cdef inline c.View *clear(c.View *view):
-    return &(<c.Cell>view.cell).clear.view
+cdef inline c.View *clear(c.Cell cell):
+    return &cell.clear.view
 
 cdef inline c.View **present(
     c.View **cells, bytes src, Py_ssize_t at, Py_ssize_t width, bytearray room

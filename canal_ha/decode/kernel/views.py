@@ -33,10 +33,10 @@ def cell(view: c.Cell) -> c.Cell:
     return view
 
 
-def clear(view: c.Cell) -> c.Cell:
+def clear(cell: c.Cell) -> c.Cell:
     """Return the view of the cell that reads the value of a hashed or masked one."""
-    assert view.clear is not None
-    return view.clear
+    assert cell.clear is not None
+    return cell.clear
 
 
 def present(cells: Sequence[c.Cell], src: bytes, at: int, width: int, room: bytearray) -> Sequence[c.Cell]:
