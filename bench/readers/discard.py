@@ -11,6 +11,7 @@ import time
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.source.connection import flavor
+from canal_ha.source.connection.dump_connection import Eater
 from canal_ha.source.connection.identity import replica
 from canal_ha.source.connection.reader import DumpRequest, run
 from canal_ha.source.connection.session import SourceSession
@@ -52,7 +53,7 @@ def discard(port: int, journal: str, offset: int) -> float:
         return []
 
     try:
-        run(request, session, config, config.master, eat)
+        run(request, session, config, config.master, Eater(eat))
     except _Ended:
         return time.perf_counter() - began
     raise SystemExit("the connection ended before the end of the dump")

@@ -573,8 +573,7 @@ class Instance:
         Whoever sends filters that take long waits for them alone. Raises FilterInvalid.
         """
         config, text, privacy = self.config, identity.filter, identity.within.privacy
-        known = self._compiled.get(identity.client_id, ("", NO_RULES))
-        if (text, privacy) == known:
+        if (text, privacy) in (("", NO_RULES), self._compiled.get(identity.client_id)):
             return
 
         def compiled() -> None:

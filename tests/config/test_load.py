@@ -405,4 +405,4 @@ def test_a_secret_on_the_command_line_is_warned_about(tmp_path: Path) -> None:
     [warning] = [text for text in config.warnings if "list of processes" in text]
     assert warning.startswith("--set canal.instance.dbPassword: ")
     assert "s3cret" not in warning
-    assert config.zk_auth == "a:s3cret"
+    assert config.zk_access.digest == "a:s3cret"

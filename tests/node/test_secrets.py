@@ -11,6 +11,7 @@ import pytest
 
 from canal_ha.cli.access import HttpAccess
 from canal_ha.config.load import load
+from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.wire.scramble import secret_of
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import MariaDB, Node, ZooKeeper, follow
@@ -31,7 +32,7 @@ def run(*arguments: str) -> str:
 
 def znodes(servers: str, auth: str) -> str:
     """Return paths and data of all znodes that the node made."""
-    with BlockingZnodes(servers, auth) as tree:
+    with BlockingZnodes(servers, ZooKeeperAccess(digest=auth)) as tree:
         paths, texts = ["/otter"], []
         for path in paths:
             found = tree.get(path)

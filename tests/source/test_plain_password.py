@@ -69,7 +69,7 @@ def table_history(address: str) -> None:
 
 def sink(address: str) -> None:
     """Log in as Spark's sink."""
-    MySQL(address, "canal", PASSWORD, "{schema}", "canal_ha").check()
+    MySQL(address, "canal", PASSWORD, "{schema}", "canal_ha", ("*",)).check()
 
 
 @pytest.mark.parametrize("login", [session, table_history, sink])
@@ -88,4 +88,4 @@ def test_a_certificate_that_is_missing_is_named(tmp_path: Path) -> None:
     """The sink refuses, as the source does."""
     tls = TlsConfig("VERIFY_CA", ca_file=str(tmp_path / "nowhere.pem"))
     with pytest.raises(SinkRefused, match=r"nowhere\.pem"):
-        MySQL("127.0.0.1:1", "canal", PASSWORD, "{schema}", "canal_ha", tls).check()
+        MySQL("127.0.0.1:1", "canal", PASSWORD, "{schema}", "canal_ha", ("*",), tls).check()

@@ -66,14 +66,14 @@ def test_history_and_sink_use_tls(with_tls: SqlServer, tmp_path: Path) -> None:
     with_tls.execute("CREATE USER secure IDENTIFIED BY 'secure' REQUIRE SSL", "GRANT ALL ON *.* TO secure")
     url = f"mysql://{with_tls.address}/canal_tsdb"
     assert in_mysql("example", url, "secure", "secure").count() == 0
-    Sink(with_tls.address, "secure", "secure", "{schema}", "state").check()
+    Sink(with_tls.address, "secure", "secure", "{schema}", "state", ("*",)).check()
     plain, stranger = TlsConfig("DISABLED"), TlsConfig("VERIFY_CA", ca_file=str(Authority(tmp_path).file))
     for tls in (plain, stranger):
         with pytest.raises(HistoryUnavailable):
             in_mysql("example", url, "secure", "secure", tls=tls).count()
         with pytest.raises(SinkRefused):
-            Sink(with_tls.address, "secure", "secure", "{schema}", "state", tls).check()
-    assert Sink(with_tls.address, ADMIN, ADMIN, "{schema}", "state", plain).check()
+            Sink(with_tls.address, "secure", "secure", "{schema}", "state", ("*",), tls).check()
+    assert Sink(with_tls.address, ADMIN, ADMIN, "{schema}", "state", ("*",), plain).check()
 
 
 def test_a_password_beyond_the_cache_is_encrypted_without_tls(without_tls: SqlServer) -> None:
