@@ -178,9 +178,12 @@ class Conversation:
         self._refused("login_late", str(error))
         if self._may_log():
             LOG.info("connection.dropped", channel=self._session.channel, reason=str(error))
-        if self._listening:  # else the client does not even read the handshake
-            self._outbox.send((packets.refused(error.code, str(error)),))
-        self._transport.loseConnection()
+        # without `_listening` the client does not even read the handshake
+        sent = self._outbox.send((packets.refused(error.code, str(error)),)) if self._listening else None
+        if sent:
+            sent.addCallback(lambda _: self._transport.loseConnection())
+        else:
+            self._transport.loseConnection()
         self._login = self._shared.clock.callLater(LATE_S, self._transport.abortConnection)
 
     def _logged_in(self) -> None:

@@ -140,8 +140,12 @@ class RefusedConnection(Protocol):
         transport = typing.cast(Transport, self.transport)
         for frame in self._frames:
             transport.write(frame)
-        # Half closed: a reset because of unread bytes of the client could overtake the error.
-        transport.loseWriteConnection()
+        # Half closed: a reset because of unread bytes of the client could overtake the error. In TLS the close alert
+        # does that, after the handshake.
+        if isinstance(transport, TLSMemoryBIOProtocol):
+            transport.loseConnection()
+        else:
+            transport.loseWriteConnection()
         self._timer = self._clock.callLater(LATE_S, transport.abortConnection)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:

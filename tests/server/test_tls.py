@@ -22,6 +22,7 @@ from canal_ha.errors import ConnectionLost, FileUnusable, ServerRefused
 from canal_ha.server.certificates import Certificates
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.entrance import Entrance
+from canal_ha.server.limits import PortLimits
 from canal_ha.server.metrics import CanalCollector, listen
 from canal_ha.wire.scramble import secret_of
 from lab.certificates import Authority
@@ -126,6 +127,27 @@ def test_a_certificate_logs_in_over_http(authority: Authority, tmp_path: Path) -
             connection.close()
     finally:
         reactor.callFromThread(listening.stopListening)
+
+
+def test_a_client_beyond_a_limit_sees_the_reason(authority: Authority) -> None:
+    """It logs in within a TLS handshake that is not over when the node refuses the connection."""
+    tls = ClientTls(str(authority.file))
+    with Served(certificates=secured(authority), limits=PortLimits(connections=1)) as served, connector(served, tls):
+        for _ in range(3):
+            with pytest.raises(ServerRefused, match="the node has 1 connections already"):
+                connector(served, tls).connect()
+
+
+def test_a_late_login_sees_the_reason(authority: Authority) -> None:
+    """The text of the login's time limit comes over TLS, and then the end of the connection."""
+    context = ssl.create_default_context(cafile=str(authority.file))
+    with (
+        Served(certificates=secured(authority), limits=PortLimits(login_s=0.3)) as served,
+        served.connect() as plain,
+        context.wrap_socket(plain, server_hostname=LOOPBACK) as late,
+        late.makefile("rb") as answers,
+    ):
+        assert b"no login within 0.3 s" in answers.read()
 
 
 def test_a_renewed_certificate_drops_no_connection(authority: Authority) -> None:
