@@ -5,7 +5,7 @@
 #   bash deploy/install.sh mysql    also MySQL 9: a private tree in the cache, nothing elsewhere
 #   bash deploy/install.sh spark    also pyspark in the virtual environment
 #   bash deploy/install.sh docs     also Sphinx in the virtual environment, for deploy/docs.sh
-#   bash deploy/install.sh java     also a JDK, Maven, and canal's Java client in the cache
+#   bash deploy/install.sh java     also a JDK, Maven, stunnel, and canal's Java client in the cache
 #   bash deploy/install.sh peers    also canal-python, the client from PyPI, in its own virtual environment in the cache
 #   bash deploy/install.sh compose  also tools that check docker-compose files and systemd units
 #   bash deploy/install.sh go       also canal-go, the Go client, compiled into the cache: for the long suites
@@ -108,6 +108,8 @@ has my_print_defaults || packages+=(mariadb-client-core)
 [[ -e /usr/share/java/slf4j-simple.jar ]] || packages+=(libslf4j-java)
 has java || packages+=(openjdk-17-jre-headless)
 [[ $want_java == no ]] || has javac || packages+=(openjdk-17-jdk-headless)
+# for the side-car of the Java client; its service starts nothing without a file in /etc/stunnel
+[[ $want_java == no ]] || has stunnel4 || packages+=(stunnel4)
 [[ $want_java == no && $want_mysql56 == no ]] || has mvn || packages+=(maven)
 [[ $want_go == no ]] || has go || [[ -x /usr/local/go/bin/go ]] || packages+=(golang-go ca-certificates)
 [[ $want_mysql56 == no || -e /usr/lib/x86_64-linux-gnu/libaio.so.1 ]] || packages+=(libaio1)

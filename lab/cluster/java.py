@@ -22,6 +22,7 @@ class JavaClient:
 
     delivery: infers no acknowledgements from its rows.
     work_s: how long it takes for a batch with rows before it acknowledges it.
+    hosts_file: the names that it knows, in the form of /etc/hosts; None: the system's names.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class JavaClient:
         name: str = "java",
         *,
         work_s: float = 0.0,
+        hosts_file: Path | None = None,
     ) -> None:
         self.name = name
         self.errors = errors
@@ -43,6 +45,7 @@ class JavaClient:
             self.process: subprocess.Popen[str] = spawn(
                 [
                     *("java", "-Xmx256m", f"-Dlogback.configurationFile={PROGRAM.with_name('logback.xml')}"),
+                    *([f"-Djdk.net.hosts.file={hosts_file}"] if hosts_file else []),
                     *("-cp", f"{libraries}/*", str(PROGRAM), zk_servers, destination, str(int(work_s * 1000))),
                 ],
                 stdout=subprocess.PIPE,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,9 @@ from lab.mysql import cache_directory
 from lab.process import spawn
 
 HERE = Path(__file__).parent
+SUBSCRIBED_S = 60.0
+NO_LOGIN = ("", "")
+"""Name and password of a client without an account."""
 
 
 def lines(entry: pb.Entry) -> Iterator[str]:
@@ -30,16 +35,26 @@ def lines(entry: pb.Entry) -> Iterator[str]:
 
 
 class Peer:
-    """A program that uses one of canal's own clients. It is subscribed after construction."""
+    """A program that uses one of canal's own clients. It is subscribed after construction.
+
+    Raises StartFailed with the program's errors if it ends before that, and kills a program that takes too long.
+    """
 
     def __init__(self, command: list[str], errors: Path) -> None:
         with errors.open("wb") as log:
             self.process: subprocess.Popen[str] = spawn(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line == "subscribed\n":
-                return
-        raise StartFailed(errors.read_text())
+        limit = threading.Timer(SUBSCRIBED_S, self.process.kill)
+        limit.start()
+        try:
+            assert self.process.stdout is not None
+            for line in self.process.stdout:
+                if line == "subscribed\n":
+                    return
+            if self.process.wait() == -signal.SIGKILL:
+                raise StartFailed(f"{command} has not subscribed within {SUBSCRIBED_S:.0f} s")
+            raise StartFailed(errors.read_text())
+        finally:
+            limit.cancel()
 
     def read(self, timeout_s: float = 60.0) -> list[str]:
         """Return all lines that it prints until it ends by itself."""
@@ -53,7 +68,15 @@ class Peer:
         self.process.wait()
 
 
-def java(errors: Path, port: int, destination: str, tables: str, rows: int, size: int) -> Peer:
+def java(
+    errors: Path,
+    port: int,
+    destination: str,
+    tables: str,
+    rows: int,
+    size: int,
+    login: tuple[str, str] = NO_LOGIN,
+) -> Peer:
     """Start the simple connector of canal.client 1.1.8. Its client id is always 1001."""
     libraries = cache_directory() / "java" / "lib"
     if not libraries.exists():
@@ -61,22 +84,38 @@ def java(errors: Path, port: int, destination: str, tables: str, rows: int, size
     program = HERE / "java" / "Read.java"
     settings = f"-Dlogback.configurationFile={program.with_name('logback.xml')}"
     command = ["java", "-Xmx256m", "-Dfile.encoding=UTF-8", settings, "-cp", f"{libraries}/*", str(program)]
-    return Peer([*command, str(port), destination, tables, str(rows), str(size)], errors)
+    return Peer([*command, str(port), destination, tables, str(rows), str(size), *login], errors)
 
 
-def python(errors: Path, port: int, destination: str, client_id: int, tables: str, rows: int) -> Peer:
+def python(
+    errors: Path,
+    port: int,
+    destination: str,
+    client_id: int,
+    tables: str,
+    rows: int,
+    login: tuple[str, str] = NO_LOGIN,
+) -> Peer:
     """Start canal-python 0.4 with the pure-Python protobuf."""
     program = cache_directory() / "canal-python" / "bin" / "python"
     if not program.exists():
         raise StartFailed(f"there is no {program}; run: bash deploy/install.sh peers")
     command = ["env", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python", str(program), "-u"]
-    arguments = [str(port), destination, str(client_id), tables, str(rows)]
+    arguments = [str(port), destination, str(client_id), tables, str(rows), *login]
     return Peer([*command, str(HERE / "python" / "read.py"), *arguments], errors)
 
 
-def golang(errors: Path, port: int, destination: str, client_id: int, tables: str, rows: int) -> Peer:
+def golang(
+    errors: Path,
+    port: int,
+    destination: str,
+    client_id: int,
+    tables: str,
+    rows: int,
+    login: tuple[str, str] = NO_LOGIN,
+) -> Peer:
     """Start canal-go 1.1.2."""
     program = cache_directory() / "canal-go" / "read"
     if not program.exists():
         raise StartFailed(f"there is no {program}; run: bash deploy/install.sh go")
-    return Peer([str(program), str(port), destination, str(client_id), tables, str(rows)], errors)
+    return Peer([str(program), str(port), destination, str(client_id), tables, str(rows), *login], errors)

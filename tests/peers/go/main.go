@@ -1,7 +1,7 @@
 // canal-go, the Go client: a line for every row, as tests/peers/lines.py has them, each batch acknowledged. Says
 // `subscribed` first.
 //
-// Arguments: port, destination, client id, filter, rows to read.
+// Arguments: port, destination, client id, filter, rows to read, user name, password.
 package main
 
 import (
@@ -29,7 +29,7 @@ func number(text string) int {
 func main() {
 	arguments := os.Args[1:]
 	connector := client.NewSimpleCanalConnector(
-		"127.0.0.1", number(arguments[0]), "", "", arguments[1], 60000, 60*60*1000)
+		"127.0.0.1", number(arguments[0]), arguments[5], arguments[6], arguments[1], 60000, 60*60*1000)
 	connector.ClientIdentity.ClientId = number(arguments[2])
 	if err := connector.Connect(); err != nil {
 		log.Fatal(err)

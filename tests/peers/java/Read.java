@@ -11,12 +11,12 @@ import java.util.List;
  * canal's simple client: a line for every row, as tests/peers/lines.py has them, each batch acknowledged. Says
  * `subscribed` first, and `batches N milliseconds M` last: the time from GET to behind ACK of the batches with entries.
  *
- * Arguments: port, destination, filter, rows to read, entries or kilobytes a batch.
+ * Arguments: port, destination, filter, rows to read, entries or kilobytes a batch, user name, password.
  */
 public final class Read {
     public static void main(String[] arguments) throws Exception {
         CanalConnector connector = CanalConnectors.newSingleConnector(
-            new InetSocketAddress("127.0.0.1", Integer.parseInt(arguments[0])), arguments[1], "", "");
+            new InetSocketAddress("127.0.0.1", Integer.parseInt(arguments[0])), arguments[1], arguments[5], arguments[6]);
         connector.connect();
         connector.subscribe(arguments[2]);
         System.out.println("subscribed");

@@ -1,6 +1,7 @@
 """canal-python 0.4 reads a destination and prints a line for each row, like tests/peers/lines.py. Runs in its own venv.
 
-Arguments: port, destination, client id, filter, rows to read. Prints `subscribed` first; acknowledges each batch.
+Arguments: port, destination, client id, filter, rows to read, user name, password. Prints `subscribed` first;
+acknowledges each batch. The client sends a password as it is, not scrambled, so that a node refuses every password.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def lines(entry: Any) -> Iterator[str]:
 
 def main() -> None:
     """Read until enough rows have come."""
-    port, destination, client_id, table_filter, wanted = sys.argv[1:]
+    port, destination, client_id, table_filter, wanted, user, password = sys.argv[1:]
     client = Client()
     client.connect(host="127.0.0.1", port=int(port))
-    client.check_valid()
+    client.check_valid(user.encode(), password.encode())
     client.subscribe(client_id.encode(), destination.encode(), table_filter.encode())
     print("subscribed", flush=True)
     left = int(wanted)
