@@ -121,32 +121,42 @@ class CanalConnection(Protocol):
 
 
 class RefusedConnection(Protocol):
-    """A connection beyond a limit: it gets the handshake and the error that canal's clients show, and ends."""
+    """A connection beyond a limit: its login is answered with the error that canal's clients show, and it ends."""
 
-    def __init__(self, frames: tuple[bytes, ...], clock: Clock, refused: set[RefusedConnection]) -> None:
+    def __init__(self, handshake: bytes, error: bytes, clock: Clock, refused: set[RefusedConnection]) -> None:
         """Make a connection that Twisted will open.
 
-        frames: to write.
-        clock: bounds the time for reading them.
+        handshake: the first frame.
+        error: the answer to the login. canal-go loses a frame that comes together with the handshake.
+        clock: bounds the time of both.
         refused: the open ones; this one is among them while it is open.
         """
-        self._frames = frames
+        self._handshake = handshake
+        self._error = error
         self._clock = clock
         self._refused = refused
 
     def connectionMade(self) -> None:
-        """Write everything."""
+        """Write the handshake."""
         self._refused.add(self)
-        transport = typing.cast(Transport, self.transport)
-        for frame in self._frames:
-            transport.write(frame)
-        # Half closed: a reset because of unread bytes of the client could overtake the error. In TLS the close alert
-        # does that, after the handshake.
-        if isinstance(transport, TLSMemoryBIOProtocol):
-            transport.loseConnection()
+        self._transport = typing.cast(Transport, self.transport)
+        self._transport.write(self._handshake)
+        self._timer = self._clock.callLater(LATE_S, self._transport.abortConnection)
+
+    def dataReceived(self, data: bytes) -> None:
+        """The client logs in: write the error and close our direction.
+
+        A reset because of bytes that are not read yet could overtake the error. In TLS the close alert closes our
+        direction.
+        """
+        if not self._error:
+            return
+        self._transport.write(self._error)
+        self._error = b""
+        if isinstance(self._transport, TLSMemoryBIOProtocol):
+            self._transport.loseConnection()
         else:
-            transport.loseWriteConnection()
-        self._timer = self._clock.callLater(LATE_S, transport.abortConnection)
+            self._transport.loseWriteConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The client has gone."""

@@ -189,8 +189,8 @@ class CanalService(ServerFactory):
             LOG.warning("connection.refused", peer=peer, reason=text)
         if len(self._refused) >= REFUSED_MOST:
             return None
-        frames = packets.handshake(self._random(SEED_BYTES)), packets.refused(Busy.code, text)
-        return RefusedConnection(frames, self._reactor, self._refused)
+        handshake, error = packets.handshake(self._random(SEED_BYTES)), packets.refused(Busy.code, text)
+        return RefusedConnection(handshake, error, self._reactor, self._refused)
 
 
 def _slash(address: object) -> str:

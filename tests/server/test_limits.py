@@ -54,6 +54,15 @@ def test_a_client_with_failover_waits_for_room() -> None:
         assert served.service.counters.refusals["connections"]
 
 
+def test_canal_go_sees_why_a_full_node_refuses_it() -> None:
+    """The error comes after the login. canal-go reads a frame and drops all that arrived together with it."""
+    with Served(limits=PortLimits(connections=1)) as served, RawClient(served), served.connect() as late:
+        time.sleep(0.2)
+        assert b"connections already" not in late.recv(1000)
+        late.sendall(client_frame(pb.CLIENTAUTHENTICATION, pb.ClientAuth()))
+        assert b"the node has 1 connections already" in late.recv(1000)
+
+
 def test_a_crowd_at_the_door_holds_no_connections() -> None:
     """Refused connections end by themselves, and only some of them are told why."""
     with Served(limits=PortLimits(connections=1)) as served, RawClient(served):
