@@ -91,6 +91,21 @@ def test_the_simple_java_client_through_a_side_car(
             assert "certificate verify failed" in car.log_tail(100)
 
 
+def test_canal_python_through_a_side_car(mariadb: MariaDB, database: str, certified: Certified, tmp_path: Path) -> None:
+    """It cannot log in with a password. A certificate names its account, with this account's rights."""
+    mariadb.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    tables = rf"{database}\.t"
+    with certified.node(mariadb, database) as node:
+        with certified.side_car({"canal1": to(node)}) as car, pytest.raises(StartFailed, match="Could not read bytes"):
+            lines.python(tmp_path / "password", car.port, "example", 1001, tables, 1, LOGIN)
+        with certified.side_car({"canal1": to(node)}, "billing") as car:
+            with pytest.raises(StartFailed, match="no right on destination:elsewhere"):
+                lines.python(tmp_path / "elsewhere", car.port, "elsewhere", 1001, tables, 1)
+            python = lines.python(tmp_path / "python", car.port, "example", 1001, tables, 1)
+            mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
+            assert len(python.read()) == 1
+
+
 @pytest.mark.nightly("the test above: side-cars; tests/cluster_faults/test_java_client.py: fail-overs")
 def test_the_java_cluster_client_through_side_cars(
     zookeeper: ZooKeeper, mariadb: MariaDB, database: str, certified: Certified, tmp_path: Path
