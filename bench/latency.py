@@ -42,10 +42,6 @@ def latency(suite: Suite, rows: int) -> list[Latency]:
     """Measure single-row transactions at an even pace, through a node and through go-mysql's syncer."""
     began = time.monotonic()
     found: list[Latency] = []
-    suite.server.execute(
-        f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
-        f"CREATE TABLE {SCHEMA}.{TABLE} (id INT NOT NULL PRIMARY KEY, k INT NOT NULL, text VARCHAR(20) NOT NULL)",
-    )
     arrangements: Mapping[str, Callable[[Suite, Written], Latency]] = {
         "canal-ha": _node,
         **({"go-mysql": _go} if "go" in suite.peers else {}),
@@ -53,36 +49,56 @@ def latency(suite: Suite, rows: int) -> list[Latency]:
     rounds = suite.rounds // 2 + 1  # each round has thousands of transactions
     for _ in range(rounds):
         for name, take in arrangements.items():
-            suite.server.execute(f"TRUNCATE TABLE {SCHEMA}.{TABLE}", "FLUSH BINARY LOGS")
-            journal, offset = suite.server.position()
-            written = Written("paced", TABLE, rows, journal, offset, (journal,), 0)
             try:
-                found.append(take(suite, written))
+                found.append(take(suite, begin(suite, rows)))
             except (measure.ReaderFailed, StartFailed) as error:
                 suite.samples.failed[f"latency of {name}"] = str(error)
     suite.say(f"latency: {rounds} rounds, {time.monotonic() - began:.0f} s")
     return found
 
 
+def begin(suite: Suite, rows: int) -> Written:
+    """Empty the table, in a new journal; return the transactions that are to come."""
+    suite.server.execute(
+        f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
+        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{TABLE}"
+        " (id INT NOT NULL PRIMARY KEY, k INT NOT NULL, text VARCHAR(20) NOT NULL)",
+        f"TRUNCATE TABLE {SCHEMA}.{TABLE}",
+        "FLUSH BINARY LOGS",
+    )
+    journal, offset = suite.server.position()
+    return Written("paced", TABLE, rows, journal, offset, (journal,), 0)
+
+
 def _node(suite: Suite, written: Written) -> Latency:
     with Node({DESTINATION: settings(suite.server, written)}) as node:
-        return _paced(suite, "canal-ha", "canal", node.address, written.rows)
+        return paced(suite, "canal-ha", "canal", node.address, written.rows)
 
 
 def _go(suite: Suite, written: Written) -> Latency:
     port = free_port()
     relay = spawn(peers.go("relay", suite.server, written, port), stderr=subprocess.DEVNULL)
     try:
-        return _paced(suite, "go-mysql", "lines", f"{LOOPBACK}:{port}", written.rows)
+        return paced(suite, "go-mysql", "lines", f"{LOOPBACK}:{port}", written.rows)
     finally:
         relay.kill()
         relay.wait()
 
 
-def _paced(suite: Suite, reader: str, kind: str, address: str, rows: int) -> Latency:
+def paced(
+    suite: Suite, reader: str, kind: str, address: str, rows: int, environment: Mapping[str, str] | None = None
+) -> Latency:
+    """Write transactions and measure when their rows arrive.
+
+    reader: its name.
+    kind, address: see bench.readers.arrivals.
+    rows: number of transactions.
+    environment: more variables for bench.readers.arrivals.
+    """
     with tempfile.TemporaryDirectory() as directory:
         files = [f"{directory}/{name}" for name in ("arrived", "committed")]
-        arrivals = measure.start_reader(measure.python("bench.readers.arrivals", kind, address, rows, files[0]))
+        command = measure.python("bench.readers.arrivals", kind, address, rows, files[0])
+        arrivals = measure.start_reader(command, environment)
         time.sleep(1)  # connects the client before the first row; not required, because its position is fixed
         writer = measure.run_reader(measure.python("bench.paced", suite.server.port, PACE, rows, files[1]))
         measure.finish(arrivals)

@@ -2,6 +2,8 @@
 
 python -m bench.readers.arrivals canal HOST:PORT ROWS FILE  a client of the destination `bench`, entries parsed
 python -m bench.readers.arrivals lines HOST:PORT ROWS FILE  a TCP connection on which each line is a row as JSON
+
+CANAL_HA_TLS_CA: see bench.readers.session.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from array import array
 from collections.abc import Iterator
 
+from bench.readers import session
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.rows import rows_of
 
@@ -23,7 +26,7 @@ WAIT_MS = 1000
 def canal(address: str) -> Iterator[int]:
     """Yield ids in the order of arrival."""
     host, _, port = address.rpartition(":")
-    with SimpleConnector(host, int(port), "bench", lazy_acks=True) as client:
+    with SimpleConnector(host, int(port), "bench", lazy_acks=True, tls=session.tls()) as client:
         client.subscribe()
         while True:
             message = client.get_without_ack(ALL, WAIT_MS, eager=True)

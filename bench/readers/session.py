@@ -2,22 +2,31 @@
 
 python -m bench.readers.NAME HOST:PORT DESTINATION CLIENT_ID ROWS BATCH_SIZE [START]
 
+CANAL_HA_TLS_CA, a variable of the environment, is the file of the node's authority: the reader then speaks TLS.
 START: time.monotonic() at which to begin, for readers that begin together. `ended` in the result uses that clock.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 
 from canal_ha.client.connector import SimpleConnector
+from canal_ha.client.tls import ClientTls
 
 WAIT_MS = 20  # timeout of a GET
 
 Take = Callable[[SimpleConnector, int], tuple[int, int]]
 """Gets and processes a batch of a size; returns its id and number of rows."""
+
+
+def tls() -> ClientTls | None:
+    """Return the TLS that the environment asks for."""
+    file = os.environ.get("CANAL_HA_TLS_CA")
+    return ClientTls(file) if file else None
 
 
 def main(take: Take) -> None:
@@ -26,7 +35,7 @@ def main(take: Take) -> None:
     time.sleep(max(0.0, float(start[0]) - time.monotonic()) if start else 0.0)
     host, _, port = address.rpartition(":")
     began, cpu_began = time.perf_counter(), time.process_time()
-    with SimpleConnector(host, int(port), destination, int(client_id), read_ahead=True) as client:
+    with SimpleConnector(host, int(port), destination, int(client_id), read_ahead=True, tls=tls()) as client:
         client.subscribe()
         seen = 0
         while seen < int(rows):
