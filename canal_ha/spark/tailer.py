@@ -188,6 +188,7 @@ class Tailer:
                 options.password,
                 so_timeout_ms=ASK_MS,
                 rollback_on_connect=False,
+                tls=options.tls,
             )
             with asked:
                 asked.read_from("latest", filter=options.filter)
