@@ -6,6 +6,7 @@ import os
 import signal
 import ssl
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from lab import MySQL, Node, follow
 from lab.certificates import Authority
 from lab.node import PROGRAM
 from lab.ports import LOOPBACK
+from lab.tls_ports import PortFound, look
 from tests.node.following import column, read
 from tests.waiting import until
 
@@ -66,3 +68,40 @@ def test_a_node_with_tls_on_every_port(mysql: MySQL, database: str, tmp_path: Pa
         )  # fmt: skip
         assert "example" in status.stdout, status.stderr
         assert "tls.reloaded" in node.log_file()
+
+
+def test_openssl_at_each_port() -> None:
+    """openssl verifies the node, gets TLS 1.2 and newer but not 1.1, and the client's certificate names its account."""
+    assert look() == [
+        PortFound(port, "refused", "TLSv1.2", "TLSv1.3", "CN = canal1", "OK", "refused", "shop")
+        for port in ("client", "metrics", "admin")
+    ]
+
+
+def test_a_certificate_is_replaced_while_rows_flow(mysql: MySQL, database: str, tmp_path: Path) -> None:
+    """Each of several connections stays through several replacements, and gets every row once and in order."""
+    authority = Authority(tmp_path)
+    mysql.execute(f"CREATE DATABASE {database}", f"CREATE TABLE {database}.t (id int PRIMARY KEY)")
+    settings = follow(mysql, {"canal.instance.filter.regex": rf"{database}\..*"})
+    clients, replacements, rows = 3, 3, 500
+    with Node({"example": settings}, properties={"canal.tls.cert": str(authority.sign("node"))}) as node:
+        tls = ClientTls(str(authority.file))
+        readers = [SimpleConnector(LOOPBACK, node.port, "example", 1000 + each, tls=tls) for each in range(clients)]
+        for reader in readers:
+            reader.connect()
+            reader.subscribe()
+        with ThreadPoolExecutor() as threads:
+            found = [threads.submit(read, reader, rows * replacements, seconds=60, size=10) for reader in readers]
+            for replacement in range(replacements):
+                before = ssl.get_server_certificate((LOOPBACK, node.port))
+                authority.sign("node")
+                os.kill(node.pid, signal.SIGHUP)
+                for number in range(replacement * rows, (replacement + 1) * rows, 10):
+                    mysql.execute(
+                        f"INSERT INTO {database}.t VALUES " + ",".join(f"({number + each})" for each in range(10))
+                    )
+                assert ssl.get_server_certificate((LOOPBACK, node.port)) != before
+            for each in found:
+                assert column(each.result()) == list(range(rows * replacements))
+        for reader in readers:
+            reader.disconnect()
