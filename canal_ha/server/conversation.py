@@ -13,7 +13,7 @@ import traceback
 import types
 from collections.abc import Coroutine, Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
@@ -25,6 +25,7 @@ from canal_ha.model.clock import Clock, Timer
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.server.audit import Audit
+from canal_ha.server.closing import Closing
 from canal_ha.server.complaints import Complaints
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.destinations import Destinations, PrivateRead
@@ -42,16 +43,6 @@ LAST_WORDS_S = 0.5  # how long the last acknowledgements may take when the node 
 LATE_S = 1.0  # how long a client may take to read why its connection ends
 TURN_S = 0.001  # how long requests that are here already are carried out before other connections get their turn
 ACTIONS = {Subscribe: "subscribe", Unsubscribe: "unsubscribe", ReadFrom: "read", Get: "get"}  # as the audit names them
-
-
-class Closing(Protocol):
-    """The ways to end a connection: a Twisted TCP transport."""
-
-    def loseConnection(self) -> None: ...
-
-    def loseWriteConnection(self) -> None: ...
-
-    def abortConnection(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from twisted.python.failure import Failure
 
 from canal_ha.model.clock import Clock
 from canal_ha.server.certificates import names_of, subject_of
-from canal_ha.server.conversation import LATE_S, Closing, Conversation, LastRead, Shared
+from canal_ha.server.closing import Closing, closing
+from canal_ha.server.conversation import LATE_S, Conversation, LastRead, Shared
 from canal_ha.server.entrance import Visitor
 from canal_ha.server.idle import IdleLimits
 from canal_ha.server.outbox import Consumer, Outbox
@@ -65,7 +66,7 @@ class CanalConnection(Protocol):
         )
         outbox = Outbox(self._transport, self._idle.wrote)
         self._conversation = Conversation(
-            self._session, self._visitor, self._shared, self._peer, self._transport, outbox, self._idle
+            self._session, self._visitor, self._shared, self._peer, closing(self._transport), outbox, self._idle
         )
         self._connections.add(self)
         self._shared.load.opened(self._peer)
@@ -146,17 +147,13 @@ class RefusedConnection(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """The client logs in: write the error and close our direction.
 
-        A reset because of bytes that are not read yet could overtake the error. In TLS the close alert closes our
-        direction.
+        A reset because of bytes that are not read yet could overtake the error.
         """
         if not self._error:
             return
         self._transport.write(self._error)
         self._error = b""
-        if isinstance(self._transport, TLSMemoryBIOProtocol):
-            self._transport.loseConnection()
-        else:
-            self._transport.loseWriteConnection()
+        closing(self._transport).loseWriteConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The client has gone."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from canal_ha.accounts.account import Account, AccountRole, Accounts
@@ -28,6 +29,8 @@ from canal_ha.wire.scramble import secret_of
 from lab.certificates import Authority
 from lab.ports import free_port
 from tests.server.harness import LOOPBACK, Served, entries_segment, on_reactor, reactor, transaction
+from tests.server.raw_client import RawClient
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -148,6 +151,28 @@ def test_a_late_login_sees_the_reason(authority: Authority) -> None:
         late.makefile("rb") as answers,
     ):
         assert b"no login within 0.3 s" in answers.read()
+
+
+def test_the_end_of_a_node_takes_the_last_acknowledgement(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An ACK after the close alert still moves the cursor, as on a plain connection, and nothing breaks."""
+    context = ssl.create_default_context(cafile=str(authority.file))
+    with Served(certificates=secured(authority)) as served:
+        plain = served.connect
+        monkeypatch.setattr(served, "connect", lambda: context.wrap_socket(plain(), server_hostname=LOOPBACK))
+        with RawClient(served) as client:
+            client.subscribe()
+            assert client.refusal() == (0, "")
+            served.push(entries_segment(transaction(1)))
+            client.get(timeout=1000, size=1)
+            batch = client.fetched()
+            before = served.meta.cursor(1001)
+            reactor.callFromThread(lambda: Deferred.fromCoroutine(served.service.stop()))
+            assert client.closed()
+            client.ack(batch.batch_id)
+            until(lambda: served.meta.cursor(1001) != before, what="the cursor's move")
+    assert "Unhandled Error" not in capsys.readouterr().err
 
 
 def test_a_renewed_certificate_drops_no_connection(authority: Authority) -> None:
