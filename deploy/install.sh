@@ -222,9 +222,14 @@ fi
 
 # --- the virtual environment ------------------------------------------------------------------------------------------
 
+# Their requirements are in deploy/locks, which deploy/lock.sh writes.
 extras=dev
 [[ $want_spark == no ]] || extras+=,spark
 [[ $want_docs == no ]] || extras+=,docs
+locks=()
+for extra in ${extras//,/ }; do
+    locks+=(-r "$checkout/deploy/locks/$extra.txt")
+done
 
 # Changes with the dependencies, the interpreter, and the kernel's .py, .pxd and .h files.
 fingerprint() {
@@ -232,7 +237,7 @@ fingerprint() {
         cd "$checkout"
         "$python" --version
         printf '%s %s\n' "$extras" "${CANAL_HA_KERNEL:-auto}"
-        sha256sum setup.cfg setup.py pyproject.toml
+        sha256sum setup.cfg setup.py pyproject.toml deploy/locks/*.txt
         ! grep -q kernel setup.py ||
             find canal_ha/decode/kernel \( -name '*.py' -o -name '*.pxd' -o -name '*.h' \) -print0 | sort -z | xargs -0 sha256sum
     ) | sha256sum | cut -d' ' -f1
@@ -245,7 +250,11 @@ if [[ ! -x $venv/bin/python || $(cat "$stamp" 2>/dev/null) != "$fingerprint" ]];
     : >"$log"
     [[ -x $venv/bin/python ]] || "$python" -m venv --clear "$venv" >>"$log" 2>&1 ||
         fail "cannot create $venv" "check that the directory can be written"
-    "$venv/bin/python" -m pip install --disable-pip-version-check --retries 5 -e "$checkout[$extras]" >>"$log" 2>&1 ||
+    # Without isolation, so that sdists and the kernel are built with what the lock names.
+    pip=("$venv/bin/python" -m pip install --disable-pip-version-check --retries 5)
+    { "${pip[@]}" --require-hashes -r "$checkout/deploy/locks/build.txt" &&
+        "${pip[@]}" --require-hashes --no-build-isolation "${locks[@]}" &&
+        "${pip[@]}" --no-deps --no-build-isolation -e "$checkout"; } >>"$log" 2>&1 ||
         fail "pip could not install this checkout" "check that pip reaches its index (pip config list), then run this script again"
     printf '%s\n' "$fingerprint" >"$stamp"
 fi
@@ -309,8 +318,8 @@ if [[ $want_peers == yes ]] && ! cmp -s "$peers_wanted" "$cache/canal-python/req
     : >"$log"
     "$python" -m venv --clear "$cache/canal-python" >>"$log" 2>&1 ||
         fail "cannot create $cache/canal-python" "check that the directory can be written"
-    "$cache/canal-python/bin/python" -m pip install --disable-pip-version-check --retries 5 -r "$peers_wanted" \
-        >>"$log" 2>&1 ||
+    "$cache/canal-python/bin/python" -m pip install --disable-pip-version-check --retries 5 --require-hashes \
+        -r "$peers_wanted" >>"$log" 2>&1 ||
         fail "pip could not install canal-python" "check that pip reaches its index (pip config list), then run this script again"
     cp "$peers_wanted" "$cache/canal-python/requirements.txt" # last, because it marks the client as complete
 fi
