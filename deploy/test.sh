@@ -86,7 +86,7 @@ step real 12 pytest -m "(real or spark) and not timed" -n $(($(nproc) + ($(nproc
     --no-loadscope-reorder --durations=15
 timed 3
 if [[ -n ${CANAL_HA_LONG:-} ]]; then
-    step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long --durations=5 tests/long'
+    step long 12 bash -c 'bash bench/peers/install.sh java && pytest -m long -rs --durations=5 tests/long'
     step chaos 3 python -m lab.chaos --seed "$(date +%j)" --minutes 1.5
     step simulation 60 python -m lab.simulation --seeds 100000 --start 2000
     step mutants 30 python -m lab.mutants
