@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from canal_ha.config.load import load
+from lab import MariaDB, Node, ZooKeeper
 from lab.node import PROGRAM
 
 pytestmark = pytest.mark.real
@@ -38,25 +42,112 @@ def services() -> dict[str, Any]:
     done = subprocess.run(
         ["/usr/bin/python3", "-c", YAML_TO_JSON], input=text, capture_output=True, text=True, check=True
     )
-    found: dict[str, Any] = json.loads(done.stdout)["services"]
+    # `config` doubles each dollar, as the file has to
+    found: dict[str, Any] = json.loads(done.stdout.replace("$$", "$"))["services"]
     return found
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory that deploy/compose/secrets.sh has filled."""
+    directory = tmp_path_factory.mktemp("secrets")
+    subprocess.run(["bash", "deploy/compose/secrets.sh", str(directory)], cwd=ROOT, check=True, capture_output=True)
+    return directory
+
+
+def environment_of(service: dict[str, Any], secrets: Path) -> dict[str, str]:
+    """Return the environment of a node's container, with the secrets of a directory."""
+    return {key: text.replace("/canal/secrets", str(secrets)) for key, text in service["environment"].items()}
 
 
 def test_the_cluster_has_all_its_parts_and_watches_their_health(services: dict[str, Any]) -> None:
     """Three nodes wait for three ZooKeepers and a database. Each has a health check and is restarted."""
-    consumers = {"client", "spark"}
-    assert set(services) == {*ZOOKEEPERS, *NODES, "mysql", *consumers}
+    short = {"client", "spark", "secrets"}
+    assert set(services) == {*ZOOKEEPERS, *NODES, "mysql", *short}
     for name, service in services.items():
-        if name not in consumers:
+        if name not in short:
             assert service["healthcheck"]["test"]
             assert service["restart"] == "unless-stopped"
         assert ":" in service["image"] or service["image"] in ("canal-ha", "canal-ha-spark")
     for name in NODES:
         assert {other: how["condition"] for other, how in services[name]["depends_on"].items()} == dict.fromkeys(
             (*ZOOKEEPERS, "mysql"), "service_healthy"
-        )
-    ports = [port["published"] for name in NODES for port in services[name]["ports"]]
-    assert len(set(ports)) == len(ports)
+        ) | {"secrets": "service_completed_successfully"}
+
+
+def test_only_the_nodes_are_published_and_only_to_this_machine(services: dict[str, Any]) -> None:
+    """Each node's port for clients has a number of its own on 127.0.0.1. Databases and ZooKeepers have none."""
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert published == {
+        name: [f"127.0.0.1:{port}:11111/tcp"] for name, port in zip(NODES, (11111, 11121, 11131), strict=True)
+    }
+
+
+def test_secrets_are_random_files_for_their_owner_that_git_ignores(services: dict[str, Any], secrets: Path) -> None:
+    """The script makes each file that the services mount, keeps existing ones, and none is in the compose file."""
+    mounted = {secret["source"] for service in services.values() for secret in service.get("secrets", ())}
+    assert {file.name for file in secrets.iterdir()} == mounted
+    assert {file.stat().st_mode & 0o777 for file in secrets.iterdir()} == {0o600}
+    assert secrets.stat().st_mode & 0o777 == 0o700
+    before = {file: file.read_text() for file in secrets.iterdir()}
+    assert len(set(before.values())) == len(before)
+    subprocess.run(["bash", "deploy/compose/secrets.sh", str(secrets)], cwd=ROOT, check=True, capture_output=True)
+    assert {file: file.read_text() for file in secrets.iterdir()} == before
+    ignored = ["git", "check-ignore", "-q", "deploy/compose/secrets/zookeeper"]
+    assert subprocess.run(ignored, cwd=ROOT).returncode == 0
+    assert "deploy/compose/secrets" in (ROOT / ".dockerignore").read_text().splitlines()
+    for service in services.values():
+        for key, text in (service.get("environment") or {}).items():
+            if re.search("PASSWORD|dbPassword|auth", key):
+                assert re.fullmatch(r"\$\{file:/canal/secrets/\S+\}|/run/secrets/\S+", text), key
+
+
+def test_a_node_with_these_accounts_serves_the_client_and_no_stranger(
+    services: dict[str, Any], secrets: Path, zookeeper: ZooKeeper, mariadb: MariaDB, database: str
+) -> None:
+    """The client's command of the compose file gets a row. Without an account the status and the znodes are closed."""
+    user = f"{database}_canal"[-30:]
+    password = (secrets / "mysql-canal").read_text().strip()
+    mariadb.execute(
+        f"CREATE USER {user} IDENTIFIED BY '{password}'",
+        f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}",
+        f"CREATE DATABASE IF NOT EXISTS {database}",
+        f"CREATE TABLE {database}.orders (id INT PRIMARY KEY)",
+    )
+    journal, offset = mariadb.position()
+    environment = environment_of(services["canal1"], secrets) | {
+        "canal.ip": "127.0.0.1",
+        "canal.admin.http.bind": "127.0.0.1",
+        "canal.zkServers": zookeeper.hosts,
+        "canal.instance.master.address": mariadb.address,
+        "canal.instance.dbUsername": user,
+        "canal.instance.filter.regex": rf"{database}\..*",
+        "canal.instance.master.journal.name": journal,
+        "canal.instance.master.position": str(offset),
+    }
+    operator = ("operator", (secrets / "operator.password").read_text().strip())
+    node = Node({"example": {}}, environment=environment, login=operator, wait_for={"example"})
+    with node:
+        mariadb.execute(f"INSERT INTO {database}.orders VALUES (7)")
+        command = [part.replace("/canal/secrets", str(secrets)) for part in services["client"]["command"]]
+        command = [f"--zk={zookeeper.hosts}" if part.startswith("--zk=") else part for part in command]
+        limits = ["--max-rows=2", "--idle-exit=30", f"--filter={database}\\.orders"]
+        done = subprocess.run([PROGRAM, *command, *limits], capture_output=True, text=True, timeout=60)
+        assert done.stdout, done.stderr + node.log_file() + node.log_file("example")
+        statement, row = (json.loads(line) for line in done.stdout.splitlines())
+        assert (statement["type"], row["after"]) == ("QUERY", {"id": 7})
+        status = [PROGRAM, "status", "--url", f"http://127.0.0.1:{node.admin_port}", "--json"]
+        with_token = {**os.environ, "CANAL_HA_TOKEN_FILE": environment["CANAL_HA_TOKEN_FILE"]}
+        assert subprocess.run(status, env=with_token, capture_output=True).returncode == 0
+        assert subprocess.run(status, capture_output=True).returncode != 0
+        stranger = KazooClient(zookeeper.hosts)
+        stranger.start()
+        try:
+            with pytest.raises(NoAuthError):
+                stranger.get("/otter/canal/destinations/example/1001/cursor")
+        finally:
+            stranger.stop()
+            stranger.close()
 
 
 def test_the_zookeepers_form_one_ensemble(services: dict[str, Any]) -> None:
@@ -70,10 +161,10 @@ def test_the_zookeepers_form_one_ensemble(services: dict[str, Any]) -> None:
         assert any("/data" in str(volume) for volume in services[name]["volumes"])
 
 
-def test_the_nodes_settings_are_ones_that_a_node_knows(services: dict[str, Any]) -> None:
+def test_the_nodes_settings_are_ones_that_a_node_knows(services: dict[str, Any], secrets: Path) -> None:
     """The configuration loads without a warning from the shipped conf and the service's environment."""
     for name in NODES:
-        environment = services[name]["environment"]
+        environment = environment_of(services[name], secrets)
         config = load(ROOT / "conf", (), environment)
         assert config.zk_servers == ",".join(f"{zookeeper}:2181" for zookeeper in ZOOKEEPERS)
         (instance,) = config.destinations
@@ -81,7 +172,9 @@ def test_the_nodes_settings_are_ones_that_a_node_knows(services: dict[str, Any])
         assert config.warnings == ()
         # an unknown key in the environment gives no warning
         known = (ROOT / "conf/canal.properties").read_text() + (ROOT / "conf/example/instance.properties").read_text()
-        assert all(re.search(rf"^#?{re.escape(key)} =", known, re.MULTILINE) for key in environment)
+        assert all(
+            re.search(rf"^#?{re.escape(key)} =", known, re.MULTILINE) for key in environment if key.startswith("canal.")
+        )
     assert (ROOT / "deploy/compose/mysql.sql").exists()
 
 
@@ -95,7 +188,7 @@ def test_commands_of_services_and_health_checks_exist(services: dict[str, Any]) 
         subcommand, *rest = command[1:] if command[0] == "canal-ha" else command
         help_text = subprocess.run([PROGRAM, subcommand, "--help"], capture_output=True, text=True, check=True).stdout
         for option in (word for word in rest if word.startswith("--")):
-            assert option in help_text, f"{subcommand} {option}"
+            assert option.partition("=")[0] in help_text, f"{subcommand} {option}"
 
 
 def instructions() -> list[tuple[str, str]]:
