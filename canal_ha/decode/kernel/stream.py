@@ -365,7 +365,10 @@ class EventStream:
         first: of the first packet, with its header.
         packets: that follow it.
         """
-        self.landing = reuse.room([], size, 1, 0, 0)
+        try:
+            self.landing = reuse.room([], size, 1, 0, 0)
+        except MemoryError:
+            p.broken("an event of %d bytes, for which there is no memory", size)
         self.landing_at = 0
         self.landing_size = size
         self.landing_stop = first
