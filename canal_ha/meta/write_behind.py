@@ -119,7 +119,12 @@ class Meta:
                 if self.start is not None:
                     changes.append(StartForgotten())
             if changes:
-                await self._backend.write(tuple(changes))
+                try:
+                    await self._backend.write(tuple(changes))
+                except MetaWriteFailed:
+                    if known is not None:
+                        self.rewrite(identity.client_id)  # the backend may yet store the filter, which does not count
+                    raise
             self._clients[identity.client_id] = identity
             self._due_clients.discard(identity.client_id)
             if first is not None:

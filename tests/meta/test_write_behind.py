@@ -183,6 +183,21 @@ def test_a_switch_whose_write_lands_late_is_taken_back() -> None:
     assert disk.snapshot.servers == clients.servers == ("one:3306",)
 
 
+def test_a_filter_whose_write_lands_late_is_taken_back() -> None:
+    """The SUBSCRIBE was refused because nothing answered, so the client goes on with its old filter."""
+    disk = Disk()
+    clients = meta(disk)
+    old, new = ClientIdentity("example", 1, "a"), ClientIdentity("example", 1, "b")
+    do(clients.subscribe(old, at(100)))
+    disk.refuse = MetaWriteFailed("no answer")
+    with pytest.raises(MetaWriteFailed):
+        do(clients.subscribe(new, None))
+    disk.refuse = None
+    do(disk.write((Subscribed(new),)))  # it lands late
+    do(clients.subscribe(old, None))
+    assert disk.snapshot.clients == {1: old}
+
+
 def test_a_client_whose_unsubscribe_was_not_answered_is_durable_again_when_it_subscribes() -> None:
     """The backend may remove the client later. Its next SUBSCRIBE is answered when client and cursor are written."""
     disk = Disk()
