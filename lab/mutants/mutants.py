@@ -139,8 +139,8 @@ MUTANTS = (
     Mutant(
         "SUBSCRIBE answered before the cursor is durable",
         META,
-        "            if changes:\n                await self._backend.write(tuple(changes))\n            self._clients",
-        "            self._due.add(identity.client_id)\n            self._clients",
+        "            if changes:\n                try:\n",
+        "            self._due.add(identity.client_id)\n            if not changes:\n                try:\n",
     ),
     Mutant(
         "SUBSCRIBE during an UNSUBSCRIBE of the client",
