@@ -15,7 +15,7 @@ DOCUMENTS = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glo
 
 CITATION = re.compile(r"protocol\.md#([\w-]+)")
 ABSENT = re.compile(  # documents that are not part of the project
-    r"specification|spec [0-9]|trap [0-9]|design\.md|\bdesign:|\(design|console-and-logs|\([0-9]+\.[0-9]+ step",
+    r"\bspecification\b|spec [0-9]|trap [0-9]|design\.md|\bdesign:|\(design|console-and-logs|\([0-9]+\.[0-9]+ step",
     re.IGNORECASE,
 )
 LINK = re.compile(r"\]\(([^)\s]+)\)")
