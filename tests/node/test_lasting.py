@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from canal_ha.node.lasting import HISTORY, STANDBY, UNWRITTEN, LastingAlarms
 from canal_ha.zookeeper import tree
-from canal_ha.zookeeper.operations import Create, SetData
+from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import MariaDB, Node, ZooKeeper, follow
 from tests.waiting import until
@@ -35,6 +40,18 @@ def test_an_alarm_lasts_from_its_event_to_the_event_that_ends_it() -> None:
     assert alarms.active == ()
 
 
+@contextmanager
+def kazoo(hosts: str) -> Iterator[Any]:
+    """Yield an operator's session."""
+    client = KazooClient(hosts)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
 @pytest.mark.real
 def test_a_destination_that_cannot_be_loaded_names_the_znode_and_starts_when_it_is_corrected(
     mariadb: MariaDB, zookeeper: ZooKeeper
@@ -42,15 +59,16 @@ def test_a_destination_that_cannot_be_loaded_names_the_znode_and_starts_when_it_
     """The alarm is in the status while the node tries again with a growing pause."""
     hosts = f"{zookeeper.hosts}/unloadable{time.time_ns()}"
     path = tree.source("example")
-    with BlockingZnodes(hosts, read_only=False) as znodes:
+    with BlockingZnodes(hosts, read_only=False) as znodes, kazoo(hosts) as operator:
         znodes.ensure(tree.destination("example"))
-        znodes.transaction([Create(path, b"\xff")])
+        znodes.transaction([Create(path, b"")])
+        operator.set_acls(path, [make_digest_acl("somebody", "else", all=True)])
         with Node({"example": follow(mariadb)}, zk_servers=hosts, wait_for=[]) as node:
             (alarm,) = until(lambda: node.status()["alarms"] or None, what="the alarm")
             assert alarm["alarm"] == "unloadable"
             assert path in alarm["text"]
-            assert "correct it with zkCli" in alarm["text"]
             until(lambda: node.log_file().count("running.released") >= 2, what="the second release")
-            znodes.transaction([SetData(path, b"", -1)])
+            operator.add_auth("digest", "somebody:else")
+            operator.set_acls(path, OPEN_ACL_UNSAFE)
             until(lambda: node.running() == {"example"}, what="the start")
             assert node.status()["alarms"] == []
