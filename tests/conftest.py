@@ -26,7 +26,7 @@ options starts its own, in two seconds:
     with ZooKeeper() as node: ...      with Ensemble() as ensemble: ...
 
 If a server cannot be started, the test fails with the reason; nothing is skipped. Without `-m`, tests marked `real`,
-`spark` and `long` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
+`spark`, `long` and `timed` are deselected unless they are named one by one (`pytest tests/x.py::test_y`).
 
 A run of the whole suite, as on a push, leaves out two kinds of tests. They run if CANAL_HA_LONG=1, or if the command
 line names tests, files or directories:
@@ -64,7 +64,7 @@ settings.load_profile("canal-ha")
 def pytest_configure(config: pytest.Config) -> None:
     """Deselect tests that need services, unless the command line has -m or names a test."""
     if not config.option.markexpr and not any("::" in argument for argument in config.args):
-        config.option.markexpr = "not real and not spark and not long"
+        config.option.markexpr = "not real and not spark and not long and not timed"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
