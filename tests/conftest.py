@@ -68,12 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that a push leaves out; order and group the others for parallel runs, the slowest first."""
+    """Deselect the tests that a push leaves out; order and group the others for parallel runs, the slowest first.
+
+    Those that judge how long a fail-over takes come last, when no Spark keeps the processors busy.
+    """
     if not os.environ.get("CANAL_HA_LONG") and config.args == config.getini("testpaths"):
         left_out = _other_databases(items) | {item for item in items if item.get_closest_marker("nightly")}
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("spark") is None, "cluster_faults" in item.path.parts))
     queries = sorted({item.path for item in items if item.get_closest_marker("spark")})
     for item in items:
         # The tests of a file share servers. Two Spark queries at a time are enough for two processors.
