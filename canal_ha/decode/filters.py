@@ -8,9 +8,7 @@ and `.` matches line ends. An empty include list accepts every table, an empty e
 from __future__ import annotations
 
 from canal_ha.config.model import FilterMode
-from canal_ha.decode.name_lists import match_of_client, match_of_server
-
-_CACHE_LIMIT = 65536  # decisions kept for each filter; a binlog names few tables, unless somebody invents names
+from canal_ha.decode.name_lists import by_table, match_of_client, match_of_server
 
 
 class TableFilter:
@@ -27,20 +25,14 @@ class TableFilter:
         self.exclude = exclude
         self._included = match_of_client(include) if of_client else match_of_server(include)
         self._excluded = match_of_server(exclude)
-        self._known: dict[tuple[str, str], bool] = {}
+        self._decided = by_table(self._decide)
 
     def accepts(self, schema: str, table: str) -> bool:
         """Return whether the stream gets the rows of this table. `.` (no schema, no table) is a name too.
 
         Raises FilterInvalid if one of the server's lists takes too long.
         """
-        name = (schema, table)
-        known = self._known.get(name)
-        if known is None:
-            if len(self._known) >= _CACHE_LIMIT:
-                self._known.clear()
-            known = self._known[name] = self._decide(f"{schema}.{table}".lower())
-        return known
+        return self._decided(schema, table)
 
     def _decide(self, target: str) -> bool:
         included = self._included is None or self._included(target)

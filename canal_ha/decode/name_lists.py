@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from threading import Lock
+from typing import TypeVar
 
 import re2
 import regex
@@ -28,6 +29,7 @@ REST = 9  # pause after a compilation, as a multiple of its time, so that other 
 RESTS_FROM_S = 0.005  # shortest compilation that a pause follows
 SYNTAX_BYTES = 64 * 1024  # enough to find a mistake in one item without compiling it
 COMPILED_LISTS = 8  # kept: a list is compiled when a client subscribes and again when its stream opens
+TABLES_KEPT = 65536  # decisions of each list; a binlog names few tables, unless somebody invents names
 MATCH_LIMIT_S = 1.0  # for one name and one of the server's lists that RE2 cannot express
 
 _CLOSING = {"}": "{", "]": "[", ")": "("}
@@ -39,6 +41,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _COMPILING = Lock()  # RE2 compiles under the interpreter's lock: the reactor must not wait for all queued threads
 
 Match = Callable[[str], bool]
+T = TypeVar("T")
+
+
+def by_table(decide: Callable[[str], T]) -> Callable[[str, str], T]:
+    """Return what decides for a schema and a table, and keeps its decisions.
+
+    decide: for `schema.table` in lower case.
+    """
+
+    @lru_cache(TABLES_KEPT)
+    def decided(schema: str, table: str) -> T:
+        return decide(f"{schema}.{table}".lower())
+
+    return decided
 
 
 def split_items(text: str) -> list[str]:

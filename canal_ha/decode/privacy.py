@@ -6,12 +6,12 @@ columns. Letter case is ignored. If several rules name a column, the strictest p
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from hashlib import sha256
 
 from canal_ha.config.model import DecodeOptions
-from canal_ha.decode.name_lists import Match, match_of_server
+from canal_ha.decode.name_lists import Match, by_table, match_of_server
 from canal_ha.errors import FilterInvalid
 from canal_ha.model.excerpt import excerpt
 from canal_ha.model.privacy import NO_RULES, ColumnRules
@@ -19,8 +19,6 @@ from canal_ha.model.privacy import NO_RULES, ColumnRules
 PROTECTED_TYPE = "varchar(64)"
 """mysqlType of hashed and masked columns."""
 MASK = b"***"
-_BLOCK_BYTES = 64  # of SHA-256
-_CACHE_LIMIT = 65536  # tables whose protection is kept
 
 
 class Protection(IntEnum):
@@ -47,13 +45,10 @@ class Privacy:
             self._add(each.hash, Protection.HASH)
             self._add(each.mask, Protection.MASK)
             self._add(each.drop, Protection.DROP)
-        block = key.encode() if len(key.encode()) <= _BLOCK_BYTES else sha256(key.encode()).digest()
-        block = block.ljust(_BLOCK_BYTES, b"\0")
-        self._inner = sha256(bytes(byte ^ 0x36 for byte in block))
-        self._outer = sha256(bytes(byte ^ 0x5C for byte in block))
+        self._keyed = hmac.new(key.encode(), digestmod="sha256")
         if not key and any(protection is Protection.HASH for _, _, protection in self._rules):
             raise FilterInvalid("columns are to be hashed, but the destination has no canal.instance.privacy.key")
-        self._known: dict[tuple[str, str], Mapping[str, Protection]] = {}
+        self._decided = by_table(self._decide)
         self.columns: frozenset[str] = frozenset().union(*(columns for _, columns, _ in self._rules))
         """Names in the rules, in lower case."""
 
@@ -66,13 +61,7 @@ class Privacy:
         """Return the protected columns of a table, in lower case. Raises FilterInvalid if a rule takes too long."""
         if not self._rules:
             return {}
-        name = (schema, table)
-        known = self._known.get(name)
-        if known is None:
-            if len(self._known) >= _CACHE_LIMIT:
-                self._known.clear()
-            known = self._known[name] = self._decide(f"{schema}.{table}".lower())
-        return known
+        return self._decided(schema, table)
 
     def protect(self, protection: Protection) -> Callable[[bytes], bytes]:
         """Return what makes the delivered text of a value from its own text, both UTF-8."""
@@ -96,12 +85,10 @@ class Privacy:
             self._rules.append((matches, frozenset(names), protection))
 
     def _hashed(self, text: bytes) -> bytes:
-        """Return hex(HMAC-SHA-256), from copies of the key's blocks: hmac.digest needs three times as long."""
-        inner = self._inner.copy()
-        inner.update(text)
-        outer = self._outer.copy()
-        outer.update(inner.digest())
-        return outer.hexdigest().encode()
+        """Return hex(HMAC-SHA-256), from a copy that has read the key: hmac.digest reads it for each text."""
+        made = self._keyed.copy()
+        made.update(text)
+        return made.hexdigest().encode()
 
 
 NO_PRIVACY = Privacy()
