@@ -16,6 +16,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.real
 
+PLAIN = {"canal.instance.master.sslMode": "DISABLED"}  # the proxy reads what passes
+
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
@@ -29,15 +31,16 @@ def test_a_damaged_event(source_server: SqlServer, database: str, damage: Damage
 
     A new SUBSCRIBE after the damage continues without loss. Another client id and another destination do not notice.
     """
+    poison = f"POISON of {database}"  # no other event of the server has it
     source_server.execute(
         f"CREATE DATABASE {database}",
         f"CREATE TABLE {database}.t (id int PRIMARY KEY, v varchar(100))",
     )
     with (
-        BreakingProxy(source_server.port, b"POISON", damage) as proxy,
+        BreakingProxy(source_server.port, poison.encode(), damage) as proxy,
         Node(
             {
-                "hurt": follow(source_server, {"canal.instance.master.address": proxy.address}),
+                "hurt": follow(source_server, {**PLAIN, "canal.instance.master.address": proxy.address}),
                 "well": follow(source_server),
             }
         ) as node,
@@ -49,7 +52,7 @@ def test_a_damaged_event(source_server: SqlServer, database: str, damage: Damage
         source_server.execute(f"INSERT INTO {database}.t VALUES (2, 'good')")
         journal, offset = source_server.position()
         source_server.execute(
-            f"INSERT INTO {database}.t VALUES (3, 'POISON')", f"INSERT INTO {database}.t VALUES (4, 'good')"
+            f"INSERT INTO {database}.t VALUES (3, '{poison}')", f"INSERT INTO {database}.t VALUES (4, 'good')"
         )
         until(lambda: stream_of(node, "hurt")["state"] == "failed", what="the stop")
         with following(node, "hurt", 1002, rf"{database}\..*") as other:
