@@ -7,15 +7,15 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 
 from lab.ports import LOOPBACK
+from tests.node.proxy import Proxy
 
 Damage = Callable[[bytearray, int], None]
 """Changes an event in place; the number says where the marker is in it."""
 
 
-class BreakingProxy:
+class BreakingProxy(Proxy):
     """A proxy that forwards all bytes, but damages the first row event that contains the marker.
 
     damage: `flipped` or `too_long`. The server must speak without TLS.
@@ -23,36 +23,14 @@ class BreakingProxy:
 
     def __init__(self, port: int, marker: bytes, damage: Damage) -> None:
         self.broken = threading.Event()
-        self._to = port
         self._marker = marker
         self._damage = damage
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+        super().__init__(port)
+        self.address = f"{LOOPBACK}:{self.port}"
 
-    def __enter__(self) -> BreakingProxy:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection((LOOPBACK, self._to))
-                threading.Thread(target=self._up, args=(near, far), daemon=True).start()
-                threading.Thread(target=self._down, args=(far, near), daemon=True).start()
-
-    def _up(self, near: socket.socket, far: socket.socket) -> None:
-        with suppress(OSError):
-            while data := near.recv(65536):
-                far.sendall(data)
-        self._end(near, far)
-
-    def _down(self, far: socket.socket, near: socket.socket) -> None:
-        with suppress(OSError), far.makefile("rb") as stream:
+    def back(self, server: socket.socket, client: socket.socket) -> None:
+        """See Proxy."""
+        with server.makefile("rb") as stream:
             while len(head := stream.read(4)) == 4:
                 payload = bytearray(stream.read(int.from_bytes(head[:3], "little")))
                 at = payload.find(self._marker)
@@ -61,13 +39,7 @@ class BreakingProxy:
                     self._damage(event, at - 1)
                     payload[1:] = event
                     self.broken.set()
-                near.sendall(head + payload)
-        self._end(near, far)
-
-    def _end(self, *ends: socket.socket) -> None:
-        for end in ends:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                client.sendall(head + payload)
 
 
 def _is_rows(payload: bytearray) -> bool:
