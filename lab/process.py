@@ -38,6 +38,18 @@ def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
     return _spawner.submit(lambda: subprocess.Popen(guarded, stdin=subprocess.DEVNULL, **options)).result()
 
 
+def memory_mib(pid: int | str, field: str = "VmRSS") -> float:
+    """Return the memory of a process.
+
+    pid: of the process, or "self".
+    field: of /proc/PID/status. VmRSS: resident now; VmHWM: the most that was resident since the program started, which
+        getrusage mixes with that of the program before.
+    """
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
 class Process:
     """One child process with a port, a directory and a log; keeps port and directory across restarts.
 

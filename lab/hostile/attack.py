@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lab.hostile.stage import Stage, logs_kib, memory_mib
+from lab.hostile.stage import Stage, logs_kib
 from lab.node import Node
+from lab.process import memory_mib
 
 NEXT_ROW_S = 2.0  # the victim's next row, during each attack
 GROWTH_MIB = 20.0  # of the node, by one attack
@@ -95,7 +96,7 @@ def carry_out(attack: Attack, stage: Stage, scale: float, seed: int) -> Outcome:
     """Run one attack and judge it."""
     target = stage.owner
     assault = Assault(stage, target, scale, seed)
-    memory, logged, began = memory_mib(target), logs_kib(target), time.monotonic()
+    memory, logged, began = memory_mib(target.pid), logs_kib(target), time.monotonic()
     try:
         attack.run(assault)
     except (AssertionError, OSError) as error:
@@ -103,7 +104,7 @@ def carry_out(attack: Attack, stage: Stage, scale: float, seed: int) -> Outcome:
     took_s = time.monotonic() - began
     next_row_s = stage.victim.worst_s(began)
     time.sleep(SETTLE_S)
-    grown = 0.0 if attack.moves else memory_mib(target) - memory
+    grown = 0.0 if attack.moves else memory_mib(target.pid) - memory
     logged = logs_kib(target) - logged
     assault.expect(next_row_s <= NEXT_ROW_S, f"the victim waited {next_row_s:.1f} s for a row")
     assault.expect(grown <= attack.growth_mib, f"the node grew by {grown:.0f} MiB")

@@ -135,13 +135,6 @@ class Stage:
         return next((node for node in self.nodes if node.alive() and DESTINATION in node.running()), None)
 
 
-def memory_mib(node: Node) -> float:
-    """Return the resident memory of the node."""
-    status = Path(f"/proc/{node.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
-
-
 def logs_kib(node: Node) -> float:
     """Return the size of the node's log files."""
     return sum(file.stat().st_size for file in (node.directory / "logs").rglob("*") if file.is_file()) / 1024

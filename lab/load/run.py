@@ -23,6 +23,7 @@ from lab.load.clients import SMALL, WIDE, Client, Kind, Tally, connect
 from lab.mysql import MariaDB, MySQL, SqlServer
 from lab.node import Node, follow
 from lab.ports import LOOPBACK
+from lab.process import memory_mib
 
 MIB = 1 << 20
 CONNECTING_AT_ONCE = 50
@@ -163,7 +164,7 @@ class _Run:
                 "CREATE DATABASE load_test",
                 "CREATE TABLE load_test.t (id int PRIMARY KEY AUTO_INCREMENT, at double, v longtext)",
             )
-        figures.before_mib = self._memory("VmRSS")
+        figures.before_mib = memory_mib(self._node.pid)
         await self._late()
         watch = asyncio.create_task(self._watch())
         await self._connect([(Kind.IDLE, SMALL)] * plan.idle)
@@ -173,13 +174,13 @@ class _Run:
         await asyncio.sleep(1)
         figures.late_connecting_s, figures.late_s = figures.late_s, 0.0
         figures.waited_s = figures.waited_all_s = 0.0
-        figures.idle_mib = self._memory("VmRSS")
+        figures.idle_mib = memory_mib(self._node.pid)
         await asyncio.gather(asyncio.to_thread(self._write_small), asyncio.to_thread(self._write_wide))
         with contextlib.suppress(TimeoutError):  # `broken` tells
             await self._until(lambda: not self._missing(), "the rows arrive", seconds=30)
         watch.cancel()
         await self._note_late()
-        figures.peak_mib = self._memory("VmHWM")
+        figures.peak_mib = memory_mib(self._node.pid, "VmHWM")
         for client in self._clients:
             client.end()
         await asyncio.sleep(0)
@@ -207,11 +208,6 @@ class _Run:
             await asyncio.sleep(0.05)
 
     # ---- the node
-
-    def _memory(self, field_name: str) -> float:
-        status = Path(f"/proc/{self._node.pid}/status").read_text()
-        (line,) = (line for line in status.splitlines() if line.startswith(field_name))
-        return int(line.split()[1]) / 1024
 
     async def _watch(self) -> None:
         while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import struct
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from canal_ha.decode.filters import TableFilter
 from canal_ha.decode.outputs import Output, Passed
 from canal_ha.errors import MalformedEvent
 from lab.dump import Dump, decoder, entries, packed
+from lab.process import memory_mib
 
 TRANSACTION_PAYLOAD = 40
 ZSTD, UNCOMPRESSED = 0, 255
@@ -105,7 +105,7 @@ def decode_large() -> None:
     begin, end = Dump(checksum=False).begin(), Dump(checksum=False).xid()
     outputs = list(work.feed(dump_of(b"".join(large(104, 15 << 20, begin, end)))))
     assert isinstance(outputs[-1], Passed)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+    print(round(memory_mib("self", "VmHWM")))
 
 
 def test_a_payload_above_one_gibibyte_is_decoded_in_bounded_memory() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import struct
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from canal_ha.model.position import LogPosition
 from canal_ha.model.segment import EntryKind, Segment
 from canal_ha.wire.proto import entry_protocol_pb2 as proto
 from lab.dump import JOURNAL, SOURCE, AnyTable, Dump, entries, segments
+from lab.process import memory_mib
 from tests.decode.test_payload import TRANSACTION_PAYLOAD, body, events, large
 
 MANY = 1 << 20
@@ -351,7 +351,7 @@ def deliver_large() -> None:
     outputs = fed(at_commit(kept(), leaves_out=r"s\..*"), decided(dump, "COMMIT"))
     assert isinstance(outputs[-1], Passed)
     assert outputs[-1].position == dump.position
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+    print(round(memory_mib("self", "VmHWM")))
 
 
 @pytest.mark.nightly("test_payload.py: a payload above 1 GiB; the tests above: compressed parts")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import pytest
 
 from canal_ha.wire.proto.entry_protocol_pb2 import ROWDATA, Entry
 from lab import MySQL, Node, follow
+from lab.process import memory_mib
 from tests.node.following import following
 
 pytestmark = pytest.mark.real
@@ -19,13 +19,6 @@ ROWS = 500  # a transaction
 ROW_BYTES = 8000
 RING_MIB = 16  # the default: 16384 units of 1024 bytes
 SLOW_S = 0.02  # between batches, in the first half
-
-
-def resident_mib(node: Node) -> float:
-    """Return the node's current VmRSS."""
-    status = Path(f"/proc/{node.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
 
 
 def row_count(entry: Entry) -> int:
@@ -51,13 +44,13 @@ def test_memory_stays_flat(mysql: MySQL, database: str) -> None:
             ]
             * TRANSACTIONS
         )
-        before, began = resident_mib(node), time.monotonic()
+        before, began = memory_mib(node.pid), time.monotonic()
         seen, sampled = 0, list[tuple[float, float]]()
         while seen < TRANSACTIONS * ROWS:
             message = client.get_without_ack(2048, 500)
             seen += sum(map(row_count, message.entries))
             done = seen / (TRANSACTIONS * ROWS)
-            sampled.append((done, resident_mib(node)))
+            sampled.append((done, memory_mib(node.pid)))
             if done < 0.5:
                 time.sleep(SLOW_S)
             client.ack(message.id)

@@ -12,6 +12,7 @@ import pytest
 
 from canal_ha.client.rows import rows_of
 from lab import MySQL, Node, follow
+from lab.process import memory_mib
 from tests.node.following import following
 
 pytestmark = pytest.mark.real
@@ -26,10 +27,8 @@ def forget_peak(node: Node) -> None:
 
 
 def peak_mib(node: Node) -> float:
-    """Return the node's peak memory since the last forget_peak(): VmHWM."""
-    status = Path(f"/proc/{node.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+    """Return the node's peak memory since the last forget_peak()."""
+    return memory_mib(node.pid, "VmHWM")
 
 
 @pytest.fixture(scope="module")

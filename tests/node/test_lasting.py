@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from canal_ha.node.lasting import HISTORY, STANDBY, UNWRITTEN, LastingAlarms
@@ -16,6 +12,7 @@ from canal_ha.zookeeper import tree
 from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import MariaDB, Node, ZooKeeper, follow
+from lab.zookeeper import session
 from tests.waiting import until
 
 
@@ -40,18 +37,6 @@ def test_an_alarm_lasts_from_its_event_to_the_event_that_ends_it() -> None:
     assert alarms.active == ()
 
 
-@contextmanager
-def kazoo(hosts: str) -> Iterator[Any]:
-    """Yield an operator's session."""
-    client = KazooClient(hosts)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
 @pytest.mark.real
 def test_a_destination_that_cannot_be_loaded_names_the_znode_and_starts_when_it_is_corrected(
     mariadb: MariaDB, zookeeper: ZooKeeper
@@ -59,7 +44,7 @@ def test_a_destination_that_cannot_be_loaded_names_the_znode_and_starts_when_it_
     """The alarm is in the status while the node tries again with a growing pause."""
     hosts = f"{zookeeper.hosts}/unloadable{time.time_ns()}"
     path = tree.source("example")
-    with BlockingZnodes(hosts, read_only=False) as znodes, kazoo(hosts) as operator:
+    with BlockingZnodes(hosts, read_only=False) as znodes, session(hosts) as operator:
         znodes.ensure(tree.destination("example"))
         znodes.transaction([Create(path, b"")])
         operator.set_acls(path, [make_digest_acl("somebody", "else", all=True)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from pathlib import Path
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -18,8 +17,9 @@ from canal_ha.server.service import CanalService
 from canal_ha.wire.client_session import ClientSession
 from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
+from lab.process import memory_mib
 from tests.server.harness import Served, entries_segment, on_reactor, reactor, transaction
-from tests.server.raw_client import EXAMPLE, RawClient
+from tests.server.raw_client import EXAMPLE, RawClient, acknowledge_after_the_end
 from tests.waiting import until
 
 
@@ -78,8 +78,7 @@ def test_the_end_of_a_connection_ends_its_waiting_get() -> None:
 
 def resident_kib() -> int:
     """Return the resident memory of this process, KiB."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(fields["VmRSS"].split()[0])
+    return round(memory_mib("self") * 1024)
 
 
 def test_a_slow_client_costs_little_memory() -> None:
@@ -264,16 +263,7 @@ def test_stopping_closes_every_connection_and_the_port() -> None:
 def test_an_ack_under_way_counts_when_the_node_stops() -> None:
     """The ACK arrives after the node has closed its half of the connection, and still moves the cursor."""
     with Served() as served, RawClient(served) as client:
-        client.subscribe()
-        assert client.refusal() == (0, "")
-        served.push(entries_segment(transaction(1)))
-        client.get(timeout=1000, size=1)
-        batch = client.fetched()
-        before = served.meta.cursor(1001)
-        reactor.callFromThread(lambda: Deferred.fromCoroutine(served.service.stop()))
-        assert client.closed()  # the server's half is closed
-        client.ack(batch.batch_id)
-        until(lambda: served.meta.cursor(1001) != before, what="the cursor's move")
+        acknowledge_after_the_end(served, client)
 
 
 def test_counters() -> None:
