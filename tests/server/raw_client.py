@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
+
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.wire import messages
 from canal_ha.wire.messages import Fetched
 from canal_ha.wire.packets import client_frame
 from canal_ha.wire.proto import canal_protocol_pb2 as pb
-from tests.server.harness import read_frame
+from tests.server.harness import Served, entries_segment, reactor, read_frame, transaction
+from tests.waiting import until
 
 EXAMPLE = ClientIdentity("example", 1001)
 
@@ -80,3 +83,20 @@ class RawClient:
     def closed(self) -> bool:
         """Return whether the server closes the connection without another frame."""
         return read_frame(self.sock) is None
+
+
+def acknowledge_after_the_end(served: Served, client: RawClient) -> None:
+    """Take a batch, let the node stop, and acknowledge the batch when the node has closed its half of the connection.
+
+    The cursor moves.
+    """
+    client.subscribe()
+    assert client.refusal() == (0, "")
+    served.push(entries_segment(transaction(1)))
+    client.get(timeout=1000, size=1)
+    batch = client.fetched()
+    before = served.meta.cursor(1001)
+    reactor.callFromThread(lambda: Deferred.fromCoroutine(served.service.stop()))
+    assert client.closed()
+    client.ack(batch.batch_id)
+    until(lambda: served.meta.cursor(1001) != before, what="the cursor's move")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from canal_ha.accounts.account import Account, AccountRole, Accounts
@@ -29,8 +28,7 @@ from canal_ha.wire.scramble import secret_of
 from lab.certificates import Authority
 from lab.ports import free_port
 from tests.server.harness import LOOPBACK, Served, entries_segment, on_reactor, reactor, transaction
-from tests.server.raw_client import RawClient
-from tests.waiting import until
+from tests.server.raw_client import RawClient, acknowledge_after_the_end
 
 
 @pytest.fixture
@@ -162,16 +160,7 @@ def test_the_end_of_a_node_takes_the_last_acknowledgement(
         plain = served.connect
         monkeypatch.setattr(served, "connect", lambda: context.wrap_socket(plain(), server_hostname=LOOPBACK))
         with RawClient(served) as client:
-            client.subscribe()
-            assert client.refusal() == (0, "")
-            served.push(entries_segment(transaction(1)))
-            client.get(timeout=1000, size=1)
-            batch = client.fetched()
-            before = served.meta.cursor(1001)
-            reactor.callFromThread(lambda: Deferred.fromCoroutine(served.service.stop()))
-            assert client.closed()
-            client.ack(batch.batch_id)
-            until(lambda: served.meta.cursor(1001) != before, what="the cursor's move")
+            acknowledge_after_the_end(served, client)
     assert "Unhandled Error" not in capsys.readouterr().err
 
 
