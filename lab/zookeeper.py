@@ -3,9 +3,12 @@
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+from kazoo.client import KazooClient
 
 from lab.ports import LOOPBACK, free_port
 from lab.process import Process, StartFailed
@@ -26,6 +29,18 @@ maxClientCnxns=0
 admin.enableServer=false
 standaloneEnabled=true
 """
+
+
+@contextmanager
+def session(hosts: str, **options: Any) -> Iterator[KazooClient]:
+    """Yield a session of another program than ours, such as zkCli; options are KazooClient's."""
+    client = KazooClient(hosts, **options)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
 class ZooKeeper(Process):

@@ -8,6 +8,7 @@ from kazoo.exceptions import NodeExistsError
 from canal_ha.zookeeper import tree
 from lab.hostile.attack import Assault, Attack
 from lab.hostile.stage import DESTINATION, Stage
+from lab.zookeeper import session
 
 _DOCUMENTS = (
     b"",
@@ -26,10 +27,8 @@ CHILDREN = 5000
 
 def poison(assault: Assault) -> None:
     """Bad children, names that look like numbers, nested and long documents; then the owner stops."""
-    zookeeper = KazooClient(assault.stage.zookeeper.hosts)
-    zookeeper.start()
     written = 0
-    try:
+    with session(assault.stage.zookeeper.hosts) as zookeeper:
         for parent in (tree.destination(DESTINATION), tree.DESTINATIONS, tree.CLUSTER):
             for number, name in enumerate(_NAMES):
                 written += _put(zookeeper, f"{parent}/{name}", _DOCUMENTS[number % len(_DOCUMENTS)])
@@ -40,9 +39,6 @@ def poison(assault: Assault) -> None:
             written += _put(zookeeper, f"{client}/filter", document)
         for number in range(assault.times(CHILDREN)):
             written += _put(zookeeper, f"{tree.destination(DESTINATION)}/{5000 + number}", b"")
-    finally:
-        zookeeper.stop()
-        zookeeper.close()
     _hand_over(assault.stage)
     assault.done = f"{written} znodes; then the owner stopped, and the other node claimed"
 

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from lab import ZooKeeper
+from lab import zookeeper as lab_zookeeper
 from tests.zookeeper.stage import RealStage
 
 pytestmark = pytest.mark.real
@@ -34,12 +34,8 @@ def test_the_script_closes_the_tree(zookeeper: ZooKeeper) -> None:
         check=True,
     )
     assert "digest,'canal" in done.stdout
-    stranger = KazooClient(stage.hosts)
-    stranger.start()
-    with pytest.raises(NoAuthError):
+    with lab_zookeeper.session(stage.hosts) as stranger, pytest.raises(NoAuthError):
         stranger.get("/otter/canal/destinations/example")
-    stranger.stop()
-    stranger.close()
     member = stage.session()
     assert stage.do(lambda: member.get("/otter/canal/destinations/example")) is not None
     stage.close()

@@ -15,6 +15,7 @@ from canal_ha.errors import Fenced, MetaUnreadable
 from canal_ha.meta.repository import CursorMoved
 from canal_ha.zookeeper import tree
 from lab import ZooKeeper
+from lab.zookeeper import session
 from tests.cluster_real.nodes import CLIENT, Node, owner_of, position
 from tests.zookeeper.stage import RealStage, on_reactor, wait_until
 
@@ -52,11 +53,8 @@ def nodes(stage: RealStage) -> Iterator[MakeNodes]:
 @pytest.fixture
 def operator(stage: RealStage) -> Iterator[KazooClient]:
     """Yield the session of an operator, as zkCli has one."""
-    client = KazooClient(stage.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with session(stage.hosts) as client:
+        yield client
 
 
 def test_one_node_runs_a_destination_and_says_so(nodes: MakeNodes, operator: KazooClient) -> None:
@@ -229,12 +227,8 @@ def test_a_digest_guards_what_we_write(zookeeper: ZooKeeper) -> None:
     node = Node(stage, 20900, ("example",))
     node.begin()
     owner_of([node], "example")
-    stranger = KazooClient(stage.hosts)
-    stranger.start()
-    with pytest.raises(NoAuthError):
+    with session(stage.hosts) as stranger, pytest.raises(NoAuthError):
         stranger.get(tree.running("example"))
-    stranger.stop()
-    stranger.close()
     node.end()
     stage.close()
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from canal_ha.config.load import load
 from lab import MariaDB, Node, ZooKeeper
 from lab.node import PROGRAM
+from lab.zookeeper import session
 
 pytestmark = pytest.mark.real
 
@@ -140,14 +140,8 @@ def test_a_node_with_these_accounts_serves_the_client_and_no_stranger(
         with_token = {**os.environ, "CANAL_HA_TOKEN_FILE": environment["CANAL_HA_TOKEN_FILE"]}
         assert subprocess.run(status, env=with_token, capture_output=True).returncode == 0
         assert subprocess.run(status, capture_output=True).returncode != 0
-        stranger = KazooClient(zookeeper.hosts)
-        stranger.start()
-        try:
-            with pytest.raises(NoAuthError):
-                stranger.get("/otter/canal/destinations/example/1001/cursor")
-        finally:
-            stranger.stop()
-            stranger.close()
+        with session(zookeeper.hosts) as stranger, pytest.raises(NoAuthError):
+            stranger.get("/otter/canal/destinations/example/1001/cursor")
 
 
 def test_the_zookeepers_form_one_ensemble(services: dict[str, Any]) -> None:

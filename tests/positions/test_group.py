@@ -14,6 +14,7 @@ from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from lab import MariaDB, MySQL, Node, SqlServer, ZooKeeper
 from lab.ports import LOOPBACK
+from lab.zookeeper import session
 from tests.positions.group import TEMPLATE, Reader, Verdict, Writer, following, judged
 from tests.waiting import until
 
@@ -144,13 +145,8 @@ def canal_ha(*arguments: str) -> str:
 
 def zookeeper_root(zookeeper: ZooKeeper, name: str) -> None:
     """Create the path /`name` in ZooKeeper."""
-    from kazoo.client import KazooClient
-
-    client = KazooClient(zookeeper.hosts)
-    client.start()
-    client.ensure_path(f"/{name}")
-    client.stop()
-    client.close()
+    with session(zookeeper.hosts) as client:
+        client.ensure_path(f"/{name}")
 
 
 def owner(nodes: list[Node]) -> Node:

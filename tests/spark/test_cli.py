@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from kazoo.client import KazooClient
 
 from canal_ha.cli.main import group
 from canal_ha.model.position import LogPosition
@@ -23,6 +22,7 @@ from canal_ha.spark.steps import unobserved
 from canal_ha.spark.storage import open_storage
 from canal_ha.zookeeper import tree
 from lab import MariaDB, Node, ZooKeeper, follow
+from lab.zookeeper import session
 from tests.spark.archive import jvm_options
 from tests.spark.running import write_pipeline
 
@@ -153,9 +153,7 @@ def test_check_fails_for_a_client_id_that_another_spool_uses(
     [none] = checked()
     assert none.startswith("ok")
     writer = SpoolWriter(open_storage(source["spoolDir"], database, "1001"), database, 10, unobserved)
-    nodes = KazooClient(zookeeper.hosts)
-    nodes.start()
-    try:
+    with session(zookeeper.hosts) as nodes:
         path = tree.cursor(database, 1001)
         nodes.ensure_path(path)
         for mark, word in ((mark_of(writer.manifest), "ok"), ("spool other writer none segment 9", "FAIL")):
@@ -163,9 +161,6 @@ def test_check_fails_for_a_client_id_that_another_spool_uses(
             [line] = checked()
             assert line.startswith(word), line
         assert f"client id 1001 of {database} is in use by another spool" in line
-    finally:
-        nodes.stop()
-        nodes.close()
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:

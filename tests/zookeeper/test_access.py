@@ -18,6 +18,7 @@ from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
 from lab.certificates import Authority
 from lab.ports import free_port
+from lab.zookeeper import session
 
 pytestmark = pytest.mark.real
 
@@ -41,11 +42,8 @@ def make(znodes: BlockingZnodes) -> None:
 @pytest.fixture
 def stranger(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
     """Yield a session without credentials."""
-    client = KazooClient(zookeeper.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with session(zookeeper.hosts) as client:
+        yield client
 
 
 def test_everybody_reads_who_runs_a_destination_if_the_key_says_so(zookeeper: ZooKeeper, stranger: KazooClient) -> None:

@@ -18,6 +18,7 @@ from canal_ha.zookeeper.operations import Create, SetData
 from canal_ha.zookeeper.race_events import RunningNode, SessionLost, SessionSuspended, SessionUp
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
+from lab.zookeeper import session
 from tests.zookeeper.stage import QueueStage, RealStage, wait_until
 
 pytestmark = pytest.mark.real
@@ -37,11 +38,8 @@ def stage(zookeeper: ZooKeeper) -> Iterator[QueueStage]:
 @pytest.fixture
 def operator(stage: QueueStage) -> Iterator[KazooClient]:
     """A client of another program, without rights of its own."""
-    client = KazooClient(stage.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with session(stage.hosts) as client:
+        yield client
 
 
 def test_a_node_that_holds_null_reads_as_empty(stage: QueueStage, operator: KazooClient, zookeeper: ZooKeeper) -> None:
