@@ -77,10 +77,11 @@ def access_options(command: Command) -> Command:
 
 def http_access(user: str, password_file: Path | None, tls_ca: str = "", token_file: Path | None = None) -> HttpAccess:
     """Return the access of the options. Raises OSError."""
-    return HttpAccess(user, _first_line(password_file), tls_ca, _first_line(token_file))
+    return HttpAccess(user, first_line(password_file), tls_ca, first_line(token_file))
 
 
-def _first_line(file: Path | None) -> str:
+def first_line(file: Path | None) -> str:
+    """Return the first line without its end; "" without a file. Raises OSError."""
     return file.read_text().partition("\n")[0].rstrip("\r") if file else ""
 
 

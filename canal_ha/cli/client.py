@@ -17,7 +17,8 @@ from types import FrameType
 import click
 
 from canal_ha import logs
-from canal_ha.cli.zookeeper_options import first_line, zookeeper_options
+from canal_ha.cli.access import first_line
+from canal_ha.cli.zookeeper_options import zookeeper_options
 from canal_ha.client.cluster import ClusterConnector
 from canal_ha.client.connector import SimpleConnector
 from canal_ha.client.message import Message

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from canal_ha.cli.access import first_line
 from canal_ha.config.model import ZooKeeperAccess
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -59,8 +60,3 @@ def zookeeper_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         made = option(made)
     return made
-
-
-def first_line(file: Path | None) -> str:
-    """Return the first line without its end; "" without a file. Raises OSError."""
-    return file.read_text().partition("\n")[0].rstrip("\r") if file else ""
