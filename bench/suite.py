@@ -102,10 +102,10 @@ class Suite:
 
     # ---- readers
 
-    def ingest(self, written: Written) -> measure.Take:
+    def ingest(self, written: Written, ssl_mode: str = "DISABLED") -> measure.Take:
         """Return the reader from MySQL to the store, in one process."""
         place = (self.server.port, written.journal, written.offset)
-        command = measure.python("bench.readers.ingest", *place, written.rows, written.filter)
+        command = measure.python("bench.readers.ingest", *place, written.rows, written.filter, ssl_mode)
         return self._reader("ingest", written, command)
 
     def mysql_replication(self, written: Written, rows: int) -> measure.Take:
@@ -160,12 +160,13 @@ class Suite:
 
 
 def settings(server: SqlServer, written: Written) -> dict[str, str]:
-    """Return the instance.properties of a destination that starts at a workload and reads its table."""
+    """Return the instance.properties of a destination that starts at a workload and reads its table without TLS."""
     return follow(
         server,
         {
             "canal.instance.master.journal.name": written.journal,
             "canal.instance.master.position": str(written.offset),
             "canal.instance.filter.regex": written.filter,
+            "canal.instance.master.sslMode": "DISABLED",  # as the peers read
         },
     )

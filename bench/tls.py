@@ -1,7 +1,8 @@
-"""Compares the client port with and without TLS: rows a second, the node's processor time, and latency.
+"""Compares TLS with plain connections: rows a second, processor time, and latency.
 
-The counting client reads workloads A and B; a paced writer and a client measure latency. Plain and TLS take turns, each
-round with a new node and a new client. The figures are medians of the rounds, and ratios of medians.
+Ingest reads workloads A and B from the server. The counting client reads them from a node, whose source has no TLS. A
+paced writer and a client measure latency. Plain and TLS take turns, each round with a new node and a new client. The
+figures are medians of the rounds, and ratios of medians.
 
     python -m bench.tls [--rows N] [--rounds N] [--database mariadb|mysql]
 """
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import latency, measure, workloads
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_200_000, help="of workload A; B has its share")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--database", default="mariadb", choices=("mariadb", "mysql"))
+    parser.add_argument("--database", default="mysql", choices=("mariadb", "mysql"))
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
 
@@ -71,10 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ports = Ports(suite, Path(directory))
         for name in "AB":
             written = workloads.write(server, name, int(chosen.rows * WORKLOADS[name].share))
-            takes = {way: _taking(ports, way, written) for way in (PLAIN, TLS)}
-            measure.in_turns(takes, chosen.rounds, samples, say)
-            for title, what in (("rows/s", _rate), ("node's processor, ns a row", _cost)):
-                _print(f"{name}: {title}", *(samples.median(server.flavor, name, way, what) for way in takes))
+            source = measure.Samples()
+            for mode in ("DISABLED", "REQUIRED") * chosen.rounds:
+                sample = suite.ingest(written, mode)()
+                source.taken.append(replace(sample, reader=TLS if mode == "REQUIRED" else PLAIN))
+            _compare(source, server.flavor, name, "ingest")
+            measure.in_turns({way: _taking(ports, way, written) for way in (PLAIN, TLS)}, chosen.rounds, samples, say)
+            _compare(samples, server.flavor, name, "client")
         found = [ports.paced(way) for _ in range(chosen.rounds) for way in (PLAIN, TLS)]
         for title in ("p50_ms", "p99_ms"):
             medians = (
@@ -89,6 +94,12 @@ def _taking(ports: Ports, way: str, written: Written) -> measure.Take:
     return lambda: ports.count(way, written)
 
 
+def _compare(samples: measure.Samples, database: str, workload: str, reader: str) -> None:
+    for title, what in (("rows/s", _rate), ("processor, ns a row", _cost)):
+        medians = (samples.median(database, workload, way, what) for way in (PLAIN, TLS))
+        _print(f"{workload} {reader}: {title}", *medians)
+
+
 def _rate(sample: measure.Sample) -> float:
     return sample.rate
 
@@ -99,7 +110,7 @@ def _cost(sample: measure.Sample) -> float:
 
 def _print(title: str, plain: float | None, tls: float | None) -> None:
     if plain and tls:
-        print(f"{title:<30} plain {plain:>12,.2f}   TLS {tls:>12,.2f}   ratio {tls / plain:.2f}", flush=True)
+        print(f"{title:<32} plain {plain:>12,.2f}   TLS {tls:>12,.2f}   ratio {tls / plain:.2f}", flush=True)
 
 
 if __name__ == "__main__":

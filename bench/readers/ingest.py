@@ -2,7 +2,9 @@
 
 Stored entries are acknowledged in batches of BATCH_BYTES.
 
-python -m bench.readers.ingest PORT JOURNAL OFFSET ROWS FILTER
+python -m bench.readers.ingest PORT JOURNAL OFFSET ROWS FILTER [SSLMODE]
+
+SSLMODE is DISABLED unless it is given, because the peers read without TLS.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 import threading
 import time
 
-from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig
+from canal_ha.config.model import BatchMode, InstanceConfig, SourceConfig, TlsConfig
 from canal_ha.decode.decoder import Decoder
 from canal_ha.decode.filters import FieldFilter, TableFilter
 from canal_ha.model.position import LogPosition
@@ -31,10 +33,10 @@ BATCH_BYTES = 1 << 20  # about the size of a client's batch
 EVERYTHING = 1 << 20  # size of a GET that takes all entries
 
 
-def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
+def ingest(port: int, start: LogPosition, rows: int, tables: str, tls: TlsConfig) -> float:
     """Return the seconds from connecting until this many rows are in the ring."""
     config = InstanceConfig(
-        destination="bench", master=SourceConfig(host=LOOPBACK, port=port), username=CANAL, password=CANAL
+        destination="bench", master=SourceConfig(host=LOOPBACK, port=port, tls=tls), username=CANAL, password=CANAL
     )
     ring = Ring(
         buffer_size=config.buffer_size,
@@ -94,9 +96,10 @@ def ingest(port: int, start: LogPosition, rows: int, tables: str) -> float:
 
 def main() -> None:
     """Read the command line, print the figures."""
-    port, journal, offset, rows, tables = sys.argv[1:]
+    port, journal, offset, rows, tables, *mode = sys.argv[1:]
+    tls = TlsConfig(*mode or ["DISABLED"])
     before = resource.getrusage(resource.RUSAGE_SELF)  # the start of Python is not counted
-    seconds = ingest(int(port), LogPosition(journal, int(offset)), int(rows), tables.replace("\\\\", "\\"))
+    seconds = ingest(int(port), LogPosition(journal, int(offset)), int(rows), tables.replace("\\\\", "\\"), tls)
     used = resource.getrusage(resource.RUSAGE_SELF)
     print(
         json.dumps(

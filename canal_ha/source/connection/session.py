@@ -17,7 +17,7 @@ from pymysql.cursors import DictCursor
 
 from canal_ha.config.model import InstanceConfig, SourceConfig
 from canal_ha.errors import CanalError, SourceRefused, SourceUnavailable
-from canal_ha.source.connection.tls import secured
+from canal_ha.source.connection.tls import secured, unverified
 
 CONNECT_TIMEOUT_S = 5.0  # docs/protocol.md#source-session
 
@@ -48,6 +48,10 @@ class Interruptible(_Connection):
     """A connection whose blocked reader another thread can wake; the reader's thread closes it."""
 
     _sock: socket.socket | None
+
+    def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, object]) -> ssl.SSLContext:
+        """Return the given context; for PREFERRED, PyMySQL would load the system's authorities and not use them."""
+        return sslp if isinstance(sslp, ssl.SSLContext) else unverified()
 
     def interrupt(self) -> None:
         """Shut both directions down now, so that the reader sees the end of the stream."""
