@@ -28,8 +28,9 @@ pytestmark = pytest.mark.real
 
 DESTINATIONS: dict[str, type[MySQL] | type[MariaDB]] = {"one": MySQL, "two": MySQL, "three": MariaDB, "four": MariaDB}
 DOUBLED = ("one", "three")
-ORDERLY_S = 1.0
-TAKE_OVER_S = SESSION_S + 2.0
+# Other tests run beside these. `python -m lab.chaos` judges the bounds of docs/guarantees.md, on a machine of its own.
+ORDERLY_S = 5.0
+TAKE_OVER_S = SESSION_S + 6.0
 
 HEAD = f"{'fault':34} {'lost':>5} {'order':>6} {'repeated':>9} {'acked again':>12} {'old epoch':>10} {'seconds':>8}"
 
@@ -127,7 +128,7 @@ def test_the_running_node_is_killed(stage: Stage) -> None:
 
 
 def test_the_running_node_stops_in_order(stage: Stage) -> None:
-    """After SIGTERM, other nodes run its destinations within a second, and nothing acknowledged comes again."""
+    """After SIGTERM, other nodes run its destinations, and nothing acknowledged comes again."""
     all_up(stage)
     leaver = owner(stage, "three")
     fault = Fault(stage, "node: orderly stop", stage.owned_by(leaver))

@@ -115,10 +115,11 @@ def test_a_node_with_these_accounts_serves_the_client_and_no_stranger(
         f"CREATE TABLE {database}.orders (id INT PRIMARY KEY)",
     )
     journal, offset = mariadb.position()
+    servers = f"{zookeeper.hosts}/compose-{database}"
     environment = environment_of(services["canal1"], secrets) | {
         "canal.ip": "127.0.0.1",
         "canal.admin.http.bind": "127.0.0.1",
-        "canal.zkServers": zookeeper.hosts,
+        "canal.zkServers": servers,
         "canal.instance.master.address": mariadb.address,
         "canal.instance.dbUsername": user,
         "canal.instance.filter.regex": rf"{database}\..*",
@@ -130,7 +131,7 @@ def test_a_node_with_these_accounts_serves_the_client_and_no_stranger(
     with node:
         mariadb.execute(f"INSERT INTO {database}.orders VALUES (7)")
         command = [part.replace("/canal/secrets", str(secrets)) for part in services["client"]["command"]]
-        command = [f"--zk={zookeeper.hosts}" if part.startswith("--zk=") else part for part in command]
+        command = [f"--zk={servers}" if part.startswith("--zk=") else part for part in command]
         limits = ["--max-rows=2", "--idle-exit=30", f"--filter={database}\\.orders"]
         done = subprocess.run([PROGRAM, *command, *limits], capture_output=True, text=True, timeout=60)
         assert done.stdout, done.stderr + node.log_file() + node.log_file("example")
@@ -140,7 +141,7 @@ def test_a_node_with_these_accounts_serves_the_client_and_no_stranger(
         with_token = {**os.environ, "CANAL_HA_TOKEN_FILE": environment["CANAL_HA_TOKEN_FILE"]}
         assert subprocess.run(status, env=with_token, capture_output=True).returncode == 0
         assert subprocess.run(status, capture_output=True).returncode != 0
-        with session(zookeeper.hosts) as stranger, pytest.raises(NoAuthError):
+        with session(servers) as stranger, pytest.raises(NoAuthError):
             stranger.get("/otter/canal/destinations/example/1001/cursor")
 
 

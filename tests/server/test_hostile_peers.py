@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -14,6 +15,7 @@ from twisted.internet.task import Clock
 
 from canal_ha.config.kinds import DESTINATION_BYTES
 from canal_ha.model.excerpt import EXCERPT_CHARACTERS, excerpt
+from canal_ha.node.run import share_interpreter
 from canal_ha.server.complaints import (
     ALL_LINES_AT_ONCE,
     ALL_LINES_PER_S,
@@ -220,11 +222,24 @@ _AHEAD = {
 }
 
 
+@pytest.fixture
+def shared_interpreter() -> Iterator[None]:
+    """Switch between threads as a node does."""
+    before = sys.getswitchinterval()
+    share_interpreter()
+    yield
+    sys.setswitchinterval(before)
+
+
 @pytest.mark.timed
 @pytest.mark.parametrize("goes", [True, False])
 @pytest.mark.parametrize("name", _AHEAD)
+@pytest.mark.usefixtures("shared_interpreter")
 def test_requests_sent_ahead_do_not_stop_the_node(name: str, goes: bool) -> None:
-    """300,000 requests wait behind a GET. Their client goes, or reads each answer."""
+    """300,000 requests wait behind a GET. Their client goes, or reads each answer.
+
+    The other client is a thread of the same process, as a stream is: it needs the interpreter too.
+    """
     with Served() as served, RawClient(served, client_id=1002) as other, ExitStack() as stack:
         attacker = stack.enter_context(RawClient(served))
         attacker.subscribe()

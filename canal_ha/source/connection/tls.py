@@ -42,6 +42,8 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
         context.check_hostname = tls.mode == "VERIFY_IDENTITY"
     else:
         context = unverified()
+        if tls.ca_file:
+            context.load_verify_locations(tls.ca_file)  # only so that a wrong path is an error here too
     if tls.cert_file:
         context.load_cert_chain(tls.cert_file, tls.key_file or None)
     return context
