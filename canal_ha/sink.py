@@ -60,6 +60,8 @@ class Sink:
             self.blocked_ms += (self._clock() - since) * 1000
 
     def _compact(self, segment: Segment) -> Segment | None:
+        if segment.chunk_end:
+            return segment  # its end moves the cursor and the progress together
         kinds = segment.kinds
         if not self._drop_boundaries and EntryKind.HEARTBEAT not in kinds:
             return segment

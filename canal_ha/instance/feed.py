@@ -75,6 +75,7 @@ class FeedRequest:
     busy: called with True before the feed decodes a small chunk, and with False after that, even if it failed.
     exact: whether values are in the exact form (docs/protocol.md#exact).
     within: the most that the client's account may read.
+    snapshot_ended: called with the state of the client's snapshot when it ends by an error.
     """
 
     client_id: int
@@ -90,6 +91,7 @@ class FeedRequest:
     busy: Callable[[bool], None] = lambda busy: None
     exact: bool = False
     within: Within = ANYTHING
+    snapshot_ended: Callable[[str], None] = lambda state: None
 
 
 OpenFeed = Callable[[FeedRequest], Feed]

@@ -553,7 +553,7 @@ class Instance:
         if self._stopped or client_id not in self._streams:
             return
         self.meta.reset(
-            client_id, replace(instead, mark="")
+            client_id, replace(instead, mark="", snapshot=cursor.snapshot)
         )  # the mark of the old cursor says nothing about this position
         self._streams[client_id].rewind()
         self._log.event(

@@ -34,6 +34,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
+from canal_ha.model.snapshot import advanced
 from canal_ha.model.tell import Tell
 from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
@@ -196,7 +197,7 @@ class Stream:
         batch_id = self._batches.open(batch.range)
         self._delivered_at[batch_id] = self._reactor.seconds()
         if self._recent:
-            self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces]
+            self._copies[batch_id] = [self._recent.copy(*piece) for piece in batch.pieces if not piece[0].chunk_end]
         self._delivered = batch.range.end
         return GetAnswer(batch_id, batch)
 
@@ -214,7 +215,10 @@ class Stream:
             return
         self._acked = done.end
         if done.ack:
-            self._meta.move(self.client_id, replace(done.ack, mark=mark) if mark else done.ack)
+            cursor = self._meta.cursor(self.client_id)
+            snapshot = advanced(cursor.snapshot, done.snapshot) if cursor else ""
+            beside = mark or snapshot
+            self._meta.move(self.client_id, replace(done.ack, mark=mark, snapshot=snapshot) if beside else done.ack)
 
     def rollback(self, batch_id: int) -> None:
         """Forget all batches in flight, so that the next GET starts behind the last acknowledged batch.
@@ -350,6 +354,7 @@ class Stream:
                 busy=wakeup.busy,
                 exact=self._exact,
                 within=self.within,
+                snapshot_ended=lambda state: self._reactor.callFromThread(self._snapshot_ended, ring, state),
             )
         )
         self._ring, self._sink, self._feed = ring, sink, feed
@@ -400,9 +405,17 @@ class Stream:
         cursor = self._meta.cursor(self.client_id)
         if move.whole and not self._batches.ids and cursor is not None and cursor == move.before:
             # both positions are one place, so the client's mark is still true
-            self._meta.reset(self.client_id, replace(self.with_trail(move.after), mark=cursor.mark))
+            after = replace(self.with_trail(move.after), mark=cursor.mark, snapshot=cursor.snapshot)
+            self._meta.reset(self.client_id, after)
         facts = {"client_id": self.client_id, "before": str(move.before), "goes_on_at": str(move.after), **move.facts}
         self._tell("stream.moved", alarm=not move.whole, **facts)
+
+    def _snapshot_ended(self, ring: Ring, state: str) -> None:
+        """The client's snapshot cannot go on: keep its state with the cursor."""
+        cursor = self._meta.cursor(self.client_id)
+        if ring is self._ring and cursor is not None:
+            self._meta.move(self.client_id, replace(cursor, snapshot=advanced(cursor.snapshot, state)))
+            self._tell("snapshot.failed", client_id=self.client_id, state=state, alarm=True)
 
     def _data_arrived(self, ring: Ring) -> None:
         if ring is not self._ring:
@@ -534,7 +547,7 @@ def _behind(last: LogPosition | None, accept: Callable[[Segment], None]) -> Call
         return accept
 
     def accept_rest(segment: Segment) -> None:
-        rest = segment.behind(last)
+        rest = segment if segment.chunk_end else segment.behind(last)
         if rest is not None:
             accept(rest)
 

@@ -187,7 +187,7 @@ class Meta:
         cursor = self._cursors.get(client_id)
         if cursor is not None and steps_back(cursor, position):
             return False
-        if cursor is None or position != cursor or position.mark != cursor.mark:
+        if cursor is None or position != cursor or _beside(position) != _beside(cursor):
             self._cursors[client_id] = position
             self._due.add(client_id)
         return True
@@ -266,6 +266,11 @@ class Meta:
             yield
         finally:
             self._turn.release()
+
+
+def _beside(cursor: LogPosition) -> tuple[str, str]:
+    """Return what is kept with a cursor and moves without it."""
+    return cursor.mark, cursor.snapshot
 
 
 def steps_back(cursor: LogPosition, position: LogPosition) -> bool:

@@ -16,11 +16,13 @@ class PositionRange:
     end: position of its last entry.
     ack: the last position that a cursor may take (docs/protocol.md#ack-point); None if there is none.
     end_seq: ring sequence of the last entry.
+    snapshot: progress of the client's snapshot once the batch is acknowledged; "" if the batch ends no chunk.
     """
 
     end: LogPosition
     ack: LogPosition | None
     end_seq: int
+    snapshot: str = ""
 
 
 @immutable

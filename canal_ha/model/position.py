@@ -35,7 +35,7 @@ class BinlogServer:
 class LogPosition:
     """A place in the binlog of one source.
 
-    Equality ignores server, trail and mark.
+    Equality ignores server, trail, mark and snapshot.
 
     journal: file name.
     offset: start of the event in that file, bytes.
@@ -49,6 +49,7 @@ class LogPosition:
     server: identity of the server that wrote this binlog: server_uuid, or server_id on MariaDB; "" when unknown.
     trail: fingerprints of the last delivered transactions, to find the place again in another server's binlog.
     mark: text that the client sent with its acknowledgement of this position; "" if none.
+    snapshot: progress of the client's snapshot, a JSON object's text; "" if it never had one.
     part: number of the source, from 1, in a merged stream; 0 if there is one source.
     others: positions of the other sources at that moment, by number; () if there is one source.
     """
@@ -65,6 +66,7 @@ class LogPosition:
     server: str = field(default="", compare=False)
     trail: str = field(default="", compare=False)
     mark: str = field(default="", compare=False)
+    snapshot: str = field(default="", compare=False)
     part: int = 0
     others: tuple[LogPosition, ...] = ()
 
@@ -96,7 +98,7 @@ class LogPosition:
         """One position for each source, by number; only this one if there is one source."""
         if not self.others:
             return (self,)
-        return tuple(sorted((replace(self, others=(), mark=""), *self.others), key=lambda each: each.part))
+        return tuple(sorted((replace(self, others=(), mark="", snapshot=""), *self.others), key=lambda each: each.part))
 
     def of(self, part: int) -> LogPosition | None:
         """Return the position of the source with this number alone; None if it is not included."""
@@ -133,6 +135,8 @@ class LogPosition:
         entry["position"] = self.offset
         if self.server_id is not None:
             entry["serverId"] = self.server_id
+        if self.snapshot:
+            entry["snapshot"] = json.loads(self.snapshot)
         if self.server or self.trail:
             entry["source"] = {"at": self.offset, "server": self.server, "trail": self.trail}
         entry["timestamp"] = self.timestamp_ms
@@ -188,6 +192,7 @@ class LogPosition:
             server=_text(known, "server"),
             trail=_text(known, "trail"),
             mark=_text(marked, "text"),
+            snapshot=_object_text(entry, "snapshot"),
             part=_integer(body, "part", 0),
             others=tuple(cls._from_dict(each, others=False) for each in _list(body, "others", allowed=others)),
         )
@@ -245,6 +250,17 @@ def _text(holder: dict[str, Any], key: str) -> str:
     if not isinstance(value, str) or _LONE_SURROGATE.search(value):
         raise ValueError(f"`{key}` of a position must be a text, not {_shown(value)}")
     return value
+
+
+def _object_text(holder: dict[str, Any], key: str) -> str:
+    """Return a JSON object as text; "" if there is none."""
+    value = holder.get(key)
+    if value is None:
+        return ""
+    text = json.dumps(_object(value, f"`{key}` of a position"), separators=(",", ":"), ensure_ascii=False)
+    if _LONE_SURROGATE.search(text):
+        raise ValueError(f"`{key}` of a position must be UTF-8")
+    return text
 
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can write one, UTF-8 cannot

@@ -64,6 +64,7 @@ class Segment:
     cut: the segment ends inside a transaction, which the next segment continues.
     buffers: where `frames` came from, and where `recycle` returns it.
     part, others: in a merged stream, this source's number and the positions of the others, see LogPosition.
+    chunk_end: of a snapshot's chunk, the cursor once its last entry is acknowledged, with the progress; else None.
     hashed_rows: of large row entries, by index: what fingerprints hash of their last rows, the last row first.
     """
 
@@ -86,6 +87,7 @@ class Segment:
     buffers: Buffers | None = None
     part: int = 0
     others: tuple[LogPosition, ...] = ()
+    chunk_end: LogPosition | None = None
     hashed_rows: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -161,6 +163,7 @@ class Segment:
             entry_ends=array("q", [end - self.entry_bytes(0, first) for end in self.entry_ends[first:last]]),
             row_ends=array("q", [end - self.rows(0, first) for end in self.row_ends[first:last]]),
             cut=self.cut and last == len(self),
+            chunk_end=self.chunk_end if last == len(self) else None,
             buffers=None,
             hashed_rows={at - first: rows for at, rows in self.hashed_rows.items() if first <= at < last},
         )
@@ -187,6 +190,7 @@ class Segment:
             entry_ends=array("q", accumulate(self.entry_size(index) for index in kept)),
             row_ends=array("q", accumulate(self.row_counts[index] for index in kept)),
             cut=self.cut and kept[-1] == len(self) - 1,
+            chunk_end=self.chunk_end if kept[-1] == len(self) - 1 else None,
             buffers=None,
             hashed_rows={new: self.hashed_rows[old] for new, old in enumerate(kept) if old in self.hashed_rows},
         )

@@ -52,9 +52,14 @@ def ack_point(pieces: Sequence[Piece]) -> LogPosition | None:
 
     This is the last entry that is a transaction's end, a DDL, or a transaction's begin without a GTID. The first two
     are marked consumed, unless more entries of the same event (a compressed payload) follow; those are read again.
+    A snapshot's chunk is at the transaction before it, so only its end counts.
     """
     for segment, first, last in reversed(pieces):
         kinds = segment.kinds
+        if segment.chunk_end:
+            if last == len(segment):
+                return segment.chunk_end
+            continue
         done = max(kinds.rfind(EntryKind.END, first, last), kinds.rfind(EntryKind.DDL, first, last))
         begin = kinds.rfind(EntryKind.BEGIN, max(done, first), last)
         while begin >= 0 and segment.run_gtids[segment.run_of(begin)]:
@@ -82,6 +87,7 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
             end=tail.segment.position(tail.last - 1),
             ack=ack_point(pieces),
             end_seq=end_seq,
+            snapshot=_progress(pieces),
         ),
         views=tuple(views),
         entries=entries,
@@ -89,6 +95,14 @@ def batch_of(pieces: Sequence[Piece], end_seq: int) -> Batch:
         size_bytes=size,
         pieces=tuple(pieces),
     )
+
+
+def _progress(pieces: Sequence[Piece]) -> str:
+    """Return the progress of the newest chunk of a snapshot that ends in these pieces; "" if none does."""
+    for segment, _, last in reversed(pieces):
+        if segment.chunk_end and last == len(segment):
+            return segment.chunk_end.snapshot
+    return ""
 
 
 def canal_text(position: LogPosition) -> str:

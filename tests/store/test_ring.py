@@ -200,6 +200,20 @@ def test_compressed_payload_is_consumed_as_a_whole() -> None:
         assert (batch.range.ack.sub_index, batch.range.ack.consumed) == (2, consumed)
 
 
+def test_a_chunk_of_a_snapshot_moves_the_cursor_at_its_end_only() -> None:
+    """Its entries are at the place of the transaction before it, so no other entry of it is a place to begin."""
+    end = replace(store_end(200), consumed=True, snapshot='{"chunks":1}')
+    chunk = [Item(200, EntryKind.BEGIN), Item(200), Item(200), Item(200, EntryKind.END)]
+    store = ring()
+    store.put(kinds(EntryKind.BEGIN, EntryKind.END))
+    store.put(replace(segment(chunk), chunk_end=end))
+    store.put(segment([Item(900, EntryKind.BEGIN), Item(950)], gtid="0-1-8"))
+    ranges = [batch.range for batch in (store.get(4), store.get(1), store.get(3)) if batch]
+    assert [each.ack for each in ranges] == [replace(store_end(200), consumed=True), None, end]
+    assert [each.ack.snapshot if each.ack else "" for each in ranges] == ["", "", end.snapshot]
+    assert [each.snapshot for each in ranges] == ["", "", end.snapshot]
+
+
 # ---- ack, rollback, positions
 
 

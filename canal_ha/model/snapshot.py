@@ -1,0 +1,108 @@
+"""SnapshotState: how far the snapshot of a client has come, as text that is stored with the client's cursor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+MOST_CHARACTERS = 65536  # of the text; every write of the cursor contains it
+
+
+class SnapshotPhase(Enum):
+    """What a snapshot is doing."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState:
+    """A snapshot, and what of it the client has acknowledged.
+
+    id: of the snapshot, as the entries carry it.
+    tables: `schema.table`, in the order of reading.
+    where: a condition in SQL for some of the tables.
+    phase: what it is doing.
+    table: index of the table that is being read; len(tables) when all are read.
+    key: texts of the key columns of the last row acknowledged of that table; () before the first.
+    chunks, rows: acknowledged.
+    total: rows of all tables as the server estimates them; 0 while unknown.
+    began_ms, ended_ms: wall time; 0: not yet.
+    error: why it failed; "" otherwise.
+    """
+
+    id: str
+    tables: tuple[str, ...]
+    where: Mapping[str, str] = field(default_factory=dict)
+    phase: SnapshotPhase = SnapshotPhase.RUNNING
+    table: int = 0
+    key: tuple[str, ...] = ()
+    chunks: int = 0
+    rows: int = 0
+    total: int = 0
+    began_ms: int = 0
+    ended_ms: int = 0
+    error: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> SnapshotState | None:
+        """Return the state; None for "". Raises ValueError for a text that `text` did not make."""
+        if not text:
+            return None
+        try:
+            body = json.loads(text)
+            return cls(
+                **{
+                    **body,
+                    "tables": tuple(_texts(body["tables"])),
+                    "key": tuple(_texts(body.get("key", ()))),
+                    "phase": SnapshotPhase(body["phase"]),
+                }
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the state of a snapshot: {error}") from error
+
+    @property
+    def text(self) -> str:
+        """JSON of the fields. Raises ValueError beyond MOST_CHARACTERS."""
+        text = json.dumps({**asdict(self), "phase": self.phase.value}, separators=(",", ":"), ensure_ascii=False)
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(f"a snapshot's state of {len(text)} characters; at most {MOST_CHARACTERS} are stored")
+        return text
+
+    @property
+    def active(self) -> bool:
+        """Whether it is to be read on."""
+        return self.phase is SnapshotPhase.RUNNING
+
+    def ended(self, phase: SnapshotPhase, at_ms: int, error: str = "") -> SnapshotState:
+        """Return the state after the end."""
+        return replace(self, phase=phase, ended_ms=at_ms, error=error)
+
+
+def advanced(stored: str, progress: str) -> str:
+    """Return the stored text after this progress; unchanged if it is of another snapshot, or older.
+
+    A snapshot that somebody has paused or cancelled meanwhile stays so.
+    """
+    if not progress or not stored:
+        return stored
+    try:
+        old, new = SnapshotState.from_text(stored), SnapshotState.from_text(progress)
+    except ValueError:
+        return stored
+    if old is None or new is None or new.id != old.id or (new.chunks, new.table) < (old.chunks, old.table):
+        return stored
+    return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
+
+
+def _texts(value: Any) -> list[str]:
+    if not all(isinstance(each, str) for each in value):
+        raise TypeError("a list of texts is expected")
+    return list(value)

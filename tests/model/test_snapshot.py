@@ -1,0 +1,65 @@
+"""The state of a snapshot: its text, and which progress may take its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotState, advanced
+
+BEGUN = SnapshotState("a1", ("shop.orders", "shop.größe"), {"shop.orders": "id < 'x'"}, began_ms=5)
+
+
+def test_the_text_holds_the_state() -> None:
+    """No text is no snapshot."""
+    state = replace(BEGUN, table=1, key=("7", "é"), chunks=3, rows=2500, total=9000)
+    assert SnapshotState.from_text(state.text) == state
+    assert SnapshotState.from_text("") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1", "[]", "{", "{}", '{"id":"a","tables":[1],"phase":"running"}', BEGUN.text.replace("running", "walking")],
+)
+def test_a_text_that_somebody_damaged_is_a_value_error(text: str) -> None:
+    """A caller can name the cursor that holds it."""
+    with pytest.raises(ValueError):
+        SnapshotState.from_text(text)
+
+
+def test_a_state_is_bounded() -> None:
+    """Each write of the cursor contains it."""
+    with pytest.raises(ValueError, match="65536"):
+        replace(BEGUN, where={"shop.orders": "x" * MOST_CHARACTERS}).text  # noqa: B018  # it raises
+
+
+def test_progress_moves_forward_only() -> None:
+    """An ACK may be of a batch of an earlier snapshot, or of an earlier feed."""
+    two, three = replace(BEGUN, chunks=2), replace(BEGUN, chunks=3)
+    assert advanced(two.text, three.text) == three.text
+    assert advanced(three.text, two.text) == three.text
+    assert advanced(three.text, replace(two, id="b", chunks=9).text) == three.text
+    assert advanced("", three.text) == ""
+    assert advanced(three.text, "") == three.text
+    assert advanced(three.text, "{") == three.text
+
+
+def test_an_ack_ends_no_pause() -> None:
+    """The batch was read before somebody paused the snapshot."""
+    paused = replace(BEGUN, phase=SnapshotPhase.PAUSED)
+    after = SnapshotState.from_text(advanced(paused.text, replace(BEGUN, chunks=1, rows=10).text))
+    assert after is not None
+    assert (after.phase, after.chunks, after.rows) == (SnapshotPhase.PAUSED, 1, 10)
+
+
+def test_a_cursor_carries_the_state() -> None:
+    """It is an object in the cursor's JSON, which operators can read. A damaged one is named."""
+    cursor = LogPosition("mysql-bin.000001", 4, snapshot=BEGUN.text)
+    text = cursor.to_json(with_type=True)
+    assert '"snapshot":{"id":"a1","tables":["shop.orders"' in text
+    assert LogPosition.from_json(text).snapshot == BEGUN.text
+    assert "snapshot" not in LogPosition("mysql-bin.000001", 4).to_json(with_type=True)
+    with pytest.raises(ValueError, match="`snapshot` of a position must be a JSON object"):
+        LogPosition.from_json(text.replace('"snapshot":{', '"snapshot":7,"x":{'))
