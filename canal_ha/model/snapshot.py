@@ -65,7 +65,7 @@ class SnapshotState:
                     "phase": SnapshotPhase(body["phase"]),
                 }
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not the state of a snapshot: {error}") from error
 
     @property
