@@ -70,6 +70,7 @@ def test_the_java_client_reads_through_fail_overs(
         assert [line for line in delivery.out_of_order if not line.endswith("after 0")] == []
 
 
+@pytest.mark.nightly("tests/instance/test_regained.py: ids of batches; the test above: fail-overs")
 def test_the_java_client_gets_every_row_after_its_node_lost_and_regained_the_destination(
     zookeeper: ZooKeeper, mariadb: MariaDB, written: Ledger, tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def check_sums(received: Received, server: SqlServer, database: str) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.nightly("the test above: the same rows; tests/cluster_faults: killed nodes")
 def test_nothing_is_lost_when_the_node_is_killed_five_times(source_server: SqlServer, database: str) -> None:
     """Rows equal those of mysql-replication and fold to those of SELECT; repeated rows are contiguous."""
     start = source_server.position()

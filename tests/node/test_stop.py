@@ -93,7 +93,7 @@ def test_what_is_acknowledged_is_durable_before_clients_have_their_last_words(
             assert client.refusal() == (0, "")
         mariadb.execute(f"INSERT INTO {database}.t VALUES (1)")
         for client in (late, good):
-            client.get(timeout=20_000)
+            client.get(timeout=20_000, size=1)
             batch = client.fetched()
         good.ack(batch.batch_id)
         time.sleep(0.2)

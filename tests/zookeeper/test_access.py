@@ -12,7 +12,7 @@ from kazoo.exceptions import NoAuthError
 from canal_ha.cluster.rights import open_znodes
 from canal_ha.config.model import ZooKeeperAccess
 from canal_ha.errors import ZooKeeperUnavailable
-from canal_ha.zookeeper import tree
+from canal_ha.zookeeper import reading, tree
 from canal_ha.zookeeper.operations import Create
 from canal_ha.zookeeper.reading import BlockingZnodes
 from lab import ZooKeeper
@@ -100,7 +100,7 @@ def test_znodes_of_a_sasl_account_are_its_own(guarded: ZooKeeper) -> None:
         znodes.get(tree.cursor("example", 1001))
 
 
-def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
+def test_tls_with_certificates_of_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is checked against the authority and its name; it asks for a certificate of the client."""
     authority, other = Authority(tmp_path), Authority(tmp_path, "other")
     server_file, client_file = authority.sign("localhost"), authority.sign("node")
@@ -117,6 +117,7 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
         with BlockingZnodes(hosts, good, read_only=False) as znodes:
             make(znodes)
             assert znodes.children(DESTINATION) == ("1001", "cluster", "running")
+        monkeypatch.setattr(reading, "CONNECT_MOST_S", 3.0)
         for bad in (
             ZooKeeperAccess(ca_file=str(other.file), cert_file=str(client_file)),
             ZooKeeperAccess(ca_file=str(authority.file)),
