@@ -345,6 +345,10 @@ class SwitchRefused(CanalError):
     """A node has refused to switch a source; nothing has changed."""
 
 
+class SnapshotRefused(CanalError):
+    """A snapshot cannot be started or changed like this; nothing has changed."""
+
+
 class FileBroken(CanalError):
     """A binlog file cannot be decoded from an offset on; everything complete before it was written."""
 

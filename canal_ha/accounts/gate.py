@@ -11,6 +11,7 @@ STATUS = "status"
 DESTINATION_STATUS = "status of a destination"
 METRICS = "metrics"
 SWITCH = "switch of the source"
+SNAPSHOT = "snapshot of tables"
 
 
 class Need(Enum):
@@ -45,6 +46,7 @@ NEEDS: Mapping[str, Need] = {
     DESTINATION_STATUS: Need.DESTINATION,
     METRICS: Need.EVERY_DESTINATION,
     SWITCH: Need.ACTION,
+    SNAPSHOT: Need.ACTION,
 }
 
 

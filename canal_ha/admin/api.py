@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -20,7 +20,8 @@ from twisted.web.server import Request
 from canal_ha import logs
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account
-from canal_ha.admin.control import Control, Switch
+from canal_ha.admin.actions import Action
+from canal_ha.admin.control import Control
 from canal_ha.admin.document import NodeFacts, status_document
 from canal_ha.config.alarms import ConfigAlarm
 from canal_ha.config.listeners import is_loopback
@@ -51,6 +52,7 @@ class Route:
 ROUTES = (
     Route(gate.STATUS, "/api/v1/status", (b"GET", b"HEAD")),
     Route(gate.SWITCH, "/api/v1/destinations/(.+)/source", (b"POST",)),
+    Route(gate.SNAPSHOT, "/api/v1/destinations/(.+)/snapshot", (b"POST",)),
 )
 
 
@@ -61,7 +63,7 @@ class StatusApi(Resource):
     entrance: knows the accounts.
     answers: whether a request's Host header names this machine. A web page can make a browser send requests here under
         the page's own host name (DNS rebinding); only the Host header shows that.
-    switch: see Control; None if sources cannot be switched.
+    actions: what can be done to destinations, by kind of request.
     """
 
     isLeaf = True
@@ -73,7 +75,7 @@ class StatusApi(Resource):
         *,
         entrance: Entrance,
         answers: Callable[[str], bool],
-        switch: Switch | None = None,
+        actions: Mapping[str, Action] | None = None,
         alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Twisted's
@@ -82,7 +84,8 @@ class StatusApi(Resource):
         self._entrance = entrance
         self._answers = answers
         self._alarms = alarms
-        self._control = Control(switch, _answer, entrance.audit) if switch else None
+        self._actions = actions or {}
+        self._control = Control(_answer, entrance.audit)
 
     def render(self, request: Request) -> bytes | int:
         """Answer one request; return the body, or NOT_DONE_YET."""
@@ -102,8 +105,8 @@ class StatusApi(Resource):
             request.setHeader(b"allow", b", ".join(route.methods))
             raise HttpRefusal(405, f"only {route.methods[0].decode()}")
         check_right(self._entrance, account, actor, route.kind, destination)
-        if route.kind == gate.SWITCH and self._control:
-            return self._control.render(request, destination, actor)
+        if action := self._actions.get(route.kind):
+            return self._control.render(request, action, destination, actor)
         return _answer(request, 200, self._document(account))
 
     def _document(self, account: Account) -> dict[str, Any]:
@@ -137,7 +140,7 @@ def listen(
     facts: NodeFacts,
     status: Callable[[], Sequence[InstanceStatus]],
     entrance: Entrance,
-    switch: Switch | None = None,
+    actions: Mapping[str, Action] | None = None,
     alarms: Callable[[], Sequence[ConfigAlarm | NodeAlarm]] = tuple,
     names: Collection[str] = (),
     certificates: Certificates | None = None,
@@ -149,7 +152,7 @@ def listen(
     port: TCP port; if negative, do not listen and return None.
     facts, status, alarms: the content of the document.
     entrance: knows the accounts.
-    switch: see Control; None if sources cannot be switched.
+    actions: what can be done to destinations, by kind of request.
     names: further names of this machine.
     certificates: for TLS; None: plain HTTP.
     Raises CannotListenError if `bind` is not an address of this machine.
@@ -158,7 +161,7 @@ def listen(
         return None
     interface = "127.0.0.1" if bind == "localhost" else bind
     answers = is_loopback if is_loopback(interface) else own_names(bind, *names)
-    page = StatusApi(facts, status, entrance=entrance, answers=answers, switch=switch, alarms=alarms)
+    page = StatusApi(facts, status, entrance=entrance, answers=answers, actions=actions, alarms=alarms)
     site = site_of(page, certificates, entrance.refusals)
     try:
         listening = reactor.listenTCP(port, site, interface=interface)

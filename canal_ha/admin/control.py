@@ -1,4 +1,4 @@
-"""Switches a destination's source over HTTP: POST /api/v1/destinations/<name>/source. Runs in the reactor's thread.
+"""Carries out actions on destinations over HTTP: POST with a JSON body. Runs in the reactor's thread.
 
 The body must be declared as JSON, which a web page of another site cannot do in a local browser.
 """
@@ -6,8 +6,7 @@ The body must be declared as JSON, which a web page of another site cannot do in
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -15,85 +14,83 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET, Request
 
 from canal_ha import logs
+from canal_ha.admin.actions import Action
 from canal_ha.errors import CanalError, NotRunningHere
 from canal_ha.server.audit import FAILED, OK, Actor, Audit
 
 SUCCESS = 200
-PLACES = ("master", "standby", "other")
-_PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: the standby of source 2
 
 log = logs.get(__name__)
 
-Switch = Callable[[str, str], Awaitable[str]]
 Answer = Callable[[Request, int, dict[str, Any]], bytes]
 
 
 class Control:
-    """The actions on destinations.
+    """Answers the requests for actions.
 
-    switch: called with the destination and the target; returns the address of the server that is now read.
     answer: writes a JSON response.
-    audit: writes down who switched what.
+    audit: writes down who did what.
     """
 
-    def __init__(self, switch: Switch, answer: Answer, audit: Audit) -> None:
+    def __init__(self, answer: Answer, audit: Audit) -> None:
         self._audit = audit
-        self._switch = switch
         self._answer = answer
 
-    def render(self, request: Request, destination: str, actor: Actor) -> bytes | int:
-        """Answer one request; NOT_DONE_YET while the switch runs.
+    def render(self, request: Request, action: Action, destination: str, actor: Actor) -> bytes | int:
+        """Answer one request; NOT_DONE_YET while the action runs.
 
         request: of HTTP.
-        destination: the one to switch.
+        action: what to do.
+        destination: to which destination.
         actor: who asks.
         """
-        to = _wanted(request)
-        if to is None:
-            text = f'send a JSON object {{"to": ...}} with one of {", ".join(PLACES)}, as application/json'
-            return self._answer(request, 400, {"error": text})
+        wanted = action.wanted(_body(request))
+        if wanted is None:
+            return self._answer(request, 400, {"error": action.usage})
         gone: list[Failure] = []
-        request.notifyFinish().addErrback(gone.append)  # the caller hung up; the switch continues
+        request.notifyFinish().addErrback(gone.append)  # the caller hung up; the action continues
 
         def done(code: int, body: dict[str, Any]) -> None:
             result = OK if code == SUCCESS else FAILED
             facts: dict[str, object] = {key: body[key] for key in ("source", "error") if key in body}
-            self._audit.note("switch", result, actor, destination=destination, details={"to": to, **facts})
+            self._audit.note(
+                action.name, result, actor, destination=destination, details={**action.facts(wanted), **facts}
+            )
             if not gone:
                 answer = self._answer(request, code, body)
                 request.setHeader(b"content-length", str(len(answer)).encode())
                 request.write(answer)
                 request.finish()
 
-        Deferred.fromCoroutine(self._switched(destination, to, done))
+        Deferred.fromCoroutine(_carried_out(action, destination, wanted, done))
         return NOT_DONE_YET
 
-    def _switched(
-        self, destination: str, to: str, done: Callable[[int, dict[str, Any]], None]
-    ) -> Coroutine[Deferred[Any], Any, None]:
-        async def work() -> None:
-            try:
-                address = await self._switch(destination, to)
-            except NotRunningHere:
-                text = f"{destination} does not run on this node; `canal-ha status --zk` shows its node"
-                done(404, {"error": text})
-            except CanalError as error:
-                done(409, {"error": str(error)})
-            except Exception as error:
-                log.error("admin.switch_broken", destination=destination, error=repr(error))
-                done(500, {"error": repr(error)})
-            else:
-                done(SUCCESS, {"destination": destination, "source": address})
 
-        return work()
+def _carried_out(
+    action: Action, destination: str, wanted: Any, done: Callable[[int, dict[str, Any]], None]
+) -> Coroutine[Deferred[Any], Any, None]:
+    async def work() -> None:
+        try:
+            answer = await action.carry_out(destination, wanted)
+        except NotRunningHere:
+            text = f"{destination} does not run on this node; `canal-ha status --zk` shows its node"
+            done(404, {"error": text})
+        except CanalError as error:
+            done(409, {"error": str(error)})
+        except Exception as error:
+            log.error("admin.action_broken", action=action.name, destination=destination, error=repr(error))
+            done(500, {"error": repr(error)})
+        else:
+            done(SUCCESS, answer)
+
+    return work()
 
 
-def _wanted(request: Request) -> str | None:
+def _body(request: Request) -> Any:
+    """Return the JSON value of the body; None for any other body."""
     if not (request.getHeader("content-type") or "").lower().startswith("application/json"):
         return None
     try:
-        body = json.loads(request.content.read() if request.content else b"")
-    except ValueError:
+        return json.loads(request.content.read() if request.content else b"")
+    except (ValueError, RecursionError):
         return None
-    to = body.get("to") if isinstance(body, dict) else None
-    return to if isinstance(to, str) and _PLACE.fullmatch(to) else None

@@ -15,6 +15,7 @@ COMMANDS = {
     "pipeline": "Write changes through Spark to Parquet, Delta or MySQL; check and inspect such a pipeline.",
     "decode": "Turn binlog files into rows or entries, without a server.",
     "cursor": "Show a client's cursor, or move it.",
+    "snapshot": "Read the existing rows of tables into a client's stream.",
     "source": "Move a running destination between its master and its standby.",
     "check": "Check a configuration and the servers that it names.",
     "status": "Show destinations, their owners, their clients and their lag.",

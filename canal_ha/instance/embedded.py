@@ -17,6 +17,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotRequest, SnapshotState
 
 T = TypeVar("T")
 
@@ -107,6 +108,13 @@ class Embedded:
         if instance is None:
             raise NotRunningHere(destination)
         return await instance.switch_source(to)
+
+    async def change_snapshot(self, destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
+        """See Instance.change_snapshot. Raises NotRunningHere."""
+        instance = self._running.get(destination)
+        if instance is None:
+            raise NotRunningHere(destination)
+        return await instance.change_snapshot(client_id, request)
 
     async def subscribe(
         self, identity: ClientIdentity, *, exact: bool = False, opens: bool = True

@@ -5,6 +5,7 @@ Everything here runs on the reactor thread.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -29,6 +30,7 @@ from canal_ha.errors import (
     NotRunningHere,
     NotSubscribed,
     PositionLost,
+    SnapshotRefused,
 )
 from canal_ha.instance.alarms import Alarms, Outlook
 from canal_ha.instance.claim import Claim
@@ -51,6 +53,7 @@ from canal_ha.model.identity import ClientIdentity
 from canal_ha.model.place import Place
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, NO_RULES, ColumnRules
+from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState, changed
 
 T = TypeVar("T")
 
@@ -327,6 +330,30 @@ class Instance:
             self._check()  # the write may have been fenced
             if not written:
                 raise MetaWriteFailed(self._write_error)
+
+    async def change_snapshot(self, client_id: int, request: SnapshotRequest) -> SnapshotState:
+        """Start, pause, resume or cancel the snapshot of a client, and return its state, which is durable then.
+
+        The stream begins again at its cursor, as after a roll-back. Raises NotSubscribed, SnapshotRefused,
+        MetaWriteFailed.
+        """
+        self._check()
+        cursor = self.meta.cursor(client_id)
+        stream = self._streams.get(client_id)
+        if cursor is None or stream is None:
+            raise NotSubscribed(self.config.destination, client_id)
+        if request.action is SnapshotAction.START and self._origin.no_snapshot:
+            raise SnapshotRefused(f"{self.config.destination}: {self._origin.no_snapshot}")
+        state = changed(cursor.snapshot, request, uuid4().hex[:12], int(time.time() * 1000))
+        self.meta.move(client_id, replace(cursor, snapshot=state.text))
+        stream.restart()
+        name, tables = f"snapshot.{state.phase.value}", some(state.tables)
+        self._log.event(self.config.destination, name, client_id=client_id, id=state.id, tables=tables, rows=state.rows)
+        written = await self.flush()
+        self._check()  # the write may have been fenced
+        if not written:
+            raise MetaWriteFailed(self._write_error)
+        return state
 
     async def rollback(self, identity: ClientIdentity, batch_id: int) -> None:
         """Deliver again what the client has not acknowledged. Do nothing for an unknown client, as canal does."""

@@ -96,6 +96,10 @@ class Origin(Protocol):
     def source_switch(self) -> SourceSwitch | None:
         """Changes the server; None where there is nothing to change."""
 
+    @property
+    def no_snapshot(self) -> str:
+        """Why existing rows cannot be read; "" if they can."""
+
     def open_feed(self, request: FeedRequest) -> Feed:
         """Return a feed that is not started yet."""
 

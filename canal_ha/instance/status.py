@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from canal_ha.model.position import LogPosition
 
@@ -66,6 +68,7 @@ class StreamStatus:
     purge_in_s: until the source may purge the cursor's journal, s; 0: it has purged it.
     alarms: purge, lag, unmoved, blocked; see canal_ha.instance.alarms.
     parts: the sources, where the stream merges several.
+    snapshot: the state of the client's last snapshot, by the fields of SnapshotState; None if it never had one.
     """
 
     client_id: int
@@ -99,6 +102,7 @@ class StreamStatus:
     purge_in_s: float = -1.0
     alarms: tuple[str, ...] = ()
     parts: tuple[PartStatus, ...] = ()
+    snapshot: Mapping[str, Any] | None = None
 
     @property
     def blocked(self) -> bool:

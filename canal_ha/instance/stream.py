@@ -34,7 +34,7 @@ from canal_ha.model.get_request import GetRequest
 from canal_ha.model.position import LogPosition
 from canal_ha.model.privacy import ANYTHING, Within
 from canal_ha.model.segment import Segment
-from canal_ha.model.snapshot import advanced
+from canal_ha.model.snapshot import advanced, facts_of
 from canal_ha.model.tell import Tell
 from canal_ha.sink import Sink
 from canal_ha.store.ring import Ring
@@ -497,12 +497,14 @@ class Stream:
         """Return the figures of this moment. newest: where the binlog ended when the instance last asked."""
         ring, sink, feed = self._ring, self._sink, self._feed
         oldest = min(self._delivered_at.values(), default=None)
+        cursor = self._meta.cursor(self.client_id)
         common = {
             "client_id": self.client_id,
             "filter": self._filter,
             "state": self.state.value,
             "error": str(self.error or ""),
-            "cursor": self._meta.cursor(self.client_id),
+            "cursor": cursor,
+            "snapshot": facts_of(cursor.snapshot) if cursor else None,
             "batches": self._batches.ids,
             "oldest_unacked_s": -1.0 if oldest is None else self._reactor.seconds() - oldest,
         }

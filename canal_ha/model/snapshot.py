@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from canal_ha.errors import SnapshotRefused
+
 MOST_CHARACTERS = 65536  # of the text; every write of the cursor contains it
 
 
@@ -71,10 +73,14 @@ class SnapshotState:
     @property
     def text(self) -> str:
         """JSON of the fields. Raises ValueError beyond MOST_CHARACTERS."""
-        text = json.dumps({**asdict(self), "phase": self.phase.value}, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(self.facts(), separators=(",", ":"), ensure_ascii=False)
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"a snapshot's state of {len(text)} characters; at most {MOST_CHARACTERS} are stored")
         return text
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields for people and programs."""
+        return {**asdict(self), "phase": self.phase.value}
 
     @property
     def active(self) -> bool:
@@ -84,6 +90,70 @@ class SnapshotState:
     def ended(self, phase: SnapshotPhase, at_ms: int, error: str = "") -> SnapshotState:
         """Return the state after the end."""
         return replace(self, phase=phase, ended_ms=at_ms, error=error)
+
+
+class SnapshotAction(Enum):
+    """What a person can ask of a snapshot."""
+
+    START = "start"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """What a person asks. tables, where: as in SnapshotState; only for START."""
+
+    action: SnapshotAction
+    tables: tuple[str, ...] = ()
+    where: Mapping[str, str] = field(default_factory=dict)
+
+
+def changed(stored: str, request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
+    """Return the state after a request. Raises SnapshotRefused.
+
+    stored: the text of the client's last snapshot; "" if it never had one.
+    new_id: of a snapshot that begins.
+    """
+    try:
+        state = SnapshotState.from_text(stored)
+    except ValueError:
+        state = None  # somebody damaged it: a new one can begin
+    going_on = state is not None and state.phase in (SnapshotPhase.RUNNING, SnapshotPhase.PAUSED)
+    if request.action is SnapshotAction.START:
+        if state is not None and going_on:
+            raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: cancel it first, or wait for its end")
+        return _begun(request, new_id, now_ms)
+    if state is None:
+        raise SnapshotRefused("the client has no snapshot: start one")
+    match request.action, state.phase:
+        case SnapshotAction.PAUSE, SnapshotPhase.RUNNING | SnapshotPhase.PAUSED:
+            return replace(state, phase=SnapshotPhase.PAUSED)
+        case SnapshotAction.RESUME, SnapshotPhase.RUNNING | SnapshotPhase.PAUSED | SnapshotPhase.FAILED:
+            return replace(state, phase=SnapshotPhase.RUNNING, ended_ms=0, error="")
+        case SnapshotAction.CANCEL, _ if going_on or state.phase is SnapshotPhase.FAILED:
+            return state.ended(SnapshotPhase.CANCELLED, now_ms)
+    raise SnapshotRefused(f"snapshot {state.id} is {state.phase.value}: it cannot {request.action.value}")
+
+
+def _begun(request: SnapshotRequest, new_id: str, now_ms: int) -> SnapshotState:
+    if not request.tables:
+        raise SnapshotRefused("name at least one table, as schema.table")
+    if len(set(request.tables)) < len(request.tables):
+        raise SnapshotRefused("a table is named twice")
+    for table in request.tables:
+        schema, dot, name = table.partition(".")
+        if not (schema and dot and name):
+            raise SnapshotRefused(f"{table} is no table: write schema.table")
+    for table in request.where.keys() - set(request.tables):
+        raise SnapshotRefused(f"a condition for {table}, which is not one of the tables")
+    state = SnapshotState(new_id, request.tables, dict(request.where), began_ms=now_ms)
+    try:
+        state.text  # noqa: B018  # it raises
+    except ValueError as error:
+        raise SnapshotRefused(f"{error}: take fewer tables at a time") from error
+    return state
 
 
 def advanced(stored: str, progress: str) -> str:
@@ -100,6 +170,15 @@ def advanced(stored: str, progress: str) -> str:
     if old is None or new is None or new.id != old.id or (new.chunks, new.table) < (old.chunks, old.table):
         return stored
     return new.text if old.active else replace(new, phase=old.phase, ended_ms=old.ended_ms, error=old.error).text
+
+
+def facts_of(stored: str) -> dict[str, Any] | None:
+    """Return the fields of a stored state; None for "" and for a text that somebody damaged."""
+    try:
+        state = SnapshotState.from_text(stored)
+    except ValueError:
+        return None
+    return state.facts() if state else None
 
 
 def _texts(value: Any) -> list[str]:

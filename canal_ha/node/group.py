@@ -32,6 +32,8 @@ class GroupOrigin:
     Implements instance.Origin.
     """
 
+    no_snapshot = "it merges several servers: take the snapshot through a destination of one of them"
+
     def __init__(self, config: InstanceConfig, tell: Tell, claim: HistoryClaim | None = None) -> None:
         """Keep the sources apart.
 

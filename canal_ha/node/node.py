@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 
 from canal_ha import logs
 from canal_ha.admin import api
+from canal_ha.admin.actions import actions_of
 from canal_ha.admin.document import NodeFacts
 from canal_ha.cluster.cluster import EVERY_ADDRESS, Cluster, node_address
 from canal_ha.cluster.rights import NO_CREDENTIALS, open_znodes
@@ -171,7 +172,7 @@ class Node:
             facts,
             status,
             self._entrance,
-            self._embedded.switch_source,
+            actions_of(self._embedded.switch_source, self._embedded.change_snapshot),
             self._alarms,
             (config.register_ip, config.ip),
             self._secured("admin"),

@@ -29,6 +29,8 @@ from canal_ha.source.server.dump import DumpEvent, DumpFailed, DumpStarted
 class FilesOrigin:
     """A directory of binlog files. Implements instance.Origin."""
 
+    no_snapshot = "its rows come from binlog files, which hold changes alone: a snapshot needs a server"
+
     def __init__(self, config: InstanceConfig, local: LocalFiles) -> None:
         """Read the table definitions. Raises SourceRefused when that fails."""
         self.view = LocalView(config, local)

@@ -113,6 +113,8 @@ class Upstreams:
 
     # ---- Origin
 
+    no_snapshot = ""
+
     @property
     def view(self) -> Upstreams:
         """Answers questions about the server that is read now."""

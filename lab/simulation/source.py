@@ -367,6 +367,8 @@ class MemoryOrigin:
         """See Origin."""
         return self
 
+    no_snapshot = "the simulated source has no tables"
+
     @property
     def source_switch(self) -> MemoryOrigin:
         """See Origin."""

@@ -16,12 +16,14 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from canal_ha.accounts.account import Accounts
+from canal_ha.admin.actions import actions_of
 from canal_ha.admin.api import StatusApi, listen, own_names, port_of
 from canal_ha.admin.document import NodeFacts
 from canal_ha.config.listeners import is_loopback
 from canal_ha.errors import LocalProtocolError, NotRunningHere
 from canal_ha.instance.status import InstanceStatus, StreamStatus
 from canal_ha.model.position import LogPosition
+from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.site import QuietSite
 
@@ -49,7 +51,7 @@ def ask(
     entrance = Entrance(lambda: accounts, Clock())
     entrance.operator_token = sha256(TOKEN.encode()).digest()
     answers = is_loopback if is_loopback(bind) else own_names(bind, "canal.example")
-    api = StatusApi(FACTS, instances, entrance=entrance, answers=answers, switch=switched)
+    api = StatusApi(FACTS, instances, entrance=entrance, answers=answers, actions=actions_of(switched, snapshotted))
     site: Any = QuietSite(api)  # type: ignore[no-untyped-call] # Twisted's
     site.startFactory()
     protocol: Any = site.buildProtocol(None)
@@ -61,6 +63,12 @@ def ask(
     site.stopFactory()
     status, *lines = head.decode().split("\r\n")
     return int(status.split()[1]), {line.split(": ")[0].lower(): line.split(": ")[1] for line in lines}, body
+
+
+async def snapshotted(destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
+    if destination != "example":
+        raise NotRunningHere(destination)
+    return changed("", request, "id1", 5)
 
 
 async def switched(destination: str, to: str) -> str:
@@ -79,6 +87,58 @@ def post(
         f"POST /api/v1/destinations/{destination}/source HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{login}"
         f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     )
+
+
+def post_snapshot(body: object, destination: str = "example") -> str:
+    text = json.dumps(body)
+    return (
+        f"POST /api/v1/destinations/{destination}/snapshot HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"{AS_OPERATOR}Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}"
+    )
+
+
+def test_a_snapshot_is_started_over_http() -> None:
+    """The answer is its state. What cannot be a snapshot is refused with the reason."""
+    start = {"action": "start", "client_id": 1001, "tables": ["shop.orders"], "where": {"shop.orders": "id < 5"}}
+    code, _, body = ask(post_snapshot(start))
+    assert code == 200
+    state = json.loads(body)["snapshot"]
+    assert (state["phase"], state["tables"], state["where"]) == ("running", ["shop.orders"], {"shop.orders": "id < 5"})
+    assert ask(post_snapshot(start, "elsewhere"))[0] == 404
+    for wrong, reason in (
+        ({**start, "tables": []}, "name at least one table"),
+        ({**start, "tables": ["orders"]}, "orders is no table: write schema.table"),
+        ({**start, "where": {"shop.other": "1"}}, "a condition for shop.other"),
+        ({**start, "action": "pause"}, "no snapshot: start one"),
+    ):
+        code, _, body = ask(post_snapshot(wrong))
+        assert code == 409
+        assert reason in json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        "start",
+        {},
+        {"action": "start", "tables": ["a.b"]},
+        {"action": "start", "client_id": True, "tables": ["a.b"]},
+        {"action": "start", "client_id": 40_000, "tables": ["a.b"]},
+        {"action": "begin", "client_id": 1, "tables": ["a.b"]},
+        {"action": ["start"], "client_id": 1, "tables": ["a.b"]},
+        {"action": "start", "client_id": 1, "tables": "a.b"},
+        {"action": "start", "client_id": 1, "tables": [1]},
+        {"action": "start", "client_id": 1, "tables": ["a.b"], "where": ["x"]},
+        {"action": "start", "client_id": 1, "tables": ["a.b"], "where": {"a.b": 1}},
+    ],
+)
+def test_a_body_that_asks_for_no_snapshot_says_what_would(body: object) -> None:
+    """Every other JSON value is answered with an example."""
+    code, _, answer = ask(post_snapshot(body))
+    assert code == 400
+    assert '"action": "start"' in json.loads(answer)["error"]
 
 
 def get(path: str = "/api/v1/status", host: str = "127.0.0.1:8089", method: str = "GET") -> str:

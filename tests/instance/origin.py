@@ -13,6 +13,8 @@ from canal_ha.model.position import LogPosition
 class PlainOrigin:
     """Implements Origin."""
 
+    no_snapshot = ""
+
     def __init__(self, view: SourceView, open_feed: OpenFeed) -> None:
         self.view = view
         self.source_switch: SourceSwitch | None = None

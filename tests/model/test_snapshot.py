@@ -6,8 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from canal_ha.errors import SnapshotRefused
 from canal_ha.model.position import LogPosition
-from canal_ha.model.snapshot import MOST_CHARACTERS, SnapshotPhase, SnapshotState, advanced
+from canal_ha.model.snapshot import (
+    MOST_CHARACTERS,
+    SnapshotAction,
+    SnapshotPhase,
+    SnapshotRequest,
+    SnapshotState,
+    advanced,
+    changed,
+)
 
 BEGUN = SnapshotState("a1", ("shop.orders", "shop.größe"), {"shop.orders": "id < 'x'"}, began_ms=5)
 
@@ -63,3 +72,33 @@ def test_a_cursor_carries_the_state() -> None:
     assert "snapshot" not in LogPosition("mysql-bin.000001", 4).to_json(with_type=True)
     with pytest.raises(ValueError, match="`snapshot` of a position must be a JSON object"):
         LogPosition.from_json(text.replace('"snapshot":{', '"snapshot":7,"x":{'))
+
+
+def asked(action: SnapshotAction, stored: SnapshotState | None) -> SnapshotPhase:
+    return changed(stored.text if stored else "", SnapshotRequest(action, ("shop.orders",)), "new", 9).phase
+
+
+def test_what_can_be_asked_in_each_phase() -> None:
+    """A snapshot that runs is paused, resumed and cancelled; one that failed is resumed; one that ended makes room."""
+    states = {phase: replace(BEGUN, phase=phase) for phase in SnapshotPhase}
+    running, paused, done, failed, cancelled = states.values()
+    possible: dict[SnapshotAction, list[SnapshotState | None]] = {
+        SnapshotAction.START: [None, done, failed, cancelled],
+        SnapshotAction.PAUSE: [running, paused],
+        SnapshotAction.RESUME: [running, paused, failed],
+        SnapshotAction.CANCEL: [running, paused, failed],
+    }
+    leads_to = ("running", "paused", "running", "cancelled")
+    for (action, good), phase in zip(possible.items(), leads_to, strict=True):
+        for state in (None, *states.values()):
+            if state in good:
+                assert asked(action, state).value == phase
+            else:
+                with pytest.raises(SnapshotRefused):
+                    asked(action, state)
+
+
+def test_a_damaged_state_can_be_replaced() -> None:
+    """A new snapshot begins; nothing else can be done."""
+    start = SnapshotRequest(SnapshotAction.START, ("shop.orders",))
+    assert changed("{}", start, "new", 9) == SnapshotState("new", ("shop.orders",), began_ms=9)

@@ -13,9 +13,12 @@ from twisted.internet.testing import StringTransport
 
 from canal_ha.accounts import gate
 from canal_ha.accounts.account import Account, AccountRole, Accounts
+from canal_ha.admin.actions import actions_of
 from canal_ha.admin.api import ROUTES, StatusApi
 from canal_ha.admin.document import NodeFacts
+from canal_ha.errors import NotRunningHere
 from canal_ha.instance.status import InstanceStatus
+from canal_ha.model.snapshot import SnapshotRequest, SnapshotState, changed
 from canal_ha.server.counters import RequestCounters
 from canal_ha.server.entrance import Entrance
 from canal_ha.server.metrics import CanalCollector, MetricsPage
@@ -46,6 +49,7 @@ PACKETS: Mapping[str, tuple[str, ...]] = {
 HTTP: Mapping[str, tuple[int, ...]] = {
     gate.STATUS: (401, 200, 200, 200),
     gate.SWITCH: (401, 403, 403, 200),
+    gate.SNAPSHOT: (401, 403, 403, 200),
     gate.METRICS: (401, 403, 403, 200),
 }
 BODIES: Mapping[str, Any] = {
@@ -139,6 +143,12 @@ def test_a_subscription_inside_the_login_passes_the_gate(served: Served) -> None
         assert client.closed()
 
 
+async def snapshotted(destination: str, client_id: int, request: SnapshotRequest) -> SnapshotState:
+    if destination != "example":
+        raise NotRunningHere(destination)
+    return changed("", request, "id1", 5)
+
+
 async def switched(destination: str, to: str) -> str:
     return "db:3306"
 
@@ -155,11 +165,14 @@ def test_every_route(kind: str, who: str, peer: str) -> None:
         lambda: instances,
         entrance=entrance,
         answers=lambda host: True,
-        switch=switched,
+        actions=actions_of(switched, snapshotted),
     )
     body, path, method = "", "/api/v1/status", "GET"
     if kind == gate.SWITCH:
         body, path, method = '{"to": "other"}', "/api/v1/destinations/example/source", "POST"
+    elif kind == gate.SNAPSHOT:
+        body = '{"action": "start", "client_id": 1001, "tables": ["a.b"]}'
+        path, method = "/api/v1/destinations/example/snapshot", "POST"
     elif kind == gate.METRICS:
         page = MetricsPage(CanalCollector(lambda: instances, RequestCounters(lambda name: True)), entrance)
     login = "" if who == "nobody" else "Basic " + b64encode(f"{who}:{PASSWORD}".encode()).decode()

@@ -1,0 +1,90 @@
+"""The actions on destinations: what their JSON bodies say, and what carries them out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from canal_ha.accounts import gate
+from canal_ha.model.snapshot import SnapshotAction, SnapshotRequest, SnapshotState
+
+PLACES = ("master", "standby", "other")
+_PLACE = re.compile(rf"(?:[1-9][0-9]*/)?(?:{'|'.join(PLACES)})")  # 2/standby: the standby of source 2
+
+Switch = Callable[[str, str], Awaitable[str]]
+TakeSnapshot = Callable[[str, int, SnapshotRequest], Awaitable[SnapshotState]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One kind of action.
+
+    name: for the audit log.
+    usage: what the body must be, for the answer to any other one.
+    wanted: reads the body, a JSON value; None if it is none of this action.
+    carry_out: called with the destination and what `wanted` returned; returns the answer. Raises CanalError.
+    facts: for the audit log.
+    """
+
+    name: str
+    usage: str
+    wanted: Callable[[Any], Any]
+    carry_out: Callable[[str, Any], Awaitable[dict[str, Any]]]
+    facts: Callable[[Any], dict[str, object]]
+
+
+def actions_of(switch: Switch, snapshot: TakeSnapshot) -> Mapping[str, Action]:
+    """Return the actions by kind of request, as the gate names it.
+
+    switch: called with the destination and the target; returns the address of the server that is read then.
+    snapshot: called with the destination, the client id and the request; returns the state.
+    """
+
+    async def switched(destination: str, to: str) -> dict[str, Any]:
+        return {"destination": destination, "source": await switch(destination, to)}
+
+    async def snapshotted(destination: str, wanted: tuple[int, SnapshotRequest]) -> dict[str, Any]:
+        client_id, request = wanted
+        state = await snapshot(destination, client_id, request)
+        return {"destination": destination, "client_id": client_id, "snapshot": state.facts()}
+
+    return {
+        gate.SWITCH: Action(
+            "switch",
+            f'send a JSON object {{"to": ...}} with one of {", ".join(PLACES)}, as application/json',
+            _place,
+            switched,
+            lambda to: {"to": to},
+        ),
+        gate.SNAPSHOT: Action(
+            "snapshot",
+            'send a JSON object {"client_id": 1001, "action": "start", "tables": ["shop.orders"], "where": {}}, as'
+            f" application/json; actions: {', '.join(each.value for each in SnapshotAction)}",
+            _snapshot,
+            snapshotted,
+            lambda wanted: {"client_id": wanted[0], "action": wanted[1].action.value, "tables": wanted[1].tables},
+        ),
+    }
+
+
+def _place(body: Any) -> str | None:
+    to = body.get("to") if isinstance(body, dict) else None
+    return to if isinstance(to, str) and _PLACE.fullmatch(to) else None
+
+
+def _snapshot(body: Any) -> tuple[int, SnapshotRequest] | None:
+    if not isinstance(body, dict):
+        return None
+    client_id, tables, where = body.get("client_id"), body.get("tables", []), body.get("where", {})
+    texts = [*where.items()] if isinstance(where, dict) else [(None, None)]
+    if (
+        type(client_id) is not int
+        or not -(1 << 15) <= client_id < 1 << 15
+        or not isinstance(tables, list)
+        or not all(isinstance(each, str) for each in (*tables, *(text for pair in texts for text in pair)))
+        or body.get("action") not in [each.value for each in SnapshotAction]
+    ):
+        return None
+    return client_id, SnapshotRequest(SnapshotAction(body["action"]), tuple(tables), where)
